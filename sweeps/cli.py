@@ -244,33 +244,21 @@ def track(
 
 @app.command()
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="bu2020")],
+    paper: Annotated[str, typer.Argument(help="The paper, by first author and year; `bu2020` for example.")],
     data: DataDir = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Train only the rows that take a minute or less.")] = False,
+    grid: Annotated[str, typer.Option(help="coarse (minutes) or paper (the published grid, hours).")] = "coarse",
+    repeats: Annotated[int | None, typer.Option(help="Trainings with different seeds for each point.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Only what takes a minute or less.")] = False,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
     as_json: Json = False,
 ) -> None:
-    """A paper's tables beside ours. Rows are ordinary sweeps: a killed reproduction resumes when run again."""
-    from rich.console import Console
-    from rich.table import Table
+    """A paper's tables and figures beside ours. A killed reproduction resumes when it is run again."""
+    from sweeps.reproductions import Effort
+    from sweeps.reproductions.command import reproduce_command
 
-    from sweeps.reproduce import reproduce as run_reproduction
-
-    console = Console(stderr=as_json)
-    result = run_reproduction(
-        paper, data, _workspace(root, store), quick=quick, say=lambda line: console.print(line, highlight=False)
-    )
-    if as_json:
-        print_json(result.to_dict()["rows"])
-        return
-    table = Table("claim", "published", "ours", "holds", "note", title=result.title)
-    for claim in result.claims:
-        holds = {True: "yes", False: "NO", None: "not tried"}[claim.holds]
-        table.add_row(claim.claim, str(claim.published), str(claim.ours), holds, claim.note)
-    console.print(table)
-    for line in result.cut:
-        console.print(f"cut: {line}", highlight=False)
+    effort = Effort(grid=grid, repeats=repeats, quick=quick)  # type: ignore[arg-type]  # checked by Effort
+    reproduce_command(paper, data, _workspace(root, store), effort, as_json=as_json)
 
 
 @app.command()

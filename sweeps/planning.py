@@ -163,6 +163,7 @@ class Preview:
     trials: int
     space: tuple[tuple[str, str, str], ...]
     grid_size: int | None
+    repeats: int
     samples: int
     feasible: int
     reasons: Mapping[str, int]
@@ -195,7 +196,8 @@ class Preview:
         width = max(len(f"{system}.{knob}") for system, knob, _ in self.space)
         lines += [f"  {f'{system}.{knob}':<{width}}  {domain}" for system, knob, domain in self.space]
         if self.grid_size is not None:
-            lines.append(f"  {self.grid_size} grid points")
+            each = f", each {self.repeats} times" if self.repeats > 1 else ""
+            lines.append(f"  {self.grid_size} grid points{each}")
         lines.append(f"feasible {self.feasible} of {self.samples} draws from the prior ({self.feasible_share:.0%})")
         lines += [f"  {count} refused: {reason}" for reason, count in self.reasons.items()]
         lines += [f"solved   {name} {spread}" for name, spread in self.solved.items()]
@@ -252,6 +254,7 @@ def preview(
         trials=spec.search.trials,
         space=_listing(space),
         grid_size=grid_size,
+        repeats=spec.search.repeats,
         samples=samples,
         feasible=len(plans),
         reasons=dict(Counter(", ".join(sorted(one.violations)) for one in refusals).most_common()),
@@ -292,8 +295,9 @@ def _notes(spec: SweepSpec, space: Space, plans: list[PrivacyPlan], samples: int
         notes.append("no draw is feasible: raise epsilon or `limits`, or narrow the space")
     elif len(plans) * EXHAUSTED_PROPOSALS_PER_TRIAL < samples:
         notes.append("few draws are feasible: a sampler that does not learn would end exhausted. Narrow the space.")
-    if grid_size is not None and grid_size < spec.search.trials:
-        notes.append(f"the grid ends after {grid_size} of {spec.search.trials} trials")
+    points = None if grid_size is None else grid_size * spec.search.repeats
+    if points is not None and points < spec.search.trials:
+        notes.append(f"the grid ends after {points} of {spec.search.trials} trials")
     if len(space.epsilons) == 1 and any(objective.metric == "epsilon" for objective in spec.objectives):
         notes.append("epsilon is an objective and there is one budget: it will hardly vary. Give a list of budgets.")
     if len(space.epsilons) > 1 and len(spec.objectives) == 1 and spec.search.sampler not in ("random", "grid"):

@@ -79,16 +79,18 @@ class RandomSampler(_Independent):
 
 
 class GridSampler(_Independent):
-    """Every grid point once, in an order shuffled by the seed, so that a sweep cut short has seen all corners."""
+    """Every grid point `repeats` times, in an order shuffled by the seed, so that a sweep cut short has seen all
+    corners: one round after the other."""
 
     def __init__(self, spec: SweepSpec) -> None:
-        self._space = Space.of(spec)
+        self._space, self._repeats = Space.of(spec), spec.search.repeats
         generator = np.random.Generator(np.random.PCG64(_sequence(spec.search.seed, 0, _ORDER)))
         self._order = generator.permutation(self._space.grid_size())
 
     def point(self, number: int) -> dict[str, Scalar] | None:
-        """Point `number` of the shuffled grid."""
-        return self._space.grid_point(int(self._order[number])) if number < len(self._order) else None
+        """Point `number` of the shuffled grid, round after round."""
+        size = len(self._order)
+        return self._space.grid_point(int(self._order[number % size])) if number < self._repeats * size else None
 
 
 def _sampler(spec: SweepSpec, warm: Iterable[TrialRecord]) -> Sampler:

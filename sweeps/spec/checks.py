@@ -120,6 +120,13 @@ def check_search(
             "one system: its Gaussian process has no conditional knobs",
             "Use tpe, nsga2 or random to mix systems.",
         )
+    if search.repeats > 1 and search.sampler != "grid":
+        problems.add(
+            "search.repeats",
+            search.repeats,
+            f"1 with {search.sampler}: only a grid has points to repeat",
+            "Use the grid sampler, or drop `repeats`.",
+        )
     if search.sampler == "grid":
         _check_grid(systems, problems)
 

@@ -108,12 +108,16 @@ class Objective(Section):
 
 
 class Search(Section):
-    """How points are proposed. `trials` counts launched ones; infeasible proposals are listed apart."""
+    """How points are proposed. `trials` counts launched ones; infeasible proposals are listed apart.
+
+    repeats  of a grid: trials of each point, alike but for their seeds and noise
+    """
 
     sampler: Literal["random", "tpe", "nsga2", "gp", "grid"] = "tpe"
     trials: PositiveCount
     seed: Annotated[int, Field(ge=0, lt=2**63), _NUMBER] = 0
     warm_start: Name | None = None
+    repeats: PositiveCount = 1
 
 
 class EarlyStopping(Section):

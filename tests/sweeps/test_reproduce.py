@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.reproduce import accounting_claims, load, papers, reproduce, spec_of, training_claim
+from sweeps.reproductions import PAPERS, Effort, reproduce
+from sweeps.reproductions.bu2020 import accounting_claims, load, spec_of, training_claim
+from sweeps.reproductions.sweeping import full_grid, swept
 from sweeps.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan
 
-PAPER = load("bu2020")
+PAPER = load()
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,7 @@ def test_a_wrong_rate_would_be_noticed() -> None:
 def test_every_row_is_a_valid_sweep_that_plans(row, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     for folder in ("mnist", "a9a", "imdb", "movielens_1m"):
         (tmp_path / folder).mkdir()
-    spec = spec_of(PAPER, row, tmp_path)
+    spec = spec_of(row, tmp_path)
     facts = SOURCES[spec.data.source].facts(spec.data.options())
     knobs = dict(spec.systems[row.system])
     plan = SYSTEMS[row.system].plan(knobs, facts, spec.privacy.target(spec.privacy.epsilon[0]), {})
@@ -65,7 +67,7 @@ def test_training_claims_hold_within_the_agreement() -> None:
 
 
 def test_without_data_nothing_is_trained_and_the_cut_is_said(tmp_path: Path) -> None:
-    result = reproduce("bu2020", None, Workspace.at(tmp_path))
+    result = reproduce("bu2020", None, Workspace.at(tmp_path), Effort(), print)
     assert len(result.cut) == len(PAPER.rows) == 9
     rows = json.loads(json.dumps(result.to_dict()))["rows"]
     assert {"claim", "published", "ours", "holds", "note"} == set(rows[0])
@@ -73,7 +75,40 @@ def test_without_data_nothing_is_trained_and_the_cut_is_said(tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-def test_unknown_papers_are_refused() -> None:
-    assert papers() == ["bu2020"]
+def test_unknown_papers_and_grids_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="bu2020"):
-        load("bu2021")
+        reproduce("bu2021", None, Workspace.at(tmp_path), Effort(), print)
+    with pytest.raises(InvalidValue, match="coarse or paper"):
+        Effort(grid="fine")  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="repeats"):
+        Effort(repeats=0)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_paper_computes_what_needs_no_data(paper: str, tmp_path: Path) -> None:
+    result = reproduce(paper, None, Workspace.at(tmp_path), Effort(quick=True), print)
+    assert result.title
+    assert result.claims
+    assert result.cut
+
+
+def test_a_swept_grid_repeats_its_points_and_is_not_run_again(tmp_path: Path) -> None:
+    spec = full_grid(
+        {
+            "name": "grid-of-two",
+            "data": {"source": "uniform", "n": 500},
+            "systems": {"noisy-mean": {"clip": {"choice": [0.5, 1.0]}}},
+            "privacy": {"epsilon": [1.0, 2.0], "delta": 1e-4},
+            "objectives": [{"metric": "expected_error"}],
+            "search": {"repeats": 3},
+        }
+    )
+    workspace = Workspace.at(tmp_path)
+    first = swept(spec, workspace)
+    points = [(trial.config["target_epsilon"], trial.config["clip"]) for trial in first]
+    assert len(first) == spec.search.trials == 12
+    assert all(points.count(point) == 3 for point in points)
+    assert len({trial.seed for trial in first}) == 12
+    assert swept(spec, workspace) == first
+    with pytest.raises(InvalidValue, match="--root"):
+        swept(full_grid({**spec.canonical(), "search": {"repeats": 2}}), workspace)

@@ -1,14 +1,13 @@
-"""A published table beside ours: a packaged list of sweeps, and the claims that are held against their results.
+"""Bu, Dong, Long & Su (2020), Tables 1-4: each row is one sweep of one trial, packaged beside this module.
 
-Rows are ordinary sweeps `<paper>-<row>` in the ordinary store: killed ones resume, finished ones are not run again.
 Claims about accounting are computed from the rows' settings alone, without data or training.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,10 @@ from dpcore.accountants.rdp import BU2020_ORDERS, RDPAccountant
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
-from dpcore.checks import InvalidValue
 from dpcore.gdp_dual import eps_gdp
-from sweeps import reproductions
+from sweeps.reproductions.claims import Claim, Result, Say
+from sweeps.reproductions.effort import Effort
+from sweeps.reproductions.sweeping import swept
 from sweeps.rounding import epsilon_text
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ PRINTED = 0.005 + 1e-9
 MA_TOLERANCE = 0.01
 """Relative. The paper's order list does not reproduce its own last digits in rows 3 to 6 of Table 1."""
 
-Say = Callable[[str], None]
+TITLE = "Deep learning with Gaussian differential privacy (Bu, Dong, Long & Su 2020)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,58 +59,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """A paper: its rows, and how far a trained metric may be from the printed one."""
+    """The rows, and how far a trained metric may be from the printed one."""
 
-    paper: str
-    title: str
     agreement: Mapping[str, float]
     rows: tuple[Row, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """One published number or statement beside ours. `holds` is None when it was not tried, and `note` says why."""
-
-    claim: str
-    published: float | str
-    ours: float | str | None
-    holds: bool | None
-    note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return asdict(self)
-
-
-@dataclass(slots=True)
-class Result:
-    """All claims of a paper, and what was cut."""
-
-    paper: str
-    title: str
-    claims: list[Claim] = field(default_factory=list)
-    cut: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "paper": self.paper,
-            "title": self.title,
-            "rows": [claim.to_dict() for claim in self.claims],
-            "cut": list(self.cut),
-        }
-
-
-def papers() -> list[str]:
-    """Names of the packaged reproductions."""
-    return sorted(Path(one.name).stem for one in files(reproductions).iterdir() if one.name.endswith(".yaml"))
-
-
-def load(paper: str) -> Reproduction:
-    """The packaged reproduction `paper`. Raises InvalidValue for an unknown one."""
-    if paper not in papers():
-        raise InvalidValue("paper", paper, "one of " + ", ".join(papers()))
-    raw = yaml.safe_load(files(reproductions).joinpath(f"{paper}.yaml").read_text(encoding="utf-8"))
+def load() -> Reproduction:
+    """The packaged rows."""
+    raw = yaml.safe_load(files(__package__).joinpath("bu2020.yaml").read_text(encoding="utf-8"))
     rows = [
         Row(
             id=row["id"],
@@ -128,21 +85,21 @@ def load(paper: str) -> Reproduction:
         for table in raw["tables"]
         for row in table["rows"]
     ]
-    return Reproduction(paper=raw["paper"], title=raw["title"], agreement=raw["agreement"], rows=tuple(rows))
+    return Reproduction(agreement=raw["agreement"], rows=tuple(rows))
 
 
-def spec_of(reproduction: Reproduction, row: Row, data: Path) -> SweepSpec:
+def spec_of(row: Row, data: Path, repeats: int = 1) -> SweepSpec:
     """The sweep behind a row, on the files below `data`. Raises SpecErrors."""
     from sweeps.spec import load_spec
 
     return load_spec(
         {
-            "name": f"{reproduction.paper}-{row.id}",
+            "name": f"bu2020-{row.id}",
             "data": {**row.data, "path": str(data.absolute())},
             "systems": {row.system: dict(row.knobs)},
             "privacy": {"epsilon": row.published["epsilon_ma"], "delta": row.delta, "solve": "none"},
             "objectives": [{"metric": row.metric}],
-            "search": {"sampler": "grid", "trials": 1},
+            "search": {"sampler": "grid", "trials": repeats, "repeats": repeats},
         }
     )
 
@@ -210,19 +167,15 @@ def training_claim(reproduction: Reproduction, row: Row, metrics: Mapping[str, f
     )
 
 
-def reproduce(
-    paper: str, data: Path | None, workspace: Workspace, *, quick: bool = False, say: Say = lambda line: None
-) -> Result:
-    """Run what is missing of a reproduction, and hold every claim against the results.
+def reproduce(data: Path | None, workspace: Workspace, effort: Effort, say: Say) -> Result:
+    """Tables 1-4. `effort.quick` trains the rows marked quick (seconds to a minute each); there is one grid.
 
-    data   folder with the data sets; None computes the accounting claims only
-    quick  trains the rows marked quick (seconds to a minute each); all accounting claims are computed
-    Raises InvalidValue (paper, data), SpecErrors, StoreError, LeaseHeld, ClusterUnreachable.
+    With `effort.repeats`, a row's metric is the mean over that many trainings.
     """
-    reproduction = load(paper)
-    result = Result(paper=paper, title=reproduction.title, claims=accounting_claims(reproduction.rows))
+    reproduction = load()
+    result = Result(paper="bu2020", title=TITLE, claims=accounting_claims(reproduction.rows))
     for row in reproduction.rows:
-        if data is None or (quick and not row.quick):
+        if data is None or (effort.quick and not row.quick):
             why = "no --data DIR" if data is None else "--quick"
             result.cut.append(f"{row.table}, {row.id}: not trained ({why})")
             result.claims.append(
@@ -236,24 +189,8 @@ def reproduce(
             )
             continue
         say(f"{row.table}, {row.id}")
-        result.claims.append(training_claim(reproduction, row, _trained(reproduction, row, data, workspace)))
+        trials = swept(spec_of(row, data, effort.repeats or 1), workspace)
+        trained = [trial.metrics[row.metric] for trial in trials if row.metric in trial.metrics]
+        metrics = {row.metric: sum(trained) / len(trained)} if trained else {}
+        result.claims.append(training_claim(reproduction, row, metrics))
     return result
-
-
-def _trained(reproduction: Reproduction, row: Row, data: Path, workspace: Workspace) -> Mapping[str, float]:
-    """Metrics of the row's one trial; its sweep is created, resumed or read, whatever it needs."""
-    from sweeps import session
-    from sweeps.store import Store
-
-    spec = spec_of(reproduction, row, data)
-    store = Store.open(workspace.store_url)
-    if spec.name not in {sweep.name for sweep in store.sweeps()}:
-        session.create(spec, workspace, spec.name)
-    if store.sweep(spec.name).state != "finished":
-        session.resume(spec.name, workspace, spec=spec)
-    elif store.sweep(spec.name).digest != spec.digest:
-        raise InvalidValue(
-            "sweep", spec.name, "the packaged spec of this row", "It is another one: give another --root."
-        )
-    (trial,) = store.trials(spec.name)
-    return trial.metrics

@@ -1,0 +1,57 @@
+"""What a reproduction returns: claims held against results, tables, plots, and what was cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+Say = Callable[[str], None]
+"""Told one line of progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One published number or statement beside ours. `holds` is None when it was not tried, and `note` says why."""
+
+    claim: str
+    published: float | str
+    ours: float | str | None
+    holds: bool | None
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Numbers behind a figure: `rows` have one cell per column."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[object]]
+
+
+@dataclass(slots=True)
+class Result:
+    """All claims of a paper, its figures' numbers and pictures, and what was cut."""
+
+    paper: str
+    title: str
+    claims: list[Claim] = field(default_factory=list)
+    cut: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    plots: list[Path] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `rows` are the claims."""
+        return {
+            "paper": self.paper,
+            "title": self.title,
+            "rows": [claim.to_dict() for claim in self.claims],
+            "cut": list(self.cut),
+            "plots": [str(plot) for plot in self.plots],
+        }

@@ -1,0 +1,54 @@
+"""`sweeps reproduce`: the claims as a table, with what they took."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as Shown
+
+from sweeps.cli_output import print_json
+from sweeps.reproductions import Effort, Result, reproduce
+from sweeps.store import Store
+from sweeps.workspace import Workspace
+
+HOLDS = {True: "yes", False: "NO", None: "not tried"}
+
+
+def reproduce_command(
+    paper: str, data: Path | None, workspace: Workspace, effort: Effort, *, as_json: bool = False
+) -> None:
+    """Reproduce and print; with `as_json`, the claims as the one JSON document on stdout."""
+    console = Console(stderr=as_json)
+    result = reproduce(paper, data, workspace, effort, lambda line: console.print(line, highlight=False))
+    if as_json:
+        print_json(result.to_dict()["rows"])
+        return
+    _print(console, result)
+    console.print(_cost(paper, workspace), highlight=False)
+
+
+def _print(console: Console, result: Result) -> None:
+    for table in result.tables:
+        shown = Shown(*table.columns, title=table.title)
+        for row in table.rows:
+            shown.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
+        console.print(shown)
+    claims = Shown("claim", "published", "ours", "holds", "note", title=result.title)
+    for claim in result.claims:
+        claims.add_row(claim.claim, str(claim.published), str(claim.ours), HOLDS[claim.holds], claim.note)
+    console.print(claims)
+    for line in result.cut:
+        console.print(f"cut: {line}", highlight=False)
+    for plot in result.plots:
+        console.print(f"plot: {plot}", highlight=False)
+
+
+def _cost(paper: str, workspace: Workspace) -> str:
+    """What the trials behind it took, over all the times it was run."""
+    store = Store.open(workspace.store_url)
+    sweeps = [sweep.name for sweep in store.sweeps() if sweep.name.startswith(f"{paper}-")]
+    metrics = [trial.metrics for sweep in sweeps for trial in store.trials(sweep) if trial.metrics]
+    seconds = sum(one.get("seconds", 0.0) for one in metrics)
+    peak = max((one.get("peak_memory_mb", 0.0) for one in metrics), default=0.0)
+    return f"cost: {len(metrics)} trials of {len(sweeps)} sweeps, {seconds:.0f} s of training, peak {peak:.0f} MB"
