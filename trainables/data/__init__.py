@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainables.data import adult, digits, imdb, mnist, movielens, table, uniform
+from trainables.data import adult, cifar10, digits, german_credit, imdb, mnist, movielens, table, uniform
 from trainables.system import DataSource
 
 
@@ -21,6 +21,8 @@ SOURCES: dict[str, DataSource] = by_name(
     uniform.UNIFORM,
     mnist.MNIST,
     adult.ADULT,
+    german_credit.GERMAN_CREDIT,
+    cifar10.CIFAR10,
     imdb.IMDB,
     movielens.MOVIELENS_1M,
     movielens.MOVIELENS_100K,
