@@ -36,7 +36,7 @@ class WrongEvent(RuntimeError):
 
 def train(run: Run, data: Dataset, execution: Execution) -> None:
     """Execute one run up to its `member.to_step`. Raises WrongEvent, InvalidValue (model)."""
-    with _threads(execution.threads):
+    with limited_threads(execution.threads):
         _train(run, data, execution)
 
 
@@ -45,11 +45,11 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
     sampling = PoissonSampling(rate=int(plan.config["batch_size"]) / data.facts.n)
     issued = sampling.event(noise_event(float(plan.config["noise_multiplier"])))
     _as_planned(run, issued)
-    device = _device(execution)
-    model = _model(run, data, device)
+    device = device_of(execution)
+    model = initial_model(run, data, device)
     optimiser = _optimiser(plan.system, plan.config, model, run.state)
     gradients = PrivateGradients(model, loss_function(data.facts))
-    noise = _noise(run, execution, device)
+    noise = noise_source(run, execution, device)
     draws = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
     inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
     targets = tensor(data.train.targets, device)
@@ -88,7 +88,8 @@ def _as_planned(run: Run, issued: PoissonSampled) -> None:
         raise WrongEvent(f"{run.member.key}: the plan counted {planned}, the sampler would issue {issued}")
 
 
-def _model(run: Run, data: Dataset, device: torch.device) -> nn.Module:
+def initial_model(run: Run, data: Dataset, device: torch.device) -> nn.Module:
+    """The run's model with its starting weights, from the public seed. Raises InvalidValue (model)."""
     config = run.member.plan.config
     seed = int.from_bytes(run.streams.derived_seed(Purpose.INITIALISATION)[:8], "big")
     # Layers draw their weights from torch's global generator, which is put back afterwards.
@@ -101,20 +102,23 @@ def _model(run: Run, data: Dataset, device: torch.device) -> nn.Module:
     return model.to(device)
 
 
-def _noise(run: Run, execution: Execution, device: torch.device) -> NoiseSource:
+def noise_source(run: Run, execution: Execution, device: torch.device) -> NoiseSource:
+    """The noise of this attempt from its first step on."""
     if execution.noise_source == "secure":
         return SecureNoise()
     return PseudorandomNoise(run.streams.torch(Purpose.NOISE, step=run.start_step, device=device.type))
 
 
-def _device(execution: Execution) -> torch.device:
+def device_of(execution: Execution) -> torch.device:
+    """Where the run is executed."""
     if execution.device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(execution.device)
 
 
 @contextmanager
-def _threads(threads: int) -> Iterator[None]:
+def limited_threads(threads: int) -> Iterator[None]:
+    """At most so many torch threads inside; 0 changes nothing."""
     before = torch.get_num_threads()
     if threads:
         torch.set_num_threads(threads)

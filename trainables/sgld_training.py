@@ -13,14 +13,14 @@ from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from dpcore.sgld import Phase, noise_multiplier
 from trainables.losses import judge, loss_function, tensor
-from trainables.noisy_training import Descent, Pace, WrongEvent, _device, _model, _noise, _threads
+from trainables.noisy_training import Descent, Pace, WrongEvent, device_of, initial_model, limited_threads, noise_source
 from trainables.sgld import clip_norm, schedule
 from trainables.system import Dataset, Execution, Run
 
 
 def train(run: Run, data: Dataset, execution: Execution) -> None:
     """Execute one run up to its `member.to_step`. Raises WrongEvent, InvalidValue (model)."""
-    with _threads(execution.threads):
+    with limited_threads(execution.threads):
         _train(run, data, execution)
 
 
@@ -31,13 +31,13 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
     sampling = PoissonSampling(rate=batch_size / n)
     noises = [noise_multiplier(phase.step_size, n, batch_size, clip) for phase in phases]
     _as_planned(run, tuple((sampling.event(noise_event(z)), p.steps) for z, p in zip(noises, phases, strict=True)))
-    device = _device(execution)
-    model = _model(run, data, device)
+    device = device_of(execution)
+    model = initial_model(run, data, device)
     walk = Langevin({"learning_rate": 0.0}, model)
     if run.state is not None:
         walk.restore(run.state)
     gradients = PrivateGradients(model, loss_function(data.facts))
-    noise = _noise(run, execution, device)
+    noise = noise_source(run, execution, device)
     draws = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
     inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
     targets = tensor(data.train.targets, device)

@@ -345,7 +345,7 @@ def test_every_state_array_is_restored(system: NoisyOptimiser) -> None:
     plan = given_noise(system, data.facts, 1.0, batch_size=20, epochs=3)
     step, state, _ = fitted(system, plan, data, to_step=10).final
     run = memory_run(plan, from_step=step, state=state, attempt=2)
-    rebuilt = noisy_training._model(run, data, torch.device("cpu"))
+    rebuilt = noisy_training.initial_model(run, data, torch.device("cpu"))
     optimiser = noisy_training._optimiser(system.name, plan.config, rebuilt, run.state)
     again = optimiser.state()
     assert again.keys() == state.keys()
@@ -437,7 +437,7 @@ def test_initial_weights_depend_on_the_public_seed_alone() -> None:
     plan = given_noise(NOISY_SGD, data.facts, 1.0, batch_size=20)
     before = torch.get_rng_state()
     weights = [
-        noisy_training._model(memory_run(plan, seed=seed, attempt=attempt, secret=secret), data, torch.device("cpu"))
+        noisy_training.initial_model(memory_run(plan, seed=seed, attempt=attempt, secret=secret), data, torch.device("cpu"))
         for seed, attempt, secret in ((0, 1, b"s" * 32), (0, 2, b"t" * 32), (1, 1, b"s" * 32))
     ]
     first, same, other = (model.state_dict()["body.0.weight"] for model in weights)
