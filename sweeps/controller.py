@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from dpcore.accountants.pld import ToleranceNotReached
@@ -23,9 +24,14 @@ from sweeps.search import Proposer
 from sweeps.search.rungs import Promote, first_stop, next_rung
 from sweeps.spec import SweepSpec
 from sweeps.store import Lease, Store
-from trainables.attempt import Attempt, RecordsUnwritable, Recovered
+from trainables.attempt import Attempt, RecordsUnwritable, Recovered, latest_checkpoint
 from trainables.files import Folder
 from trainables.system import Execution, Member, PrivacyPlan, PublicFacts, Refusal, TrialGroup
+
+GROUP_LIMIT = 256
+"""Largest number of trials in one launch."""
+GROUP_AHEAD = 1024
+"""How many upcoming proposals are planned in search of trials that train together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,8 @@ class Controller:
     _losses: Counter[str] = field(default_factory=Counter)
     launched: int = 0
     """Trials that were ever launched: what `search.trials` counts."""
+    _planned: dict[int, PrivacyPlan | Refusal] = field(default_factory=dict)
+    """Proposals that were planned before their turn, in search of companions."""
     _infeasible_in_a_row: int = 0
     _exhausted: bool = False
 
@@ -108,10 +116,10 @@ class Controller:
     def decide(self) -> Decision:
         """The next launch, its reservation already durable; or Wait; or Done."""
         if self._relaunch:
-            return self._again(self._relaunch.pop(0))
+            return self._again()
         promotion = next_rung(self.spec, self.records.values(), self.running)
         if isinstance(promotion, Promote):
-            return self._launch_rung(promotion)
+            return self._launch([self._relaunched(promotion.key, promotion.to_step)])
         if self.launched < self.spec.search.trials and not self._exhausted:
             launch = self._propose()
             if launch is not None:
@@ -123,7 +131,7 @@ class Controller:
             proposal = self.proposer.propose()
             if proposal is None:
                 return None
-            plan = plan_proposal(self.spec, proposal.config, self.facts, self.calibrations)
+            plan = self._planned.pop(proposal.number, None) or self._plan(proposal)
             if isinstance(plan, Refusal):
                 self.store.record_infeasible(self.lease, [(proposal, plan)])
                 violations = dict(plan.violations)
@@ -134,55 +142,77 @@ class Controller:
                 self._infeasible_in_a_row += 1
                 continue
             self._infeasible_in_a_row = 0
-            to_step = first_stop(self.spec, plan.steps)
-            attempt = self.store.launch(self.lease, proposal, plan, to_step)
-            self.launched += 1
-            record = _record(self.sweep, proposal, TrialState.RUNNING, plan=plan.to_dict(), attempts=attempt)
-            self._changed(record)
-            return self._group(record, plan, attempt=attempt, from_step=0, to_step=to_step, resume_attempt=0)
+            companions = list(islice(self._companions(plan), self.spec.search.trials - self.launched - 1))
+            for companion, _ in companions:
+                self.proposer.take(companion)
+            return self._launch([self._launched(*one) for one in ((proposal, plan), *companions)])
         self._exhausted = True
         return None
+
+    def _plan(self, proposal: Proposal) -> PrivacyPlan | Refusal:
+        return plan_proposal(self.spec, proposal.config, self.facts, self.calibrations)
+
+    def _companions(self, plan: PrivacyPlan) -> Iterator[tuple[Proposal, PrivacyPlan]]:
+        """Upcoming proposals that train together with `plan`: one training serves them all."""
+        if not plan.group:
+            return
+        found = 1
+        wanted = min(GROUP_AHEAD, self.spec.search.trials - self.launched)
+        for proposal in list(self.proposer.upcoming(wanted)):
+            other = self._planned.get(proposal.number) or self._plan(proposal)
+            self._planned[proposal.number] = other
+            if found < GROUP_LIMIT and isinstance(other, PrivacyPlan) and _together(plan, other):
+                found += 1
+                yield proposal, other
 
     def _is_exhausted(self) -> bool:
         return exhausted(self.spec, len(self.records), self._infeasible_in_a_row)
 
-    def _again(self, key: str) -> TrialGroup:
+    def _again(self) -> TrialGroup:
+        """The first trial that has to go on, and those that wait with it and train together with it."""
+        first = self._plan_of(self._relaunch[0])
+        keys = [
+            key for position, key in enumerate(self._relaunch) if position == 0 or _together(first, self._plan_of(key))
+        ][:GROUP_LIMIT]
+        members = []
+        for key in keys:
+            self._relaunch.remove(key)
+            members.append(self._relaunched(key, self.store.last_entry(key).to_step))
+        return self._launch(members)
+
+    def _plan_of(self, key: str) -> PrivacyPlan:
+        plan = self.records[key].plan
+        assert plan is not None
+        return PrivacyPlan.from_dict(plan)
+
+    def _relaunched(self, key: str, to_step: int) -> Member:
         record = self.records[key]
-        assert record.plan is not None
-        plan = PrivacyPlan.from_dict(record.plan)
-        to_step = self.store.last_entry(key).to_step
         resume_attempt, from_step = latest_checkpoint(self.trials, key, record.attempts, below=to_step)
-        return self._relaunched(record, plan, resume_attempt, from_step, to_step)
-
-    def _launch_rung(self, promotion: Promote) -> TrialGroup:
-        record = self.records[promotion.key]
-        assert record.plan is not None
-        plan = PrivacyPlan.from_dict(record.plan)
-        resume_attempt, from_step = latest_checkpoint(self.trials, record.key, record.attempts, below=promotion.to_step)
-        return self._relaunched(record, plan, resume_attempt, from_step, promotion.to_step)
-
-    def _relaunched(
-        self, record: TrialRecord, plan: PrivacyPlan, resume_attempt: int, from_step: int, to_step: int
-    ) -> TrialGroup:
-        attempt = self.store.relaunch(self.lease, record.key, from_step, to_step)
+        attempt = self.store.relaunch(self.lease, key, from_step, to_step)
         record = replace(record, state=TrialState.RUNNING, attempts=attempt)
         self._changed(record)
-        return self._group(record, plan, attempt, from_step, to_step, resume_attempt)
-
-    def _group(
-        self, record: TrialRecord, plan: PrivacyPlan, attempt: int, from_step: int, to_step: int, resume_attempt: int
-    ) -> TrialGroup:
-        self.running.add(record.key)
-        member = Member(
-            key=record.key,
+        self.running.add(key)
+        return Member(
+            key=key,
             attempt=attempt,
             seed=record.seed,
-            plan=plan,
+            plan=self._plan_of(key),
             from_step=from_step,
             to_step=to_step,
             resume_attempt=resume_attempt,
         )
-        return TrialGroup(members=(member,), execution=self._execution())
+
+    def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> Member:
+        to_step = first_stop(self.spec, plan.steps)
+        attempt = self.store.launch(self.lease, proposal, plan, to_step)
+        self.launched += 1
+        record = _record(self.sweep, proposal, TrialState.RUNNING, plan=plan.to_dict(), attempts=attempt)
+        self._changed(record)
+        self.running.add(record.key)
+        return Member(key=record.key, attempt=attempt, seed=record.seed, plan=plan, from_step=0, to_step=to_step)
+
+    def _launch(self, members: Sequence[Member]) -> TrialGroup:
+        return TrialGroup(members=tuple(members), execution=self._execution())
 
     def _execution(self) -> Execution:
         knobs = self.spec.execution
@@ -286,6 +316,10 @@ class Controller:
         self.on_change(record)
 
 
+def _together(one: PrivacyPlan, other: PrivacyPlan) -> bool:
+    return bool(one.group) and (one.system, one.group) == (other.system, other.group)
+
+
 def claim_of_prefix(plan: PrivacyPlan, step: int) -> Guarantee:
     """What the first `step` steps of a plan claim: no more than the whole, of which they are post-processing.
 
@@ -300,20 +334,6 @@ def claim_of_prefix(plan: PrivacyPlan, step: int) -> Guarantee:
         return whole
     status = weakest(whole.status, counted.status)
     return replace(counted, status=status, assumptions=whole.assumptions)
-
-
-def latest_checkpoint(trials: Folder, key: str, attempts: int, below: int) -> tuple[int, int]:
-    """(attempt, step) of the newest checkpoint under step `below` among attempts 1..attempts; (0, 0) without one.
-
-    A worker that was given up may still end the interval that it was in, and leave the checkpoint, even the result,
-    of an attempt that is already settled as lost. Its steps are paid, its result came too late: what leads up to
-    `below` is run again.
-    """
-    for attempt in range(attempts, 0, -1):
-        step = Attempt.of(trials, key, attempt).step()
-        if step is not None and step < below:
-            return attempt, step
-    return 0, 0
 
 
 def _record(sweep: str, proposal: Proposal, state: TrialState, **fields: Any) -> TrialRecord:

@@ -142,6 +142,20 @@ class Attempt:
         return np.load(io.BytesIO(content), allow_pickle=False)
 
 
+def latest_checkpoint(trials: Folder, key: str, attempts: int, below: int) -> tuple[int, int]:
+    """(attempt, step) of the newest checkpoint under step `below` among attempts 1..attempts; (0, 0) without one.
+
+    A worker that was given up may still end the interval that it was in, and leave the checkpoint, even the result,
+    of an attempt that is already settled as lost. Its steps are paid, its result came too late: what leads up to
+    `below` is run again.
+    """
+    for attempt in range(attempts, 0, -1):
+        step = Attempt.of(trials, key, attempt).step()
+        if step is not None and step < below:
+            return attempt, step
+    return 0, 0
+
+
 def _head(arrays: Any) -> dict[str, Any]:
     head: dict[str, Any] = json.loads(arrays[_HEAD].tobytes())
     return head

@@ -7,7 +7,8 @@ repeat themselves whenever the same records are known, which at one trial at a t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -115,6 +116,7 @@ class Proposer:
     def __init__(self, spec: SweepSpec, warm: Iterable[TrialRecord] = ()) -> None:
         self._spec = spec
         self._sampler = _sampler(spec, warm)
+        self._known: set[int] = set()
         self._next = 0
 
     @property
@@ -125,19 +127,46 @@ class Proposer:
     def rebuild(self, records: Iterable[TrialRecord]) -> None:
         """Start from `records` alone: running, planned, finished, failed and infeasible ones."""
         known = sorted(records, key=lambda record: record.number)
-        self._next = known[-1].number + 1 if known else 0
+        self._known, self._next = {record.number for record in known}, 0
+        self._skip_known()
         self._sampler.rebuild(known)
 
     def propose(self) -> Proposal | None:
         """The next point, to be planned and then told as running or infeasible; None when a grid is used up."""
-        number = self._next
-        config = self._sampler.point(number)
-        if config is None:
-            return None
-        self._next = number + 1
-        return Proposal(number=number, config=config, seed=seed_of_trial(self._spec.search.seed, number))
+        proposal = self._proposal(self._next)
+        if proposal is not None:
+            self.take(proposal)
+        return proposal
+
+    def upcoming(self, count: int) -> Iterator[Proposal]:
+        """Up to `count` points after those proposed, none of them taken yet. A sampler that learns has none: its next
+        point depends on results."""
+        if not isinstance(self._sampler, _Independent):
+            return
+        numbers = (number for number in itertools.count(self._next) if number not in self._known)
+        for number in itertools.islice(numbers, count):
+            proposal = self._proposal(number)
+            if proposal is None:
+                return
+            yield proposal
+
+    def take(self, proposal: Proposal) -> None:
+        """Count an upcoming point as proposed: it is launched before its turn."""
+        self._known.add(proposal.number)
+        self._skip_known()
 
     def tell(self, record: TrialRecord) -> None:
         """Know a trial's latest state; a second telling of the same state changes nothing."""
-        self._next = max(self._next, record.number + 1)
+        self._known.add(record.number)
+        self._skip_known()
         self._sampler.tell(record)
+
+    def _proposal(self, number: int) -> Proposal | None:
+        config = self._sampler.point(number)
+        if config is None:
+            return None
+        return Proposal(number=number, config=config, seed=seed_of_trial(self._spec.search.seed, number))
+
+    def _skip_known(self) -> None:
+        while self._next in self._known:
+            self._next += 1

@@ -1,0 +1,126 @@
+"""Trials that share a training are launched together, and each is still charged, settled and resumed by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.controller import Controller, Done
+from sweeps.records import SweepRecord, TrialState
+from sweeps.search import Proposer
+from sweeps.spec import load_spec
+from sweeps.store import Store
+from trainables.data import SOURCES
+from trainables.files import Folder
+from trainables.system import TrialGroup
+from trainables.trial import run_group
+
+SPEC: dict[str, Any] = {
+    "name": "shared",
+    "data": {"source": "digits"},
+    "systems": {
+        "prediction-sensitivity": {"regularisation": {"choice": [0.1, 1.0]}, "queries": {"choice": [5, 10]}},
+        "loss-perturbation": {"regularisation": 1.0},
+    },
+    "privacy": {"epsilon": [1.0, 4.0], "delta": 1e-4, "adjacency": "replace-one"},
+    "objectives": [{"metric": "accuracy"}],
+    "search": {"sampler": "grid", "trials": 10},
+}
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Controller:
+    return start(tmp_path, load_spec(SPEC))
+
+
+def start(root: Path, spec: Any, name: str = "shared") -> Controller:
+    store = Store.open(f"sqlite:///{root}/sweeps.db")
+    if not store.sweeps():
+        store.create_sweep(
+            SweepRecord(
+                name=name, spec=spec.canonical(), digest=spec.digest, fingerprints={}, root=str(root), created_at=0.0
+            )
+        )
+    controller = Controller(
+        store=store,
+        lease=store.acquire(name, ttl_seconds=60),
+        sweep=name,
+        spec=spec,
+        facts=SOURCES[spec.data.source].facts(spec.data.options()),
+        proposer=Proposer(spec),
+        trials=Folder(str(root / "trials")),
+        calibrations={},
+    )
+    controller.recover()
+    return controller
+
+
+def launches(controller: Controller) -> list[TrialGroup]:
+    groups = []
+    while isinstance(decision := controller.decide(), TrialGroup):
+        groups.append(decision)
+    return groups
+
+
+def test_one_launch_for_each_training(controller: Controller) -> None:
+    groups = launches(controller)
+    sizes = Counter((group.members[0].plan.system, len(group.members)) for group in groups)
+    assert sizes == {("prediction-sensitivity", 4): 2, ("loss-perturbation", 1): 2}
+    for group in groups:
+        assert len({member.plan.group for member in group.members}) == 1
+    keys = [member.key for group in groups for member in group.members]
+    assert sorted(keys) == sorted(controller.records)
+    assert len(set(keys)) == 10
+
+
+def test_members_are_charged_and_settled_one_by_one(controller: Controller) -> None:
+    data = SOURCES["digits"].load({})
+    for group in launches(controller):
+        controller.finished(group, run_group(group, data, controller.trials, b"secret" * 6))
+    assert isinstance(controller.decide(), Done)
+    records = controller.store.trials("shared")
+    assert [record.state for record in records] == [TrialState.COMPLETE] * 10
+    assert [record.number for record in records] == list(range(10))
+    charged = {entry.key: entry.steps_spent for entry in controller.store.ledger("shared")}
+    assert charged == {record.key: int(record.config.get("queries", 1)) for record in records}
+
+
+def test_a_lost_launch_goes_on_together_and_keeps_what_was_finished(controller: Controller) -> None:
+    data = SOURCES["digits"].load({})
+    first = next(group for group in launches(controller) if len(group.members) == 4)
+    done = TrialGroup(members=first.members[:1], execution=first.execution)
+    run_group(done, data, controller.trials, b"secret" * 6)
+    controller.lost(first, "its node went away")
+    again = controller.decide()
+    assert isinstance(again, TrialGroup)
+    assert [member.key for member in again.members] == [member.key for member in first.members[1:]]
+    assert {member.attempt for member in again.members} == {2}
+    assert controller.records[first.members[0].key].state is TrialState.COMPLETE
+
+
+def test_a_controller_that_ends_between_two_reservations_leaves_no_gap(tmp_path: Path) -> None:
+    """Companions are launched before their turn: the numbers between are proposed after a restart."""
+    spec = load_spec(SPEC)
+    controller = start(tmp_path, spec)
+    controller.decide()
+    known = sorted(record.number for record in controller.records.values())
+    assert known != list(range(len(known))), "companions come from further ahead"
+    controller.lease.release()
+    again = start(tmp_path, spec)
+    launches(again)
+    assert sorted(record.number for record in again.records.values()) == list(range(10))
+    (tmp_path / "other").mkdir()
+    unbroken = start(tmp_path / "other", spec)
+    launches(unbroken)
+    assert {key: record.config for key, record in again.records.items()} == {
+        key: record.config for key, record in unbroken.records.items()
+    }
+
+
+def test_trials_beyond_those_asked_for_are_not_taken_along(tmp_path: Path) -> None:
+    spec = load_spec({**SPEC, "search": {"sampler": "grid", "trials": 3}})
+    controller = start(tmp_path, spec)
+    assert sum(len(group.members) for group in launches(controller)) == 3
