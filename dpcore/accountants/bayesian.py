@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from dpcore import checks
-from dpcore.accountants.bayesian_cost import left_cost
-from dpcore.accountants.bayesian_estimator import estimated_cost
+from dpcore.accountants.bayesian_estimator import step_cost
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.events import Event, NonPrivate
@@ -70,19 +69,22 @@ class BayesianAccountant:
         """
         return self.steps * len(self.orders) * self.failure
 
-    def observe(self, distances: ArrayLike, rate: float, sigma: float) -> BayesianAccountant:
+    def observe(
+        self, distances: ArrayLike, rate: float, sigma: float, largest: float | None = None
+    ) -> BayesianAccountant:
         """After one more step, whose distances were sampled at the current weights.
 
         distances  as `dpcore.accountants.bayesian_distances` measures them, shape (m,), m at least 3, on sigma's scale
         rate       sampling rate in (0, 1]
         sigma      standard deviation of the step's noise
-        Raises InvalidValue past the planned steps, and where `estimated_cost` does.
+        largest    the distance that clipping allows; None without clipping
+        Raises InvalidValue past the planned steps, and where `step_cost` does.
         """
         if self.observed == self.steps:
             remedy = "Plan more steps before training: every cost so far was estimated for this number."
             raise checks.InvalidValue("steps", self.steps, "a step still planned", remedy)
         new = tuple(
-            old + estimated_cost(left_cost(distances, rate, sigma, order), self.steps, self.failure)
+            old + step_cost(distances, rate, sigma, order, steps=self.steps, failure=self.failure, largest=largest)
             for old, order in zip(self.costs, self.orders, strict=True)
         )
         return replace(self, costs=new, observed=self.observed + 1)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from dpcore import checks
+from dpcore.accountants.bayesian_cost import left_cost
 
 
 def estimated_cost(costs: ArrayLike, steps: int, failure: float) -> float:
@@ -44,3 +45,31 @@ def estimated_cost(costs: ArrayLike, steps: int, failure: float) -> float:
     quantile = float(stats.t.isf(failure, scaled.size - 1))
     excess = float(np.mean(below)) + quantile * spread / math.sqrt(scaled.size - 1)
     return (top + math.log1p(excess)) / steps
+
+
+def step_cost(
+    distances: ArrayLike,
+    rate: float,
+    sigma: float,
+    order: int,
+    *,
+    steps: int,
+    failure: float,
+    largest: float | None = None,
+) -> float:
+    """One step's share at `order`: the estimate, and never more than `largest`, the distance no record exceeds, costs.
+
+    distances, rate, sigma, order  as `left_cost` takes them
+    steps, failure                 as `estimated_cost` takes them
+    largest                        the clip norm for contributions, twice that for pairs; None for unbounded ones.
+                                   With it, a sample without spread (every gradient clipped) costs the worst case
+    Raises InvalidValue.
+    """
+    costs = left_cost(distances, rate, sigma, order)
+    if largest is None:
+        return estimated_cost(costs, steps, failure)
+    checks.positive_finite(largest=largest)
+    worst = float(left_cost([largest], rate, sigma, order)[0])
+    if np.std(np.expm1(steps * (costs - np.max(costs)))) == 0:
+        return worst
+    return min(worst, estimated_cost(costs, steps, failure))

@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike
 
 from dpcore import checks
 from dpcore.accountants.bayesian import average_case, log_left
-from dpcore.accountants.bayesian_cost import left_cost
-from dpcore.accountants.bayesian_estimator import estimated_cost
+from dpcore.accountants.bayesian_estimator import step_cost
 from dpcore.guarantee import Guarantee
 
 STOPPED = "No step ran whose cost did not fit; whether one ran is visible."
@@ -63,15 +62,18 @@ class BayesianFilter:
         """Largest sum of costs at order 2 lambda + 1: 2 (lambda epsilon + ln(delta_mu - T gamma)), in nats."""
         return 2 * (self.order * self.epsilon + log_left(self.delta_mu, self.steps * self.failure))
 
-    def admit(self, distances: ArrayLike, rate: float, sigma: float) -> BayesianFilter | None:
+    def admit(
+        self, distances: ArrayLike, rate: float, sigma: float, largest: float | None = None
+    ) -> BayesianFilter | None:
         """The filter after one more step, or None where the step must not run and the run ends.
 
         Arguments as in `BayesianAccountant.observe`, measured at the current weights before the step's noise is drawn.
         """
         if self.taken == self.steps:
             return None
-        costs = left_cost(distances, rate, sigma, 2 * self.order + 1)
-        spent = self.spent + estimated_cost(costs, self.steps, self.failure)
+        order = 2 * self.order + 1
+        cost = step_cost(distances, rate, sigma, order, steps=self.steps, failure=self.failure, largest=largest)
+        spent = self.spent + cost
         return replace(self, spent=spent, taken=self.taken + 1) if spent <= self.budget else None
 
     def guarantee(self, unit: str = "record") -> Guarantee:

@@ -20,7 +20,7 @@ from dpcore.accountants.bayesian import (
 )
 from dpcore.accountants.bayesian_cost import composed_cost, left_cost, right_cost
 from dpcore.accountants.bayesian_distances import contribution_norms, pair_distances, random_mask
-from dpcore.accountants.bayesian_estimator import estimated_cost
+from dpcore.accountants.bayesian_estimator import estimated_cost, step_cost
 from dpcore.accountants.bayesian_filter import BayesianFilter
 from dpcore.accountants.rdp import RDPAccountant
 from dpcore.checks import InvalidValue
@@ -118,6 +118,21 @@ def test_a_sample_that_says_nothing_is_refused(costs):
 def test_a_failure_probability_that_is_none_is_refused(failure):
     with pytest.raises(InvalidValue, match="failure"):
         estimated_cost([0.1, 0.2, 0.3], 10, failure)
+
+
+def test_clipping_bounds_an_estimate_whatever_the_sample():
+    """No record is further than the clip norm, so no estimate is dearer; a sample of clipped gradients costs that."""
+    worst = left_cost([1.0], 0.02, 1.0, 8)[0]
+    settings = {"steps": 100, "failure": 1e-15}
+    assert step_cost([1.0] * 5, 0.02, 1.0, 8, largest=1.0, **settings) == worst
+    assert step_cost([0.2] * 5, 0.02, 1.0, 8, largest=1.0, **settings) == worst
+    spread = estimated_cost(left_cost([0.1, 0.2, 1.0], 0.02, 1.0, 8), **settings)
+    assert step_cost([0.1, 0.2, 1.0], 0.02, 1.0, 8, largest=1.0, **settings) == worst < spread
+    assert step_cost([0.1, 0.2, 1.0], 0.02, 1.0, 8, **settings) == spread
+    usual = estimated_cost(left_cost(EIGHT / 4, 0.02, 1.0, 8), **settings)
+    assert step_cost(EIGHT / 4, 0.02, 1.0, 8, largest=1.0, **settings) == usual < worst
+    with pytest.raises(InvalidValue, match="costs"):
+        step_cost([0.2] * 5, 0.02, 1.0, 8, **settings)
 
 
 # Where the estimator fails (average-case, not more)

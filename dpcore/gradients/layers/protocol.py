@@ -35,6 +35,10 @@ class Materialised:
         self._gradients = {name: one.to(accumulation_type(one)) for name, one in gradients.items()}
         self.squared_norms = sum_of_squares(*self._gradients.values())
 
+    def rows(self) -> Tensor:
+        """The gradients side by side, [B, number of parameters]."""
+        return torch.cat([one.reshape(len(one), -1) for one in self._gradients.values()], dim=1)
+
     def weighted_sum(self, weights_B: Tensor) -> dict[str, Tensor]:
         return {
             name: (weights_B.to(one.dtype) @ one.reshape(len(one), -1)).view(one.shape[1:])
