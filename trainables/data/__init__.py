@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from trainables.data import adult, cifar10, digits, german_credit, imdb, mnist, movielens, table, uniform
+from trainables.data import (
+    adult,
+    cifar10,
+    digits,
+    german_credit,
+    imdb,
+    location,
+    membership_tables,
+    mnist,
+    movielens,
+    pooled,
+    table,
+    uniform,
+)
 from trainables.system import DataSource
 
 
@@ -26,5 +39,9 @@ SOURCES: dict[str, DataSource] = by_name(
     imdb.IMDB,
     movielens.MOVIELENS_1M,
     movielens.MOVIELENS_100K,
+    location.LOCATION,
+    membership_tables.PURCHASE_100,
+    membership_tables.TEXAS_100,
     table.TABLE,  # the user's own
 )
+SOURCES = by_name(*SOURCES.values(), pooled.Pooled(SOURCES))
