@@ -115,6 +115,7 @@ def show(
     from rich.console import Console
     from rich.table import Table
 
+    from sweeps.ledger_text import claim_lines, total_lines
     from sweeps.store import Store
 
     workspace = _workspace(root, store)
@@ -137,21 +138,10 @@ def show(
     trials, ledger = shown["trials"], shown["ledger"]
     console.print(f"[bold]{sweep}[/bold]  {shown['state']}", highlight=False)
     console.print("trials   " + ", ".join(f"{count} {state}" for state, count in trials.items()), highlight=False)
-    for name, value in ledger.items():
-        if name != "procedure":
-            console.print(f"ledger   {name.replace('_', ' ')}: {value}", highlight=False)
-    if "procedure" in ledger:
-        console.print(f"ledger   {_total_line(ledger['procedure'])}", highlight=False)
-
-
-def _total_line(total: dict[str, Any]) -> str:
-    from sweeps.rounding import delta_text, epsilon_text
-
-    kind = "" if total["is_claim"] else " (no claim: budgets were chosen from results)"
-    return (
-        f"all that was executed, released together: epsilon {epsilon_text(float(total['epsilon']))} at "
-        f"delta {delta_text(total['delta'])}, {total['adjacency']}, by {total['accountant']}, {total['status']}{kind}"
-    )
+    for name in ("attempts", "steps_executed", "steps_on_paths", "steps_in_excess", "steps_reserved_unsettled"):
+        console.print(f"ledger   {name.replace('_', ' ')}: {ledger[name]}", highlight=False)
+    for line in (*claim_lines(ledger["claims"]), *total_lines(ledger)):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _shown(sweep: str, workspace: Any) -> dict[str, Any]:

@@ -36,6 +36,9 @@ NOT_ADAPTIVE = (
     "describes what was executed and is not a claim (adaptively chosen budgets need a privacy filter)."
 )
 
+CLAIM_KIND = ("notion", "delta", "adjacency", "unit", "accountant", "status")
+"""What two claims must share for one of them to be the larger."""
+
 ADAPTIVE_SAMPLERS = ("tpe", "nsga2", "gp")
 
 
@@ -208,20 +211,23 @@ def summary(
 ) -> dict[str, Any]:
     """What `show` prints about the ledger: steps always; epsilon of claims; with `adaptive` given, the procedure's.
 
-    largest_claim  largest epsilon among the trials' own claims, None without a report
+    claims         the largest of the trials' own claims of each kind: the guarantee without its reasons, `trial`
+                   whose claim it is, and of how many `trials` it is the largest
+    largest_claim  the largest epsilon among them, of whatever kind; None without a report
     procedure      `procedure_guarantee` at the plans' smallest delta, as plain values, and whether it is a claim
     uncounted      in its place, why no accountant can count the whole
     """
     spent = total(entries)
-    # An infinite epsilon is the text "inf", since JSON has no infinity.
-    claims = (trial.guarantee["epsilon"] for trial in trials if trial.guarantee is not None)
+    claims = largest_claims(trials)
     out: dict[str, Any] = {
         "attempts": spent.attempts,
         "steps_executed": spent.executed,
         "steps_on_paths": spent.path,
         "steps_in_excess": spent.excess,
         "steps_reserved_unsettled": spent.open,
-        "largest_claim": max(claims, key=float, default=None),
+        # An infinite epsilon is the text "inf", since JSON has no infinity.
+        "largest_claim": max((claim["epsilon"] for claim in claims), key=float, default=None),
+        "claims": claims,
     }
     if adaptive is not None and entries:
         plans = launched_plans(trials)
@@ -233,6 +239,22 @@ def summary(
         else:
             out["procedure"] = {**counted.to_dict(), "is_claim": not adaptive}
     return out
+
+
+def largest_claims(trials: Iterable[TrialRecord]) -> list[dict[str, Any]]:
+    """The largest epsilon that a trial claims for itself, of each kind of claim: kinds never share a number."""
+    largest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for trial in trials:
+        claim = trial.guarantee
+        if claim is None:
+            continue
+        kind = tuple(claim[name] for name in CLAIM_KIND)
+        before = largest.get(kind)
+        count = 1 if before is None else before["trials"] + 1
+        if before is None or float(claim["epsilon"]) > float(before["epsilon"]):
+            before = {"epsilon": claim["epsilon"], **dict(zip(CLAIM_KIND, kind, strict=True)), "trial": trial.key}
+        largest[kind] = {**before, "trials": count}
+    return [largest[kind] for kind in sorted(largest, key=repr)]
 
 
 def launched_plans(trials: Iterable[TrialRecord]) -> dict[str, PrivacyPlan]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Any
 
 
 def epsilon_text(value: float, up: bool = True, digits: int = 4) -> str:
@@ -16,6 +18,15 @@ def epsilon_text(value: float, up: bool = True, digits: int = 4) -> str:
 def delta_text(value: float) -> str:
     """At most six significant digits, rounded up, in scientific notation where that is shorter."""
     return f"{float(_rounded(value, True, 6)):g}" if value else "0"
+
+
+def claim_text(guarantee: Mapping[str, Any]) -> str:
+    """A claim in one line, complete enough to stand alone. `guarantee` as `Guarantee.to_dict` gives it."""
+    return (
+        f"epsilon {epsilon_text(float(guarantee['epsilon']))} at delta {delta_text(float(guarantee['delta']))}, "
+        f"{guarantee['notion']}, {guarantee['adjacency']}, per {guarantee['unit']}, by {guarantee['accountant']}, "
+        f"status: {guarantee['status']}"
+    )
 
 
 def _rounded(value: float, up: bool, digits: int) -> Decimal:

@@ -1,0 +1,31 @@
+"""What the ledger says about privacy, in lines for a terminal: every number with all that it needs to stand alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sweeps.rounding import claim_text
+
+
+def claim_lines(claims: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """One line for each kind of claim; see `sweeps.ledger.largest_claims`."""
+    for claim in claims:
+        among = f"the largest of {claim['trials']}, by {claim['trial']}" if claim["trials"] > 1 else claim["trial"]
+        yield f"claim    one trial by itself: {claim_text(claim)} ({among})"
+    if not claims:
+        yield "claim    none yet: no trial has reported"
+
+
+def total_text(total: Mapping[str, Any]) -> str:
+    """The procedure's guarantee (`sweeps.ledger.summary`) in one line."""
+    kind = "" if total["is_claim"] else " (no claim: budgets were chosen from results)"
+    return f"all that was executed, released together: {claim_text(total)}{kind}"
+
+
+def total_lines(ledger: Mapping[str, Any]) -> Iterator[str]:
+    """The procedure's total, or why it cannot be counted; nothing where it was not asked for."""
+    if "procedure" in ledger:
+        yield f"ledger   {total_text(ledger['procedure'])}"
+    elif "uncounted" in ledger:
+        yield f"ledger   all that was executed, released together: not counted ({ledger['uncounted']})"
