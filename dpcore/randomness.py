@@ -91,9 +91,8 @@ class Streams:
         return _hkdf(entropy, (purpose.value, self.key, attempt, "all" if step is None else str(step)))
 
     def numpy(self, purpose: Purpose, step: int | None = None) -> np.random.Generator:
-        """A NumPy generator at the start of the stream (PCG64DXSM; all 256 bits of the seed are used)."""
-        sequence = np.random.SeedSequence(int.from_bytes(self.derived_seed(purpose, step), "big"), pool_size=8)
-        return np.random.Generator(np.random.PCG64DXSM(sequence))
+        """A NumPy generator at the start of the stream (see `numpy_generator`)."""
+        return numpy_generator(self.derived_seed(purpose, step))
 
     def torch(self, purpose: Purpose, step: int | None = None, device: str = "cpu") -> torch.Generator:
         """A PyTorch generator at the start of the stream.
@@ -104,6 +103,15 @@ class Streams:
         from dpcore._torch_generator import seeded_generator
 
         return seeded_generator(self.derived_seed(purpose, step), device)
+
+
+def numpy_generator(seed: bytes) -> np.random.Generator:
+    """A generator at the start of the stream that `seed` names (PCG64DXSM; all 256 bits of the seed are used).
+
+    For a process that is handed the 32 bytes of one stream, and not the secret that all streams follow from.
+    """
+    sequence = np.random.SeedSequence(int.from_bytes(seed, "big"), pool_size=8)
+    return np.random.Generator(np.random.PCG64DXSM(sequence))
 
 
 def _hkdf(entropy: bytes, parts: tuple[str, ...]) -> bytes:

@@ -32,14 +32,28 @@ class PoissonSampling:
     def __post_init__(self) -> None:
         checks.rate(rate=self.rate)
 
-    def indices(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def indices(self, n: int, rng: np.random.Generator, shard: range | None = None) -> NDArray[np.int64]:
         """One batch: increasing indices into n records, int64 of shape [realised size], perhaps empty.
 
         n is the number of records present, which is private under add-remove. The number of heads among
         n coins is Binomial(n, rate), and given their number every subset is equally likely; at small
         rates the number and then the subset are drawn, the same distribution at a cost of O(rate * n).
+
+        shard  consecutive records start..stop-1: only the batch's part among them, as indices into the
+               shard (0 is record `start`). The coins of different records are independent, so this is a
+               Poisson batch of the shard at the same rate, independent of the parts of disjoint shards;
+               generators at the same place of one stream give shards that together hold the whole batch.
         """
         checks.count(n=n)
+        drawn = self._drawn(n, rng)
+        if shard is None:
+            return drawn
+        if shard.step != 1 or not 0 <= shard.start <= shard.stop <= n:
+            raise checks.InvalidValue("shard", shard, f"consecutive records among n={n}")
+        first, last = np.searchsorted(drawn, (shard.start, shard.stop))
+        return drawn[first:last] - shard.start
+
+    def _drawn(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         if self.rate > _TOSS_EVERY_COIN:
             return np.flatnonzero(rng.random(n) < self.rate).astype(np.int64)
         size = int(rng.binomial(n, self.rate))

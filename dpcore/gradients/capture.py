@@ -96,6 +96,10 @@ def graph_uses(root: Tensor) -> dict[int, int]:
     return counts
 
 
-def backward_to(losses_B: Tensor, capture: Capture, **options: bool) -> tuple[Tensor | None, ...]:
-    """Gradients by the captured outputs alone: PyTorch then skips every product for a weight's gradient."""
-    return torch.autograd.grad(losses_B, capture.edges, torch.ones_like(losses_B), allow_unused=True, **options)
+def backward_to(
+    losses_B: Tensor, capture: Capture, *, scale: float = 1.0, **options: bool
+) -> tuple[Tensor | None, ...]:
+    """Gradients of scale * losses by the captured outputs alone: PyTorch then skips every product for a weight's
+    gradient."""
+    weights_B = torch.full_like(losses_B, scale)
+    return torch.autograd.grad(losses_B, capture.edges, weights_B, allow_unused=True, **options)

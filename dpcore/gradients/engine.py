@@ -18,6 +18,7 @@ from dpcore.gradients.clipping import clip_factors
 from dpcore.gradients.fallback import PerExample
 from dpcore.gradients.layers import RULES, accumulation_type, trainable
 from dpcore.gradients.plan import Plan, plan_for
+from dpcore.gradients.precision import Name, Precision
 from dpcore.gradients.probe import layers_off_the_batch_axis
 from dpcore.gradients.refusals import refuse_mixing
 
@@ -31,6 +32,8 @@ class PrivateGradients:
     loss_fn  (outputs, targets) -> losses of shape [B], one per example, reduction "none"
     method   "auto" takes one pass over forward and backward when every trainable layer has a rule, and
              forms each example's gradient otherwise; the two names force one. Both give the same numbers.
+    precision  "bfloat16" or "float16": forward and backward form their products in it; parameters, losses, norms,
+             clipping and sums are float32 all the same (dpcore.gradients.precision)
 
     `method` and `reason` say what was decided at construction. A model whose code turns out at the first
     batch not to keep examples on axis 0, or to use a weight outside its layer, moves to "per-example"
@@ -43,16 +46,17 @@ class PrivateGradients:
         loss_fn: Callable[[Any, Any], Tensor],
         *,
         method: Literal["auto", "one-pass", "per-example"] = "auto",
+        precision: Name = "float32",
     ) -> None:
         refuse_mixing(model)
-        self._model, self._loss_fn = model, loss_fn
+        self._model, self._loss_fn, self._precision = model, loss_fn, Precision.named(precision)
         plan = plan_for(model)
         if method == "one-pass" and plan.method != method:
             raise checks.InvalidValue("method", method, "a model that one pass can serve", f"Here {plan.reason}.")
         if method == "per-example":
             plan = Plan("per-example", plan.layers, "asked for")
         self._plan = plan
-        self._per_example = PerExample(model, loss_fn)
+        self._per_example = PerExample(model, loss_fn, self._precision)
         self._probed: set[bool] = set()
         # Training mode can be switched on later: such layers are looked at before every batch.
         self._watched = any(isinstance(module, _BatchNorm | _InstanceNorm) for module in model.modules())
@@ -111,7 +115,9 @@ class PrivateGradients:
             if obstacle := self._uncaptured(losses_B, capture):
                 self._fall_back(obstacle)
             else:
-                return self._one_pass(capture.uses(backward_to(losses_B, capture)), clip_norm)
+                uses = capture.uses(backward_to(losses_B, capture, scale=self._precision.scale))
+                full = {name: [self._precision.use(one) for one in several] for name, several in uses.items()}
+                return self._one_pass(full, clip_norm)
         contribution = self._per_example.contribution(inputs, targets)
         return contribution.weighted_sum(clip_factors(contribution.squared_norms, clip_norm))
 
@@ -133,7 +139,8 @@ class PrivateGradients:
         }
 
     def _losses(self, inputs: tuple[Tensor, ...], targets: tuple[Tensor, ...]) -> Tensor:
-        outputs = self._model(*inputs)
+        with self._precision.products(inputs[0].device):
+            outputs = self._precision.full(self._model(*inputs))
         losses_B = self._loss_fn(outputs, targets[0] if len(targets) == 1 else targets)
         if losses_B.shape != (len(inputs[0]),):
             raise checks.InvalidValue(

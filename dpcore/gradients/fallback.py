@@ -10,20 +10,24 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from dpcore.gradients.layers import Materialised
+from dpcore.gradients.precision import Precision
 
+_FULL = Precision()
 LossFunction = Callable[[object, object], Tensor]
 
 
 class PerExample:
     """Materialises every example's whole gradient. Works for any model, at B times the memory of one gradient."""
 
-    def __init__(self, model: nn.Module, loss_fn: LossFunction) -> None:
-        self._model, self._loss_fn = model, loss_fn
+    def __init__(self, model: nn.Module, loss_fn: LossFunction, precision: Precision = _FULL) -> None:
+        self._model, self._loss_fn, self._precision = model, loss_fn, precision
         self.uses_loop = False
 
     def contribution(self, inputs: tuple[Tensor, ...], targets: tuple[Tensor, ...]) -> Materialised:
         """inputs and targets are tensors [B, ...]; rows with a gradient that is not finite come back as zero."""
         gradients = self._loop(inputs, targets) if self.uses_loop else self._vectorised(inputs, targets)
+        if self._precision.scale != 1.0:
+            gradients = {name: one / self._precision.scale for name, one in gradients.items()}
         finite_B = torch.stack([torch.isfinite(one).flatten(1).all(1) for one in gradients.values()]).all(0)
         if not bool(finite_B.all()):
             gradients = {
@@ -34,9 +38,11 @@ class PerExample:
     def _loss_of_one(
         self, parameters: dict[str, Tensor], inputs: tuple[Tensor, ...], targets: tuple[Tensor, ...]
     ) -> Tensor:
-        outputs = functional_call(self._model, parameters, tuple(one.unsqueeze(0) for one in inputs))
+        with self._precision.products(inputs[0].device):
+            outputs = functional_call(self._model, parameters, tuple(one.unsqueeze(0) for one in inputs))
+            outputs = self._precision.full(outputs)
         target = tuple(one.unsqueeze(0) for one in targets)
-        return self._loss_fn(outputs, target[0] if len(target) == 1 else target).sum()
+        return self._loss_fn(outputs, target[0] if len(target) == 1 else target).sum() * self._precision.scale
 
     def _parameters(self) -> dict[str, Tensor]:
         return {name: one.detach() for name, one in self._model.named_parameters() if one.requires_grad}

@@ -1,5 +1,7 @@
 """Poisson sampling: each record by its own coin, and an event that only this sampler makes."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -106,3 +108,38 @@ def test_bad_rates_are_refused(rate):
 def test_bad_counts_are_refused():
     with pytest.raises(InvalidValue):
         PoissonSampling(rate=0.1).indices(-1, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.5])
+@pytest.mark.parametrize("cuts", [(0, 300), (0, 100, 300), (0, 1, 1, 299, 300)])
+def test_shards_of_one_stream_hold_the_whole_batch_between_them(rate, cuts):
+    sampling = PoissonSampling(rate=rate)
+    rngs = [np.random.default_rng(5) for _ in cuts]
+    for _ in range(50):
+        whole = sampling.indices(300, rngs[0])
+        parts = [
+            sampling.indices(300, rng, range(start, stop)) + start
+            for rng, (start, stop) in zip(rngs[1:], pairwise(cuts), strict=True)
+        ]
+        assert np.array_equal(np.concatenate(parts), whole)
+
+
+def test_the_part_of_a_shard_is_a_poisson_batch_of_it():
+    # Each record counts Binomial(draws, rate), and so does the coincidence of a pair in two shards, at rate squared.
+    rate, draws, rng = 0.05, 20_000, np.random.default_rng(11)
+    sampling, counts, together = PoissonSampling(rate=rate), np.zeros(10), 0
+    for _ in range(draws):
+        seed = int(rng.integers(2**63))
+        left = sampling.indices(40, np.random.default_rng(seed), range(0, 10))
+        right = sampling.indices(40, np.random.default_rng(seed), range(10, 40))
+        counts[left] += 1
+        together += int(0 in left and 0 in right)
+    assert stats.chisquare(counts, np.full(10, counts.sum() / 10)).pvalue > ALARM
+    assert stats.binomtest(int(counts.sum()), 10 * draws, rate).pvalue > ALARM
+    assert stats.binomtest(together, draws, rate * rate).pvalue > ALARM
+
+
+@pytest.mark.parametrize("shard", [range(0, 11), range(-1, 3), range(0, 10, 2)])
+def test_a_shard_outside_the_records_is_refused(shard):
+    with pytest.raises(InvalidValue, match="shard"):
+        PoissonSampling(rate=0.5).indices(10, np.random.default_rng(0), shard)

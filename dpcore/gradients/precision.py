@@ -1,0 +1,77 @@
+"""Forward and backward passes in half precision; norms, clipping and sums stay in float32.
+
+The clip bound is a statement about the numbers that are added up, not about how they came to be. A gradient
+that half precision has rounded is another gradient than the exact one, and it is this one whose norm is taken,
+in float32 from the same float32 copy that is then weighted and summed: the bound holds as it does in full
+precision, and sensitivity, noise and claim do not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from dpcore import checks
+from dpcore.gradients.capture import Use
+
+Name = Literal["float32", "bfloat16", "float16"]
+_TYPES: Mapping[str, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+_FLOAT16_SCALE = 2.0**10
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """In which type a model's products are formed.
+
+    half   None: as the model's own parameters are
+    scale  what losses are multiplied by before the backward pass, and gradients divided by after it, in float32.
+           float16 has no numbers below 6e-8, where the gradients of well-fitted examples lie; a power of two
+           costs no digits. A gradient that overflows by it counts as not finite: its example contributes zero.
+    """
+
+    half: torch.dtype | None = None
+    scale: float = 1.0
+
+    @classmethod
+    def named(cls, name: Name) -> Precision:
+        """Raises InvalidValue."""
+        if name == "float32":
+            return cls()
+        if name not in _TYPES:
+            raise checks.InvalidValue("precision", name, "float32, bfloat16 or float16")
+        return cls(_TYPES[name], _FLOAT16_SCALE if name == "float16" else 1.0)
+
+    @contextmanager
+    def products(self, device: torch.device) -> Iterator[None]:
+        """Inside the block, products are formed in half precision.
+
+        Casts of weights are not cached: a weight that is used twice has to be seen twice, since a use outside its
+        layer would escape the norm.
+        """
+        if self.half is None:
+            yield
+            return
+        with torch.autocast(device.type, dtype=self.half, cache_enabled=False):
+            yield
+
+    def full(self, outputs: Any) -> Any:
+        """Outputs of the model as the loss needs them: floating-point tensors in float32."""
+        if self.half is None:
+            return outputs
+        if isinstance(outputs, Tensor):
+            return outputs.float() if outputs.dtype == self.half else outputs
+        if isinstance(outputs, tuple | list):
+            return type(outputs)(self.full(one) for one in outputs)
+        return outputs
+
+    def use(self, use: Use) -> Use:
+        """Inputs and unscaled gradients of one use of a layer, in float32."""
+        if self.half is None:
+            return use
+        inputs = use.inputs.float() if use.inputs.dtype == self.half else use.inputs
+        return Use(inputs, use.gradients.float() / self.scale)
