@@ -33,3 +33,18 @@ def mlp(facts: PublicFacts, hidden: int) -> nn.Module:
     return keras(
         Flattened(nn.Sequential(nn.Linear(width(facts), hidden), nn.ReLU(), nn.Linear(hidden, outputs(facts))))
     )
+
+
+def two_hidden(facts: PublicFacts, hidden: int) -> nn.Module:
+    """width -> hidden ReLU units -> hidden ReLU units -> outputs: the three-layer net of Wu et al. 2020."""
+    return keras(
+        Flattened(
+            nn.Sequential(
+                nn.Linear(width(facts), hidden),
+                nn.ReLU(),
+                nn.Linear(hidden, hidden),
+                nn.ReLU(),
+                nn.Linear(hidden, outputs(facts)),
+            )
+        )
+    )

@@ -105,6 +105,24 @@ MODELS: dict[str, ModelEntry] = by_name(
         refuses=_image,
     ),
     ModelEntry(
+        name="mlp3",
+        doc="two hidden layers of `hidden` ReLU units each (Wu et al. 2020, German Credit)",
+        builder="trainables.models.dense:two_hidden",
+        refuses=_dense,
+    ),
+    ModelEntry(
+        name="resnet20",
+        doc="ResNet-20 with GroupNorm (He et al. 2016, CIFAR-10)",
+        builder="trainables.models.resnet:resnet20",
+        refuses=_image,
+    ),
+    ModelEntry(
+        name="resnet18",
+        doc="ResNet-18 with GroupNorm (He et al. 2016; Wu et al. 2020, IDC)",
+        builder="trainables.models.resnet:resnet18",
+        refuses=_image,
+    ),
+    ModelEntry(
         name="embedding-pool",
         doc="16-unit embedding, average over all positions, `hidden` ReLU units (Bu et al. 2020, IMDb: 16)",
         builder="trainables.models.text:embedding_pool",

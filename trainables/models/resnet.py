@@ -1,0 +1,120 @@
+"""Residual nets with GroupNorm, for private gradients: no layer mixes the records of a batch.
+
+Source      He, Zhang, Ren & Sun 2016: ResNet-20 (section 4.2, parameter-free shortcuts) and ResNet-18 (Table 1,
+            projection shortcuts); GroupNorm from Wu & He 2018.
+Departures  GroupNorm in place of BatchNorm, with at least 4 channels and at most 32 groups. ResNet-18 keeps its first
+            7 x 7 convolution and its pooling whatever the size of the images.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables.models.cnn import WithChannels
+from trainables.models.registry import outputs
+from trainables.system import PublicFacts
+
+LARGEST_GROUPS, LEAST_CHANNELS = 32, 4
+
+
+def normalisation(channels: int) -> nn.GroupNorm:
+    """GroupNorm over `channels`."""
+    return nn.GroupNorm(min(LARGEST_GROUPS, channels // LEAST_CHANNELS), channels)
+
+
+class Halved(nn.Module):
+    """The shortcut without parameters: every `stride`-th pixel, and zeros for the new channels."""
+
+    def __init__(self, stride: int, more_channels: int) -> None:
+        super().__init__()
+        self.stride, self.more_channels = stride, more_channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.more_channels))
+
+
+class Block(nn.Module):
+    """Two 3 x 3 convolutions beside a shortcut, [B, before, H, W] -> [B, after, H / stride, W / stride].
+
+    Only the unit between the two convolutions is a ReLU module: dropout is put behind those.
+    """
+
+    def __init__(self, before: int, after: int, stride: int, *, projected: bool) -> None:
+        super().__init__()
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False),
+            normalisation(after),
+            nn.ReLU(),
+            nn.Conv2d(after, after, 3, padding=1, bias=False),
+            normalisation(after),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if projected and (stride > 1 or before != after):
+            self.shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride=stride, bias=False), normalisation(after))
+        elif stride > 1 or before != after:
+            self.shortcut = Halved(stride, after - before)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.convolutions(x) + self.shortcut(x))
+
+
+class Stem(nn.Module):
+    """The first convolution, normalised, and what follows it."""
+
+    def __init__(self, convolution: nn.Conv2d, after: nn.Module) -> None:
+        super().__init__()
+        self.convolution, self.normalisation, self.after = convolution, normalisation(convolution.out_channels), after
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.after(F.relu(self.normalisation(self.convolution(x))))
+        return result
+
+
+def resnet20(facts: PublicFacts, hidden: int) -> nn.Module:
+    """Stages of 3 blocks with 16, 32 and 64 channels; `hidden` has no use here."""
+    stem = Stem(nn.Conv2d(_channels(facts), 16, 3, padding=1, bias=False), nn.Identity())
+    return _net(stem, [(16, 3, 1), (32, 3, 2), (64, 3, 2)], facts, projected=False)
+
+
+def resnet18(facts: PublicFacts, hidden: int) -> nn.Module:
+    """Stages of 2 blocks with 64, 128, 256 and 512 channels; `hidden` has no use here."""
+    first = nn.Conv2d(_channels(facts), 64, 7, stride=2, padding=3, bias=False)
+    stem = Stem(first, nn.MaxPool2d(3, stride=2, padding=1))
+    return _net(stem, [(64, 2, 1), (128, 2, 2), (256, 2, 2), (512, 2, 2)], facts, projected=True)
+
+
+def _net(stem: Stem, stages: list[tuple[int, int, int]], facts: PublicFacts, *, projected: bool) -> nn.Module:
+    layers: list[nn.Module] = [stem]
+    before = stem.convolution.out_channels
+    for channels, blocks, stride in stages:
+        for position in range(blocks):
+            layers.append(Block(before, channels, stride if position == 0 else 1, projected=projected))
+            before = channels
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, outputs(facts))]
+    return _initial(WithChannels(nn.Sequential(*layers)))
+
+
+def _channels(facts: PublicFacts) -> int:
+    (feature,) = facts.features.values()
+    return feature.shape[0] if len(feature.shape) == 3 else 1
+
+
+def _initial(module: nn.Module) -> nn.Module:
+    """Convolutions as He et al. 2015 draw them; the rest as PyTorch does."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return module
+
+
+def with_dropout(module: nn.Module, rate: float) -> nn.Module:
+    """`module` with dropout of `rate` in [0, 1) behind every ReLU module; in place. The weights stay as they are."""
+    if rate == 0:
+        return module
+    for name, child in module.named_children():
+        if isinstance(child, nn.ReLU):
+            setattr(module, name, nn.Sequential(child, nn.Dropout(rate)))
+        else:
+            with_dropout(child, rate)
+    return module
