@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from trainables.data import (
+    abalone,
     adult,
     cifar10,
     digits,
+    frozen,
     german_credit,
     imdb,
     location,
@@ -34,6 +36,7 @@ SOURCES: dict[str, DataSource] = by_name(
     uniform.UNIFORM,
     mnist.MNIST,
     adult.ADULT,
+    abalone.ABALONE,
     german_credit.GERMAN_CREDIT,
     cifar10.CIFAR10,
     imdb.IMDB,
@@ -44,4 +47,4 @@ SOURCES: dict[str, DataSource] = by_name(
     membership_tables.TEXAS_100,
     table.TABLE,  # the user's own
 )
-SOURCES = by_name(*SOURCES.values(), pooled.Pooled(SOURCES))
+SOURCES = by_name(*SOURCES.values(), pooled.Pooled(SOURCES), frozen.Frozen(SOURCES))
