@@ -1,4 +1,11 @@
-"""What a proposal, and a whole sweep, would release and cost: decided from public facts, before a record is read."""
+"""What a proposal, and a whole sweep, would release and cost: decided from public facts, before a record is read.
+
+Trials without protection. A published comparison needs baselines that promise nothing. Their plan says so itself:
+every event is `NonPrivate` and the claim is an infinite epsilon. Such a plan is never within a budget, so it is refused
+unless the spec gives the reason under `privacy.allow_unprotected`; then it runs, `check` names it, and its infinite
+epsilon stands wherever an epsilon is shown. A plan that claims an infinite epsilon for anything else is a bug, reason
+or not.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, UnsupportedEvent
+from dpcore.events import Composed, NonPrivate, UnsupportedEvent, phases
 from sweeps.rounding import delta_text, epsilon_text
 from sweeps.search.rungs import first_stop
 from sweeps.search.space import SYSTEM, TARGET_EPSILON, Space
@@ -52,7 +59,15 @@ def plan_proposal(
     if isinstance(plan, Refusal):
         return plan
     claim = plan.guarantee
-    if not (claim.epsilon <= epsilon and claim.delta <= spec.privacy.delta):
+    if is_unprotected(plan):
+        if spec.privacy.allow_unprotected is None:
+            raise InvalidValue(
+                "privacy.allow_unprotected",
+                None,
+                f"the reason why {system.name} may run: it claims nothing, its epsilon is infinite",
+                "Give a reason of at least 10 characters, or drop the system.",
+            )
+    elif not (claim.epsilon <= epsilon and claim.delta <= spec.privacy.delta):
         raise InvalidValue(
             f"{system.name}.plan",
             (claim.epsilon, claim.delta),
@@ -60,6 +75,11 @@ def plan_proposal(
             "The system's calibration is wrong: nothing was launched.",
         )
     return _within_limits(spec, plan, system)
+
+
+def is_unprotected(plan: PrivacyPlan) -> bool:
+    """Whether the plan says of itself that it protects nobody: nothing but `NonPrivate` events, an infinite claim."""
+    return math.isinf(plan.guarantee.epsilon) and set(phases(plan.event())) == {NonPrivate()}
 
 
 def _within_limits(spec: SweepSpec, plan: PrivacyPlan, system: System) -> PrivacyPlan | Refusal:
@@ -291,6 +311,11 @@ def _solved(plans: list[PrivacyPlan]) -> dict[str, Spread]:
 
 def _notes(spec: SweepSpec, space: Space, plans: list[PrivacyPlan], samples: int, grid_size: int | None) -> list[str]:
     notes: list[str] = []
+    if unprotected := sorted({plan.system for plan in plans if is_unprotected(plan)}):
+        notes.append(
+            f"{', '.join(unprotected)} claim NOTHING: epsilon is infinite, whatever the budget. "
+            f"Allowed because: {spec.privacy.allow_unprotected}"
+        )
     if not plans:
         notes.append("no draw is feasible: raise epsilon or `limits`, or narrow the space")
     elif len(plans) * EXHAUSTED_PROPOSALS_PER_TRIAL < samples:

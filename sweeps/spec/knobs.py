@@ -74,7 +74,8 @@ def _read_knobs(
 
 
 def _solved(path: str, system: System, solve: str | None, problems: Problems) -> str | None:
-    if solve is None or solve == "none":
+    # A system without anything to solve (a baseline without noise, a published noise formula) runs beside the others.
+    if solve is None or solve == "none" or not system.solves:
         return None
     if solve not in system.solves:
         known = ", ".join([*system.solves, "none"])

@@ -76,6 +76,8 @@ class Privacy(Section):
 
     epsilon            one or several target budgets, above 0, in nats; several make a knob `target_epsilon`
     delta              in (0, 1), and below 1/n unless `allow_large_delta` says why not
+    allow_unprotected  why trials that claim nothing may run beside the budgets: baselines without noise, say. Their
+                       epsilon is infinite, and is shown as that
     scope, release     what the budget bounds and what leaves the sweep; only trial/all exist so far
     solve              what the calibration sets: the noise, the steps, or nothing
     """
@@ -86,6 +88,7 @@ class Privacy(Section):
     ]  # fmt: skip
     delta: OpenProbability
     allow_large_delta: Annotated[str, Field(min_length=10)] | None = None
+    allow_unprotected: Annotated[str, Field(min_length=10)] | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     unit: str = "record"
     scope: Literal["trial", "sweep"] = "trial"

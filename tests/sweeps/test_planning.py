@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,8 @@ import pytest
 
 from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian, Repeated
+from dpcore.events import Event, Gaussian, NonPrivate, Repeated
+from dpcore.guarantee import Status
 from sweeps.planning import check_corners, exhausted, plan_proposal, preview
 from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
@@ -154,6 +155,76 @@ def test_the_total_is_the_composition_of_all_trials() -> None:
     assert seen.total.trials == 20
     assert seen.total.epsilon == pytest.approx(expected.epsilon, rel=1e-3)
     assert seen.total.epsilon > 1.0 * math.sqrt(20)
+
+
+class Bare(Hill):
+    """A baseline without noise, which says so."""
+
+    name = "bare"
+    solves: Mapping[str, str] = {}
+    event: Event = NonPrivate()
+
+    def plan(
+        self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+    ) -> PrivacyPlan | Refusal:
+        """Nothing is claimed."""
+        plan = super().plan({**config, "noise_multiplier": 1.0}, facts, replace(target, solve="none"), calibrations)
+        assert isinstance(plan, PrivacyPlan)
+        claim = replace(plan.guarantee, epsilon=math.inf, status=Status.MEMBERSHIP_ONLY)
+        return replace(plan, schedule=((self.event, plan.steps),), guarantee=claim)
+
+
+class Miscounted(Bare):
+    """A known bug: noise that is claimed to protect infinitely little."""
+
+    name = "bare"
+    event = Gaussian(noise_multiplier=1.0)
+
+
+REASON = "a baseline of the comparison"
+
+
+def bare_spec(reason: str | None = REASON, **sections: Any) -> SweepSpec:
+    return load_spec(
+        {
+            "name": "mixed",
+            "data": {"source": "points"},
+            "systems": {"hill": {"rate": 1.0}, "bare": {"rate": 1.0, "noise_multiplier": 1.0}},
+            "privacy": {"epsilon": 1, "delta": 1e-5, "allow_unprotected": reason},
+            "objectives": [{"metric": "accuracy"}],
+            "search": {"sampler": "random", "trials": 20},
+            **sections,
+        },
+        systems={**SYSTEMS, "bare": Bare()},
+        sources=SOURCES,
+    )
+
+
+def test_a_trial_that_claims_nothing_needs_a_reason_and_is_named() -> None:
+    refused = bare_spec(reason=None)
+    with pytest.raises(SpecErrors, match=r"privacy.allow_unprotected=None: expected the reason why bare may run"):
+        check_corners(refused, FACTS, {}, {**SYSTEMS, "bare": Bare()})
+    allowed = bare_spec()
+    systems = {**SYSTEMS, "bare": Bare()}
+    seen = preview(allowed, FACTS, {}, systems=systems)
+    assert seen.notes[0] == (f"bare claim NOTHING: epsilon is infinite, whatever the budget. Allowed because: {REASON}")
+    assert seen.feasible == seen.samples
+    # A sweep with an unprotected trial in it has no finite total, and says so.
+    assert seen.total is not None
+    assert seen.total.epsilon == math.inf
+    json.dumps(seen.to_dict(), allow_nan=False)
+    assert "epsilon about inf" in seen.render()
+    # The others are held to the budget all the same.
+    config = {**point(allowed), "system": "hill"}
+    with pytest.raises(InvalidValue, match="calibration is wrong"):
+        plan_proposal(allowed, config, FACTS, {}, {**systems, "hill": Overspends()})
+
+
+def test_the_reason_covers_no_infinite_claim_of_a_mechanism() -> None:
+    """Mutant: a system with noise whose accounting ended at infinity is a bug, whatever the spec allows."""
+    systems = {**SYSTEMS, "bare": Miscounted()}
+    with pytest.raises(InvalidValue, match="calibration is wrong"):
+        plan_proposal(bare_spec(), point(bare_spec()), FACTS, {}, systems)
 
 
 def test_preview_of_the_teaching_system() -> None:
