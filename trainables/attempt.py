@@ -2,7 +2,9 @@
 
 One folder per attempt, `trials/<key>/<attempt>/`, written by its worker alone:
 
+    claim            taken before anything else: whoever finds it taken leaves the attempt alone
     horizon.json     steps below `until_step` may have been executed; written before their noise is drawn
+                     (on an object store horizon.<until_step>.json, one for each)
     checkpoint.npz   arrays, the step that they stand for and, at the end of the reservation, the result:
                      one atomic file, so that metrics never exist without the state that covers them
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +31,12 @@ import numpy as np
 from trainables.files import Folder
 from trainables.system import State
 
-HORIZON, CHECKPOINT, FENCE = "horizon.json", "checkpoint.npz", "fence"
+CLAIM, HORIZON, CHECKPOINT, FENCE = "claim", "horizon.json", "checkpoint.npz", "fence"
 ERROR = "error.txt"
 
 
 _HEAD, _STATE = "head", "state."
+_NUMBERED = re.compile(r"horizon\.(\d+)\.json")
 
 
 class AlreadyExecuted(RuntimeError):
@@ -73,20 +77,25 @@ class Attempt:
         return cls(trials.child(key).child(str(attempt)))
 
     def claim(self) -> None:
-        """Look that no worker has executed this attempt. Raises AlreadyExecuted.
+        """Take this attempt for one worker, for ever. Raises AlreadyExecuted when another has, or had, it.
 
         An attempt's streams follow from the secret, its key and its number. A store that was restored from an older
-        copy, or another store over the same folders, would hand out the same number twice.
+        copy, or another store over the same folders, would hand out the same number twice; so would a cluster that
+        repeats a call on its own. (Records of releases without claims show by their horizon that they were executed.)
         """
-        if self.folder.exists(HORIZON):
+        if self.folder.exists(HORIZON) or not self.folder.claim(CLAIM):
             raise AlreadyExecuted(
-                f"{self.folder.url}: noise of this attempt was drawn before, so it is not drawn again on other "
-                "gradients. Does the store belong to this root, and is it the newest copy? Start a sweep of a new name."
+                f"{self.folder.url}: noise of this attempt was drawn before, or is about to be, so it is not drawn "
+                "again on other gradients. Does the store belong to these records, and is it the newest copy? Start a "
+                "sweep of a new name."
             )
 
     def may_execute(self, until_step: int) -> None:
         """Note the horizon durably. Raises Fenced if the attempt was given up."""
-        self.folder.write(HORIZON, json.dumps({"until_step": until_step}).encode())
+        # On an object store a PUT that timed out and was repeated may land late, over a newer one: there each horizon
+        # is an object of its own, and the largest counts.
+        name = HORIZON if self.folder.is_local else f"horizon.{until_step}.json"
+        self.folder.write(name, json.dumps({"until_step": until_step}).encode())
         if self.folder.exists(FENCE):
             raise Fenced(f"{self.folder.url}: given up by the controller")
 
@@ -120,9 +129,8 @@ class Attempt:
                 head = _head(arrays)
         except FileNotFoundError:
             head = {"step": None, "result": None}
-        horizon = self.folder.read(HORIZON)
         return Recovered(
-            executed_to=None if horizon is None else int(json.loads(horizon)["until_step"]),
+            executed_to=self._horizon(),
             checkpoint=head["step"],
             result=head["result"],
         )
@@ -134,6 +142,13 @@ class Attempt:
     def discard_checkpoint(self) -> None:
         """Free the space of a checkpoint that a later attempt's has replaced."""
         self.folder.delete(CHECKPOINT)
+
+    def _horizon(self) -> int | None:
+        if self.folder.is_local:
+            horizon = self.folder.read(HORIZON)
+            return None if horizon is None else int(json.loads(horizon)["until_step"])
+        steps = [int(found[1]) for name in self.folder.names() if (found := _NUMBERED.fullmatch(name))]
+        return max(steps, default=None)
 
     def _arrays(self) -> Any:
         content = self.folder.read(CHECKPOINT)

@@ -70,10 +70,11 @@ def open_run(member: Member, trials: Folder, secret: bytes) -> RecordedRun:
     """The run of `member`, started from scratch or from the checkpoint that the controller chose.
 
     Raises FileNotFoundError or ValueError when that checkpoint is missing or stands at another step, AlreadyExecuted
-    when this attempt's noise may have been drawn before.
+    when this attempt's noise may have been drawn before, RecordsUnwritable when it cannot be claimed.
     """
     attempt = Attempt.of(trials, member.key, member.attempt)
-    attempt.claim()
+    with _records():
+        attempt.claim()
     state: State | None = None
     if member.resume_attempt:
         step, state = Attempt.of(trials, member.key, member.resume_attempt).load()
@@ -99,6 +100,8 @@ def run_group(group: TrialGroup, data: Dataset, trials: Folder, secret: bytes) -
         runs = [open_run(member, trials, secret) for member in group.members]
     except AlreadyExecuted as stop:
         return [{"key": member.key, "attempt": member.attempt, "error": str(stop)} for member in group.members]
+    except RecordsUnwritable as refused:
+        return [{"key": member.key, "attempt": member.attempt, "unwritable": str(refused)} for member in group.members]
     kind, error = "error", ""
     try:
         SYSTEMS[group.members[0].plan.system].fit(runs, data, group.execution)

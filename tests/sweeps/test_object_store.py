@@ -1,0 +1,187 @@
+"""The workers' records on a real S3-compatible server, with its rights enforced: moto's, in a process of its own."""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpcore.checks import InvalidValue
+from tests.sweeps import stores
+from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING, object_store
+from trainables import files
+from trainables.attempt import AlreadyExecuted, Attempt, Fenced, RecordsUnwritable, Recovered
+from trainables.files import Folder
+from trainables.system import Member
+from trainables.trial import open_run
+
+
+@pytest.fixture(scope="module")
+def store():
+    with object_store() as running:
+        yield running
+
+
+@pytest.fixture
+def environment(store, monkeypatch):
+    for name, value in store.environment().items():
+        monkeypatch.setenv(name, value)
+    files._opened.cache_clear()
+    yield monkeypatch
+    store.allow(EVERYTHING)
+    files._opened.cache_clear()
+
+
+@pytest.fixture
+def folder(environment, request):
+    return Folder(f"s3://{BUCKET}/sweeps of ours/{request.node.name}")
+
+
+def test_files_come_back_as_they_went(folder):
+    assert (folder.read("f"), folder.exists("f"), folder.names()) == (None, False, [])
+    large = bytes(range(256)) * 24_000
+    for content in (b"", b"old", large):
+        folder.write("f", content)
+        assert folder.read("f") == content
+    folder.child("below").write("g", b"1")
+    assert folder.names() == ["below", "f"]
+    assert folder.exists("f")
+    assert not folder.exists("below")
+    folder.delete("f")
+    folder.delete("f")
+    assert folder.read("f") is None
+
+
+def test_options_of_a_url_stay_at_its_end(store, folder, environment):
+    environment.delenv("AWS_ENDPOINT_URL")
+    address = store.url.removeprefix("http://")
+    named = Folder(f"s3://{BUCKET}/there?endpoint_override={address}&scheme=http").child("k-1")
+    assert named.url == f"s3://{BUCKET}/there/k-1?endpoint_override={address}&scheme=http"
+    named.write("f", b"1")
+    assert f"{BUCKET}/there/k-1/f" in [f"{BUCKET}/{key}" for key in store.keys("there")]
+
+
+def test_an_attempt_lives_on_an_object_store_as_on_a_disk(folder):
+    attempt = Attempt.of(folder, "s-0", 1)
+    assert attempt.step() is None
+    attempt.claim()
+    attempt.may_execute(3)
+    attempt.save(3, {"w": np.arange(3.0)})
+    assert (attempt.step(), attempt.load()[1]["w"].tolist()) == (3, [0.0, 1.0, 2.0])
+    attempt.may_execute(6)
+    assert attempt.recover() == Recovered(executed_to=6, checkpoint=3, result=None)
+    with pytest.raises(Fenced):
+        attempt.may_execute(9)
+    # It was written before the fence was seen, so it is charged.
+    assert attempt.recover().executed_to == 9
+
+
+def test_a_horizon_that_lands_late_lowers_nothing(folder):
+    """A PUT that timed out and was repeated may be carried out after its successors."""
+    attempt = Attempt.of(folder, "s-0", 1)
+    for until in (3, 12, 6):
+        attempt.may_execute(until)
+    assert attempt.recover().executed_to == 12
+
+
+def test_of_many_workers_at_most_one_takes_an_attempt(store, folder):
+    for round_ in range(6):
+        attempt = Attempt.of(folder, "s-0", round_)
+        barrier, taken = threading.Barrier(4), []
+
+        def take(attempt=attempt, barrier=barrier, taken=taken):
+            barrier.wait()
+            try:
+                attempt.claim()
+            except AlreadyExecuted:
+                return
+            taken.append(True)
+
+        workers = [threading.Thread(target=take) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert len(taken) <= 1
+        with pytest.raises(AlreadyExecuted):
+            attempt.claim()
+
+
+def test_looking_before_the_flag_is_up_would_let_two_through(folder, monkeypatch):
+    """The mutant: look first, then write. Two callers that both look before either writes both go on."""
+    attempt = Attempt.of(folder, "s-0", 1)
+    barrier, taken = threading.Barrier(2), []
+
+    def look_then_write(self, name):
+        free = not self.names()
+        barrier.wait()
+        self.write(name, b"")
+        return free
+
+    def flag_then_look(self, name, claim=Folder.claim):
+        barrier.wait()
+        return claim(self, name)
+
+    for claim, expected in ((look_then_write, {2}), (flag_then_look, {0, 1})):
+        monkeypatch.setattr(Folder, "claim", claim)
+        taken.clear()
+        attempt = Attempt.of(folder, claim.__name__, 1)
+
+        def take(attempt=attempt):
+            try:
+                attempt.claim()
+            except AlreadyExecuted:
+                return
+            taken.append(True)
+
+        workers = [threading.Thread(target=take) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert len(taken) in expected
+
+
+def test_a_local_claim_is_exclusive_too(tmp_path):
+    attempt = Attempt.of(Folder(str(tmp_path)), "s-0", 1)
+    attempt.claim()
+    with pytest.raises(AlreadyExecuted, match="drawn before, or is about to be"):
+        Attempt.of(Folder(str(tmp_path)), "s-0", 1).claim()
+
+
+def test_a_store_that_turned_read_only_keeps_the_old_content_and_says_so(store, folder):
+    folder.write("f", b"old")
+    folder.write("large", b"o" * 6_000_000)
+    store.allow(READING)
+    for name, content in (("f", b"new"), ("large", b"n" * 12_000_000)):
+        with pytest.raises(OSError, match=f"s3://{BUCKET}/.*ACCESS_DENIED"):
+            folder.write(name, content)
+    assert folder.read("f") == b"old"
+    assert folder.read("large") == b"o" * 6_000_000
+    plan = stores.plan(steps=4)
+    member = Member(key="s-0", attempt=1, seed=1, plan=plan, from_step=0, to_step=4)
+    with pytest.raises(RecordsUnwritable, match="ACCESS_DENIED"):
+        open_run(member, folder, b"s" * 32)
+    store.allow(EVERYTHING)
+    run = open_run(replace(member, attempt=2), folder, b"s" * 32)
+    run.may_execute(4)
+
+
+def test_wrong_credentials_are_named_and_not_shown(folder, environment):
+    environment.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret")
+    files._opened.cache_clear()
+    with pytest.raises(OSError, match=f"s3://{BUCKET}/.*signature") as caught:
+        folder.write("f", b"")
+    assert "not-the-secret" not in str(caught.value)
+    environment.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    files._opened.cache_clear()
+    with pytest.raises(OSError, match="Access Key Id you provided does not exist"):
+        folder.write("f", b"")
+
+
+def test_credentials_in_a_url_and_unknown_urls_are_refused():
+    with pytest.raises(InvalidValue, match="without credentials") as caught:
+        Folder("s3://AKIA123:hidden@bucket/x")
+    assert "hidden" not in str(caught.value)
+    with pytest.raises(InvalidValue, match="a URL that pyarrow opens"):
+        Folder("nonsense://bucket/x").read("f")
