@@ -297,7 +297,7 @@ class Controller:
             finished=True,
         )
         done = replace(record, state=TrialState.COMPLETE, metrics=metrics, guarantee=guarantee.to_dict(), step=step)
-        self._changed(done)
+        self._changed(replace(done, reports={**record.reports, step: metrics}))
         for earlier in range(1, attempt):
             Attempt.of(self.trials, record.key, earlier).discard_checkpoint()
 

@@ -22,6 +22,18 @@ def metric_of(record: TrialRecord, metric: str) -> float | None:
     return None if value is None else float(value)
 
 
+def objective_at(record: TrialRecord, metric: str, step: int) -> float | None:
+    """A metric as reported after `step` steps; None when nothing finite was reported there.
+
+    The controller writes the claim of those steps into each report as `epsilon`.
+    """
+    if step == record.step or metric == "work":
+        value = metric_of(record, metric) if 0 < step <= record.step else None
+    else:
+        value = record.reports.get(step, {}).get(metric)
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
 def objective_values(spec: SweepSpec, record: TrialRecord) -> tuple[float, ...] | None:
     """One number per objective, in the spec's order; None unless all are reported and finite."""
     values: list[float] = []

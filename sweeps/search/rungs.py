@@ -2,7 +2,8 @@
 
 Li, Jamieson, Rostamizadeh, Gonina, Ben-tzur, Hardt, Recht & Talwalkar (2020), "A system for massively parallel
 hyperparameter tuning", MLSys, algorithm 2 (ASHA): whenever a worker is free, promote a trial that is in the top
-1/reduction of its rung and has not been promoted; else start a new one in the first rung.
+1/reduction of its rung and has not been promoted; else start a new one in the first rung. A trial is ranked in a rung
+by what it reported at the end of that rung, however far it has gone since.
 
 A trial is planned, and its noise calibrated, for all of its steps. Rung k of R ends after the share
 reduction^(k-R) of them (rounded up), and each rung is a reservation of its own, so that a rung that is never
@@ -16,7 +17,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sweeps.records import TrialRecord, TrialState
-from sweeps.search.objectives import objective_values
+from sweeps.search.objectives import objective_at
 from sweeps.spec.model import EarlyStopping, SweepSpec
 
 
@@ -34,8 +35,7 @@ def rung_ends(stopping: EarlyStopping, steps: int) -> tuple[int, ...]:
 
     A short trial has fewer rungs: ends that coincide are one.
     """
-    shares = [stopping.reduction ** (k - stopping.rungs + 1) for k in range(stopping.rungs)]
-    return tuple(dict.fromkeys(max(1, math.ceil(steps * share - 1e-9)) for share in shares))
+    return tuple(dict.fromkeys(_ends(stopping, steps)))
 
 
 def first_stop(spec: SweepSpec, steps: int) -> int:
@@ -49,47 +49,44 @@ def next_rung(spec: SweepSpec, records: Iterable[TrialRecord], running: Collecti
     running  keys that must not be promoted, whatever their record says
 
     Highest rung first; within a rung the best value, then the lowest number: the same records always give the
-    same answer. A trial that went on is ranked in the rungs that it left by its latest value, since its record
-    holds no other: a late bloomer must beat what the promoted have become, which is the cautious side.
+    same answer. A trial that reported nothing finite at the end of a rung has no place in it.
     """
-    if spec.early_stopping is None:
+    stopping = spec.early_stopping
+    if stopping is None:
         return None
-    arrivals = _arrivals(spec, records)
-    for rung in reversed(range(spec.early_stopping.rungs - 1)):
-        here = sorted((one for one in arrivals if one.rung >= rung), key=lambda one: (one.cost, one.record.number))
-        for one in here[: len(here) // spec.early_stopping.reduction]:
-            if one.rung == rung and not one.leaving and one.record.key not in running:
-                ends = rung_ends(spec.early_stopping, one.steps)
-                return Promote(one.record.key, one.record.step, ends[ends.index(one.record.step) + 1])
+    reached = [(record, _ends(stopping, _steps(record))) for record in records if record.plan is not None]
+    for rung in reversed(range(stopping.rungs - 1)):
+        ranking = _ranking(spec, reached, rung)
+        for _, _, record, ends in ranking[: len(ranking) // stopping.reduction]:
+            # Neither running again nor lost on the way: only a trial at rest can be promoted, and only from its end.
+            at_rest = record.state is TrialState.COMPLETE and record.key not in running
+            if at_rest and ends[rung] == record.step < ends[rung + 1]:
+                return Promote(record.key, record.step, ends[rung + 1])
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Arrival:
-    """A trial at the end of a rung. rung: counted from 0; leaving: already launched into the next one."""
-
-    record: TrialRecord
-    rung: int
-    steps: int
-    cost: float
-    leaving: bool
+_Ranked = tuple[float, int, TrialRecord, tuple[int, ...]]
 
 
-def _arrivals(spec: SweepSpec, records: Iterable[TrialRecord]) -> list[_Arrival]:
-    assert spec.early_stopping is not None
-    sign = 1.0 if spec.objectives[0].goal == "minimize" else -1.0
-    arrivals: list[_Arrival] = []
-    for record in records:
-        values = objective_values(spec, record)
-        if record.plan is None or record.step == 0 or values is None:
-            continue
-        steps = sum(int(count) for _, count in record.plan["schedule"])
-        ends = rung_ends(spec.early_stopping, steps)
-        if record.step not in ends:
-            continue
-        # Rungs are counted from the top, so that the last rung of a short trial is the last rung.
-        rung = spec.early_stopping.rungs - len(ends) + ends.index(record.step)
-        # Neither running again nor lost on the way: only a trial at rest can be promoted.
-        leaving = record.state is not TrialState.COMPLETE
-        arrivals.append(_Arrival(record, rung, steps, sign * values[0], leaving))
-    return arrivals
+def _ranking(spec: SweepSpec, reached: Iterable[tuple[TrialRecord, tuple[int, ...]]], rung: int) -> list[_Ranked]:
+    """The trials that have a value at the end of `rung`, best first: (cost, number, record, its ends)."""
+    (objective,) = spec.objectives
+    sign = 1.0 if objective.goal == "minimize" else -1.0
+    ranked: list[_Ranked] = []
+    for record, ends in reached:
+        value = objective_at(record, objective.metric, ends[rung])
+        if value is not None:
+            ranked.append((sign * value, record.number, record, ends))
+    ranked.sort(key=lambda one: one[:2])
+    return ranked
+
+
+def _ends(stopping: EarlyStopping, steps: int) -> tuple[int, ...]:
+    """One end for each rung. Where a short trial's rungs coincide, its one report is its value in each of them."""
+    shares = [stopping.reduction ** (k - stopping.rungs + 1) for k in range(stopping.rungs)]
+    return tuple(max(1, math.ceil(steps * share - 1e-9)) for share in shares)
+
+
+def _steps(record: TrialRecord) -> int:
+    assert record.plan is not None
+    return sum(int(count) for _, count in record.plan["schedule"])

@@ -305,6 +305,14 @@ class TestRungs:
             assert record.guarantee["epsilon"] == pytest.approx(record.config["target_epsilon"], rel=1e-6)
         assert sum(e.steps_spent for e in sweep.store.ledger(NAME)) == sum(record.step for record in records)
 
+    def test_what_was_reported_at_each_rung_is_known_now_and_after_a_restart(self, sweep):
+        sweep.finish()
+        known = {key: dict(record.reports) for key, record in sweep.controller.records.items()}
+        assert sorted(next(reports for reports in known.values() if len(reports) == 3)) == [2, 4, 8]
+        sweep.lease.release()
+        sweep.start()
+        assert {key: dict(record.reports) for key, record in sweep.controller.records.items()} == known
+
 
 def test_an_impossible_space_is_exhausted_and_says_so(tmp_path):
     change = {"limits": {"noise_multiplier": 1e-6}}
