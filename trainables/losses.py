@@ -65,6 +65,21 @@ def judge(model: nn.Module, split: Split, facts: PublicFacts, device: torch.devi
     return metrics
 
 
+def record_losses(model: nn.Module, split: Split, facts: PublicFacts) -> NDArray[np.float64]:
+    """The loss of every record, in float64, shape [len(split)]; +inf where it is not a number."""
+    loss_fn, device = loss_function(facts), next(model.parameters()).device
+    parts = [np.zeros(0)]
+    training = model.training
+    model.eval()
+    with torch.no_grad():
+        for start in range(0, len(split), EVALUATION_BATCH):
+            rows = slice(start, start + EVALUATION_BATCH)
+            outputs = model(*(tensor(array[rows], device) for array in split.inputs.values()))
+            parts.append(loss_fn(outputs, tensor(split.targets[rows], device)).double().cpu().numpy())
+    model.train(training)
+    return np.nan_to_num(np.concatenate(parts), nan=np.inf, posinf=np.inf)
+
+
 def tensor(array: NDArray[np.generic], device: torch.device) -> Tensor:
     """`array` on `device`, without a copy on the CPU. Nothing may write to the result."""
     with warnings.catch_warnings():

@@ -25,6 +25,9 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpcore import calibrate
 from dpcore.accountants.pld import ToleranceNotReached
 from dpcore.accounting import guarantee, headline
@@ -45,6 +48,8 @@ from trainables.system import (
     Refusal,
     Run,
     Scalar,
+    Split,
+    State,
 )
 
 NOISE_MIN, NOISE_MAX = 0.2, 1000.0
@@ -166,7 +171,7 @@ class NoisyOptimiser:
     ) -> PrivacyPlan | Refusal:
         """See `System.plan`. Raises InvalidValue (model, batch above n, adjacency)."""
         full = self._complete(config, target)
-        models.check(str(full["model"]), facts)
+        self._check(full, facts)
         batch_size = int(full["batch_size"])
         if batch_size > facts.n:
             raise InvalidValue(
@@ -187,6 +192,21 @@ class NoisyOptimiser:
 
         for run in runs:
             train(run, data, execution)
+
+    def canary_scale(self, plan: PrivacyPlan, facts: PublicFacts) -> tuple[float, float]:
+        """See `trainables.measures.protocols.CanaryTrained`: q n is the batch size."""
+        return float(plan.config["clip_norm"]), float(plan.config["batch_size"])
+
+    def membership_scores(
+        self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
+    ) -> NDArray[np.float64]:
+        """See `trainables.measures.protocols.Scored`: minus each record's loss."""
+        from trainables.noisy_training import negative_losses
+
+        return negative_losses(plan, facts, state, split)
+
+    def _check(self, full: Config, facts: PublicFacts) -> None:
+        models.check(str(full["model"]), facts)
 
     def _complete(self, config: Config, target: PrivacyTarget) -> dict[str, Scalar]:
         if target.adjacency is not Adjacency.ADD_REMOVE:

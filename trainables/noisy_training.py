@@ -19,8 +19,9 @@ from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise
 from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from trainables import models
-from trainables.losses import judge, loss_function, tensor
-from trainables.system import Config, Dataset, Execution, Run, State
+from trainables.losses import judge, loss_function, record_losses, tensor
+from trainables.measures import watching
+from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
 
 FIRST_INTERVAL = 8
 """Steps before the first checkpoint, when their cost is not known yet."""
@@ -46,9 +47,9 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
     issued = sampling.event(noise_event(float(plan.config["noise_multiplier"])))
     _as_planned(run, issued)
     device = device_of(execution)
-    model = initial_model(run, data, device)
+    model, loss = watching.attach(run, initial_model(run, data, device), loss_function(data.facts))
     optimiser = _optimiser(plan.system, plan.config, model, run.state)
-    gradients = PrivateGradients(model, loss_function(data.facts))
+    gradients = PrivateGradients(model, loss)
     noise = noise_source(run, execution, device)
     draws = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
     inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
@@ -58,7 +59,7 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
     while step < stop:
         until = min(stop, step + pace.steps)
         run.may_execute(until)
-        for _ in range(step, until):
+        for now in range(step, until):
             rows = torch.from_numpy(sampling.indices(len(targets), draws)).to(device)
             clipped = gradients.clipped_sum(
                 tuple(one.index_select(0, rows) for one in inputs),
@@ -67,14 +68,14 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
                 microbatch_size=execution.microbatch,
             )
             # The public n of the facts, not the number of records present.
-            optimiser.update(
-                noisy_mean_gradient(
-                    clipped,
-                    noise_multiplier=float(plan.config["noise_multiplier"]),
-                    expected_batch_size=sampling.rate * data.facts.n,
-                    noise=noise,
-                )
+            gradient = noisy_mean_gradient(
+                clipped,
+                noise_multiplier=float(plan.config["noise_multiplier"]),
+                expected_batch_size=sampling.rate * data.facts.n,
+                noise=noise,
             )
+            watching.saw(run, now, gradient)
+            optimiser.update(gradient)
         pace.after(until - step)
         step = until
         # Validation costs time, and a metric in the middle would be one more release: only the end is judged.
@@ -100,6 +101,13 @@ def initial_model(run: Run, data: Dataset, device: torch.device) -> nn.Module:
         # A third faster on a CPU for the two-convolution net.
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.to(device)
+
+
+def negative_losses(plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split) -> NDArray[np.float64]:
+    """Minus the loss of every record of `split` under the model of a final state; shape [len(split)]."""
+    model = models.build(str(plan.config["model"]), facts, hidden=int(plan.config["hidden"]))
+    Descent({"learning_rate": 0.0}, model).restore(state)
+    return -record_losses(model, split, facts)
 
 
 def noise_source(run: Run, execution: Execution, device: torch.device) -> NoiseSource:

@@ -21,6 +21,9 @@ import math
 from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpcore import calibrate
 from dpcore.accountants.pld import ToleranceNotReached
 from dpcore.accounting import headline
@@ -42,6 +45,8 @@ from trainables.system import (
     Refusal,
     Run,
     Scalar,
+    Split,
+    State,
 )
 
 HALVINGS_MAX = 16
@@ -153,6 +158,18 @@ class ClippedSGLD:
 
         for run in runs:
             train(run, data, execution)
+
+    def canary_scale(self, plan: PrivacyPlan, facts: PublicFacts) -> tuple[float, float]:
+        """See `trainables.measures.protocols.CanaryTrained`: q n is the batch size."""
+        return clip_norm(plan.config, facts.n), float(plan.config["batch_size"])
+
+    def membership_scores(
+        self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
+    ) -> NDArray[np.float64]:
+        """See `trainables.measures.protocols.Scored`: minus each record's loss."""
+        from trainables.noisy_training import negative_losses
+
+        return negative_losses(plan, facts, state, split)
 
     def _complete(self, config: Config, target: PrivacyTarget) -> dict[str, Scalar]:
         if target.adjacency is not Adjacency.ADD_REMOVE:

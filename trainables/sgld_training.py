@@ -13,6 +13,7 @@ from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from dpcore.sgld import Phase, noise_multiplier
 from trainables.losses import judge, loss_function, tensor
+from trainables.measures import watching
 from trainables.noisy_training import Descent, Pace, WrongEvent, device_of, initial_model, limited_threads, noise_source
 from trainables.sgld import clip_norm, schedule
 from trainables.system import Dataset, Execution, Run
@@ -32,11 +33,11 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
     noises = [noise_multiplier(phase.step_size, n, batch_size, clip) for phase in phases]
     _as_planned(run, tuple((sampling.event(noise_event(z)), p.steps) for z, p in zip(noises, phases, strict=True)))
     device = device_of(execution)
-    model = initial_model(run, data, device)
+    model, loss = watching.attach(run, initial_model(run, data, device), loss_function(data.facts))
     walk = Langevin({"learning_rate": 0.0}, model)
     if run.state is not None:
         walk.restore(run.state)
-    gradients = PrivateGradients(model, loss_function(data.facts))
+    gradients = PrivateGradients(model, loss)
     noise = noise_source(run, execution, device)
     draws = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
     inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
@@ -59,6 +60,7 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
             mean = noisy_mean_gradient(
                 clipped, noise_multiplier=noises[block], expected_batch_size=batch_size, noise=noise
             )
+            watching.saw(run, now, mean)
             walk.langevin(mean, phases[block].step_size, n, float(config["prior_variance"]))
         pace.after(until - step)
         step = until

@@ -335,10 +335,14 @@ class System(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrialGroup:
-    """The unit that Ray launches: members that share system, data and `plan.group`."""
+    """The unit that Ray launches: members that share system, data and `plan.group`.
+
+    measures  names of `trainables.measures` that every member reports besides its system's metrics
+    """
 
     members: tuple[Member, ...]
     execution: Execution = field(default_factory=Execution)
+    measures: tuple[str, ...] = ()
 
 
 class DataSource(Protocol):

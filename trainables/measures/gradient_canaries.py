@@ -1,0 +1,164 @@
+"""Canaries in gradient space that go through a system's own sampling, clipping, summing and noise.
+
+Each canary is a record whose gradient lies along a private direction of PIECES extra parameters, in as many tensors,
+and is a hundred times too long: the model gets an embedding with one row per canary and tensor, and the loss of a
+canary is its rows' sum times SCALE * clip norm. Ordinary records do not touch those parameters. So a missing clip, a
+clip per tensor, a wrong rate, a wrong divisor of the noise, too little noise or noise that repeats show in them, and
+the claim, which holds at any number of parameters, covers them.
+
+The attacker is Nasr, Hayes, Steinke, Balle, Tramer, Jagielski, Carlini & Terzis's (2023): he reads every noisy update.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from dpcore import checks
+from dpcore.attacks import sampled_log_likelihood_ratio
+from dpcore.events import Event, Gaussian, PoissonSampled
+from trainables.measures.twins import Twin
+from trainables.system import Dataset, PrivacyPlan, Split
+
+Loss = Callable[[Any, Any], Tensor]
+
+PIECES = 4
+SCALE = 100.0
+COLUMN = "canary"
+"""Name of the input that says which canary a record is; 0 for an ordinary record."""
+
+
+def planted(data: Dataset, included: NDArray[np.bool_], rng: np.random.Generator) -> Dataset:
+    """The training records and the canaries that `included` [M] marks, in random order; no validation records.
+
+    The public facts stay: n is a constant that neighbours share.
+    """
+    chosen = np.flatnonzero(included) + 1
+    # A canary has the inputs of some record; its loss does not depend on them.
+    models = rng.integers(0, len(data.train), len(chosen))
+    rows = np.concatenate([np.arange(len(data.train)), models])
+    codes = np.concatenate([np.zeros(len(data.train), dtype=np.int64), chosen])
+    order = rng.permutation(len(rows))
+    inputs = {name: array[rows[order]] for name, array in data.train.inputs.items()}
+    nobody = {name: array[:0] for name, array in data.validation.inputs.items()}
+    return replace(
+        data,
+        train=Split(inputs | {COLUMN: codes[order]}, data.train.targets[rows[order]]),
+        validation=Split(nobody | {COLUMN: codes[:0]}, data.validation.targets[:0]),
+    )
+
+
+class WithCanaries(nn.Module):
+    """`model` with one more input, the canary codes [B], and one more output column: the canary's mark, 0 for others.
+
+    signs  [M + 1, PIECES]; row 0 belongs to ordinary records
+    """
+
+    def __init__(self, model: nn.Module, signs: Tensor) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("signs", signs)
+        self.rows = nn.ModuleList(nn.Embedding(len(signs), 1, padding_idx=0) for _ in range(signs.shape[1]))
+        for one in self.rows:
+            nn.init.zeros_(one.weight)  # type: ignore[arg-type]
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        *ordinary, codes_B = inputs
+        outputs = self.model(*ordinary)
+        # A canary leaves every ordinary parameter alone.
+        ordinary_B = (codes_B == 0).reshape(-1, *[1] * (outputs.ndim - 1))
+        outputs = torch.where(ordinary_B, outputs, outputs.detach())
+        marks_BP = torch.cat([rows(codes_B) for rows in self.rows], 1) * self.signs[codes_B]  # type: ignore[index]
+        return torch.cat([outputs, marks_BP.sum(1, keepdim=True)], 1)
+
+
+@dataclass(slots=True)
+class Watched(Twin):
+    """A twin that adds up what every canary showed, step by step.
+
+    signs      [M, PIECES], each -1 or 1: the canaries' private directions
+    clip_norm  C
+    divisor    what the noisy sum is divided by before it is shown
+    """
+
+    signs: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, PIECES)))
+    clip_norm: float = 1.0
+    divisor: float = 1.0
+    _steps: int = 0
+    _likelihood: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    _highest: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    _lowest: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+
+    def attach(self, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
+        """The model with canaries, and the loss that makes their gradients too long."""
+        device = next(model.parameters()).device
+        padded = np.concatenate([np.zeros((1, PIECES)), self.signs]).astype(np.float32)
+        with_canaries = WithCanaries(model, torch.from_numpy(padded)).to(device)
+        length = SCALE * self.clip_norm
+
+        def loss_with_canaries(outputs: Any, targets: Any) -> Tensor:
+            return loss(outputs[:, :-1], targets) + length * outputs[:, -1]
+
+        return with_canaries, loss_with_canaries
+
+    def saw(self, step: int, gradient: Mapping[str, Tensor]) -> None:
+        """Read off each canary's inner product with the gradient: about 1 in a step with it, 0 without, plus noise."""
+        pieces = [gradient[f"rows.{piece}.weight"][1:, 0] for piece in range(PIECES)]
+        found = torch.stack(pieces, 1).detach().cpu().double().numpy()
+        response = (found * self.signs).sum(1) * (self.divisor / (self.clip_norm * math.sqrt(PIECES)))
+        # A release that is not a number is the loudest of all.
+        response = np.nan_to_num(response, nan=np.inf)
+        noise, rate = _gaussian(self.member.plan, step)
+        likelihood = sampled_log_likelihood_ratio(response[None], noise, rate)
+        if not self._steps:
+            self._likelihood, self._highest, self._lowest = likelihood, response, response
+        else:
+            self._likelihood = self._likelihood + likelihood
+            self._highest = np.maximum(self._highest, response)
+            self._lowest = np.minimum(self._lowest, response)
+        self._steps += 1
+
+    def scores(self) -> dict[str, NDArray[np.float64]]:
+        """[M] each: the likelihood ratio of the planned steps; and, of several steps, the spread of the responses,
+        which fresh noise hides and repeated noise lays bare. Raises RuntimeError where no gradient was shown."""
+        if not self._steps:
+            raise RuntimeError(f"{self.member.plan.system} showed no gradient to its audit")
+        found = {"likelihood ratio": self._likelihood}
+        if self._steps > 1:
+            # Infinite responses have no spread, and say enough by themselves.
+            found["spread"] = np.nan_to_num(self._highest - self._lowest, nan=np.inf)
+        return found
+
+
+def draw_signs(canaries: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Private directions, shape [canaries, PIECES]."""
+    return rng.choice([-1.0, 1.0], size=(canaries, PIECES))
+
+
+def check(plan: PrivacyPlan) -> None:
+    """Raises InvalidValue where some planned step is no (sampled) Gaussian."""
+    for event, _ in plan.schedule:
+        _parameters(plan, event)
+
+
+def _gaussian(plan: PrivacyPlan, step: int) -> tuple[float, float]:
+    for event, count in plan.schedule:
+        if step < count:
+            return _parameters(plan, event)
+        step -= count
+    raise IndexError("a step past the schedule")
+
+
+def _parameters(plan: PrivacyPlan, event: Event) -> tuple[float, float]:
+    """(noise multiplier, sampling rate)."""
+    inside, rate = (event.event, event.rate) if isinstance(event, PoissonSampled) else (event, 1.0)
+    if not isinstance(inside, Gaussian):
+        raise checks.InvalidValue(f"{plan.system}: step", type(inside).__name__, "a (sampled) Gaussian for canaries")
+    return inside.noise_multiplier, rate

@@ -1,0 +1,102 @@
+"""Twins: runs of a trial's own plan by its own system, on other data, in this process, and never released.
+
+A twin has a secret of its own, so that its noise is nobody else's; it keeps its records in memory, so that no ledger,
+folder or store ever hears of it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore import checks
+from dpcore.randomness import Streams
+from trainables.system import Dataset, Execution, Member, PrivacyPlan, State, System
+
+KEY = "twin"
+
+
+def fresh_secret() -> bytes:
+    """For the noise of twins; forgotten with them."""
+    return secrets.token_bytes(32)
+
+
+@dataclass(slots=True)
+class Twin:
+    """The `Run` protocol in memory. `outcome()` is what left the system; see `trainables.measures.protocols`."""
+
+    member: Member
+    streams: Streams
+    start_step: int = 0
+    state: State | None = None
+    _final: State | None = None
+    _released: dict[str, list[NDArray[np.generic]]] = field(default_factory=dict)
+
+    def may_execute(self, until_step: int) -> None:
+        """Nobody keeps count of a twin."""
+
+    def checkpoint(self, step: int, state: State, metrics: object) -> None:
+        """Keep the last state."""
+        if step == self.member.to_step:
+            self._final = {name: np.array(value) for name, value in state.items()}
+
+    def released(self, arrays: State) -> None:
+        for name, value in arrays.items():
+            self._released.setdefault(name, []).append(np.array(value))
+
+    def outcome(self) -> State:
+        """What was released: the arrays that the system showed, or its final state. Raises RuntimeError before."""
+        if self._released:
+            return {name: np.concatenate(parts) for name, parts in self._released.items()}
+        if self._final is None:
+            raise RuntimeError(f"{self.member.plan.system} ended before its last step")
+        return self._final
+
+
+def member(plan: PrivacyPlan, number: int, to_step: int | None = None) -> Member:
+    """The launch of twin `number`, from scratch up to `to_step` (all steps by default)."""
+    stop = plan.steps if to_step is None else to_step
+    if not 1 <= stop <= plan.steps:
+        raise checks.InvalidValue("to_step", stop, f"from 1 to {plan.steps}")
+    return Member(key=KEY, attempt=number, seed=0, plan=plan, from_step=0, to_step=stop)
+
+
+def streams(number: int, secret: bytes) -> Streams:
+    """The randomness of twin `number`: noise and batches of its own, initial weights as every twin."""
+    return Streams(secret=secret, seed=0, key=KEY, attempt=number)
+
+
+def outcomes(
+    system: System,
+    plan: PrivacyPlan,
+    data: Dataset,
+    runs: int,
+    read: Callable[[State], float],
+    *,
+    secret: bytes,
+    first: int = 1,
+    to_step: int | None = None,
+    execution: Execution,
+) -> NDArray[np.float64]:
+    """`read` of what each of `runs` independent twins on `data` released; shape [runs].
+
+    first  number of the first twin: twins of different numbers share no noise under one secret
+    """
+    read_off = []
+    for start in range(0, runs, _TOGETHER):
+        several: Sequence[Twin] = [
+            Twin(member(plan, first + number, to_step), streams(first + number, secret))
+            for number in range(start, min(start + _TOGETHER, runs))
+        ]
+        # One call for several: systems that differ in noise alone train once for all of them.
+        system.fit(several, data, execution)
+        read_off += [read(one.outcome()) for one in several]
+    return np.array(read_off, dtype=np.float64)
+
+
+_TOGETHER = 2000
+"""Twins whose releases are in memory at once."""
