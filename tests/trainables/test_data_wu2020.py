@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.trainables.test_data import DATA, needs_data, refused
-from trainables.data import SOURCES, cifar10, german_credit
+from trainables.data import SOURCES, cifar10
 
 CIFAR10, GERMAN = SOURCES["cifar10"], SOURCES["german_credit"]
 
@@ -126,6 +126,23 @@ def test_splits_are_public_permutations() -> None:
     assert np.array_equal(few.train.inputs["applicant"], first.train.inputs["applicant"][:50])
 
 
+@needs_data
+def test_the_standard_scale_measures_no_record() -> None:
+    """A category of k becomes sqrt(k-1) or -1/sqrt(k-1), a number lies within sqrt(3) of 0."""
+    path = {"path": str(DATA)}
+    unit, standard = GERMAN.load(path), GERMAN.load({**path, "scale": "standard"})
+    before, after = (data.train.inputs["applicant"].astype(np.float64) for data in (unit, standard))
+    assert after[:, :4][before[:, :4] == 1] == pytest.approx(3**0.5)
+    assert after[:, :4][before[:, :4] == 0] == pytest.approx(-(3**-0.5))
+    assert after[:, 4] == pytest.approx((before[:, 4] - 0.5) * 12**0.5)
+    feature = standard.facts.features["applicant"]
+    assert (feature.low, feature.high) == pytest.approx((-(3**0.5), 10**0.5))
+    assert feature.low <= after.min() < after.max() <= feature.high + 1e-6
+    numeric = GERMAN.load({**path, "form": "numeric", "scale": "standard"}).train.inputs["applicant"]
+    assert numeric.shape == (400, 24)
+    assert numeric[:, 0] == pytest.approx((before[:, :4] @ np.arange(4) / 3 - 0.5) * 12**0.5, abs=1e-6)
+
+
 def test_bad_german_credit(tmp_path: Path) -> None:
     row = "A11 6 A34 A43 1169 A65 A75 4 A93 A101 4 A121 67 A143 A152 2 A173 1 A192 A201"
     for line, words in (
@@ -140,4 +157,3 @@ def test_bad_german_credit(tmp_path: Path) -> None:
         refused(lambda: GERMAN.load({"path": str(tmp_path)}), *words)
     refused(lambda: GERMAN.facts({"split": -1}), "data.split")
     refused(lambda: GERMAN.facts({"form": "wide"}), "raw, numeric")
-    assert german_credit.RAW_WIDTH == 63

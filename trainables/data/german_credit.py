@@ -6,6 +6,9 @@ Forms    `form: raw` (default) reads german.data, 20 columns: 7 numbers cut to b
          same people in the same order, 24 whole numbers, mapped to [0, 1] by their declared ranges.
 Split    That of Wu et al. 2020: 400 train, 300 hold-out, 300 test, at random. `split: K` (default 0) is the K-th
          public permutation of the positions; `judge: test` (default) or `holdout` says which 300 are the validation.
+Scaling  `scale: unit` (default) leaves [0, 1]. `scale: standard` shifts and divides each column by the mean and
+         standard deviation that it would have if every category were equally likely and every number uniform on its
+         range: no record is measured.
 """
 
 from __future__ import annotations
@@ -55,7 +58,6 @@ COLUMNS: dict[str, Bounds | tuple[str, ...]] = {
     "foreign": _codes(20, 3)[1:],
 }
 """Column by column; A95 (single women) and A47 (vacation) are documented and occur in nobody."""
-RAW_WIDTH = sum(1 if isinstance(rule, Bounds) else len(rule) for rule in COLUMNS.values())
 
 NUMERIC: tuple[tuple[int, int], ...] = (
     *((1, 4), (4, 72), (0, 4), (0, 200), (1, 5), (1, 5), (1, 4), (1, 4), (1, 4), (18, 78), (1, 3), (1, 4)),
@@ -66,23 +68,29 @@ NUMERIC: tuple[tuple[int, int], ...] = (
 
 
 class GermanCredit:
-    """`data: {source: german_credit, path: DIR, form: raw, split: 0, judge: test}`; option limit."""
+    """`data: {source: german_credit, path: DIR, form: raw, scale: unit, split: 0, judge: test}`; option limit."""
 
     name = "german_credit"
     doc = "credit applications, 2 classes, 400 + 300 of 1,000 records; UCI files in option path"
 
     def facts(self, options_: Mapping[str, object]) -> PublicFacts:
         """Facts under the options. Raises InvalidValue."""
-        options.only(self.name, options_, "path", "form", "split", "judge", "limit")
+        options.only(self.name, options_, "path", "form", "scale", "split", "judge", "limit")
         options.choice(options_, "judge", ("test", "holdout"))
         _split(options_)
-        raw = options.choice(options_, "form", ("raw", "numeric")) == "raw"
+        mean, deviation = _moments(options_)
         return PublicFacts(
             dataset=self.name,
             task=Task.CLASSIFICATION,
             n=options.limited(options_, TRAIN),
             n_validation=HELD_OUT,
-            features={"applicant": Feature(shape=(RAW_WIDTH if raw else len(NUMERIC),))},
+            features={
+                "applicant": Feature(
+                    shape=mean.shape,
+                    low=float((-mean / deviation).min()),
+                    high=float(((1 - mean) / deviation).max()),
+                )
+            },
             classes=2,
         )
 
@@ -97,7 +105,8 @@ class GermanCredit:
         labels = [row[-1] for row in rows]
         if unknown := sorted(set(labels) - {GOOD, BAD}):
             raise InvalidValue("data.path", str(file), f"labels {GOOD} (good) and {BAD} (bad), found {unknown}")
-        inputs = {"applicant": _raw(file, rows) if raw else _numeric(file, rows)}
+        mean, deviation = _moments(options_)
+        inputs = {"applicant": ((_raw(file, rows) if raw else _numeric(file, rows)) - mean) / deviation}
         good = np.array([label == GOOD for label in labels], dtype=np.int64)
         order = np.random.default_rng([SPLIT_SEED, _split(options_)]).permutation(RECORDS)
         holdout, test = order[TRAIN : TRAIN + HELD_OUT], order[TRAIN + HELD_OUT :]
@@ -105,6 +114,19 @@ class GermanCredit:
         return content.dataset(
             facts, content.select(inputs, good, order[: facts.n]), content.select(inputs, good, judged)
         )
+
+
+def _moments(options_: Mapping[str, object]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """What is taken off each column of [0, 1], and what it is divided by, [width]."""
+    raw = options.choice(options_, "form", ("raw", "numeric")) == "raw"
+    # A category of k, or a number (k = 0).
+    sizes = [0 if isinstance(rule, Bounds) else len(rule) for rule in COLUMNS.values()] if raw else [0] * len(NUMERIC)
+    columns = np.array([size for size in sizes for _ in range(max(size, 1))], dtype=np.float64)
+    if options.choice(options_, "scale", ("unit", "standard")) == "unit":
+        return np.zeros(len(columns), dtype=np.float32), np.ones(len(columns), dtype=np.float32)
+    share = np.where(columns > 0, 1 / np.maximum(columns, 1), 0.5)
+    variance = np.where(columns > 0, share * (1 - share), 1 / 12)
+    return share.astype(np.float32), np.sqrt(variance).astype(np.float32)
 
 
 def _split(options_: Mapping[str, object]) -> int:
