@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcore.accountants.protocol import Accountant
 from dpcore.accountants.registry import ACCOUNTANTS, TOLERANCE, make
 from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, PoissonSampled, PureDP, phases
+from dpcore.events import ApproximateDP, Event, Gaussian, PoissonSampled, PureDP, phases
 from dpcore.guarantee import Guarantee, Status
 
 HEADLINE = "pld"
@@ -82,6 +82,6 @@ def _assumptions(event: Event, status: Status) -> tuple[str, ...]:
         lines.append(FIXED_COUNT)
     if status is Status.ASYMPTOTIC:
         lines.append(ASYMPTOTIC)
-    if any(isinstance(part, Gaussian | PureDP | PoissonSampled) for part in parts):
+    if any(isinstance(part, Gaussian | PureDP | ApproximateDP | PoissonSampled) for part in parts):
         lines.append(FLOATING_POINT)
     return tuple(lines)

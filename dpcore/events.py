@@ -46,6 +46,22 @@ class PureDP:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApproximateDP:
+    """Any mechanism known only to be (epsilon, delta)-DP under `adjacency`.
+
+    delta  in (0, 1); a mechanism without one is PureDP
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    def __post_init__(self) -> None:
+        checks.non_negative_finite(epsilon=self.epsilon)
+        checks.probability_open(delta=self.delta)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoissonSampled:
     """`event` run on a subset that holds each record independently with probability `rate`.
 
@@ -89,11 +105,12 @@ class Unknown:
     description: str
 
 
-Event = Gaussian | PureDP | PoissonSampled | Repeated | Composed | NonPrivate | Unknown
+Event = Gaussian | PureDP | ApproximateDP | PoissonSampled | Repeated | Composed | NonPrivate | Unknown
 
 _KINDS: dict[str, type] = {
     "gaussian": Gaussian,
     "pure-dp": PureDP,
+    "approximate-dp": ApproximateDP,
     "poisson-sampled": PoissonSampled,
     "repeated": Repeated,
     "composed": Composed,
@@ -143,7 +160,7 @@ def from_dict(data: dict[str, Any]) -> Event:
 def phases(event: Event) -> dict[Event, int]:
     """The event as a multiset of indivisible parts: {part: how often}, in order of first appearance.
 
-    A part is a Gaussian, PureDP, NonPrivate, Unknown, or a PoissonSampled of such a part. Composition
+    A part is a Gaussian, PureDP, ApproximateDP, NonPrivate, Unknown, or a PoissonSampled of such a part. Composition
     is commutative for every accountant here, so this is all that an accountant needs. Sampling a
     composition once and running all of it on the same subset is none of these parts and comes back
     as it stands, for the accountant to refuse.

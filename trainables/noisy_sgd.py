@@ -1,7 +1,8 @@
 """NoisySGD and NoisyAdam: clipped, noised, Poisson-sampled gradient steps.
 
 Source      Bu, Dong, Long & Su (2020), Algorithms 1 and 2; the mechanism is Abadi et al. (2016), Algorithm 1.
-Claim       (epsilon, delta) of `steps` Poisson-subsampled Gaussians by the PLD; add-remove; any number of queries.
+Claim       (epsilon, delta) of `steps` Poisson-subsampled Gaussians by the PLD, add-remove or replace-one (where a
+            drawn record may give way to another, two clip norms away); any number of queries.
 Departures  The paper divides by the realised batch size, a fact about the data that its own proof does not
             cover; here the divisor is the public q * n. The headline is the PLD's upper bound; the paper's CLT
             value stands beside it as `asymptotic`.
@@ -34,6 +35,7 @@ from dpcore.accounting import guarantee, headline
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Event, Gaussian, Repeated
+from dpcore.guarantee import Guarantee
 from dpcore.sampling import PoissonSampling
 from trainables import models
 from trainables.system import (
@@ -151,6 +153,14 @@ def epochs_of(steps: int, batch_size: int, n: int) -> float:
     return epochs
 
 
+def _limit(whole: Event, target: PrivacyTarget) -> tuple[Guarantee, ...]:
+    """The paper's own number, where its theorem reaches. Other notions cost a hundred times a plan: reports count them
+    from the event."""
+    if target.adjacency is not Adjacency.ADD_REMOVE:
+        return ()
+    return (guarantee("gdp-clt", whole, target.delta, target.adjacency, unit=target.unit),)
+
+
 def step_event(batch_size: int, n: int, noise_multiplier: float) -> Event:
     """What one step releases."""
     return PoissonSampling(rate=batch_size / n).event(Gaussian(noise_multiplier=noise_multiplier))
@@ -209,10 +219,6 @@ class NoisyOptimiser:
         models.check(str(full["model"]), facts)
 
     def _complete(self, config: Config, target: PrivacyTarget) -> dict[str, Scalar]:
-        if target.adjacency is not Adjacency.ADD_REMOVE:
-            raise InvalidValue(
-                "privacy.adjacency", str(target.adjacency), f"add-remove for {self.name}", "Poisson batches need it."
-            )
         solved = self.solves.get(target.solve)
         full: dict[str, Scalar] = {}
         for parameter in self.parameters:
@@ -232,7 +238,9 @@ class NoisyOptimiser:
     ) -> dict[str, Scalar] | Refusal:
         """The solved values by name."""
         batch_size = int(full["batch_size"])
-        rate, goal = batch_size / facts.n, calibrate.Target(epsilon=target.epsilon, delta=target.delta)
+        rate, goal = batch_size / facts.n, calibrate.Target(
+            epsilon=target.epsilon, delta=target.delta, adjacency=target.adjacency
+        )
         try:
             if target.solve == "noise":
                 steps = steps_of(float(full["epochs"]), batch_size, facts.n)
@@ -282,8 +290,7 @@ class NoisyOptimiser:
             f"noise of {noise:.5g} times the clip norm {float(full['clip_norm']):.4g} on the sum",
             schedule=((event, steps),),
             guarantee=replace(claim, assumptions=claim.assumptions + ASSUMPTIONS + facts.assumptions),
-            # The paper's own number. The other notions cost a hundred times a plan: reports count them from the event.
-            beside=(guarantee("gdp-clt", whole, target.delta, target.adjacency, unit=target.unit),),
+            beside=_limit(whole, target),
             work=float(steps) * batch_size,
         )
 

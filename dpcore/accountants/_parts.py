@@ -8,6 +8,7 @@ from typing import Any
 from dpcore import checks
 from dpcore.adjacency import Adjacency
 from dpcore.events import (
+    ApproximateDP,
     Composed,
     Event,
     Gaussian,
@@ -26,7 +27,7 @@ def refuse(name: str, part: Event, adjacency: Adjacency, why: str) -> Unsupporte
 
 
 def countable(name: str, event: Event, adjacency: Adjacency, count: int = 1) -> dict[Event, int]:
-    """The parts of `event`, `count` times, each a Gaussian, PureDP, NonPrivate, or a Poisson sample of the first two.
+    """The parts of `event`, `count` times: Gaussian, PureDP, ApproximateDP, NonPrivate, or a sample of the first two.
 
     Sampled pure DP is replaced by the pure DP that it is. Raises UnsupportedEvent, naming the part.
     """
@@ -43,7 +44,7 @@ def merge(old: dict[Event, int], new: dict[Event, int]) -> dict[Event, int]:
     return {part: old.get(part, 0) + new.get(part, 0) for part in (*old, *(p for p in new if p not in old))}
 
 
-def factor(name: str, part: Gaussian | PureDP, adjacency: Adjacency) -> int:
+def factor(name: str, part: Gaussian | PureDP | ApproximateDP, adjacency: Adjacency) -> int:
     """How many of its own neighbouring steps `part` is away from one step of `adjacency`: 1 or 2.
 
     Replacing a record is removing one and adding another: 2 add-remove steps. The other way round there is no bound
@@ -66,6 +67,16 @@ def pure_epsilon(name: str, part: PureDP, adjacency: Adjacency) -> float:
     return factor(name, part, adjacency) * part.epsilon
 
 
+def approximate(name: str, part: ApproximateDP, adjacency: Adjacency) -> tuple[float, float]:
+    """(epsilon, delta) of an (epsilon, delta)-DP release under `adjacency`; delta may exceed 1.
+
+    Two neighbouring steps cost (2 epsilon, (1 + exp(epsilon)) delta): Dwork & Roth (2014), group privacy.
+    """
+    if factor(name, part, adjacency) == 1:
+        return part.epsilon, part.delta
+    return 2 * part.epsilon, (1 + math.exp(min(part.epsilon, 700.0))) * part.delta * (1 + 1e-15)
+
+
 def _simplify(name: str, part: Event, adjacency: Adjacency) -> Event:
     match part:
         case Unknown(description=text):
@@ -86,7 +97,7 @@ def _simplify(name: str, part: Event, adjacency: Adjacency) -> Event:
         case PoissonSampled(event=Gaussian() as inner):
             factor(name, inner, adjacency)
             return part
-        case Gaussian() | PureDP():
+        case Gaussian() | PureDP() | ApproximateDP():
             factor(name, part, adjacency)
             return part
         case NonPrivate():

@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 from dpcore import checks
 from dpcore.accountants._parts import (
     amplified,
+    approximate,
     check_epsilon,
     countable,
     gaussian_mu,
@@ -20,7 +21,7 @@ from dpcore.accountants._parts import (
     refuse,
 )
 from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, NonPrivate, PoissonSampled, PureDP, UnsupportedEvent
+from dpcore.events import ApproximateDP, Event, Gaussian, NonPrivate, PoissonSampled, PureDP, UnsupportedEvent
 from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Status
 
@@ -71,9 +72,20 @@ class _Composition(ABC):
         """epsilon at `delta` of parts that are all private, before rounding up."""
 
     def _steps(self, delta: float) -> list[tuple[float, int]]:
-        """(epsilon, count) of each kind of step when they share `delta` equally; pure steps need none of it."""
-        needy = sum(times for part, times in self.parts.items() if not isinstance(part, PureDP))
-        each = delta / needy * (1 - 1e-15) if needy else delta
+        """(epsilon, count) of each kind of step when they share `delta` equally; pure steps need none of it, and what
+        is known only to be (epsilon, delta)-DP takes its own first. Infinite when that leaves nothing."""
+        own = math.fsum(
+            times * approximate(self.name, part, self.adjacency)[1]
+            for part, times in self.parts.items()
+            if isinstance(part, ApproximateDP)
+        )
+        left = delta - own * (1 + 1e-12)
+        if left < 0:
+            return [(math.inf, 1)]
+        needy = sum(times for part, times in self.parts.items() if not isinstance(part, PureDP | ApproximateDP))
+        if needy and not left:
+            return [(math.inf, 1)]
+        each = left / needy * (1 - 1e-15) if needy else delta
         return [(_step_epsilon(self.name, part, self.adjacency, each), times) for part, times in self.parts.items()]
 
 
@@ -113,6 +125,8 @@ def _step_epsilon(name: str, part: Event, adjacency: Adjacency, delta: float) ->
             return pure_epsilon(name, part, adjacency)
         case Gaussian():
             return eps_gdp(gaussian_mu(name, part, adjacency), delta)
+        case ApproximateDP():
+            return approximate(name, part, adjacency)[0]
         case PoissonSampled(rate=rate, event=Gaussian() as inner):
             if inner.adjacency is not Adjacency.ADD_REMOVE:
                 raise refuse(name, part, adjacency, "amplification by sampling needs the add-remove sensitivity.")

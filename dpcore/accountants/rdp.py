@@ -21,7 +21,7 @@ from dpcore.accountants._parts import (
     refuse,
 )
 from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, PoissonSampled, PureDP, UnsupportedEvent
+from dpcore.events import ApproximateDP, Event, Gaussian, PoissonSampled, PureDP, UnsupportedEvent
 from dpcore.guarantee import Status
 
 
@@ -92,6 +92,8 @@ class RDPAccountant:
                 case PoissonSampled(event=Gaussian(adjacency=Adjacency.REPLACE_ONE)):
                     why = "amplification by sampling needs the add-remove sensitivity."
                     raise refuse(self.name, part, self.adjacency, why)
+                case ApproximateDP():
+                    raise refuse(self.name, part, self.adjacency, "its delta may hide any Renyi divergence.")
         return RDPAccountant(self.adjacency, self.orders, self.conversion, merge(self.parts, new))
 
     def rdp(self) -> np.ndarray:

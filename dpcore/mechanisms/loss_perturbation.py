@@ -93,12 +93,8 @@ def gaussian(
     Under replace-one, 2K instead of K and delta/2 instead of delta (two records, one union bound).
     """
     checks.positive_finite(epsilon=epsilon)
-    checks.probability_open(delta=delta)
-    checks.count(minimum=2, classes=classes)
+    quantile = _quantile(delta, classes, adjacency)
     records = 2 if adjacency is Adjacency.REPLACE_ONE else 1
-    quantile = -float(ndtri(delta / records / (classes - 1)))
-    if quantile < 0:
-        raise checks.InvalidValue("delta", delta, f"below {records * (classes - 1) / 2:g}: the tail bound needs it")
     sigma = records * lipschitz * (quantile + math.sqrt(quantile**2 + epsilon)) / epsilon * (1 + 1e-12)
     return PerturbedLoss(
         noise=GaussianNoise(sigma),
@@ -140,6 +136,23 @@ def gaussian_published(
             _THEOREM.format(number=4, repair=repair),
         ),
     )
+
+
+def epsilon_of(noise_multiplier: float, delta: float, classes: int, adjacency: Adjacency) -> float:
+    """The epsilon at which `gaussian` asks for sigma = noise_multiplier * (K, or 2K under replace-one)."""
+    checks.positive_finite(noise_multiplier=noise_multiplier)
+    quantile = _quantile(delta, classes, adjacency)
+    return (1 + 2 * noise_multiplier * quantile) / noise_multiplier**2
+
+
+def _quantile(delta: float, classes: int, adjacency: Adjacency) -> float:
+    checks.probability_open(delta=delta)
+    checks.count(minimum=2, classes=classes)
+    records = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+    quantile = -float(ndtri(delta / records / (classes - 1)))
+    if quantile < 0:
+        raise checks.InvalidValue("delta", delta, f"below {records * (classes - 1) / 2:g}: the tail bound needs it")
+    return quantile
 
 
 def established_delta(sigma: float, epsilon: float, classes: int, lipschitz: float = SOFTMAX_LIPSCHITZ) -> float:

@@ -5,10 +5,25 @@ import math
 import pytest
 
 from dpcore.accountants.composition import AdvancedAccountant, NaiveAccountant
+from dpcore.accountants.pld import PLDAccountant
+from dpcore.accountants.pld import accountant as pld
+from dpcore.accountants.pld.bounds import Bounds
+from dpcore.accountants.rdp import RDPAccountant
+from dpcore.accountants.zcdp import ZCDPAccountant
 from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
-from dpcore.events import Gaussian, PoissonSampled, PureDP, UnsupportedEvent
+from dpcore.events import (
+    ApproximateDP,
+    Composed,
+    Gaussian,
+    PoissonSampled,
+    PureDP,
+    UnsupportedEvent,
+    from_dict,
+    to_dict,
+)
 from dpcore.gdp_dual import eps_gdp
+from dpcore.mechanisms.pure_composition import delta_pure
 
 
 def test_naive_shares_delta_equally():
@@ -46,3 +61,58 @@ def test_amplification_needs_the_add_remove_sensitivity():
     event = PoissonSampled(rate=0.1, event=Gaussian(noise_multiplier=1.0, adjacency=Adjacency.REPLACE_ONE))
     with pytest.raises(UnsupportedEvent, match="add-remove sensitivity"):
         NaiveAccountant(Adjacency.REPLACE_ONE).compose(event)
+
+
+class TestApproximateDP:
+    """A release known only to be (epsilon, delta)-DP."""
+
+    event = ApproximateDP(epsilon=0.5, delta=1e-6)
+
+    def test_one_release_claims_what_it_is_known_for(self):
+        assert NaiveAccountant().compose(self.event).epsilon(1.1e-6) == pytest.approx(0.5)
+        assert PLDAccountant().compose(self.event).epsilon(1.1e-6) == pytest.approx(0.5, abs=1e-4)
+
+    @pytest.mark.parametrize("make", [NaiveAccountant, AdvancedAccountant, PLDAccountant])
+    def test_a_smaller_delta_has_no_epsilon(self, make):
+        accountant = make().compose(self.event, 3)
+        assert accountant.epsilon(2.9e-6) == math.inf
+        assert accountant.epsilon(3.1e-6) < math.inf
+
+    @pytest.mark.parametrize("count", [1, 4, 60])
+    def test_pld_meets_optimal_composition(self, count):
+        """Kairouz, Oh & Viswanath (2015), Theorem 3.3: delta = 1 - (1 - d)^k (1 - delta of the pure part)."""
+        accountant = PLDAccountant().compose(self.event, count)
+        for epsilon in (0.3, 1.0, 2.5):
+            exact = 1 - (1 - 1e-6) ** count * (1 - delta_pure(0.5, count, epsilon))
+            found = accountant.delta_bounds(epsilon)
+            assert found.lower <= exact * (1 + 1e-8)
+            assert exact * (1 - 1e-8) <= found.upper
+            assert found.upper <= found.lower * 1.01 + 1e-9
+
+    def test_mixed_with_gaussians_the_rest_is_asked_at_what_is_left(self):
+        rest = Composed(events=(sampled_gaussian(1.0, 0.01, 500), PureDP(epsilon=0.2)))
+        mixed = PLDAccountant().compose(rest).compose(ApproximateDP(epsilon=0.0, delta=4e-6))
+        left = (1e-5 - 4e-6) / (1 - 4e-6)
+        plain = PLDAccountant().compose(rest).epsilon_bounds(left)
+        found = mixed.epsilon_bounds(1e-5)
+        assert found.lower <= plain.upper
+        assert plain.lower <= found.upper
+        assert found.upper == pytest.approx(plain.upper, rel=2e-3)
+
+    def test_replacing_costs_two_neighbouring_steps(self):
+        accountant = NaiveAccountant(Adjacency.REPLACE_ONE).compose(self.event)
+        assert accountant.epsilon(1e-5) == pytest.approx(1.0)
+        assert accountant.epsilon(1e-6 * (1 + math.exp(0.5)) * 0.999) == math.inf
+        with pytest.raises(UnsupportedEvent, match="replace-one"):
+            NaiveAccountant().compose(ApproximateDP(epsilon=0.5, delta=1e-6, adjacency=Adjacency.REPLACE_ONE))
+
+    def test_others_refuse_it_and_it_survives_a_round_trip(self):
+        assert from_dict(to_dict(self.event)) == self.event
+        for make in (RDPAccountant, ZCDPAccountant):
+            assert not make(Adjacency.ADD_REMOVE).supports(self.event)
+        assert not PLDAccountant().supports(PoissonSampled(rate=0.1, event=self.event))
+
+    def test_a_forgotten_failure_would_be_noticed(self, monkeypatch):
+        """Mutant: the delta of the release counted as nothing."""
+        monkeypatch.setattr(pld, "failure_of", lambda phases, adjacency: Bounds(0.0, 0.0))
+        assert PLDAccountant().compose(self.event, 3).epsilon(2.9e-6) < math.inf

@@ -10,7 +10,7 @@ from scipy import stats
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.erm import LogisticRisk, minimise, unit_inputs
-from dpcore.events import Gaussian, PureDP
+from dpcore.events import ApproximateDP, Gaussian, PureDP
 from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Status
 from dpcore.mechanisms import soft_vote
@@ -59,8 +59,9 @@ CASES = [
             ("pure", "standard"),
         ]
     ),
-    (LOSS_PERTURBATION, {"jacobian": "rank"}),
-    (LOSS_PERTURBATION, {"jacobian": "trace"}),
+    (LOSS_PERTURBATION, {"noise": "pure", "jacobian": "rank"}),
+    (LOSS_PERTURBATION, {"noise": "pure", "jacobian": "trace"}),
+    (LOSS_PERTURBATION, {"noise": "gaussian"}),
     *((SUBSAMPLE_AND_AGGREGATE, {"composition": how, "models": 40}) for how in ("joint", "advanced", "standard")),
 ]
 IDS = ["-".join([system.name, *map(str, knobs.values())]) for system, knobs in CASES]
@@ -119,6 +120,9 @@ def test_plans_meet_their_budget_and_are_counted_independently(system, knobs, ep
     if isinstance(each, Gaussian):
         exact = eps_gdp(math.sqrt(count) / each.noise_multiplier, DELTA)
         assert exact <= claim.epsilon <= exact * (1 + 1e-6)
+    elif isinstance(each, ApproximateDP):
+        assert count == 1
+        assert (claim.epsilon, claim.delta) == (each.epsilon, each.delta)
     else:
         assert isinstance(each, PureDP)
         exact = eps_pure(each.epsilon, count, DELTA)
@@ -299,7 +303,7 @@ def test_every_query_gets_noise_of_its_own_at_the_planned_scale(monkeypatch):
 def test_perturbed_minimisers_solve_the_perturbed_objective(monkeypatch):
     """Gradient zero at the planned modulus, with the divisor n and the noise that was drawn."""
     data = small()
-    plan = LOSS_PERTURBATION.plan({"regularisation": 1e-6}, data.facts, target(), {})
+    plan = LOSS_PERTURBATION.plan({"regularisation": 1e-6, "noise": "pure"}, data.facts, target(), {})
     assert isinstance(plan, PrivacyPlan)
     drawn = []
     true_sample = fitting.RadialNoise.sample
@@ -321,6 +325,31 @@ def test_perturbed_minimisers_solve_the_perturbed_objective(monkeypatch):
     _, gradient = risk.value_and_gradient(run.final[1]["theta"] - output)
     assert np.linalg.norm(gradient) < 1e-7
     assert np.linalg.norm(output) < 1e-3
+
+
+@pytest.mark.parametrize(("adjacency", "sigma"), [(ADD, 13.53216), (REPLACE, 27.84111)])
+def test_gaussian_perturbation_has_the_repaired_scale(adjacency, sigma):
+    """theory.md section 1, golden for c = 10, epsilon 1 on the objective, delta 1e-5; K = sqrt(2)."""
+    privacy = PrivacyTarget(epsilon=1 / 0.99, delta=1e-5, adjacency=adjacency)
+    plan = LOSS_PERTURBATION.plan({"regularisation": 1e-6}, FACTS, privacy, {})
+    assert isinstance(plan, PrivacyPlan)
+    shift = math.sqrt(2) * (2 if adjacency is REPLACE else 1)
+    assert plan.config["noise_multiplier"] * shift == pytest.approx(sigma, rel=1e-6)
+    assert plan.guarantee.epsilon == pytest.approx(1 / 0.99, rel=1e-6)
+
+
+def test_gaussian_noise_of_the_objective_is_drawn_at_the_planned_scale(monkeypatch):
+    data = small()
+    plan = LOSS_PERTURBATION.plan({"regularisation": 1e-6}, data.facts, target(), {})
+    assert isinstance(plan, PrivacyPlan)
+    scales = []
+    true_sample = fitting.GaussianNoise.sample
+    monkeypatch.setattr(
+        fitting.GaussianNoise, "sample", lambda self, *rest: (scales.append(self.sigma), true_sample(self, *rest))[1]
+    )
+    LOSS_PERTURBATION.fit([memory_run(plan)], data, Execution())
+    assert scales == [pytest.approx(plan.config["noise_multiplier"] * 2 * math.sqrt(2), rel=1e-9)]
+    assert scales[0] >= plan.config["noise_multiplier"] * 2 * math.sqrt(2)
 
 
 def test_parts_are_disjoint_complete_and_decided_by_n_alone():

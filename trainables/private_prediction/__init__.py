@@ -7,15 +7,15 @@
 
 (The fifth method of the paper, DP-SGD, is `noisy-sgd`.)
 
-Source      van der Maaten & Hannun (2020), Theorems 1-3 and 5-8.
+Source      van der Maaten & Hannun (2020), Theorems 1-8.
 Claim       Gaussian noise: the exact composition of `queries` Gaussians. Pure noise and votes: the optimal composition
             of equal pure releases (Kairouz, Oh & Viswanath 2015), or zCDP for votes where that is less.
 Departures  Inputs are cut to norm 1 one by one. Minimisers are certified by their gradient, and what the certificate
             leaves open is charged: `proved`, not an assumed exact minimiser. Loss perturbation counts replace-one with
-            twice the gradient shift and hides how the optimiser stopped by output noise of its own share; only its
-            pure form is here. Votes use the exact loss of one vote, not the refuted beta = epsilon/B. `composition:
-            standard` and `advanced` solve the noise as the paper does; the claim is always the exact one, and the
-            paper's stands beside it.
+            twice the gradient shift and hides how the optimiser stopped by output noise of its own share; its
+            Gaussian form has the repaired scale. Votes use the exact loss of one vote, not the refuted
+            beta = epsilon/B. `composition: standard` and `advanced` solve the noise as the paper does; the claim is
+            always the exact one, and the paper's stands beside it.
 A query is one step. Prediction methods answer the first `queries` validation records of a publicly seeded order, so
 their accuracy is a fact about the private answers alone.
 """

@@ -11,6 +11,7 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Event, PureDP
 from dpcore.guarantee import Guarantee, Status
+from dpcore.mechanisms import loss_perturbation
 from dpcore.mechanisms.calibrated import FLOATING_POINT
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
 from dpcore.mechanisms.pure_composition import ACCOUNTANT, THEOREM, eps_pure
@@ -49,9 +50,11 @@ def sensitivity_of(config: Config, n: int, adjacency: Adjacency) -> MinimiserSen
     return MinimiserSensitivity(n=n, modulus=float(config["regularisation"]), adjacency=adjacency, tau=certificate(n))
 
 
-def split_of(config: Config) -> tuple[float, float]:
-    """(epsilon of the objective's noise, epsilon of the output noise) of a loss perturbation."""
-    objective = 2 / float(config["noise_multiplier"])
+def split_of(config: Config, delta: float, classes: int, adjacency: Adjacency) -> tuple[float, float]:
+    """(epsilon of the objective's noise, epsilon of the output noise) of a loss perturbation; delta is the first's."""
+    noise = float(config["noise_multiplier"])
+    gaussian = config["noise"] == "gaussian"
+    objective = loss_perturbation.epsilon_of(noise, delta, classes, adjacency) if gaussian else 2 / noise
     share = float(config["output_share"])
     return objective, objective * share / (1 - share)
 
@@ -111,7 +114,7 @@ class LinearSystem:
             config=full,
             solved=tuple(solved),
             mechanism=self._mechanism(full, facts),
-            schedule=((self._each(full, classes, target.adjacency), self._steps(full)),),
+            schedule=((self._each(full, classes, target), self._steps(full)),),
             guarantee=replace(claim, assumptions=(*claim.assumptions, *ASSUMPTIONS, *facts.assumptions)),
             beside=(*exact, *beside),
             # Descent needs about sqrt(condition number) passes over the records.
@@ -175,7 +178,7 @@ class LinearSystem:
         """The claim of a complete configuration, and others beside it."""
         raise NotImplementedError
 
-    def _each(self, full: Config, classes: int, adjacency: Adjacency) -> Event:
+    def _each(self, full: Config, classes: int, target: PrivacyTarget) -> Event:
         raise NotImplementedError
 
     def _mechanism(self, full: Config, facts: PublicFacts) -> str:

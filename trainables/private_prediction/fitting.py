@@ -119,14 +119,14 @@ def _members(config: Config, data: Dataset) -> Array:
 
 def _perturbed(run: Run, data: Dataset, normals: Normals) -> Array:
     plan, classes, n = run.member.plan, classes_of(data.facts), data.facts.n
-    objective, output = split_of(plan.config)
-    perturbed = loss_perturbation.pure(
-        objective,
-        n,
-        classes,
-        plan.guarantee.adjacency,
-        jacobian="trace" if plan.config["jacobian"] == "trace" else "rank",
-    )
+    delta, adjacency = plan.guarantee.delta, plan.guarantee.adjacency
+    objective, output = split_of(plan.config, delta, classes, adjacency)
+    jacobian: loss_perturbation.Jacobian = "trace" if plan.config["jacobian"] == "trace" else "rank"
+    perturbed: loss_perturbation.PerturbedLoss[GaussianNoise] | loss_perturbation.PerturbedLoss[RadialNoise]
+    if plan.config["noise"] == "gaussian":
+        perturbed = loss_perturbation.gaussian(objective, delta, n, classes, adjacency, jacobian=jacobian)
+    else:
+        perturbed = loss_perturbation.pure(objective, n, classes, adjacency, jacobian=jacobian)
     modulus = max(perturbed.modulus, float(plan.config["regularisation"]))
     width = width_of(data.facts, bool(plan.config["bias"]))
     linear = perturbed.noise.sample((width, classes), normals) / n

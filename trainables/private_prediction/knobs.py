@@ -72,6 +72,13 @@ PREDICTION_SENSITIVITY_KNOBS = _TRAINING + _NOISE + _QUERIES
 LOSS_PERTURBATION_KNOBS = (
     *_TRAINING,
     Parameter(
+        name="noise",
+        kind="choice",
+        choices=("gaussian", "pure"),
+        default="gaussian",
+        doc="gaussian: Theorem 4, repaired; or pure: Theorem 3, density exp(-beta ||N||), (epsilon, 0)-DP",
+    ),
+    Parameter(
         name="jacobian",
         kind="choice",
         choices=("rank", "trace"),
@@ -91,7 +98,7 @@ LOSS_PERTURBATION_KNOBS = (
         kind="float",
         low=NOISE_MIN,
         high=NOISE_MAX,
-        doc="1/beta of the linear term's noise divided by the gradient shift of one record; solved by default",
+        doc="sigma (gaussian) or 1/beta (pure) of the linear term over one record's gradient shift; solved by default",
     ),
 )
 SUBSAMPLE_KNOBS = (

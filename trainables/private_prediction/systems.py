@@ -8,11 +8,11 @@ from types import MappingProxyType
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Event, Gaussian, PureDP, Repeated
+from dpcore.events import ApproximateDP, Event, Gaussian, PureDP, Repeated
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms import model_sensitivity, prediction_sensitivity, soft_vote
-from dpcore.mechanisms.calibrated import Calibrated
-from dpcore.mechanisms.minimiser import UNIT_INPUTS, MinimiserSensitivity
+from dpcore.mechanisms import loss_perturbation, model_sensitivity, prediction_sensitivity, soft_vote
+from dpcore.mechanisms.calibrated import FLOATING_POINT, Calibrated
+from dpcore.mechanisms.minimiser import SOFTMAX_LIPSCHITZ, UNIT_INPUTS, MinimiserSensitivity
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
 from trainables.private_prediction.base import LinearSystem, pure_claims, sensitivity_of, split_of, trained_together
 from trainables.private_prediction.knobs import (
@@ -29,17 +29,17 @@ _Either = Calibrated[GaussianNoise] | Calibrated[RadialNoise]
 class Sensitivity(LinearSystem):
     """Noise on the minimiser, or on what it says to each query."""
 
-    def _each(self, full: Config, classes: int, adjacency: Adjacency) -> Event:
+    def _each(self, full: Config, classes: int, target: PrivacyTarget) -> Event:
         noise = float(full["noise_multiplier"])
         if full["noise"] == "gaussian":
-            return Gaussian(noise_multiplier=noise, adjacency=adjacency)
-        return PureDP(epsilon=1 / noise, adjacency=adjacency)
+            return Gaussian(noise_multiplier=noise, adjacency=target.adjacency)
+        return PureDP(epsilon=1 / noise, adjacency=target.adjacency)
 
     def _claims(
         self, full: Config, facts: PublicFacts, classes: int, target: PrivacyTarget
     ) -> tuple[Guarantee, tuple[Guarantee, ...]]:
         sensitivity = sensitivity_of(full, facts.n, target.adjacency)
-        each, count = self._each(full, classes, target.adjacency), self._steps(full)
+        each, count = self._each(full, classes, target), self._steps(full)
         if isinstance(each, PureDP):
             return pure_claims(each, count, target, sensitivity.status, sensitivity.assumptions)
         claim = headline(Repeated(event=each, count=count), target.delta, target.adjacency, unit=target.unit)
@@ -108,29 +108,48 @@ class PredictionSensitivity(Sensitivity):
 
 
 class LossPerturbation(LinearSystem):
-    """Theorem 3, for exact minimisers, with output noise for what the optimiser leaves open."""
+    """Theorems 3 and 4 (repaired), for exact minimisers, with output noise for what the optimiser leaves open."""
 
-    def _each(self, full: Config, classes: int, adjacency: Adjacency) -> Event:
-        return PureDP(epsilon=sum(split_of(full)), adjacency=adjacency)
+    def _each(self, full: Config, classes: int, target: PrivacyTarget) -> Event:
+        epsilon = sum(split_of(full, target.delta, classes, target.adjacency))
+        if full["noise"] == "gaussian":
+            return ApproximateDP(epsilon=epsilon, delta=target.delta, adjacency=target.adjacency)
+        return PureDP(epsilon=epsilon, adjacency=target.adjacency)
 
     def _claims(
         self, full: Config, facts: PublicFacts, classes: int, target: PrivacyTarget
     ) -> tuple[Guarantee, tuple[Guarantee, ...]]:
-        each = PureDP(epsilon=sum(split_of(full)), adjacency=target.adjacency)
+        each = self._each(full, classes, target)
         lines = (UNIT_INPUTS, "The optimiser's distance from the minimiser is bounded and hidden by output noise.")
-        return pure_claims(each, 1, target, Status.PROVED_UNDER_ASSUMPTIONS, lines)
+        if isinstance(each, PureDP):
+            return pure_claims(each, 1, target, Status.PROVED_UNDER_ASSUMPTIONS, lines)
+        claim = Guarantee(
+            epsilon=sum(split_of(full, target.delta, classes, target.adjacency)),
+            delta=target.delta,
+            adjacency=target.adjacency,
+            unit=target.unit,
+            accountant="tail-bound",
+            status=Status.PROVED_UNDER_ASSUMPTIONS,
+            theorem="van der Maaten & Hannun 2020, Theorem 4, repaired for c >= 3",
+            assumptions=(*lines, FLOATING_POINT),
+        )
+        return claim, ()
 
     def _noise(
         self, full: Config, facts: PublicFacts, classes: int, target: PrivacyTarget
     ) -> tuple[float, tuple[Guarantee, ...]]:
         objective = target.epsilon * (1 - float(full["output_share"]))
-        return 2 / objective, ()
+        if full["noise"] == "pure":
+            return 2 / objective, ()
+        perturbed = loss_perturbation.gaussian(objective, target.delta, facts.n, classes, target.adjacency)
+        shift = SOFTMAX_LIPSCHITZ * (2 if target.adjacency is Adjacency.REPLACE_ONE else 1)
+        return perturbed.noise.sigma / shift, ()
 
     def _mechanism(self, full: Config, facts: PublicFacts) -> str:
-        objective, output = split_of(full)
         return (
-            f"the minimiser of a loss with a random linear term (epsilon {objective:.5g}) and output noise "
-            f"(epsilon {output:.3g}), released once"
+            f"the minimiser of a loss with a random linear term ({full['noise']} noise of "
+            f"{float(full['noise_multiplier']):.5g} times the gradient shift) and output noise "
+            f"({float(full['output_share']):.3g} of epsilon), released once"
         )
 
     def _group(self, full: Config) -> str:
@@ -150,15 +169,15 @@ class SubsampleAndAggregate(LinearSystem):
         if int(full["models"]) > facts.n:
             raise InvalidValue("models", full["models"], f"at most n={facts.n} records of {facts.dataset}")
 
-    def _each(self, full: Config, classes: int, adjacency: Adjacency) -> PureDP:
+    def _each(self, full: Config, classes: int, target: PrivacyTarget) -> PureDP:
         loss = soft_vote.loss_per_query(1 / float(full["temperature"]), int(full["models"]), classes)
-        return PureDP(epsilon=loss, adjacency=adjacency)
+        return PureDP(epsilon=loss, adjacency=target.adjacency)
 
     def _claims(
         self, full: Config, facts: PublicFacts, classes: int, target: PrivacyTarget
     ) -> tuple[Guarantee, tuple[Guarantee, ...]]:
         queries = self._steps(full)
-        each = self._each(full, classes, target.adjacency)
+        each = self._each(full, classes, target)
         claim, beside = pure_claims(each, queries, target, Status.PROVED, (soft_vote.ONE_VOTE,))
         zcdp = replace(
             claim,

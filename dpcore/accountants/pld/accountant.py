@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from dpcore import checks
+from dpcore.accountants._parts import approximate
 from dpcore.accountants.pld import bounds
 from dpcore.accountants.pld.bounds import Bounds
 from dpcore.accountants.pld.pairs import (
@@ -16,7 +17,7 @@ from dpcore.accountants.pld.pairs import (
 )
 from dpcore.accountants.pld.plan import Parts
 from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, NonPrivate, PoissonSampled, PureDP, UnsupportedEvent, phases
+from dpcore.events import ApproximateDP, Event, Gaussian, NonPrivate, PoissonSampled, PureDP, UnsupportedEvent, phases
 from dpcore.guarantee import Status
 
 DEFAULT_TOLERANCE = 1e-3
@@ -37,7 +38,8 @@ def dominating_pair(part: Event, adjacency: Adjacency) -> DominatingPair | None:
     Replace-one: a sensitivity to one record added or removed counts twice, so a Gaussian has half its
     multiplier and a PureDP twice its epsilon; a Poisson-sampled Gaussian has `ReplacedSampledGaussian` (proof
     there), a Poisson-sampled PureDP twice its amplified epsilon (group privacy). Sensitivities that refer to
-    replace-one count as they stand, but say nothing under sampling or under add-remove.
+    replace-one count as they stand, but say nothing under sampling or under add-remove. An ApproximateDP is randomised
+    response once its delta, which `failure_of` counts, has been set aside (Kairouz, Oh & Viswanath 2015).
     """
     replace = adjacency is Adjacency.REPLACE_ONE
     match part:
@@ -49,6 +51,11 @@ def dominating_pair(part: Event, adjacency: Adjacency) -> DominatingPair | None:
             if reference is Adjacency.REPLACE_ONE:
                 return _response(1.0, float(epsilon)) if replace else None
             return _response(1.0, 2 * epsilon if replace else float(epsilon))
+        case ApproximateDP(adjacency=reference):
+            # Its delta is a mass of infinite loss (`failure_of`); the rest is randomised response.
+            if reference is Adjacency.REPLACE_ONE and not replace:
+                return None
+            return _response(1.0, approximate("pld", part, adjacency)[0])
         case PoissonSampled(rate=q, event=Gaussian(noise_multiplier=z, adjacency=Adjacency.ADD_REMOVE)):
             if z < SMALLEST_NOISE:
                 return None
@@ -88,6 +95,17 @@ def parts_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Parts:
         # Rounded up in sensitivity by more than the sum's own rounding.
         counts[SampledGaussian(1.0, 1 / math.sqrt(precision) * (1 - 1e-13))] = 1
     return tuple(counts.items())
+
+
+def failure_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Bounds:
+    """(lower, upper) around the chance that some ApproximateDP release tells all: 1 - prod (1 - delta_i)."""
+    log_safe = math.fsum(
+        count * math.log1p(-min(approximate("pld", part, adjacency)[1], 1 - 1e-16))
+        for part, count in event_phases.items()
+        if isinstance(part, ApproximateDP)
+    )
+    mass = -math.expm1(log_safe)
+    return Bounds(mass * (1 - 1e-12), min(1.0, mass * (1 + 1e-12)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +171,15 @@ class PLDAccountant:
         checks.probability_open(delta=delta)
         if self._non_private:
             return Bounds(math.inf, math.inf)
-        parts = parts_of(dict(self.steps), self.adjacency)
-        return bounds.epsilon_bounds(parts, float(delta), self.tolerance if tolerance is None else tolerance)
+        parts, failure = self._parts_and_failure()
+        wanted = self.tolerance if tolerance is None else tolerance
+        if not failure.upper:
+            return bounds.epsilon_bounds(parts, float(delta), wanted)
+        # delta(epsilon) = failure + (1 - failure) * delta of the rest, so the rest is asked at what is left.
+        left = Bounds(_left(delta, failure.upper) * (1 - 1e-12), _left(delta, failure.lower) * (1 + 1e-12))
+        upper = bounds.epsilon_bounds(parts, left.lower, wanted).upper if left.lower > 0 else math.inf
+        lower = bounds.epsilon_bounds(parts, left.upper, wanted).lower if 0 < left.upper < 1 else 0.0
+        return Bounds(lower if left.upper > 0 else math.inf, upper)
 
     def epsilon(self, delta: float) -> float:
         """Certified upper bound on epsilon at `delta` in (0, 1), in nats; infinite after a NonPrivate event."""
@@ -169,7 +194,9 @@ class PLDAccountant:
         checks.probability_open(delta=delta)
         if self._non_private:
             return math.inf
-        return bounds.epsilon_estimate(parts_of(dict(self.steps), self.adjacency), float(delta))
+        parts, failure = self._parts_and_failure()
+        left = _left(delta, failure.upper)
+        return bounds.epsilon_estimate(parts, left) if left > 0 else math.inf
 
     def delta_bounds(self, epsilon: float, tolerance: float | None = None) -> Bounds:
         """(lower, upper) around the exact delta at a finite `epsilon`; below 0 for trade-off curves."""
@@ -177,8 +204,18 @@ class PLDAccountant:
             raise checks.InvalidValue("epsilon", epsilon, "a finite number")
         if self._non_private:
             return Bounds(1.0, 1.0)
-        parts = parts_of(dict(self.steps), self.adjacency)
-        return bounds.delta_bounds(parts, float(epsilon), self.tolerance if tolerance is None else tolerance)
+        parts, failure = self._parts_and_failure()
+        rest = bounds.delta_bounds(parts, float(epsilon), self.tolerance if tolerance is None else tolerance)
+        if not failure.upper:
+            return rest
+        return Bounds(
+            (failure.lower + (1 - failure.lower) * rest.lower) * (1 - 1e-12),
+            min(1.0, (failure.upper + (1 - failure.upper) * rest.upper) * (1 + 1e-12)),
+        )
+
+    def _parts_and_failure(self) -> tuple[Parts, Bounds]:
+        steps = dict(self.steps)
+        return parts_of(steps, self.adjacency), failure_of(steps, self.adjacency)
 
     def delta(self, epsilon: float) -> float:
         """Certified upper bound on delta at `epsilon` >= 0, in [0, 1]."""
@@ -189,3 +226,7 @@ class PLDAccountant:
         """Certified lower bound on the exact delta at `epsilon` >= 0."""
         checks.non_negative_finite(epsilon=epsilon)
         return self.delta_bounds(epsilon).lower
+
+
+def _left(delta: float, failure: float) -> float:
+    return (delta - failure) / (1 - failure) if failure < 1 else -1.0
