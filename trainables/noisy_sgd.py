@@ -238,9 +238,8 @@ class NoisyOptimiser:
     ) -> dict[str, Scalar] | Refusal:
         """The solved values by name."""
         batch_size = int(full["batch_size"])
-        rate, goal = batch_size / facts.n, calibrate.Target(
-            epsilon=target.epsilon, delta=target.delta, adjacency=target.adjacency
-        )
+        rate = batch_size / facts.n
+        goal = calibrate.Target(epsilon=target.epsilon, delta=target.delta, adjacency=target.adjacency)
         try:
             if target.solve == "noise":
                 steps = steps_of(float(full["epochs"]), batch_size, facts.n)
