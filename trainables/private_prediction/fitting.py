@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
@@ -16,9 +16,11 @@ from dpcore.mechanisms import loss_perturbation, soft_vote
 from dpcore.mechanisms.noise_families import GaussianNoise, Noise, Normals, RadialNoise
 from dpcore.mechanisms.query_budget import QueryBudget
 from dpcore.randomness import Purpose
+from trainables.data.content import fingerprint
 from trainables.linear import classes_of, rows, width_of
+from trainables.measures import watching
 from trainables.private_prediction.base import sensitivity_of, split_of
-from trainables.system import Config, Dataset, Execution, Run, Split, State
+from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
 
 Array = NDArray[np.float64]
 
@@ -36,15 +38,8 @@ def fit(runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
 
     A record more or less than n is possible under add-remove alone: the divisor stays the public n.
     """
-
-    @lru_cache(maxsize=2)
-    def members(group: str) -> Array:
-        return _members(next(run.member.plan.config for run in runs if run.member.plan.group == group), data)
-
-    @lru_cache(maxsize=2)
-    def minimiser(group: str) -> Array:
-        return _minimiser(next(run.member.plan.config for run in runs if run.member.plan.group == group), data)
-
+    # Of the records as they are: a neighbour's model must never be taken for this one's.
+    digest = fingerprint(data.train)
     for run in runs:
         plan, normals = run.member.plan, _normals(run, execution)
         if plan.guarantee.adjacency is Adjacency.REPLACE_ONE and len(data.train) != data.facts.n:
@@ -53,14 +48,33 @@ def fit(runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
             run.may_execute(1)
             _judge(run, data, _perturbed(run, data, normals))
         elif plan.system == "model-sensitivity":
-            theta = minimiser(plan.group)
+            theta = _TRAINED.of(minimiser_of, plan, data, digest)
             run.may_execute(1)
             noise = noise_of(plan.config, data.facts.n, plan.guarantee.adjacency)
             _judge(run, data, theta + noise.sample(theta.shape, normals))
         elif plan.system == "prediction-sensitivity":
-            _answer(run, data, _noisy_labels(run, data, minimiser(plan.group), normals))
+            _answer(run, data, _noisy_labels(run, data, _TRAINED.of(minimiser_of, plan, data, digest), normals))
         else:
-            _answer(run, data, _voted_labels(run, data, members(plan.group), normals))
+            _answer(run, data, _voted_labels(run, data, _TRAINED.of(_members, plan, data, digest), normals))
+
+
+class _Trained:
+    """The latest trainings of this process: model and prediction sensitivity share theirs, launch after launch."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._kept = size, dict[tuple[str, str, str], Array]()
+
+    def of(self, train: Callable[[Config, Dataset], Array], plan: PrivacyPlan, data: Dataset, digest: str) -> Array:
+        """What `train` makes of `plan.config` on `data`: a function of `plan.group` and the records alone."""
+        key = (train.__name__, plan.group, digest)
+        if key not in self._kept:
+            while len(self._kept) >= self._size:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = train(plan.config, data)
+        return self._kept[key]
+
+
+_TRAINED = _Trained(size=8)
 
 
 def noise_of(config: Config, n: int, adjacency: Adjacency) -> Noise:
@@ -95,7 +109,8 @@ def _risk(config: Config, data: Dataset, modulus: float, linear: Array | None = 
     )
 
 
-def _minimiser(config: Config, data: Dataset) -> Array:
+def minimiser_of(config: Config, data: Dataset) -> Array:
+    """The certified minimiser, before any noise; shape (d, c)."""
     tau = sensitivity_of(config, data.facts.n, Adjacency.REPLACE_ONE).tau
     assert tau is not None
     return minimise(_risk(config, data, float(config["regularisation"])), tau).theta
@@ -117,21 +132,41 @@ def _members(config: Config, data: Dataset) -> Array:
     return np.stack(members)
 
 
-def _perturbed(run: Run, data: Dataset, normals: Normals) -> Array:
-    plan, classes, n = run.member.plan, classes_of(data.facts), data.facts.n
+_Perturbed = loss_perturbation.PerturbedLoss[GaussianNoise] | loss_perturbation.PerturbedLoss[RadialNoise]
+
+
+def perturbed_risk(plan: PrivacyPlan, data: Dataset, linear: Array | None = None) -> LogisticRisk:
+    """The objective of a loss perturbation, at the modulus that its proof asks for; `linear` is its random term."""
+    modulus = max(_perturbed_loss(plan, data).modulus, float(plan.config["regularisation"]))
+    return _risk(plan.config, data, modulus, linear)
+
+
+def _perturbed_loss(plan: PrivacyPlan, data: Dataset) -> _Perturbed:
+    classes, n = classes_of(data.facts), data.facts.n
     delta, adjacency = plan.guarantee.delta, plan.guarantee.adjacency
-    objective, output = split_of(plan.config, delta, classes, adjacency)
+    objective, _ = split_of(plan.config, delta, classes, adjacency)
     jacobian: loss_perturbation.Jacobian = "trace" if plan.config["jacobian"] == "trace" else "rank"
-    perturbed: loss_perturbation.PerturbedLoss[GaussianNoise] | loss_perturbation.PerturbedLoss[RadialNoise]
     if plan.config["noise"] == "gaussian":
-        perturbed = loss_perturbation.gaussian(objective, delta, n, classes, adjacency, jacobian=jacobian)
-    else:
-        perturbed = loss_perturbation.pure(objective, n, classes, adjacency, jacobian=jacobian)
-    modulus = max(perturbed.modulus, float(plan.config["regularisation"]))
+        return loss_perturbation.gaussian(objective, delta, n, classes, adjacency, jacobian=jacobian)
+    return loss_perturbation.pure(objective, n, classes, adjacency, jacobian=jacobian)
+
+
+def _perturbed(run: Run, data: Dataset, normals: Normals) -> Array:
+    plan, classes = run.member.plan, classes_of(data.facts)
+    _, output = split_of(plan.config, plan.guarantee.delta, classes, plan.guarantee.adjacency)
     width = width_of(data.facts, bool(plan.config["bias"]))
-    linear = perturbed.noise.sample((width, classes), normals) / n
-    theta = minimise(_risk(plan.config, data, modulus, linear), PERTURBED_TAU).theta
-    return theta + loss_perturbation.output_noise(output, PERTURBED_TAU, modulus).sample(theta.shape, normals)
+    linear = _perturbed_loss(plan, data).noise.sample((width, classes), normals) / data.facts.n
+    risk = perturbed_risk(plan, data, linear)
+    theta = minimise(risk, PERTURBED_TAU).theta
+    return theta + loss_perturbation.output_noise(output, PERTURBED_TAU, risk.modulus).sample(theta.shape, normals)
+
+
+def negative_losses(plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split) -> Array:
+    """Minus the cross-entropy of every record of `split` under the released model; shape [len(split)]."""
+    config, theta = plan.config, np.asarray(state[_THETA], dtype=np.float64)
+    logits = rows(facts, split, float(config["clip_norm"]), bool(config["bias"])) @ theta
+    losses: Array = logsumexp(logits, axis=1) - logits[np.arange(len(split)), split.targets.astype(np.int64)]
+    return -losses
 
 
 def _judge(run: Run, data: Dataset, private: Array) -> None:
@@ -149,7 +184,9 @@ def _answer(run: Run, data: Dataset, answers: Callable[[NDArray[np.int64]], NDAr
     budget = budget.take(run.member.to_step - spent)
     asked = _order(run, len(data.validation))[spent : budget.answered]
     run.may_execute(budget.answered)
-    correct += int((answers(asked) == data.validation.targets[asked]).sum())
+    labels = answers(asked)
+    watching.answered(run, asked, labels)
+    correct += int((labels == data.validation.targets[asked]).sum())
     state = {_ANSWERED: np.asarray(budget.answered), _CORRECT: np.asarray(correct)}
     run.checkpoint(budget.answered, state, _accuracy(correct, budget.answered))
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from types import MappingProxyType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
@@ -14,6 +17,7 @@ from dpcore.mechanisms import loss_perturbation, model_sensitivity, prediction_s
 from dpcore.mechanisms.calibrated import FLOATING_POINT, Calibrated
 from dpcore.mechanisms.minimiser import SOFTMAX_LIPSCHITZ, UNIT_INPUTS, MinimiserSensitivity
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
+from trainables.measures.protocols import Neighbours
 from trainables.private_prediction.base import LinearSystem, pure_claims, sensitivity_of, split_of, trained_together
 from trainables.private_prediction.knobs import (
     LOSS_PERTURBATION_KNOBS,
@@ -21,8 +25,9 @@ from trainables.private_prediction.knobs import (
     PREDICTION_SENSITIVITY_KNOBS,
     SUBSAMPLE_KNOBS,
 )
-from trainables.system import Config, PrivacyTarget, PublicFacts
+from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Split, State
 
+Array = NDArray[np.float64]
 _Either = Calibrated[GaussianNoise] | Calibrated[RadialNoise]
 
 
@@ -72,6 +77,18 @@ class ModelSensitivity(Sensitivity):
             f"{float(full['noise_multiplier']):.5g} times its sensitivity, released once"
         )
 
+    def membership_scores(self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split) -> Array:
+        """See `trainables.measures.protocols.Scored`: minus each record's loss."""
+        from trainables.private_prediction.fitting import negative_losses
+
+        return negative_losses(plan, facts, state, split)
+
+    def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
+        """See `trainables.measures.protocols.Auditable`."""
+        from trainables.private_prediction.neighbours import of_minimiser
+
+        return of_minimiser(plan, facts)
+
 
 class PredictionSensitivity(Sensitivity):
     """Theorems 5 and 6, and exact composition."""
@@ -105,6 +122,16 @@ class PredictionSensitivity(Sensitivity):
             f"{float(full['regularisation']):.4g}), each with {full['noise']} noise of "
             f"{float(full['noise_multiplier']):.5g} times its sensitivity"
         )
+
+    def queries(self, plan: PrivacyPlan) -> int:
+        """See `trainables.measures.protocols.Answering`."""
+        return int(plan.config["queries"])
+
+    def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
+        """See `trainables.measures.protocols.Auditable`."""
+        from trainables.private_prediction.neighbours import of_noisy_answers
+
+        return of_noisy_answers(plan, facts)
 
 
 class LossPerturbation(LinearSystem):
@@ -155,6 +182,18 @@ class LossPerturbation(LinearSystem):
     def _group(self, full: Config) -> str:
         # The noise is in the objective: no two runs share a training.
         return ""
+
+    def membership_scores(self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split) -> Array:
+        """See `trainables.measures.protocols.Scored`: minus each record's loss."""
+        from trainables.private_prediction.fitting import negative_losses
+
+        return negative_losses(plan, facts, state, split)
+
+    def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
+        """See `trainables.measures.protocols.Auditable`."""
+        from trainables.private_prediction.neighbours import of_minimiser
+
+        return of_minimiser(plan, facts)
 
 
 class SubsampleAndAggregate(LinearSystem):
@@ -209,6 +248,16 @@ class SubsampleAndAggregate(LinearSystem):
 
     def _group(self, full: Config) -> str:
         return trained_together(full, "models")
+
+    def queries(self, plan: PrivacyPlan) -> int:
+        """See `trainables.measures.protocols.Answering`."""
+        return int(plan.config["queries"])
+
+    def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
+        """See `trainables.measures.protocols.Auditable`."""
+        from trainables.private_prediction.neighbours import of_votes
+
+        return of_votes(plan, facts)
 
 
 MODEL_SENSITIVITY = ModelSensitivity("model-sensitivity", MODEL_SENSITIVITY_KNOBS)
