@@ -18,6 +18,7 @@ from dpcore.accountants.pld import ToleranceNotReached
 from dpcore.accounting import headline
 from dpcore.events import UnsupportedEvent
 from dpcore.guarantee import Guarantee, weakest
+from sweeps.losses import CONTROLLER_ENDED, worker_losses
 from sweeps.planning import exhausted, plan_proposal
 from sweeps.records import Proposal, TrialRecord, TrialState, trial_key
 from sweeps.search import Proposer
@@ -68,7 +69,8 @@ class Controller:
     records: dict[str, TrialRecord] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
     _relaunch: list[str] = field(default_factory=list)
-    _losses: Counter[str] = field(default_factory=Counter)
+    _losses: Counter[str] | None = None
+    """Losses of each trial's worker, earlier controllers' included; None until the first one of this controller."""
     launched: int = 0
     """Trials that were ever launched: what `search.trials` counts."""
     _planned: dict[int, PrivacyPlan | Refusal] = field(default_factory=dict)
@@ -83,7 +85,7 @@ class Controller:
         self.records = {record.key: record for record in self.store.trials(self.sweep)}
         for record in list(self.records.values()):
             if record.state is TrialState.RUNNING:
-                self._conclude(record, reason="the controller ended while it ran")
+                self._conclude(record, reason=CONTROLLER_ENDED)
             elif record.state is TrialState.PLANNED:
                 self._relaunch.append(record.key)
         self.launched = sum(record.state is not TrialState.INFEASIBLE for record in self.records.values())
@@ -191,6 +193,7 @@ class Controller:
         attempt = self.store.relaunch(self.lease, key, from_step, to_step)
         record = replace(record, state=TrialState.RUNNING, attempts=attempt)
         self._changed(record)
+        Attempt.of(self.trials, key, attempt).reserve()
         self.running.add(key)
         return Member(
             key=key,
@@ -208,6 +211,7 @@ class Controller:
         self.launched += 1
         record = _record(self.sweep, proposal, TrialState.RUNNING, plan=plan.to_dict(), attempts=attempt)
         self._changed(record)
+        Attempt.of(self.trials, record.key, attempt).reserve()
         self.running.add(record.key)
         return Member(key=record.key, attempt=attempt, seed=record.seed, plan=plan, from_step=0, to_step=to_step)
 
@@ -250,26 +254,34 @@ class Controller:
             )
 
     def lost(self, group: TrialGroup, reason: str) -> None:
-        """The launch's worker is gone: settle each member by its own records, and try again within limits."""
+        """The launch's worker is gone: settle each member by its own records, and try again within limits.
+
+        A member that had its result is done: nothing of it was lost.
+        """
+        if self._losses is None:
+            self._losses = worker_losses(self.store.attempts(self.sweep))
         for member in group.members:
             self.running.discard(member.key)
-            record = self.records[member.key]
-            self._losses[member.key] += 1
-            if self._losses[member.key] > self.spec.execution.retries:
-                count = self._losses[member.key]
-                self._fail(record, f"its worker was lost {count} times ({reason}); more than execution.retries allow")
-            else:
-                self._conclude(record, reason)
+            losses = self._losses[member.key] + 1
+            if self._conclude(self.records[member.key], reason, losses):
+                self._losses[member.key] = losses
 
-    def _conclude(self, record: TrialRecord, reason: str) -> None:
-        """Fence the attempt; commit its result if it got that far, else charge it to its horizon and queue it."""
+    def _conclude(self, record: TrialRecord, reason: str, losses: int = 0) -> bool:
+        """Fence the attempt; commit its result if it got that far, else charge it to its horizon and queue it.
+
+        losses  of its worker, with this one: too many, and the trial fails. Returns whether the attempt was lost.
+        """
         left = self._recovered(record)
         if left.result is not None:
             self._commit(record, left.result)
-            return
+            return False
+        if losses > self.spec.execution.retries:
+            self._fail(record, f"its worker was lost {losses} times ({reason}); more than execution.retries allow")
+            return True
         self.store.lose(self.lease, record.key, record.attempts, left.executed_to, reason)
         self._relaunch.append(record.key)
         self._changed(replace(record, state=TrialState.PLANNED))
+        return True
 
     def _commit(self, record: TrialRecord, result: Mapping[str, Any]) -> None:
         assert record.plan is not None
@@ -307,7 +319,10 @@ class Controller:
         self._changed(replace(record, state=TrialState.FAILED, reason=reason))
 
     def _recovered(self, record: TrialRecord) -> Recovered:
-        return Attempt.of(self.trials, record.key, record.attempts).recover()
+        left = Attempt.of(self.trials, record.key, record.attempts).recover()
+        if left.untouched:
+            return replace(left, executed_to=self.store.last_entry(record.key).from_step)
+        return left
 
     def _changed(self, record: TrialRecord) -> None:
         # Last of all, in memory: the store has it by now.

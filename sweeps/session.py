@@ -13,6 +13,7 @@ from dpcore.checks import InvalidValue
 from sweeps import fingerprint
 from sweeps.controller import Controller
 from sweeps.interruption import Interruption
+from sweeps.losses import INTERRUPTED
 from sweeps.planning import check_corners
 from sweeps.records import TrialRecord, TrialState
 from sweeps.search import Proposer
@@ -163,7 +164,7 @@ def _launch_all(
             runner.data_path_seen_by_all(controller.trials)
             return str(runner.execute(controller, data, workspace.secret(name), resources, reason=messages.reason))
     except KeyboardInterrupt:
-        controller.settle_running("interrupted by the user")
+        controller.settle_running(INTERRUPTED)
         return "stopped"
 
 

@@ -8,13 +8,16 @@ One folder per attempt, `trials/<key>/<attempt>/`, written by its worker alone:
     checkpoint.npz   arrays, the step that they stand for and, at the end of the reservation, the result:
                      one atomic file, so that metrics never exist without the state that covers them
 
-and one file that the controller adds when it gives the attempt up:
+and two files of the controller:
 
-    fence            from now on this worker may not start another interval
+    reserved         made before the launch, on a local path only: this folder was there to be written to
+    fence            made when the attempt is given up: from now on its worker may not start another interval
 
 Writing the horizon first and looking for the fence second (worker), fencing first and reading the
 horizon second (controller), means that no step escapes: a worker that did not see the fence had its
-horizon written before the controller read it.
+horizon written before the controller read it. So a fenced attempt without a horizon has drawn no noise and never
+will: a worker that comes late notes its horizon, meets the fence and stops. That is believed only of a folder that
+still holds what was in it before any horizon (`reserved`, or a worker's claim): an empty one may have been emptied.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ import io
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,8 +37,11 @@ from trainables.files import Folder
 from trainables.system import State
 
 CLAIM, HORIZON, CHECKPOINT, FENCE = "claim", "horizon.json", "checkpoint.npz", "fence"
+RESERVED = "reserved"
 ERROR = "error.txt"
 
+UNWRITABLE = "its records cannot be written"
+"""How the reason of an attempt begins that `RecordsUnwritable` ended."""
 
 _HEAD, _STATE = "head", "state."
 _NUMBERED = re.compile(r"horizon\.(\d+)\.json")
@@ -55,12 +63,14 @@ class RecordsUnwritable(RuntimeError):
 class Recovered:
     """What a fenced attempt left behind.
 
-    executed_to  steps below this may have been executed; None when no horizon was written
+    executed_to  steps below this may have been executed; None when no horizon was found
+    untouched    the folder shows that no horizon was ever written: no step was, or will be, executed
     checkpoint   step of its checkpoint, None without one
     result       the result inside that checkpoint, None when it is not the last one
     """
 
     executed_to: int | None
+    untouched: bool
     checkpoint: int | None
     result: Mapping[str, Any] | None
 
@@ -75,6 +85,16 @@ class Attempt:
     def of(cls, trials: Folder, key: str, attempt: int) -> Attempt:
         """The attempt's record below the sweep's `trials` folder."""
         return cls(trials.child(key).child(str(attempt)))
+
+    def reserve(self) -> None:
+        """Mark the folder before the launch. Cheap and not synced: where the mark is missing, more is charged."""
+        if not self.folder.is_local:
+            return
+        path = Path(self.folder.url)
+        # A folder that refuses this refuses the worker's records too, and it is the worker who says so.
+        with suppress(OSError):
+            path.mkdir(parents=True, exist_ok=True)
+            (path / RESERVED).touch()
 
     def claim(self) -> None:
         """Take this attempt for one worker, for ever. Raises AlreadyExecuted when another has, or had, it.
@@ -129,8 +149,10 @@ class Attempt:
                 head = _head(arrays)
         except FileNotFoundError:
             head = {"step": None, "result": None}
+        horizon = self._horizon()
         return Recovered(
-            executed_to=self._horizon(),
+            executed_to=horizon,
+            untouched=horizon is None and head["step"] is None and self._is_whole(),
             checkpoint=head["step"],
             result=head["result"],
         )
@@ -142,6 +164,10 @@ class Attempt:
     def discard_checkpoint(self) -> None:
         """Free the space of a checkpoint that a later attempt's has replaced."""
         self.folder.delete(CHECKPOINT)
+
+    def _is_whole(self) -> bool:
+        names = self.folder.names()
+        return RESERVED in names or any(name.partition(".")[0] == CLAIM for name in names)
 
     def _horizon(self) -> int | None:
         if self.folder.is_local:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.randomness import Streams
-from trainables.attempt import ERROR, AlreadyExecuted, Attempt, Fenced, RecordsUnwritable
+from trainables.attempt import ERROR, UNWRITABLE, AlreadyExecuted, Attempt, Fenced, RecordsUnwritable
 from trainables.files import Folder
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Member, State, TrialGroup
@@ -63,7 +63,7 @@ def _records() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RecordsUnwritable(f"its records cannot be written: {error}") from error
+        raise RecordsUnwritable(f"{UNWRITABLE}: {error}") from error
 
 
 def open_run(member: Member, trials: Folder, secret: bytes) -> RecordedRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeps.controller import Controller, Done, Wait
-from sweeps.records import TrialState
+from sweeps.losses import INTERRUPTED, worker_losses
+from sweeps.records import Outcome, TrialState
 from sweeps.store import LeaseLost, Store
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Killed, Worker, memory_folder, simulate
-from trainables.attempt import Attempt, RecordsUnwritable
+from trainables.attempt import UNWRITABLE, Attempt, Fenced, RecordsUnwritable
+from trainables.files import Folder
 from trainables.system import TrialGroup
 
 
@@ -65,16 +68,17 @@ def test_no_history_under_charges(choices, early_stopping):
     simulate(choices, early_stopping)
 
 
-def charge_to_the_checkpoint(self, record, reason):
+def charge_to_the_checkpoint(self, record, reason, losses=0):
     """Known bug: steps after the last checkpoint were executed too."""
     left = self._recovered(record)
     if left.result is not None:
         self._commit(record, left.result)
-        return
+        return False
     reached = left.checkpoint if left.checkpoint is not None else self.store.last_entry(record.key).from_step
     self.store.lose(self.lease, record.key, record.attempts, reached, reason)
     self._relaunch.append(record.key)
     self._changed(replace(record, state=TrialState.PLANNED))
+    return True
 
 
 def recover_without_a_fence(self):
@@ -88,7 +92,7 @@ RECOVER = Attempt.recover
 
 
 def forget_the_reservation(self, lease, key, attempt, executed_to, reason):
-    """Known bug: no horizon is taken as no step."""
+    """Known bug: a lost attempt is taken for one that never started."""
     start = self.last_entry(key).from_step
     return LOSE(self, lease, key, attempt, start if executed_to is None else min(executed_to, start), reason)
 
@@ -144,11 +148,94 @@ def test_a_relaunch_goes_on_from_the_checkpoint_and_pays_only_from_there(sweep):
     assert (reserved.from_step, reserved.to_step, reserved.executed_to) == (2, worker.member.to_step, None)
 
 
-def test_an_attempt_that_left_no_horizon_is_charged_whole(sweep):
+def test_an_attempt_that_never_started_is_charged_nothing_and_can_never_start(sweep):
     worker = launch(sweep)
     sweep.lose(worker)
     entry = sweep.store.last_entry(worker.member.key)
-    assert entry.executed_to == worker.member.to_step
+    assert (entry.from_step, entry.executed_to, entry.steps_spent) == (0, 0, 0)
+    # The worker comes late, with everything it was given.
+    with pytest.raises(Fenced):
+        worker.attempt.may_execute(worker.member.to_step)
+    worker.execute(3, 2, stop_inside=False)
+    assert not sweep.executed
+    sweep.finish()
+    sweep.check_end(trials=5)
+
+
+def test_a_later_attempt_that_never_started_is_charged_nothing_beyond_its_checkpoint(sweep):
+    first = longest(sweep)
+    first.execute(1, 2, stop_inside=False)
+    sweep.lose(first)
+    sweep.lose(launch(sweep))
+    entry = sweep.store.last_entry(first.member.key)
+    assert (entry.attempt, entry.from_step, entry.executed_to) == (2, 2, 2)
+    assert launch(sweep).member.from_step == 2
+
+
+def test_an_attempt_whose_folder_was_emptied_is_charged_whole(sweep):
+    """No horizon is to be seen, and nothing shows that there was none."""
+    worker = longest(sweep)
+    worker.execute(1, 2, stop_inside=False)
+    shutil.rmtree(worker.attempt.folder.url)
+    sweep.lose(worker)
+    assert sweep.store.last_entry(worker.member.key).executed_to == worker.member.to_step
+
+
+def race_a_late_worker(sweep, monkeypatch):
+    """The worker notes its first horizon, and draws, between the 1st, 2nd, 3rd ... operation of giving it up."""
+    raced = []
+    operations = ("write", "read", "exists", "names")
+    plain = {name: getattr(Folder, name) for name in operations}
+    for moment in range(1, 20):
+        worker = launch(sweep)
+        left = [moment]
+
+        def counted(name, left=left, worker=worker):
+            def operation(*arguments):
+                left[0] -= 1
+                if left[0] == 0:
+                    worker.execute(1, 1, stop_inside=True)
+                return plain[name](*arguments)
+
+            return operation
+
+        with monkeypatch.context() as patch:
+            for name in operations:
+                patch.setattr(Folder, name, counted(name))
+            sweep.lose(worker)
+        worker.execute(1, 1, stop_inside=True)
+        sweep.check()
+        raced.append(bool(sweep.executed[worker.member.key, worker.member.attempt]))
+        if left[0] > 0:
+            return raced
+    raise AssertionError("giving up took more operations than expected")
+
+
+@pytest.fixture
+def patient(tmp_path):
+    """A sweep that never gives a trial up."""
+    return FakeSweep(tmp_path / "patient", change={"execution": {"retries": 100}})
+
+
+def test_a_worker_that_starts_while_it_is_given_up_is_charged_or_stopped(patient, monkeypatch):
+    raced = race_a_late_worker(patient, monkeypatch)
+    # It got through before the fence, and not after it: the race was run on both sides.
+    assert raced[0]
+    assert not raced[-1]
+
+
+def look_before_fencing(self):
+    """Known bug: a worker that starts between the look and the fence runs uncharged."""
+    horizon = self.folder.read("horizon.json")
+    left = RECOVER(self)
+    return replace(left, executed_to=None, untouched=True) if horizon is None else left
+
+
+def test_the_race_finds_a_look_before_the_fence(patient, monkeypatch):
+    monkeypatch.setattr(Attempt, "recover", look_before_fencing)
+    with pytest.raises(AssertionError) as found:
+        race_a_late_worker(patient, monkeypatch)
+    assert found.traceback[-1].name == "check"
 
 
 def test_a_result_that_was_never_delivered_is_committed_and_not_run_again(sweep):
@@ -173,6 +260,55 @@ def test_a_result_that_comes_after_the_attempt_was_given_up_is_run_again(sweep):
     assert (again.attempt, again.from_step, again.to_step) == (2, 0, worker.member.to_step)
     sweep.finish()
     sweep.check_end(trials=5)
+
+
+def test_losses_are_counted_across_controllers(sweep):
+    """Two losses are allowed: the third fails the trial, whichever controller sees it."""
+    key = launch(sweep).member.key
+    for losses in range(1, 4):
+        worker = sweep.workers[0]
+        worker.execute(1, 1, stop_inside=True)
+        sweep.lose(worker)
+        assert (sweep.controller.records[key].state is TrialState.FAILED) == (losses == 3)
+        sweep.lease.release()
+        sweep.start()
+        if losses < 3:
+            assert launch(sweep).member.key == key
+    assert "lost 3 times" in sweep.controller.records[key].reason
+
+
+def test_what_ends_with_its_controller_is_no_loss_of_the_worker(sweep):
+    """Killed, stopped by Ctrl-C, or stopped by a full disk, again and again: the trial goes on all the same."""
+    key = launch(sweep).member.key
+    for number in range(9):
+        worker = sweep.workers[0]
+        worker.execute(1, 1, stop_inside=True)
+        if number % 3 == 1:
+            sweep.controller.settle_running(INTERRUPTED)
+        elif number % 3 == 2:
+            with pytest.raises(RecordsUnwritable):
+                refused = {"key": key, "attempt": worker.member.attempt, "unwritable": f"{UNWRITABLE}: disk full"}
+                sweep.controller.finished(worker.group, [refused])
+        sweep.lease.release()
+        sweep.start()
+        assert launch(sweep).member.key == key
+    reasons = [one.reason for one in sweep.store.attempts(NAME) if one.outcome is Outcome.LOST]
+    assert len(reasons) == 9
+    sweep.lose(sweep.workers[0])
+    assert sweep.controller.records[key].state is TrialState.PLANNED
+    assert worker_losses(sweep.store.attempts(NAME)) == {key: 1}
+    sweep.finish()
+    sweep.check_end(trials=5)
+
+
+def test_a_lost_launch_keeps_the_result_that_it_had(sweep):
+    worker = launch(sweep)
+    sweep.controller.spec = sweep.spec.model_copy(
+        update={"execution": sweep.spec.execution.model_copy(update={"retries": 0})}
+    )
+    worker.finish()
+    sweep.lose(worker)
+    assert sweep.controller.records[worker.member.key].state is TrialState.COMPLETE
 
 
 def test_a_worker_that_dies_each_time_fails_its_trial_and_the_sweep_goes_on(sweep):

@@ -69,11 +69,22 @@ def test_an_attempt_lives_on_an_object_store_as_on_a_disk(folder):
     attempt.save(3, {"w": np.arange(3.0)})
     assert (attempt.step(), attempt.load()[1]["w"].tolist()) == (3, [0.0, 1.0, 2.0])
     attempt.may_execute(6)
-    assert attempt.recover() == Recovered(executed_to=6, checkpoint=3, result=None)
+    assert attempt.recover() == Recovered(executed_to=6, untouched=False, checkpoint=3, result=None)
     with pytest.raises(Fenced):
         attempt.may_execute(9)
     # It was written before the fence was seen, so it is charged.
     assert attempt.recover().executed_to == 9
+
+
+def test_a_claim_without_a_horizon_shows_that_nothing_was_executed(folder):
+    """No mark is made before a launch here, since it would cost a request each: what was never claimed is charged."""
+    unclaimed, claimed = Attempt.of(folder, "s-0", 1), Attempt.of(folder, "s-0", 2)
+    unclaimed.reserve()
+    claimed.claim()
+    assert not unclaimed.recover().untouched
+    assert claimed.recover() == Recovered(executed_to=None, untouched=True, checkpoint=None, result=None)
+    with pytest.raises(Fenced):
+        claimed.may_execute(1)
 
 
 def test_a_horizon_that_lands_late_lowers_nothing(folder):

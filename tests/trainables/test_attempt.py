@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -21,7 +22,37 @@ def attempt(tmp_path):
 
 def test_an_untouched_attempt_leaves_nothing(attempt):
     assert attempt.step() is None
-    assert attempt.recover() == Recovered(executed_to=None, checkpoint=None, result=None)
+    # Nothing there shows that this is the folder that a worker would have written to.
+    assert attempt.recover() == Recovered(executed_to=None, untouched=False, checkpoint=None, result=None)
+
+
+@pytest.mark.parametrize("sign", [Attempt.reserve, Attempt.claim])
+def test_a_folder_that_is_whole_shows_that_nothing_was_executed_and_nothing_will_be(attempt, sign):
+    sign(attempt)
+    assert attempt.recover() == Recovered(executed_to=None, untouched=True, checkpoint=None, result=None)
+    with pytest.raises(Fenced):
+        attempt.may_execute(1)
+    assert attempt.recover() == Recovered(executed_to=1, untouched=False, checkpoint=None, result=None)
+
+
+def test_an_emptied_folder_shows_nothing(attempt, tmp_path):
+    attempt.reserve()
+    attempt.claim()
+    attempt.may_execute(3)
+    shutil.rmtree(tmp_path / "s-0")
+    assert not attempt.recover().untouched
+
+
+def test_a_checkpoint_without_a_horizon_is_not_untouched(attempt):
+    attempt.reserve()
+    attempt.save(2, {"w": np.zeros(1)})
+    assert not attempt.recover().untouched
+
+
+def test_a_folder_that_takes_no_mark_costs_only_precision(tmp_path):
+    (tmp_path / "s-0").write_text("a file where a folder should be")
+    Attempt.of(Folder(str(tmp_path)), "s-0", 1).reserve()
+    assert os.listdir(tmp_path) == ["s-0"]
 
 
 def test_state_comes_back_as_it_went(attempt):
@@ -37,7 +68,7 @@ def test_state_comes_back_as_it_went(attempt):
 def test_result_and_state_are_one_file(attempt):
     attempt.may_execute(5)
     attempt.save(5, {"w": np.zeros(2)}, {"metrics": {"a": 1.0}})
-    assert attempt.recover() == Recovered(executed_to=5, checkpoint=5, result={"metrics": {"a": 1.0}})
+    assert attempt.recover() == Recovered(executed_to=5, untouched=False, checkpoint=5, result={"metrics": {"a": 1.0}})
 
 
 def test_a_fenced_worker_starts_no_interval_but_its_horizon_is_charged(attempt):
