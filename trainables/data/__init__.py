@@ -15,6 +15,7 @@ from trainables.data import (
     mnist,
     movielens,
     pooled,
+    projected,
     table,
     uniform,
 )
@@ -47,4 +48,4 @@ SOURCES: dict[str, DataSource] = by_name(
     membership_tables.TEXAS_100,
     table.TABLE,  # the user's own
 )
-SOURCES = by_name(*SOURCES.values(), pooled.Pooled(SOURCES), frozen.Frozen(SOURCES))
+SOURCES = by_name(*SOURCES.values(), pooled.Pooled(SOURCES), frozen.Frozen(SOURCES), projected.Projected(SOURCES))

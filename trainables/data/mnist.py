@@ -19,25 +19,36 @@ from trainables.data import content, gzipped, options
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 TRAIN, TEST, SIDE, INK = 60_000, 10_000, 28, 255.0
+DIGITS = 10
+TRAIN_OF = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
+TEST_OF = (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009)
+"""Records of each digit: published facts, like the totals."""
 IMAGES, LABELS = 2051, 2049
 
 
 class Mnist:
-    """`data: {source: mnist, path: DIR}`; option limit."""
+    """`data: {source: mnist, path: DIR}`.
+
+    limit    use the first so many training records
+    classes  keep the records of the first so many digits (2 to 10); not together with `limit`
+    """
 
     name = "mnist"
     doc = "handwritten digits, 28x28 pixels, 10 classes, 60,000 + 10,000 records; IDX files in option path"
 
     def facts(self, options_: Mapping[str, object]) -> PublicFacts:
-        """Facts under option `limit`. Raises InvalidValue."""
-        options.only(self.name, options_, "path", "limit")
+        """Facts under the options. Raises InvalidValue."""
+        options.only(self.name, options_, "path", "limit", "classes")
+        classes = options.whole(options_, "classes", DIGITS)
+        if not 2 <= classes <= DIGITS or (classes < DIGITS and "limit" in options_):
+            raise InvalidValue("data.classes", classes, f"2 to {DIGITS}, and without `limit`")
         return PublicFacts(
             dataset=self.name,
             task=Task.CLASSIFICATION,
-            n=options.limited(options_, TRAIN),
-            n_validation=TEST,
+            n=options.limited(options_, TRAIN if classes == DIGITS else sum(TRAIN_OF[:classes])),
+            n_validation=TEST if classes == DIGITS else sum(TEST_OF[:classes]),
             features={"image": Feature(shape=(SIDE, SIDE))},
-            classes=10,
+            classes=classes,
         )
 
     def load(self, options_: Mapping[str, object]) -> Dataset:
@@ -45,15 +56,21 @@ class Mnist:
         facts = self.facts(options_)
         folder = options.folder(self.name, options_, "mnist", "MNIST/raw", "MNIST")
         splits = []
-        for part, expected, used in (("train", TRAIN, facts.n), ("t10k", TEST, TEST)):
+        for part, expected, used in (("train", TRAIN, facts.n), ("t10k", TEST, facts.n_validation)):
             images = _idx(self.name, folder, f"{part}-images-idx3-ubyte", IMAGES)
             labels = _idx(self.name, folder, f"{part}-labels-idx1-ubyte", LABELS)
             content.records(facts, f"{folder}/{part}-images", len(images), expected)
             content.records(facts, f"{folder}/{part}-labels", len(labels), expected)
+            kept = _of_first_digits(labels, facts.classes or DIGITS)[:used]
             splits.append(
-                Split(inputs={"image": images[:used].astype(np.float32) / np.float32(INK)}, targets=labels[:used])
+                Split(inputs={"image": images[kept].astype(np.float32) / np.float32(INK)}, targets=labels[kept])
             )
         return content.dataset(facts, *splits)
+
+
+def _of_first_digits(labels: NDArray[np.uint8], classes: int) -> NDArray[np.intp]:
+    """Positions of labels below `classes`; of all labels, right or wrong, when every digit is kept."""
+    return np.arange(len(labels)) if classes == DIGITS else np.flatnonzero(labels < classes)
 
 
 def _idx(source: str, folder: Path, name: str, magic: int) -> NDArray[np.uint8]:

@@ -1,0 +1,85 @@
+"""Public projections, and digits of a few classes: no private record decides how records are seen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcore.checks import InvalidValue
+from trainables.data import SOURCES, digits
+from trainables.data.projected import PUBLIC_AXES, Projected
+from trainables.system import Dataset, Split
+
+DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
+
+
+class WithAnotherTrainingSet:
+    """The digits, with training records that somebody else wrote."""
+
+    name = "digits"
+    doc = ""
+
+    def facts(self, options):
+        return digits.DIGITS.facts(options)
+
+    def load(self, options):
+        data = digits.DIGITS.load(options)
+        train = Split(
+            inputs={name: array[::-1] ** 2 for name, array in data.train.inputs.items()}, targets=data.train.targets
+        )
+        return Dataset(facts=data.facts, train=train, validation=data.validation, fingerprint="")
+
+
+def test_axes_are_those_of_the_public_records():
+    data = SOURCES["projected"].load({"of": "digits", "dimension": 7})
+    assert data.train.inputs["axes"].shape == (len(data.train), 7)
+    assert PUBLIC_AXES in data.facts.assumptions
+    public = data.validation.inputs["axes"].astype(np.float64)
+    assert np.linalg.norm(public, axis=1).max() == pytest.approx(1)
+    covariance = np.cov(public.T)
+    assert np.allclose(covariance, np.diag(np.diag(covariance)), atol=1e-7)
+    assert (np.diff(np.diag(covariance)) < 0).all()
+
+
+def test_training_records_do_not_move_the_axes():
+    source = {"digits": WithAnotherTrainingSet()}
+    options = {"of": "digits", "dimension": 7}
+    other = Projected(source).load(options)  # type: ignore[arg-type]
+    same = SOURCES["projected"].load(options)
+    assert np.array_equal(other.validation.inputs["axes"], same.validation.inputs["axes"])
+    assert not np.array_equal(other.train.inputs["axes"], same.train.inputs["axes"])
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"of": "digits", "dimension": 65}, "data.dimension"),
+        ({"of": "digits"}, "data.dimension"),
+        ({"of": "nothing", "dimension": 2}, "data.of"),
+        ({"of": "adult", "dimension": 2, "path": "."}, "data.of"),
+    ],
+)
+def test_senseless_projections_are_refused(options, name):
+    with pytest.raises(InvalidValue) as caught:
+        SOURCES["projected"].facts(options)
+    assert caught.value.name == name
+
+
+@pytest.mark.parametrize("classes", [1, 11, 2.5])
+def test_digits_are_two_to_ten(classes):
+    with pytest.raises(InvalidValue, match=r"data\.classes"):
+        SOURCES["mnist"].facts({"classes": classes})
+    with pytest.raises(InvalidValue, match="limit"):
+        SOURCES["mnist"].facts({"classes": 3, "limit": 10})
+
+
+@pytest.mark.skipif(
+    not (DATA / "mnist").is_dir(), reason=f"PUBLISHED DATA NOT CHECKED: no folder {DATA}/mnist. Set SWEEPS_DATA to it."
+)
+def test_the_first_digits_are_as_many_as_published():
+    data = SOURCES["mnist"].load({"classes": 3, "path": str(DATA)})
+    assert (len(data.train), len(data.validation)) == (data.facts.n, data.facts.n_validation) == (18623, 3147)
+    assert set(data.train.targets.tolist()) == {0, 1, 2}
