@@ -42,7 +42,8 @@ class SweepRecord:
     spec          canonical spec as plain JSON values
     digest        of the spec's meaning
     fingerprints  {"code": ..., "data": ...}
-    root          folder that every node sees at the same path
+    root          the controller's folder: secret, reports, logs; and the workers' records where `records` is empty
+    records       folder or URL of the workers' records, which every node sees
     created_at    seconds since 1970
     """
 
@@ -53,6 +54,7 @@ class SweepRecord:
     root: str
     created_at: float
     state: SweepState = SweepState.CREATED
+    records: str = ""
 
 
 class Outcome(StrEnum):

@@ -21,7 +21,7 @@ from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from sweeps.store import schema
-from sweeps.store.errors import StoreError, translated, unusable_folder
+from sweeps.store.errors import StoreError, refusal, translated, unusable_folder
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Database:
         self, url: str, *, busy_seconds: float = BUSY_SECONDS, patience_seconds: float = PATIENCE_SECONDS
     ) -> None:
         parsed = _parsed(url)
-        self.where = parsed.database or "" if parsed.get_backend_name() == "sqlite" else parsed.render_as_string()
+        self.where = parsed.database or "" if parsed.get_backend_name() == "sqlite" else _shown(parsed)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self.url = parsed.render_as_string(hide_password=False)
         self._patience_seconds = 0.0 if self.is_sqlite else patience_seconds
@@ -139,12 +139,18 @@ def _parsed(url: str) -> URL:
     return parsed
 
 
+def _shown(url: URL) -> str:
+    """The URL as messages may quote it: no password, wherever it stands, and the driver left out."""
+    hidden = {name: "***" for name in url.query if "password" in name.lower()}
+    return url.set(drivername="postgresql").update_query_dict(hidden).render_as_string(hide_password=True)
+
+
 def _connection_lost(error: DBAPIError) -> bool:
     if getattr(error.orig, "sqlite_errorcode", None) is not None:
         return False
     state = getattr(error.orig, "sqlstate", None)
     if state is None:
-        return error.connection_invalidated or isinstance(error, OperationalError)
+        return error.connection_invalidated or (isinstance(error, OperationalError) and refusal(error) is None)
     # 57P01..57P03: shut down, crashed, starting up. Class 08: the connection itself failed.
     return str(state).startswith(("57P", "08"))
 

@@ -69,11 +69,32 @@ _SQLITE_REMEDIES = {
 _POSTGRES_REMEDIES = {
     "28": "the server refused the user or its password. Check the URL.",
     "3D": "the database does not exist. Create it with `createdb`, or check the URL.",
-    "42501": "the user lacks rights. Grant it CREATE and USAGE on the schema.",
+    "42501": "the user lacks rights. Grant it USAGE and CREATE on the schema, and the store's tables if another user "
+    "made them.",
     "25006": "the server takes no writes (a standby, or set read-only). Use the primary's URL.",
     "53": "the server is out of disk, memory or connections. Free some, then go on with `sweeps resume`.",
     "55P03": "another session holds a lock. End it, then go on with `sweeps resume`.",
 }
+
+# While a connection is opened the driver hands on the server's words without their SQLSTATE.
+_REFUSALS = {
+    "password": "Check the user and its password: the URL's, PGPASSWORD, or ~/.pgpass.",
+    "authentication failed": "Check the user and its password: the URL's, PGPASSWORD, or ~/.pgpass.",
+    "no pg_hba.conf entry": "The server admits no such user from here. Let its pg_hba.conf admit it.",
+    "permission denied": "Grant the user CONNECT on the database.",
+    "does not exist": "Create it (`createuser`, `createdb`), or check the URL.",
+}
+_SOON_OVER = ("starting up", "shutting down", "recovery mode", "too many", "remaining connection slots")
+
+
+def refusal(error: DBAPIError) -> str | None:
+    """What to do when the server answered a connection with a refusal that waiting does not change; else None."""
+    text = str(error.orig)
+    if not any(sign in text for sign in ("FATAL", "no password supplied")) or any(
+        words in text for words in _SOON_OVER
+    ):
+        return None
+    return next((remedy for words, remedy in _REFUSALS.items() if words in text), None)
 
 
 def translated(error: DBAPIError, where: str) -> StoreError:
@@ -87,6 +108,8 @@ def translated(error: DBAPIError, where: str) -> StoreError:
     for prefix, remedy in _POSTGRES_REMEDIES.items():
         if state.startswith(prefix):
             return StoreError(f"store {where}: {_one_line(original)}: {remedy}")
+    if not state and (remedy_now := refusal(error)) is not None:
+        return StoreError(f"store {where}: {_one_line(original).rpartition(': ')[2]}. {remedy_now}")
     if error.connection_invalidated or not state:
         return StoreError(
             f"store {where}: {_one_line(original)}: the server does not answer. Start it or check the URL, then go on "
@@ -102,4 +125,6 @@ def unusable_folder(error: OSError, where: str) -> StoreError:
 
 
 def _one_line(error: BaseException | None) -> str:
-    return " ".join(str(error).split())
+    # Postgres adds the statement to some messages; its first sentence is the matter.
+    primary = getattr(getattr(error, "diag", None), "message_primary", None)
+    return " ".join((primary or str(error)).split())

@@ -63,6 +63,7 @@ def read_sweeps(connection: Connection, name: str | None = None) -> list[SweepRe
             root=row.root,
             created_at=row.created_at,
             state=SweepState(row.state),
+            records=row.records,
         )
         for row in rows
     ]

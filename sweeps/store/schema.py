@@ -42,6 +42,7 @@ sweeps = Table(
     Column("root", Text, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("state", Text, nullable=False),
+    Column("records", Text, nullable=False, server_default=""),
 )
 
 leases = Table(
@@ -139,7 +140,12 @@ calibrations = Table(
 )
 
 
-MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {}
+def _records_of_their_own(connection: Connection) -> None:
+    """Version 2: the workers' records may lie elsewhere than the controller's folder (an object store)."""
+    connection.exec_driver_sql("ALTER TABLE sweeps ADD COLUMN records TEXT NOT NULL DEFAULT ''")
+
+
+MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {2: _records_of_their_own}
 """{version from 2 on: what makes it from the version before}."""
 
 VERSION = max(MIGRATIONS, default=1)

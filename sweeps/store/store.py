@@ -66,7 +66,11 @@ class Store:
         Raises StoreError: missing, locked, read-only, full, not a database, or written by a newer release.
         """
         database = Database(url, busy_seconds=busy_seconds, patience_seconds=patience_seconds)
-        database.prepare(create)
+        try:
+            database.prepare(create)
+        except BaseException:
+            database.close()
+            raise
         return cls(database)
 
     def close(self) -> None:
@@ -93,6 +97,7 @@ class Store:
                     root=record.root,
                     created_at=record.created_at,
                     state=str(record.state),
+                    records=record.records,
                 )
                 .returning(sweeps.c.id)
             ).scalar_one()
@@ -129,6 +134,11 @@ class Store:
                 writer.announce_state()
 
         self._write(lease, write)
+
+    def set_place(self, lease: Lease, root: str, records: str) -> None:
+        """Where the sweep's files are from now on: it was resumed elsewhere. Raises LeaseLost."""
+        statement = update(sweeps).where(sweeps.c.id == lease.sweep_id).values(root=root, records=records)
+        self._write(lease, lambda writer: writer.connection.execute(statement))
 
     def set_fingerprints(self, lease: Lease, fingerprints: Mapping[str, str]) -> None:
         """Replace the recorded fingerprints (a resume under changed ones was accepted by name). Raises LeaseLost."""

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from dpcore.checks import InvalidValue
 from sweeps.records import LedgerEntry, SweepState, TrialState
-from sweeps.store import Conflict, Store, StoreError, SweepExists, UnknownSweep, UnknownTrial
+from sweeps.store import VERSION, Conflict, Store, StoreError, SweepExists, UnknownSweep, UnknownTrial
 from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, refusal, settle
 from trainables.system import PrivacyPlan
 
@@ -269,7 +269,7 @@ def test_readers_do_not_wait_for_a_writer(store, lease, url):
 
 def test_a_newer_store_is_refused_and_an_older_one_without_tables_is_not_created(store, url, tmp_path):
     store._database.write(lambda connection: connection.execute(text("UPDATE schema_version SET version = 99")))
-    with pytest.raises(StoreError, match="schema version 99, expected at most 1"):
+    with pytest.raises(StoreError, match=f"schema version 99, expected at most {VERSION}"):
         Store.open(url)
     with pytest.raises(StoreError, match="not there"):
         Store.open(f"sqlite:///{tmp_path}/none.db", create=False)

@@ -173,10 +173,13 @@ def test_reservations_are_written_through_to_the_disk(tmp_path):
 
 @pytest.mark.parametrize("version", range(1, VERSION + 1))
 def test_files_of_every_version_open_and_go_on(version, tmp_path):
-    """The file holds one trial in each state, a rung, a lost attempt, an undelivered row and a held lease."""
     path = tmp_path / "sweeps.db"
     shutil.copy(FILES / f"store-version-{version}.db", path)
-    store = Store.open(f"sqlite:///{path}", create=False)
+    assert_goes_on(Store.open(f"sqlite:///{path}", create=False))
+
+
+def assert_goes_on(store):
+    """The store holds one trial in each state, a rung, a lost attempt, an undelivered row and a held lease."""
     assert store.sweep(SWEEP).state is SweepState.RUNNING
     assert store.counts(SWEEP) == {"planned": 1, "running": 1, "complete": 1, "failed": 1, "infeasible": 1}
     complete, failed, planned, running, infeasible = store.trials(SWEEP)

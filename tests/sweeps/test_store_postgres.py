@@ -1,0 +1,267 @@
+"""What only a database server can do to a sweep: old schemas, restarts, fights for the lease, refused users."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import inspect, text
+
+from sweeps.records import TrialState
+from sweeps.store import VERSION, Store, StoreError, schema
+from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, settle
+from tests.sweeps.test_store_disk import assert_goes_on
+
+FILES = Path(__file__).parent / "files"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture
+def database(server):
+    """The URL of a database of its own, as the superuser."""
+    name = f"d{time.time_ns()}"
+    server.psql(f"CREATE DATABASE {name};")
+    return server.get_uri().replace("/postgres?", f"/{name}?")
+
+
+def tables(url):
+    opened = Store.open(url, create=False)
+    try:
+        return opened._database.read(lambda connection: inspect(connection).get_columns("sweeps"))
+    finally:
+        opened.close()
+
+
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+def test_stores_of_every_version_are_upgraded_and_go_on(server, database, version):
+    dump = FILES / f"store-version-{version}.sql"
+    subprocess.run(
+        [str(server.bin_path / "psql"), "-q", "-v", "ON_ERROR_STOP=1", "-f", str(dump), database], check=True
+    )
+    # Two processes that meet an old store together: one upgrades it, the other finds it done.
+    opened = [threading.Thread(target=lambda: Store.open(database).close()) for _ in range(3)]
+    for thread in opened:
+        thread.start()
+    for thread in opened:
+        thread.join()
+    assert [column["name"] for column in tables(database)][-1] == "records"
+    store = Store.open(database, create=False)
+    assert_goes_on(store)
+    store.close()
+
+
+def test_an_upgrade_runs_step_by_step_and_whole_or_not_at_all(database, monkeypatch, tmp_path):
+    for url in (database, f"sqlite:///{tmp_path}/sweeps.db"):
+        store = Store.open(url)
+        store.create_sweep(record())
+        steps = []
+
+        def note(connection, number, steps=steps):
+            steps.append(number)
+            connection.execute(text(f"ALTER TABLE sweeps ADD COLUMN extra{number} INTEGER"))
+
+        def fail(connection, steps=steps):
+            steps.append("failed")
+            raise StoreError("no room")
+
+        ahead = {VERSION + one: (lambda connection, one=one: note(connection, one)) for one in (1, 2)}
+        monkeypatch.setattr(schema, "VERSION", VERSION + 3)
+        monkeypatch.setattr(schema, "MIGRATIONS", {**schema.MIGRATIONS, **ahead, VERSION + 3: fail})
+        with pytest.raises(StoreError, match="no room"):
+            Store.open(url)
+        assert steps == [1, 2, "failed"]
+        monkeypatch.setattr(schema, "MIGRATIONS", {**schema.MIGRATIONS, VERSION + 3: lambda connection: None})
+        # Nothing of the failed upgrade was kept: all its steps run again, in order.
+        Store.open(url).close()
+        assert steps == [1, 2, "failed", 1, 2]
+        Store.open(url).close()
+        assert steps == [1, 2, "failed", 1, 2]
+        monkeypatch.undo()
+        with pytest.raises(StoreError, match=f"schema version {VERSION + 3}, expected at most {VERSION}.*newer"):
+            Store.open(url)
+        store.close()
+
+
+FIGHT = """
+import sys, time
+from sweeps.store import LeaseHeld, LeaseLost, Store
+from tests.sweeps.stores import SWEEP, plan, proposal, settle
+
+store = Store.open(sys.argv[1])
+until = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < until:
+    try:
+        lease = store.acquire(SWEEP, ttl_seconds=0.3)
+        # What an earlier holder left running is settled first, as a controller does at its start.
+        for trial in store.trials(SWEEP):
+            if trial.state == "running":
+                store.lose(lease, trial.key, trial.attempts, None, "taken over")
+        for _ in range(20):
+            number = max((trial.number for trial in store.trials(SWEEP)), default=-1) + 1
+            store.launch(lease, proposal(number), plan(), 100)
+            print("launched", number, lease.token, flush=True)
+            settle(store, lease, f"{SWEEP}-{number}")
+            print("settled", number, lease.token, flush=True)
+            lease.renew()
+    except (LeaseHeld, LeaseLost):
+        time.sleep(0.05)
+"""
+
+
+def test_controllers_that_fight_for_the_lease_lose_and_double_nothing(server, database):
+    """Three controllers, a lease of 0.3 s, holders stopped beyond it, and every connection cut now and then."""
+    Store.open(database).create_sweep(record())
+    fighters = [
+        subprocess.Popen([sys.executable, "-c", FIGHT, database, "5"], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    time.sleep(1.5)
+    for turn in range(9):
+        victim = fighters[turn % 3]
+        os.kill(victim.pid, signal.SIGSTOP)
+        time.sleep(0.4)
+        os.kill(victim.pid, signal.SIGCONT)
+        if turn % 3 == 2:
+            server.psql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid();"
+            )
+    outputs = [fighter.communicate(timeout=60)[0] for fighter in fighters]
+    assert [fighter.returncode for fighter in fighters] == [0, 0, 0]
+    said = [line.split() for output in outputs for line in output.splitlines()]
+    launched = [int(number) for what, number, _ in said if what == "launched"]
+    settled = {int(number) for what, number, _ in said if what == "settled"}
+    tokens = {int(token) for _, _, token in said}
+    assert len(launched) == len(set(launched)) > 20
+    assert len(tokens) >= 3
+    store = Store.open(database)
+    trials = {trial.number: trial for trial in store.trials(SWEEP)}
+    # Acknowledged is there; what is there beyond was committed just before its writer was stopped.
+    assert set(launched) <= set(trials)
+    assert sorted(trials) == list(range(len(trials)))
+    assert all(trials[number].state is TrialState.COMPLETE for number in settled)
+    entries = store.ledger(SWEEP)
+    assert len(entries) == len(trials)
+    assert sum(entry.executed_to is None for entry in entries) <= 1
+    store.close()
+
+
+def test_a_server_that_restarts_under_a_stream_of_writes_costs_only_time(server, database):
+    store = Store.open(database)
+    store.create_sweep(record())
+    lease = store.acquire(SWEEP, ttl_seconds=60)
+    over = threading.Event()
+
+    def restart():
+        for _ in range(2):
+            time.sleep(0.3)
+            server.stop()
+            server.start()
+        over.set()
+
+    restarter = threading.Thread(target=restart)
+    restarter.start()
+    number = 0
+    while not over.is_set() or number < 40:
+        assert store.launch(lease, proposal(number), plan(), 100) == 1
+        settle(store, lease, f"{SWEEP}-{number}")
+        number += 1
+    restarter.join()
+    assert store.counts(SWEEP)["complete"] == number == len(store.ledger(SWEEP)) == len(store.outbox(SWEEP, 10**6))
+    store.close()
+
+
+@pytest.fixture
+def guarded(server, database):
+    """A database with a user who needs a password and owns nothing: (its URL without user, the server)."""
+    server.psql("DROP ROLE IF EXISTS weak; CREATE ROLE weak LOGIN PASSWORD 'right-secret';")
+    rules = server.pgdata / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text(f"local all weak scram-sha-256\n{before}")
+    server.psql("SELECT pg_reload_conf();")
+    yield database
+    rules.write_text(before)
+    server.psql("SELECT pg_reload_conf();")
+
+
+def as_user(url, user):
+    return url.replace("postgres:@", f"{user}@")
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        ("weak:wrong-secret", r'password authentication failed for user "weak"\. Check the user and its password'),
+        ("weak", "password"),
+        ("nobody-here:some-secret", r'role "nobody-here" does not exist\. Create it'),
+    ],
+)
+def test_a_refused_user_is_told_at_once_and_without_the_password(guarded, monkeypatch, user, expected):
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    began = time.monotonic()
+    with pytest.raises(StoreError, match=expected) as caught:
+        Store.open(as_user(guarded, user))
+    # Waiting changes nothing: only a server that does not answer is waited for.
+    assert time.monotonic() - began < 3
+    assert "secret" not in str(caught.value)
+
+
+def test_a_missing_database_is_named(server):
+    with pytest.raises(StoreError, match=r'database "missing" does not exist\. Create it'):
+        Store.open(server.get_uri().replace("/postgres?", "/missing?"))
+
+
+def test_a_password_in_the_options_of_a_url_is_not_shown(guarded):
+    with pytest.raises(StoreError) as caught:
+        Store.open(as_user(guarded, "weak") + "&password=wrong-secret")
+    assert "secret" not in str(caught.value)
+    assert "password=***" in str(caught.value) or "password=%2A%2A%2A" in str(caught.value)
+
+
+def test_the_password_may_come_from_the_environment(server, guarded, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "right-secret")
+    weak = as_user(guarded, "weak")
+    with pytest.raises(StoreError, match=r"permission denied for schema public: the user lacks rights\. Grant"):
+        Store.open(weak)
+    store = Store.open(guarded)
+    store.create_sweep(record())
+    lease = store.acquire(SWEEP)
+    store.launch(lease, proposal(0), plan(), 100)
+    with pytest.raises(StoreError, match=r"permission denied for table .*: the user lacks rights"):
+        Store.open(weak)
+    # Rights to look are enough to look, and no more.
+    store._database.write(
+        lambda connection: connection.execute(text("GRANT SELECT ON ALL TABLES IN SCHEMA public TO weak"))
+    )
+    reader = Store.open(weak, create=False)
+    assert reader.counts(SWEEP)["running"] == 1
+    with pytest.raises(StoreError, match="the user lacks rights"):
+        reader.acquire(SWEEP)
+    settle(store, lease, f"{SWEEP}-0")
+    assert reader.counts(SWEEP)["complete"] == 1
+    reader._database.close()
+    store.close()
+
+
+def test_a_standby_that_takes_no_writes_is_named(database):
+    store = Store.open(database)
+    store.create_sweep(record())
+    lease = store.acquire(SWEEP)
+    name = database.split("/")[3].split("?")[0]
+    store._database.write(
+        lambda connection: connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
+    )
+    store._database.close()
+    with pytest.raises(StoreError, match="takes no writes"):
+        store.launch(lease, proposal(0), plan(), 100)
+    assert store.trials(SWEEP) == []
+    store._database.close()
