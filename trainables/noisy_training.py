@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,13 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpcore.events import PoissonSampled
-from dpcore.gradients import PrivateGradients, noise_event, noisy_mean_gradient
+from dpcore.gradients import noise_event, noisy_mean_gradient
 from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise
 from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
-from trainables import models
-from trainables.losses import judge, loss_function, record_losses, tensor
+from trainables import models, parallel
+from trainables.losses import judge, loss_function, record_losses
 from trainables.measures import watching
+from trainables.parallel import clipped_sums, device_named, limited_threads, model_seed
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
 
 FIRST_INTERVAL = 8
@@ -49,38 +49,31 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
     device = device_of(execution)
     model, loss = watching.attach(run, initial_model(run, data, device), loss_function(data.facts))
     optimiser = _optimiser(plan.system, plan.config, model, run.state)
-    gradients = PrivateGradients(model, loss)
     noise = noise_source(run, execution, device)
-    draws = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
-    inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
-    targets = tensor(data.train.targets, device)
+    clip_norm, noise_multiplier = float(plan.config["clip_norm"]), float(plan.config["noise_multiplier"])
     step, stop = run.start_step, run.member.to_step
     pace = Pace(execution.checkpoint_seconds)
-    while step < stop:
-        until = min(stop, step + pace.steps)
-        run.may_execute(until)
-        for now in range(step, until):
-            rows = torch.from_numpy(sampling.indices(len(targets), draws)).to(device)
-            clipped = gradients.clipped_sum(
-                tuple(one.index_select(0, rows) for one in inputs),
-                targets.index_select(0, rows),
-                clip_norm=float(plan.config["clip_norm"]),
-                microbatch_size=execution.microbatch,
-            )
-            # The public n of the facts, not the number of records present.
-            gradient = noisy_mean_gradient(
-                clipped,
-                noise_multiplier=float(plan.config["noise_multiplier"]),
-                expected_batch_size=sampling.rate * data.facts.n,
-                noise=noise,
-            )
-            watching.saw(run, now, gradient)
-            optimiser.update(gradient)
-        pace.after(until - step)
-        step = until
-        # Validation costs time, and a metric in the middle would be one more release: only the end is judged.
-        metrics = judge(model, data.validation, data.facts, device) if step == stop else {}
-        run.checkpoint(step, optimiser.state(), metrics)
+    with clipped_sums(
+        run, data, execution, rate=sampling.rate, clip_norm=clip_norm, model=model, loss=loss, device=device
+    ) as sums:
+        while step < stop:
+            until = min(stop, step + pace.steps)
+            run.may_execute(until)
+            for now in range(step, until):
+                gradient = noisy_mean_gradient(
+                    sums.next(),
+                    noise_multiplier=noise_multiplier,
+                    # The public n of the facts, not the number of records present.
+                    expected_batch_size=sampling.rate * data.facts.n,
+                    noise=noise,
+                )
+                watching.saw(run, now, gradient)
+                optimiser.update(gradient)
+            pace.after(until - step)
+            step = until
+            # Validation costs time, and a metric in the middle would be one more release: only the end is judged.
+            metrics = judge(model, data.validation, data.facts, device) if step == stop else {}
+            run.checkpoint(step, optimiser.state(), metrics)
 
 
 def _as_planned(run: Run, issued: PoissonSampled) -> None:
@@ -92,15 +85,7 @@ def _as_planned(run: Run, issued: PoissonSampled) -> None:
 def initial_model(run: Run, data: Dataset, device: torch.device) -> nn.Module:
     """The run's model with its starting weights, from the public seed. Raises InvalidValue (model)."""
     config = run.member.plan.config
-    seed = int.from_bytes(run.streams.derived_seed(Purpose.INITIALISATION)[:8], "big")
-    # Layers draw their weights from torch's global generator, which is put back afterwards.
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        model = models.build(str(config["model"]), data.facts, hidden=int(config["hidden"]))
-    if any(isinstance(module, nn.Conv2d) for module in model.modules()):
-        # A third faster on a CPU for the two-convolution net.
-        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return model.to(device)
+    return parallel.initial_model(str(config["model"]), int(config["hidden"]), model_seed(run), data.facts, device)
 
 
 def negative_losses(plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split) -> NDArray[np.float64]:
@@ -118,22 +103,8 @@ def noise_source(run: Run, execution: Execution, device: torch.device) -> NoiseS
 
 
 def device_of(execution: Execution) -> torch.device:
-    """Where the run is executed."""
-    if execution.device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(execution.device)
-
-
-@contextmanager
-def limited_threads(threads: int) -> Iterator[None]:
-    """At most so many torch threads inside; 0 changes nothing."""
-    before = torch.get_num_threads()
-    if threads:
-        torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    """Where this process keeps the model: with a team on the CPU, since the GPUs are its workers'."""
+    return device_named("cpu" if execution.team is not None else execution.device)
 
 
 @dataclass(slots=True)

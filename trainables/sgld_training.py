@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from dpcore.events import Event
-from dpcore.gradients import PrivateGradients, noise_event, noisy_mean_gradient
-from dpcore.randomness import Purpose
+from dpcore.gradients import noise_event, noisy_mean_gradient
 from dpcore.sampling import PoissonSampling
 from dpcore.sgld import Phase, noise_multiplier
-from trainables.losses import judge, loss_function, tensor
+from trainables.losses import judge, loss_function
 from trainables.measures import watching
-from trainables.noisy_training import Descent, Pace, WrongEvent, device_of, initial_model, limited_threads, noise_source
+from trainables.noisy_training import Descent, Pace, WrongEvent, device_of, initial_model, noise_source
+from trainables.parallel import clipped_sums, limited_threads
 from trainables.sgld import clip_norm, schedule
 from trainables.system import Dataset, Execution, Run
 
@@ -37,36 +37,28 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
     walk = Langevin({"learning_rate": 0.0}, model)
     if run.state is not None:
         walk.restore(run.state)
-    gradients = PrivateGradients(model, loss)
     noise = noise_source(run, execution, device)
-    draws = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
-    inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
-    targets = tensor(data.train.targets, device)
     step, stop = run.start_step, run.member.to_step
     pace = Pace(execution.checkpoint_seconds)
-    while step < stop:
-        until = min(stop, step + pace.steps)
-        run.may_execute(until)
-        for now in range(step, until):
-            block = block_of(phases, now)
-            rows = torch.from_numpy(sampling.indices(len(targets), draws)).to(device)
-            clipped = gradients.clipped_sum(
-                tuple(one.index_select(0, rows) for one in inputs),
-                targets.index_select(0, rows),
-                clip_norm=clip,
-                microbatch_size=execution.microbatch,
-            )
-            # The public b and n of plan and facts, not the numbers of records drawn or present.
-            mean = noisy_mean_gradient(
-                clipped, noise_multiplier=noises[block], expected_batch_size=batch_size, noise=noise
-            )
-            watching.saw(run, now, mean)
-            walk.langevin(mean, phases[block].step_size, n, float(config["prior_variance"]))
-        pace.after(until - step)
-        step = until
-        # Validation costs time, and a metric in the middle would be one more release: only the end is judged.
-        metrics = judge(model, data.validation, data.facts, device) if step == stop else {}
-        run.checkpoint(step, walk.state(), metrics)
+    with clipped_sums(
+        run, data, execution, rate=sampling.rate, clip_norm=clip, model=model, loss=loss, device=device
+    ) as sums:
+        while step < stop:
+            until = min(stop, step + pace.steps)
+            run.may_execute(until)
+            for now in range(step, until):
+                block = block_of(phases, now)
+                # The public b and n of plan and facts, not the numbers of records drawn or present.
+                mean = noisy_mean_gradient(
+                    sums.next(), noise_multiplier=noises[block], expected_batch_size=batch_size, noise=noise
+                )
+                watching.saw(run, now, mean)
+                walk.langevin(mean, phases[block].step_size, n, float(config["prior_variance"]))
+            pace.after(until - step)
+            step = until
+            # Validation costs time, and a metric in the middle would be one more release: only the end is judged.
+            metrics = judge(model, data.validation, data.facts, device) if step == stop else {}
+            run.checkpoint(step, walk.state(), metrics)
 
 
 def block_of(phases: tuple[Phase, ...], step: int) -> int:

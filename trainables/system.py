@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from dpcore.adjacency import Adjacency
 from dpcore.events import Composed, Event, Repeated, from_dict, to_dict
 from dpcore.guarantee import Guarantee
 from dpcore.randomness import Streams
+
+if TYPE_CHECKING:
+    from trainables.parallel.sums import Team
 
 Scalar = bool | int | float | str
 Config = Mapping[str, Scalar]
@@ -252,7 +255,9 @@ class Execution:
     noise_source         "pseudorandom" (seeded from the sweep's secret) or "secure" (cryptographic, unseedable)
     checkpoint_seconds   aim for one durable checkpoint per this long
     device               "auto" (a GPU when the trial was given one), "cpu" or "cuda"
-    threads              torch threads per trial; 0 leaves the library's choice
+    threads              torch threads per process; 0 leaves the library's choice
+    precision            of forward and backward; parameters, norms, clipping and noise are float32 in any case
+    team                 other processes that form the clipped sums; None: this one alone
     """
 
     microbatch: int | None = None
@@ -260,6 +265,8 @@ class Execution:
     checkpoint_seconds: float = 10.0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int = 1
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    team: Team | None = None
 
 
 State = Mapping[str, NDArray[np.generic]]

@@ -1,0 +1,219 @@
+"""The clipped sum of each step, formed in this process or by several.
+
+What is split, and why the release does not change. Records are cut into consecutive shards (`shards`). Every worker
+draws the step's Poisson batch from the same stream and keeps what falls into its shard: a Poisson batch of the shard
+at the global rate, independent of the others' (`PoissonSampling.indices`), the very records that one worker would
+have drawn. Each worker clips and adds up its own, an empty batch to zeros; the sums are added up at the owner. So the
+event is the same one subsampled Gaussian, and the model the one worker's up to the order of float32 sums, whatever
+the number of workers; a checkpoint can go on with another number.
+
+Who draws the noise. The owner, once, after the reduction: the process that holds the trial's secret, keeps its records
+and releases the model, which every claim trusts already. It looks after no record. The workers hold the seed of the
+batches (they have to draw them), never the secret or the noise's stream, and see parameters whose noise is in.
+
+Noise in shares would be worse, however correlated. Let workers hold z_1..z_N with sum S of variance s^2: since the sum
+over r of Cov(z_r, S) is Var(S) = s^2, some worker's share is correlated with S, and S given z_r has a variance below
+s^2. With independent shares of s^2/N each worker faces s^2 (N-1)/N, with N = 2 half the variance. Raising the shares
+until s^2 is left to everybody would put more than the planned variance into the model. So: no shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from dpcore.gradients import ClippedSum, PrivateGradients
+from dpcore.gradients.precision import Name
+from dpcore.randomness import Purpose, numpy_generator
+from dpcore.sampling import PoissonSampling
+from trainables import models
+from trainables.losses import loss_function, tensor
+from trainables.measures.watching import WatchesGradients
+from trainables.parallel.flat import Layout
+from trainables.parallel.link import Link
+from trainables.parallel.process import limited_threads
+from trainables.parallel.shards import shards
+from trainables.system import Dataset, Execution, PublicFacts, Run
+
+LossFunction = Callable[[Any, Any], Tensor]
+
+
+class BatchSums(Protocol):
+    """The private sums of one run, step by step."""
+
+    def next(self) -> ClippedSum:
+        """Draw the next step's Poisson batch and add up its clipped gradients at the model's present parameters."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientTask:
+    """What a process needs to form its part of each step's sum. Holds no noise and nothing to derive any from.
+
+    model, hidden   the architecture, by the names of a plan's configuration
+    model_seed      public: what a model draws once and does not train is the same everywhere
+    rate            of the Poisson batches
+    steps           how many sums will be asked for
+    sampling_seed   32 bytes of the attempt's sampling stream: secret towards the world, not among the trial's processes
+    device          where workers compute: "auto" is a GPU if they were given one
+    """
+
+    model: str
+    hidden: int
+    model_seed: int
+    rate: float
+    clip_norm: float
+    steps: int
+    sampling_seed: bytes = field(repr=False)
+    microbatch: int | None = None
+    precision: Name = "float32"
+    device: str = "auto"
+    threads: int = 1
+
+
+class Team(Protocol):
+    """Other processes that form a trial's sums."""
+
+    def sums(self, task: GradientTask, model: nn.Module) -> AbstractContextManager[BatchSums]:
+        """The sums at `model`'s parameters as they are at each call; `task.steps` of them are to be asked for."""
+        ...
+
+
+class LocalSums:
+    """Sums over one shard of the records, formed in this process.
+
+    loss  (outputs, targets) -> losses [B]; the data's own by default
+    """
+
+    def __init__(
+        self,
+        task: GradientTask,
+        model: nn.Module,
+        data: Dataset,
+        device: torch.device,
+        shard: range | None = None,
+        loss: LossFunction | None = None,
+    ) -> None:
+        self._task, self._device, self._present = task, device, len(data.train)
+        self._shard = () if shard is None else (shard,)
+        own = slice(None) if shard is None else slice(shard.start, shard.stop)
+        self._inputs = tuple(tensor(array[own], device) for array in data.train.inputs.values())
+        self._targets = tensor(data.train.targets[own], device)
+        self._sampling = PoissonSampling(rate=task.rate)
+        self._draws = numpy_generator(task.sampling_seed)
+        self._gradients = PrivateGradients(model, loss or loss_function(data.facts), precision=task.precision)
+
+    def next(self) -> ClippedSum:
+        """See `BatchSums`."""
+        rows = torch.from_numpy(self._sampling.indices(self._present, self._draws, *self._shard)).to(self._device)
+        return self._gradients.clipped_sum(
+            tuple(one.index_select(0, rows) for one in self._inputs),
+            self._targets.index_select(0, rows),
+            clip_norm=self._task.clip_norm,
+            microbatch_size=self._task.microbatch,
+        )
+
+
+class LinkedSums:
+    """Sums over all records, formed by the workers at the other end of `link`; the owner's side."""
+
+    def __init__(self, task: GradientTask, model: nn.Module, link: Link) -> None:
+        self._task, self._link, self._layout = task, link, Layout.of(model)
+        self._parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
+        self._sent = self._layout.zeros(torch.device("cpu"))
+
+    def next(self) -> ClippedSum:
+        """See `BatchSums`."""
+        self._layout.pack(self._parameters, self._sent)
+        self._link.spread(self._sent)
+        total = self._layout.zeros(torch.device("cpu"))
+        self._link.add_up(total)
+        return ClippedSum(tensors=self._layout.unpack(total), clip_norm=self._task.clip_norm)
+
+
+@contextmanager
+def clipped_sums(
+    run: Run,
+    data: Dataset,
+    execution: Execution,
+    *,
+    rate: float,
+    clip_norm: float,
+    model: nn.Module,
+    loss: LossFunction,
+    device: torch.device,
+) -> Iterator[BatchSums]:
+    """The sums of `run` from its start to its `member.to_step`: by `execution.team`, or in this process without one.
+
+    Raises ValueError for a watched run with a team, whose workers would not see what is watched.
+    """
+    task = gradient_task(run, execution, rate=rate, clip_norm=clip_norm)
+    if execution.team is None:
+        yield LocalSums(task, model, data, device, loss=loss)
+        return
+    if isinstance(run, WatchesGradients):
+        raise ValueError(f"{run.member.key}: canaries in gradients are planted in one process; run it without workers")
+    with execution.team.sums(task, model) as sums:
+        yield sums
+
+
+def gradient_task(run: Run, execution: Execution, *, rate: float, clip_norm: float) -> GradientTask:
+    """What other processes have to know of `run`."""
+    config = run.member.plan.config
+    return GradientTask(
+        model=str(config["model"]),
+        hidden=int(config["hidden"]),
+        model_seed=model_seed(run),
+        rate=rate,
+        clip_norm=clip_norm,
+        steps=run.member.to_step - run.start_step,
+        sampling_seed=run.streams.derived_seed(Purpose.SAMPLING, step=run.start_step),
+        microbatch=execution.microbatch,
+        precision=execution.precision,
+        device=execution.device,
+        threads=execution.threads,
+    )
+
+
+def model_seed(run: Run) -> int:
+    """What starting weights are drawn from; public."""
+    return int.from_bytes(run.streams.derived_seed(Purpose.INITIALISATION)[:8], "big")
+
+
+def initial_model(name: str, hidden: int, seed: int, facts: PublicFacts, device: torch.device) -> nn.Module:
+    """A model with its starting weights, the same in every process. Raises InvalidValue (model)."""
+    # Layers draw their weights from torch's global generator, which is put back afterwards.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        model = models.build(name, facts, hidden=hidden)
+    if any(isinstance(module, nn.Conv2d) for module in model.modules()):
+        # A third faster on a CPU for the two-convolution net.
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model.to(device)
+
+
+def serve(task: GradientTask, data: Dataset, rank: int, workers: int, link: Link, device: torch.device) -> None:
+    """Form this worker's part of each of `task.steps` sums. The worker's side: it keeps nothing between steps."""
+    with limited_threads(task.threads):
+        model = initial_model(task.model, task.hidden, task.model_seed, data.facts, device)
+        sums = LocalSums(task, model, data, device, shards(len(data.train), workers)[rank])
+        layout = Layout.of(model)
+        parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
+        received = layout.zeros(device)
+        for _ in range(task.steps):
+            link.spread(received)
+            _take(parameters, layout.unpack(received))
+            part = layout.zeros(device)
+            layout.pack(sums.next().tensors, part)
+            link.add_up(part)
+
+
+@torch.no_grad()
+def _take(parameters: dict[str, nn.Parameter], values: dict[str, Tensor]) -> None:
+    for name, one in parameters.items():
+        one.copy_(values[name])
