@@ -135,10 +135,13 @@ def test_a_locked_database(sweeps, tmp_path, monkeypatch):
     holder.close()
 
 
-def test_more_than_the_machine_has(sweeps, tmp_path):
+def test_more_than_the_machine_has(sweeps, tmp_path, monkeypatch):
     greedy = tmp_path / "greedy.yaml"
     greedy.write_text(IMPOSSIBLE + "resources: {cpus: 4096}\n")
-    refused(sweeps("run", greedy), "resources.cpus=4096", f"has {os.cpu_count()} CPU", "--address")
+    refused(sweeps("run", greedy), "resources.cpus=4096", f"this machine has {os.cpu_count()} CPUs", "--address")
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"GPU": 2}')
+    greedy.write_text(IMPOSSIBLE + "resources: {gpus: 3}\n")
+    refused(sweeps("run", greedy), "resources.gpus=3", f"this machine has {os.cpu_count()} CPUs, 2 GPUs", "--address")
     state = json.loads(sweeps("show", "impossible", "--json")[1])
     assert state["state"] == "created"
 

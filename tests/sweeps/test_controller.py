@@ -286,8 +286,8 @@ def test_what_ends_with_its_controller_is_no_loss_of_the_worker(sweep):
         if number % 3 == 1:
             sweep.controller.settle_running(INTERRUPTED)
         elif number % 3 == 2:
+            refused = {"key": key, "attempt": worker.member.attempt, "unwritable": f"{UNWRITABLE}: disk full"}
             with pytest.raises(RecordsUnwritable):
-                refused = {"key": key, "attempt": worker.member.attempt, "unwritable": f"{UNWRITABLE}: disk full"}
                 sweep.controller.finished(worker.group, [refused])
         sweep.lease.release()
         sweep.start()
