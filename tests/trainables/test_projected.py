@@ -59,7 +59,7 @@ def test_training_records_do_not_move_the_axes():
         ({"of": "digits", "dimension": 65}, "data.dimension"),
         ({"of": "digits"}, "data.dimension"),
         ({"of": "nothing", "dimension": 2}, "data.of"),
-        ({"of": "adult", "dimension": 2, "path": "."}, "data.of"),
+        ({"of": "movielens_1m", "dimension": 2, "path": "."}, "data.of"),
     ],
 )
 def test_senseless_projections_are_refused(options, name):
