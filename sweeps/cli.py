@@ -23,6 +23,10 @@ app = typer.Typer(
 
 Root = Annotated[Path, typer.Option("--root", envvar="SWEEPS_ROOT", help="Folder of store, records and reports.")]
 StoreUrl = Annotated[str | None, typer.Option("--store", envvar="SWEEPS_STORE", help="Store by SQLAlchemy URL.")]
+Records = Annotated[
+    str | None,
+    typer.Option("--records", envvar="SWEEPS_RECORDS", help="Workers' records: a folder or URL that every node sees."),
+]
 TrackingUri = Annotated[str | None, typer.Option("--tracking", help="MLflow tracking URI.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 DataDir = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's upstream files.")]
@@ -37,10 +41,10 @@ def main() -> None:
         app()
 
 
-def _workspace(root: Path, store: str | None, tracking: str | None = None) -> Any:
+def _workspace(root: Path, store: str | None, tracking: str | None = None, records: str | None = None) -> Any:
     from sweeps.workspace import Workspace
 
-    return Workspace.at(root, store=store, tracking=tracking)
+    return Workspace.at(root, store=store, tracking=tracking, records=records)
 
 
 @app.command()
@@ -70,6 +74,7 @@ def run(
     data: DataDir = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
+    records: Records = None,
     tracking: TrackingUri = None,
     address: Address = None,
     as_json: Json = False,
@@ -80,7 +85,7 @@ def run(
     from sweeps.examples import load_example_or_file
 
     loaded = load_example_or_file(spec, data=data, trials=trials, seed=seed)
-    workspace = _workspace(root, store or loaded.store, tracking)
+    workspace = _workspace(root, store or loaded.store, tracking, records)
     drive(session.create(loaded, workspace, name), workspace, address=address, shown=_shown if as_json else None)
 
 
@@ -91,6 +96,7 @@ def resume(
     accept: Annotated[list[str] | None, typer.Option(help="Go on although this changed: spec, code or data.")] = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
+    records: Records = None,
     tracking: TrackingUri = None,
     address: Address = None,
     as_json: Json = False,
@@ -99,7 +105,7 @@ def resume(
     from sweeps.cli_run import drive
     from sweeps.spec import load_spec
 
-    workspace = _workspace(root, store, tracking)
+    workspace = _workspace(root, store, tracking, records)
     given = load_spec(spec) if spec is not None else None
     drive(sweep, workspace, spec=given, accept=accept or [], address=address, shown=_shown if as_json else None)
 

@@ -23,7 +23,11 @@ def resume_command(sweep: str, workspace: Workspace, address: str | None = None)
     words = ["sweeps", "resume", sweep]
     if workspace.root != Workspace.at(DEFAULT_ROOT).root:
         words += ["--root", workspace.root]
-    for option, url in (("--store", workspace.store), ("--tracking", workspace.tracking)):
+    for option, url in (
+        ("--store", workspace.store),
+        ("--records", workspace.records),
+        ("--tracking", workspace.tracking),
+    ):
         if url is not None:
             words += [option, without_password(url)]
     if address is not None:

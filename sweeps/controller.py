@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -226,6 +227,7 @@ class Controller:
             checkpoint_seconds=knobs.checkpoint_seconds,
             device=knobs.device,
             threads=knobs.threads,
+            precision=knobs.precision,
         )
 
     # -- what came of it --------------------------------------------------------------------------------
@@ -248,10 +250,14 @@ class Controller:
             else:
                 self._commit(record, result)
         if unwritable:
-            raise RecordsUnwritable(
-                f"{'; '.join(unwritable)}. Nothing is lost: free space or make {self.trials.url} writable for every "
-                f"worker, then go on with `sweeps resume {self.sweep}`."
-            )
+            more = f" (and {len(unwritable) - 1} more)" if len(unwritable) > 1 else ""
+            raise self._unwritable(f"{unwritable[0]}{more}")
+
+    def _unwritable(self, what: str) -> RecordsUnwritable:
+        return RecordsUnwritable(
+            f"{what}. Nothing is lost: free space or make {self.trials.url} writable for every worker, then go on with "
+            f"`sweeps resume {self.sweep}`."
+        )
 
     def lost(self, group: TrialGroup, reason: str) -> None:
         """The launch's worker is gone: settle each member by its own records, and try again within limits.
@@ -311,7 +317,9 @@ class Controller:
         done = replace(record, state=TrialState.COMPLETE, metrics=metrics, guarantee=guarantee.to_dict(), step=step)
         self._changed(replace(done, reports={**record.reports, step: metrics}))
         for earlier in range(1, attempt):
-            Attempt.of(self.trials, record.key, earlier).discard_checkpoint()
+            # What cannot be deleted only takes space; the next write says why.
+            with suppress(OSError):
+                Attempt.of(self.trials, record.key, earlier).discard_checkpoint()
 
     def _fail(self, record: TrialRecord, reason: str) -> None:
         left = self._recovered(record)
@@ -319,7 +327,11 @@ class Controller:
         self._changed(replace(record, state=TrialState.FAILED, reason=reason))
 
     def _recovered(self, record: TrialRecord) -> Recovered:
-        left = Attempt.of(self.trials, record.key, record.attempts).recover()
+        try:
+            left = Attempt.of(self.trials, record.key, record.attempts).recover()
+        except OSError as error:
+            # Without the fence nothing may be settled: the attempt stays open until a later start.
+            raise self._unwritable(f"{record.key}: its records cannot be settled: {error}") from error
         if left.untouched:
             return replace(left, executed_to=self.store.last_entry(record.key).from_step)
         return left

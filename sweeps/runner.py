@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 # Engines report to their makers by default; a platform for private data switches that off before they load.
@@ -308,8 +307,8 @@ def data_path_seen_by_all(trials: Folder) -> None:
         blind = [node for node, answer in zip(nodes, answers, strict=True) if not answer]
         if blind:
             raise ClusterUnreachable(
-                f"root={Path(trials.url)}: {len(blind)} of {len(nodes)} nodes do not see it ({', '.join(blind)}). "
-                "Use a shared file system or an object store URL."
+                f"records={trials.url}: {len(blind)} of {len(nodes)} nodes do not see it ({', '.join(blind)}). "
+                "Use a shared file system for --root, or --records with an object store URL."
             )
     finally:
         trials.delete(probe)

@@ -68,7 +68,7 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
         raise InvalidValue(
             "name",
             chosen,
-            f"a name without files of an earlier sweep in {workspace.folder(chosen)}",
+            f"a name without files of an earlier sweep in {workspace.folder(chosen)} or {workspace.trials(chosen).url}",
             "Its secret must not make noise twice. Choose another name, root, or the store that knows that sweep.",
         )
     workspace.folder(chosen).mkdir(parents=True, exist_ok=True)
@@ -79,6 +79,7 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
             digest=spec.digest,
             fingerprints={"code": fingerprint.code_digest(spec.user_modules())},
             root=workspace.root,
+            records=workspace.records or "",
             created_at=time.time(),
         )
     )
@@ -105,6 +106,7 @@ def resume(
     started = time.monotonic()
     store = Store.open(workspace.store_url, create=False)
     recorded = store.sweep(name)
+    workspace = workspace.of(recorded)
     effective = _effective_spec(recorded, spec, accept)
     source = SOURCES[effective.data.source]
     facts = source.facts(effective.data.options())
@@ -112,6 +114,8 @@ def resume(
         check_corners(effective, facts, store.calibrations())
         data = source.load(effective.data.options())
         _check_fingerprints(store, lease, recorded, effective, data.fingerprint, accept)
+        if (recorded.root, recorded.records) != (workspace.root, workspace.records or ""):
+            store.set_place(lease, workspace.root, workspace.records or "")
         controller = _controller(store, lease, name, effective, facts, workspace, progress)
         controller.recover()
         working = controller.has_work()

@@ -1,12 +1,14 @@
-"""Where a sweep's files are: one root folder, one store, one folder per sweep."""
+"""Where a sweep's files are: one root folder, one store, one folder per sweep, and the workers' records."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dpcore.checks import InvalidValue
+from sweeps.records import SweepRecord
 from trainables.files import Folder
 
 DEFAULT_ROOT = ".sweeps"
@@ -19,16 +21,51 @@ class DamagedSecret(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Paths below `root` (a folder that every node of the cluster sees at the same path)."""
+    """Paths below `root`, the controller's own folder, and the workers' records.
+
+    records  folder or object-store URL (s3://, gs://, abfs://) that every node sees at the same place; None is `root`,
+             which every node must then see at the same path
+    """
 
     root: str
     store: str | None = None
     tracking: str | None = None
+    records: str | None = None
 
     @classmethod
-    def at(cls, root: str | Path, store: str | None = None, tracking: str | None = None) -> Workspace:
-        """The workspace at `root`, made absolute so that workers in other folders agree."""
-        return cls(root=str(Path(root).absolute()), store=store, tracking=tracking)
+    def at(
+        cls,
+        root: str | Path,
+        store: str | None = None,
+        tracking: str | None = None,
+        records: str | None = None,
+    ) -> Workspace:
+        """The workspace at `root`, made absolute so that workers in other folders agree.
+
+        Raises InvalidValue for a root that is a URL, and for records with credentials in their URL.
+        """
+        if len(Path(root).parts[0].rstrip(":")) > 1 and Path(root).parts[0].endswith(":"):
+            remedy = f"An object store holds the workers' records: --records {Path(root).parts[0]}//..."
+            raise InvalidValue("root", str(root), "a local folder, for the controller's own files", remedy)
+        if records is not None:
+            records = records.rstrip("/") if "://" in records else str(Path(records).absolute())
+            Folder(records)
+        return cls(root=str(Path(root).absolute()), store=store, tracking=tracking, records=records)
+
+    def of(self, sweep: SweepRecord) -> Workspace:
+        """This workspace with the records where the sweep keeps them, unless they were named.
+
+        Raises InvalidValue when they are in a folder that is not here: every attempt would be charged whole and begin
+        anew.
+        """
+        if self.records is not None or sweep.records:
+            return replace(self, records=self.records or sweep.records)
+        if sweep.root != self.root and not self.in_use(sweep.name) and not Path(sweep.root).is_dir():
+            remedy = "Go on there, or copy the folder here; with --records on an object store any machine can go on."
+            raise InvalidValue(
+                "root", self.root, f"a folder with the records of {sweep.name!r}, which are in {sweep.root}", remedy
+            )
+        return self
 
     @property
     def store_url(self) -> str:
@@ -46,12 +83,11 @@ class Workspace:
 
     def in_use(self, sweep: str) -> bool:
         """Whether the folder of that name holds files (an empty one is left by a kill just before the store's row)."""
-        folder = self.folder(sweep)
-        return folder.is_dir() and any(folder.iterdir())
+        return bool(Folder(str(self.folder(sweep))).names() or self.trials(sweep).names())
 
     def trials(self, sweep: str) -> Folder:
         """Where workers keep the records of attempts."""
-        return Folder(str(self.folder(sweep) / "trials"))
+        return Folder(self.records or self.root).child(sweep).child("trials")
 
     def report(self, sweep: str) -> Path:
         """The report page."""
@@ -60,7 +96,9 @@ class Workspace:
     def create_secret(self, sweep: str) -> bytes:
         """Draw the sweep's secret and keep it, readable by its owner alone. Raises FileExistsError if there is one.
 
-        Noise and batches come from it: whoever reads it can subtract the noise. It is in no store, log or view.
+        Noise and batches come from it: whoever reads it can subtract the noise. It is in no store, log or view, and
+        never among the records on an object store. A machine that goes on without it draws another: attempts are never
+        run twice, so no stream is, either.
         """
         secret = secrets.token_bytes(SECRET_BYTES)
         self.folder(sweep).mkdir(parents=True, exist_ok=True)
