@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
-from trainables import noisy_mean, noisy_sgd, private_prediction, sgld, sgmcmc
+from trainables import convexified, noisy_mean, noisy_sgd, private_prediction, sgld, sgmcmc
 from trainables.system import System
 
 ENTRY_POINTS = "private_sweeps.systems"
@@ -36,6 +36,8 @@ SYSTEMS: dict[str, System] = by_name(
     sgmcmc.SGLD,
     sgmcmc.PSGLD,
     sgmcmc.SGHMC,
+    convexified.CONVEXIFIED_LOSS,  # Lu et al. 2021, Algorithm 1 as published: its claim is refuted
+    convexified.CONVEXIFIED_HEAD,  # Lu et al. 2021, repaired: linear head, ball, noise on every logit
     # the next published system goes here
     *(entry.load() for entry in entry_points(group=ENTRY_POINTS)),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +28,22 @@ REASON = (
 )
 
 
+class Draws(Protocol):
+    """What the mechanisms ask of a random source; `numpy.random.Generator` is one."""
+
+    def random(self, size: tuple[int, ...]) -> Array:
+        """Uniform draws in [0, 1)."""
+        ...
+
+    def laplace(self, loc: float, scale: float, size: int) -> Array:
+        """Laplace draws, density exp(-|x - loc| / scale) / (2 scale)."""
+        ...
+
+    def normal(self, loc: float, scale: float, size: int | tuple[int, ...]) -> Array:
+        """N(loc, scale^2)."""
+        ...
+
+
 class Noise(StrEnum):
     """Which law the sampled neuron's noise has."""
 
@@ -34,14 +51,16 @@ class Noise(StrEnum):
     GAUSSIAN = "gaussian"
 
 
-def neuron_budget(budget: float, classes: int, noise: Noise) -> float:
-    """epsilon_sampling = epsilon_neuron of one query: eps/(2C+1) for Laplace, eps/sqrt(4C+1) for Gaussian noise.
+def neuron_budget(budget: float, classes: int, noise: Noise, split: float = 1.0) -> float:
+    """epsilon_neuron of one query: eps/(2C + split) for Laplace, eps/sqrt(4C + split^2) for Gaussian noise.
 
     budget  epsilon per query; with Gaussian noise it is a mu of Gaussian differential privacy
+    split   epsilon_sampling / epsilon_neuron, at least 0; 1 as published
     """
     checks.positive_finite(budget=budget)
     checks.count(2, classes=classes)
-    return budget / (2 * classes + 1) if noise is Noise.LAPLACE else budget / math.sqrt(4 * classes + 1)
+    checks.non_negative_finite(split=split)
+    return budget / (2 * classes + split) if noise is Noise.LAPLACE else budget / math.sqrt(4 * classes + split**2)
 
 
 def query_budget(total: float, queries: int, noise: Noise) -> float:
@@ -57,7 +76,8 @@ def log_predictions(
     probability_sensitivity: float,
     budget: float,
     noise: Noise,
-    rng: np.random.Generator,
+    rng: np.random.Generator | Draws,
+    split: float = 1.0,
 ) -> Array:
     """Log-probabilities that Algorithm 1 releases, one independent run per row.
 
@@ -65,16 +85,17 @@ def log_predictions(
     logit_sensitivity        Dz, above 0
     probability_sensitivity  Dp in (0, 1]
     budget                   epsilon (mu for Gaussian noise) of each query
-    Neuron v is sampled with probability proportional to exp(e p_v / (2 Dp)) and gets noise of scale Dz / e. Logarithms
-    carry the same information as the probabilities and do not underflow. Returns shape (queries, classes).
+    split                    epsilon_sampling / epsilon_neuron; 1 as published
+    Neuron v is sampled with probability proportional to exp(e_s p_v / (2 Dp)) and gets noise of scale Dz / e_n.
+    Logarithms carry the same information as the probabilities and do not underflow. Returns shape (queries, classes).
     """
     z = np.array(logits, dtype=np.float64)
     if z.ndim != 2:
         raise checks.InvalidValue("logits", z.shape, "shape (queries, classes)")
     checks.positive_finite(logit_sensitivity=logit_sensitivity)
     checks.rate(probability_sensitivity=probability_sensitivity)
-    share = neuron_budget(budget, z.shape[1], noise)
-    chances = softmax(share * softmax(z, axis=1) / (2 * probability_sensitivity), axis=1)
+    share = neuron_budget(budget, z.shape[1], noise, split)
+    chances = softmax(split * share * softmax(z, axis=1) / (2 * probability_sensitivity), axis=1)
     chosen = (rng.random((len(z), 1)) > np.cumsum(chances, axis=1)[:, :-1]).sum(axis=1)
     scale = logit_sensitivity / share
     draw = rng.laplace if noise is Noise.LAPLACE else rng.normal

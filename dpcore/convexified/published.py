@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 
 from dpcore import checks
@@ -52,12 +53,48 @@ def lu_convex(lipschitz: float, convexity: float, records: int) -> float:
     return 2 * lipschitz / (convexity * records)
 
 
+class Bound(StrEnum):
+    """A row of Table I: the bound on the L2 sensitivity of the weights that the chain starts from."""
+
+    CHAUDHURI_BINARY = "chaudhuri-binary"
+    CHAUDHURI_GENERAL = "chaudhuri-general"
+    WU_DECREASING = "wu-decreasing"
+    WU_CONSTANT = "wu-constant"
+    LU = "lu"
+
+
+def weights_bound(
+    bound: Bound,
+    lipschitz: float,
+    convexity: float,
+    records: int,
+    *,
+    classes: int,
+    input_norm: float = 1.0,
+    step_size: float | None = None,
+) -> float:
+    """The bound by name. `step_size` is needed for WU_CONSTANT alone. Raises InvalidValue."""
+    match bound:
+        case Bound.CHAUDHURI_BINARY:
+            return chaudhuri_binary(lipschitz, convexity, records)
+        case Bound.CHAUDHURI_GENERAL:
+            return chaudhuri_general(lipschitz, convexity, records, classes, input_norm)
+        case Bound.WU_DECREASING:
+            return wu_decreasing_step(lipschitz, convexity, records)
+        case Bound.WU_CONSTANT:
+            if step_size is None:
+                raise checks.InvalidValue("step_size", None, "a number above 0 for a bound with constant steps")
+            return wu_constant_step(lipschitz, convexity, records, step_size)
+        case Bound.LU:
+            return lu_convex(lipschitz, convexity, records)
+
+
 @dataclass(frozen=True, slots=True)
 class Chain:
     """The publication's way from a network's shape to its noise (Proposition 1, equation 18, Corollaries 1 and 2).
 
     lipschitz        rho
-    weights          D2W, L2 sensitivity of all weights
+    weights          D2W, L2 sensitivity of all weights, by the chosen bound
     weight           Dw = D2W / sqrt(|W|), of one weight
     logit            Dz, of one output before the softmax
     probability_raw  exp(2 Dz) - 1
@@ -97,21 +134,32 @@ def lipschitz_constant(layers: tuple[int, ...], classes: int, activations: tuple
 
 
 def chain(
-    layers: tuple[int, ...], classes: int, records: int, regulariser: float, activation_bound: float = 1.0
+    layers: tuple[int, ...],
+    classes: int,
+    records: int,
+    regulariser: float,
+    activation_bound: float = 1.0,
+    *,
+    bound: Bound = Bound.LU,
+    input_norm: float = 1.0,
+    step_size: float | None = None,
 ) -> Chain:
     """Every sensitivity of a fully connected network.
 
     layers            sizes of the input and hidden layers, biases not counted
     regulariser       lambda, taken as the strong convexity of 2 lambda ||W||^2, as published
     activation_bound  a_u of the last hidden layer; 1 for tanh
+    bound             which row of Table I the chain starts from; two of them have further conditions, see there
+    input_norm, step_size  what CHAUDHURI_GENERAL and WU_CONSTANT ask for
     """
     rho = lipschitz_constant(layers, classes)
-    total = lu_convex(rho, regulariser, records)
+    total = weights_bound(bound, rho, regulariser, records, classes=classes, input_norm=input_norm, step_size=step_size)
     checks.positive_finite(activation_bound=activation_bound)
     sizes = (*layers, classes)
     weight = total / math.sqrt(sum(a * b for a, b in pairwise(sizes)))
     logit = activation_bound * layers[-1] * weight
-    return Chain(rho, total, weight, logit, math.expm1(2 * logit), 2 * rho**2 / (regulariser * records))
+    raw = math.expm1(2 * logit) if logit < 350 else math.inf
+    return Chain(rho, total, weight, logit, raw, 2 * rho**2 / (regulariser * records))
 
 
 def _check(lipschitz: float, convexity: float, records: int) -> None:

@@ -1,0 +1,442 @@
+"""The convexified-loss systems: their claims, what they release, their counters, and the attack that refutes one."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import softmax
+
+from dpcore.adjacency import Adjacency
+from dpcore.audit import Audit, MultiRun, Outcome, ThreatModel, Verdict
+from dpcore.checks import InvalidValue
+from dpcore.convexified import repaired as mathematics
+from dpcore.convexified.one_neuron import Noise, log_predictions
+from dpcore.convexified.published import Bound, chain
+from dpcore.events import Gaussian, NonPrivate
+from dpcore.gdp_dual import eps_gdp
+from dpcore.guarantee import Status
+from dpcore.mechanisms.query_budget import QueriesSpent
+from sweeps.ledger import procedure_guarantee
+from sweeps.records import LedgerEntry
+from tests.trainables.recording import memory_run
+from trainables.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, counterexample, repaired_fit
+from trainables.convexified.draws import FromNormals
+from trainables.convexified.network import Recipe, train
+from trainables.convexified.published import sensitivities
+from trainables.convexified.published_fit import attack_of, flat_inputs, train_group
+from trainables.convexified.repaired import head_of
+from trainables.data.digits import DIGITS
+from trainables.measures.protocols import Answering, Auditable
+from trainables.registry import SYSTEMS
+from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, Refusal, Split, Task
+
+DELTA = 1e-4
+FACTS = DIGITS.facts({})
+ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
+SHORT = {"epochs": 3, "hidden": 16, "learning_rate": 0.01}
+HEAD = {"alpha": 0.1, "regularisation": 0.02}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return DIGITS.load({})
+
+
+def target(system, epsilon=2.0, solve="noise", adjacency=None):
+    return PrivacyTarget(epsilon=epsilon, delta=DELTA, adjacency=adjacency or system.adjacency, solve=solve)
+
+
+def planned(system, knobs, facts=FACTS, **settings):
+    base = SHORT if system is CONVEXIFIED_LOSS else HEAD
+    plan = system.plan({**base, **knobs}, facts, target(system, **settings), {})
+    assert isinstance(plan, PrivacyPlan), plan
+    return plan
+
+
+def test_both_are_registered_and_can_be_audited():
+    for system in (CONVEXIFIED_LOSS, CONVEXIFIED_HEAD):
+        assert SYSTEMS[system.name] is system
+        assert isinstance(system, Answering)
+        assert isinstance(system, Auditable)
+
+
+# Claims
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("queries", [1, 100])
+def test_the_published_claim_is_made_for_all_queries_and_marked_refuted(noise, queries):
+    plan = planned(CONVEXIFIED_LOSS, {"noise": noise, "queries": queries})
+    each = 1 / plan.config["noise_multiplier"]
+    claimed = queries * each if noise == "laplace" else eps_gdp(math.sqrt(queries) * each, DELTA)
+    assert plan.guarantee.epsilon == pytest.approx(claimed, rel=1e-9)
+    assert 2.0 * (1 - 1e-6) < plan.guarantee.epsilon <= 2.0
+    assert (plan.guarantee.status, plan.guarantee.delta) == (Status.REFUTED, DELTA)
+    assert any("logits' difference exactly" in line for line in plan.guarantee.assumptions)
+    assert PrivacyPlan.from_dict(plan.to_dict()) == plan
+
+
+def test_what_the_published_system_releases_is_counted_as_unprotected():
+    """The ledger must not add up a refuted epsilon as if it were one."""
+    plan = planned(CONVEXIFIED_LOSS, {"queries": 5})
+    assert plan.schedule == ((NonPrivate(), 5),)
+    entry = LedgerEntry(key="t-0", attempt=1, from_step=0, to_step=5)
+    total = procedure_guarantee({"t-0": plan}, [entry], DELTA, adaptive=False)
+    assert math.isinf(total.epsilon)
+    assert total.status is Status.REFUTED
+
+
+@pytest.mark.parametrize("queries", [1, 50])
+@pytest.mark.parametrize("epsilon", [0.1, 2.0, 20.0])
+def test_the_repaired_claim_is_exact_and_proved(queries, epsilon):
+    plan = planned(CONVEXIFIED_HEAD, {"queries": queries}, epsilon=epsilon)
+    noise = plan.config["noise_multiplier"]
+    assert plan.schedule == ((Gaussian(noise_multiplier=noise, adjacency=REPLACE), queries),)
+    exact = eps_gdp(math.sqrt(queries) / noise, DELTA)
+    assert exact <= plan.guarantee.epsilon <= min(epsilon, exact * (1 + 1e-6))
+    assert plan.guarantee.epsilon > epsilon * (1 - 1e-4)
+    assert (plan.guarantee.status, plan.guarantee.adjacency) == (Status.PROVED, REPLACE)
+    assert mathematics.CERTIFIED in plan.guarantee.assumptions
+
+
+@pytest.mark.parametrize("system", [CONVEXIFIED_LOSS, CONVEXIFIED_HEAD])
+def test_steps_are_the_largest_number_of_queries(system):
+    plan = planned(system, {"noise_multiplier": 8.0}, solve="steps")
+    assert plan.solved == ("queries",)
+    assert 1 < plan.steps == plan.config["queries"] < FACTS.n_validation
+    refused = system.plan({**plan.config, "queries": plan.steps + 1}, FACTS, target(system, solve="none"), {})
+    assert isinstance(refused, Refusal)
+    assert refused.violations["epsilon"] > 0
+    assert isinstance(system.plan(plan.config, FACTS, target(system, solve="none"), {}), PrivacyPlan)
+
+
+@pytest.mark.parametrize(
+    ("system", "knobs", "adjacency", "facts", "name"),
+    [
+        (CONVEXIFIED_LOSS, {}, REPLACE, FACTS, "privacy.adjacency"),
+        (CONVEXIFIED_HEAD, {}, ADD, FACTS, "privacy.adjacency"),
+        (CONVEXIFIED_LOSS, {}, None, replace(FACTS, task=Task.REGRESSION), "data"),
+        (CONVEXIFIED_LOSS, {"queries": FACTS.n_validation + 1}, None, FACTS, "queries"),
+        (CONVEXIFIED_LOSS, {"queries": FACTS.n_validation, "shadows": 2}, None, FACTS, "queries"),
+        (CONVEXIFIED_LOSS, {"shadows": 2}, None, replace(FACTS, n_validation=5), "shadows"),
+        (CONVEXIFIED_LOSS, {"batch_size": FACTS.n + 1}, None, FACTS, "batch_size"),
+        (CONVEXIFIED_LOSS, {"bound": "chaudhuri-binary"}, None, FACTS, "bound"),
+        (
+            CONVEXIFIED_LOSS,
+            {"bound": "wu-constant", "learning_rate": 10.0, "regularisation": 0.2},
+            None,
+            FACTS,
+            "step_size",
+        ),
+    ],
+)
+def test_senseless_configurations_are_refused_by_name(system, knobs, adjacency, facts, name):
+    base = SHORT if system is CONVEXIFIED_LOSS else HEAD
+    with pytest.raises(InvalidValue) as refused:
+        system.plan({**base, **knobs}, facts, target(system, adjacency=adjacency), {})
+    assert refused.value.name == name
+
+
+def test_absurd_noise_is_refused_with_the_way_out():
+    refusal = CONVEXIFIED_LOSS.plan({"noise": "laplace"}, FACTS, target(CONVEXIFIED_LOSS, epsilon=1e-9), {})
+    assert isinstance(refusal, Refusal)
+    assert "Raise epsilon" in refusal.reason
+
+
+# Sensitivities
+
+
+def test_the_sensitivities_are_those_of_table_vi():
+    """Lu et al. (2021), Table VI: MNIST, 10,000 records of 784 pixels."""
+    facts = replace(FACTS, n=10_000, features={"image": Feature(shape=(28, 28))})
+    bounds = sensitivities({"hidden": 128, "regularisation": 0.0005, "bound": "lu", "learning_rate": 0.001}, facts)
+    assert bounds.lipschitz == pytest.approx(2.2274, abs=5e-5)
+    assert bounds.weight == pytest.approx(0.0028, abs=5e-5)
+    assert bounds.logit == pytest.approx(0.3577, abs=5e-5)
+    assert bounds.stability == pytest.approx(1.9845, abs=5e-5)
+
+
+def test_every_row_of_table_i_is_a_knob_and_the_looser_ones_are_looser():
+    config = {"hidden": 128, "regularisation": 0.0005, "learning_rate": 0.001}
+    found = {bound: sensitivities({**config, "bound": str(bound)}, replace(FACTS, classes=2)).logit for bound in Bound}
+    assert found[Bound.LU] == found[Bound.WU_DECREASING] == found[Bound.CHAUDHURI_BINARY]
+    # C ||x|| / 2 with C = 2 and ||x|| = 8 for 64 pixels.
+    assert found[Bound.CHAUDHURI_GENERAL] == pytest.approx(8 * found[Bound.LU])
+    assert found[Bound.LU] < found[Bound.WU_CONSTANT] < 1.001 * found[Bound.LU]
+    huge = chain((784, 128), 100, 10, 1e-8, bound=Bound.CHAUDHURI_GENERAL, input_norm=28.0)
+    assert huge.probability_raw == math.inf
+    assert huge.probability == 1.0
+
+
+def test_the_split_shifts_budget_between_neuron_and_noise():
+    """At split 0 every neuron is equally likely; its noise then has all of the budget (four standard errors)."""
+    runs, logits = 40_000, np.array([3.0, 0.0, -2.0])
+    rng = np.random.default_rng(5)
+    out = log_predictions(np.tile(logits, (runs, 1)), 0.5, 0.8, 60.0, Noise.LAPLACE, rng, split=0.0)
+    shifts = (out - logits) - np.median(out - logits, axis=1, keepdims=True)
+    moved = np.abs(shifts) > 1e-9
+    assert np.all(moved.sum(axis=1) == 1)
+    assert moved.mean(axis=0) == pytest.approx(np.full(3, 1 / 3), abs=4 * 0.5 / math.sqrt(runs))
+    # Laplace of scale Dz 2C / budget: its mean size is that scale.
+    assert np.abs(shifts[moved]).mean() == pytest.approx(0.5 * 6 / 60, rel=4 / math.sqrt(runs))
+
+
+# Training
+
+
+def test_networks_side_by_side_are_the_networks_alone(data):
+    """Two networks with their own weights and batches; alone, the first one repeats itself."""
+    inputs, labels = flat_inputs(data.facts, data.train), data.train.targets
+    recipe = Recipe(alpha=1.0, regularisation=1e-4, hidden=32, learning_rate=0.005, batch_size=100, epochs=15)
+    rows = np.stack([np.arange(600), np.arange(600, 1200)])
+    both = train(inputs, labels, rows, 10, recipe, seed=1).logits(inputs)
+    assert both.shape == (2, len(inputs), 10)
+    for k in range(2):
+        outside = np.setdiff1d(np.arange(len(labels)), rows[k])
+        assert (both[k][rows[k]].argmax(axis=1) == labels[rows[k]]).mean() > 0.93
+        assert (both[k][outside].argmax(axis=1) == labels[outside]).mean() > 0.85
+    assert np.array_equal(train(inputs, labels, rows, 10, recipe, seed=1).logits(inputs), both)
+    assert not np.allclose(train(inputs, labels, rows, 10, recipe, seed=2).logits(inputs), both)
+
+
+@pytest.mark.parametrize("alpha", [1e-6, 1.0, 20.0])
+def test_one_adam_step_follows_the_risk_averse_gradient(alpha):
+    """Adam's first step moves every weight by the rate, against the gradient's sign; the gradient is a difference."""
+    rng = np.random.default_rng(0)
+    inputs, labels = rng.normal(size=(30, 4)).astype(np.float32), rng.integers(0, 3, 30)
+    recipe = Recipe(alpha=alpha, regularisation=0.01, hidden=5, learning_rate=1e-4, batch_size=30, epochs=1)
+    rows = np.arange(30)[None]
+    start = train(inputs, labels, rows, 3, replace(recipe, learning_rate=1e-30), seed=3)
+    moved = train(inputs, labels, rows, 3, recipe, seed=3)
+
+    def objective(first, second):
+        z = np.tanh(inputs @ first) @ second
+        losses = np.log(np.exp(z).sum(axis=1)) - z[np.arange(30), labels]
+        mean = np.log(np.mean(np.exp(alpha * losses))) / alpha
+        return mean + 0.02 * (np.sum(first**2) + np.sum(second**2))
+
+    w1, w2 = (one[0].detach().double().numpy() for one in (start.first, start.second))
+    steps = [
+        (new[0] - old[0]).detach().numpy() for new, old in ((moved.first, start.first), (moved.second, start.second))
+    ]
+    agree = []
+    for which, step in enumerate(steps):
+        for place in np.ndindex(step.shape):
+            nudge = np.zeros(step.shape)
+            nudge[place] = 1e-5
+            sides = [objective(w1 + s * nudge, w2) if which == 0 else objective(w1, w2 + s * nudge) for s in (1, -1)]
+            slope = (sides[0] - sides[1]) / 2e-5
+            if abs(slope) > 1e-4:
+                agree.append(np.sign(slope) == -np.sign(step[place]))
+    assert len(agree) > 25
+    assert all(agree)
+
+
+# What a run releases
+
+
+def test_runs_end_with_their_metrics_and_keep_no_model(data):
+    plan = planned(CONVEXIFIED_LOSS, {"queries": 90, "reference": True, "epochs": 20}, epsilon=1e6)
+    run = memory_run(plan)
+    CONVEXIFIED_LOSS.fit([run], data, Execution())
+    step, state, metrics = run.final
+    assert (step, run.horizons) == (90, [90])
+    assert set(state) == {"answered", "correct", "members_called", "others_called"}
+    assert metrics["accuracy"] == metrics["baseline_accuracy"] > 0.8
+    assert metrics["accuracy_loss"] == 0
+    assert set(metrics) <= {one.name for one in CONVEXIFIED_LOSS.metrics}
+    plain = memory_run(planned(CONVEXIFIED_LOSS, {"queries": 90}, epsilon=1e6))
+    CONVEXIFIED_LOSS.fit([plain], data, Execution())
+    assert set(plain.final[2]) == {"accuracy", "stability"}
+
+
+def test_a_tiny_budget_leaves_half_of_the_answers_right(data):
+    """Huge noise of either sign on any neuron: the answer is the sampled class, or the best of the others.
+
+    The right class survives in (1/C) 1/2 + (1 - 1/C) 1/2 = 1/2 of all answers to which the model knows it.
+    """
+    plan = planned(CONVEXIFIED_LOSS, {"queries": 360, "reference": True, "epochs": 20}, epsilon=1e-3)
+    run = memory_run(plan)
+    CONVEXIFIED_LOSS.fit([run], data, Execution())
+    assert run.final[2]["accuracy_loss"] == pytest.approx(0.5, abs=4 * 0.5 / math.sqrt(300))
+
+
+def test_a_group_trains_once_and_its_runs_differ_in_noise_alone(data, monkeypatch):
+    from trainables.convexified import published_fit
+
+    trainings = []
+
+    def counted(config, data, device):
+        trainings.append(config)
+        return train_group(config, data, device)
+
+    monkeypatch.setattr(published_fit, "train_group", counted)
+    plans = [planned(CONVEXIFIED_LOSS, {"noise": noise, "queries": 50}, epsilon=e) for noise in Noise for e in (1, 9)]
+    assert len({plan.group for plan in plans}) == 1
+    runs = [memory_run(plan, key=f"t-{k}") for k, plan in enumerate(plans)]
+    CONVEXIFIED_LOSS.fit(runs, data, Execution())
+    assert len(trainings) == 1
+    assert planned(CONVEXIFIED_LOSS, {"draw": 1}).group != plans[0].group
+
+
+@pytest.mark.parametrize("system", [CONVEXIFIED_LOSS, CONVEXIFIED_HEAD])
+def test_a_restart_goes_on_where_the_count_stands(system, data):
+    knobs = {"queries": 60} | ({"shadows": 2, "attack_epochs": 2} if system is CONVEXIFIED_LOSS else {})
+    plan = planned(system, knobs, epsilon=50.0)
+    first = memory_run(plan, to_step=25)
+    system.fit([first], data, Execution())
+    second = memory_run(plan, from_step=25, attempt=2, state=first.final[1])
+    system.fit([second], data, Execution())
+    assert int(second.final[1]["answered"]) == 60
+    assert int(second.final[1]["correct"]) >= int(first.final[1]["correct"])
+    again = memory_run(plan, from_step=60, to_step=61, state=second.final[1], attempt=3)
+    with pytest.raises(QueriesSpent, match="60 of 60"):
+        system.fit([again], data, Execution())
+
+
+def test_under_an_attack_members_and_others_take_turns(data):
+    config = planned(CONVEXIFIED_LOSS, {"queries": 41, "shadows": 2, "attack_epochs": 1}).config
+    from trainables.convexified.published_fit import _asked
+
+    trained = train_group(config, data)
+    pieces = [_asked(trained, start, stop) for start, stop in ((0, 7), (7, 8), (8, 41))]
+    members, others = (np.concatenate([piece[side] for piece in pieces]) for side in (0, 1))
+    assert (len(members), len(others)) == (20, 21)
+    assert np.array_equal(members, trained.members[:20])
+    assert np.array_equal(others, trained.others[:21])
+    # What the attacker trains on is never asked.
+    assert len(trained.others) == 120
+
+
+def test_the_attack_rides_in_the_state(data):
+    plan = planned(CONVEXIFIED_LOSS, {"queries": 40, "shadows": 2, "attack_epochs": 2})
+    run = memory_run(plan)
+    CONVEXIFIED_LOSS.fit([run], data, Execution())
+    assert -1 <= run.final[2]["priv_leak"] <= 1
+    probabilities = softmax(np.random.default_rng(0).normal(size=(8, 10)), axis=1)
+    scores = attack_of(run.final[1]).scores(probabilities, np.arange(8) % 10)
+    assert np.all((scores >= 0) & (scores <= 1))
+
+
+def test_head_answers_carry_the_planned_noise_on_every_logit(data, monkeypatch):
+    """All 10 logits of 360 answers (Kolmogorov-Smirnov, wrong once in 10,000 seeds), uncorrelated between classes."""
+    plan = planned(CONVEXIFIED_HEAD, {"queries": 360, "features": "random-tanh", "hidden": 32}, epsilon=50.0)
+    seen = []
+    monkeypatch.setattr(repaired_fit.watching, "released", lambda run, **arrays: seen.append(arrays))
+    CONVEXIFIED_HEAD.fit([memory_run(plan)], data, Execution())
+    weights = repaired_fit.train(plan.config, data)
+    queries = repaired_fit.features_of(plan.config, data.facts, data.validation)[seen[0]["asked"]]
+    head = head_of(plan.config, data.facts)
+    sigma = plan.config["noise_multiplier"] * head.sensitivity
+    noise = (seen[0]["logits"] - queries @ weights) / sigma
+    assert stats.kstest(noise.ravel(), "norm").pvalue > 1e-4
+    # The same test finds a quarter more noise.
+    assert stats.kstest(1.25 * noise.ravel(), "norm").pvalue < 1e-6
+    assert np.abs(np.corrcoef(noise.T) - np.eye(10)).max() < 5 / math.sqrt(360)
+    assert head.sensitivity == pytest.approx(head.exact_sensitivity * 1.01)
+
+
+def test_head_features_are_frozen_and_short(data):
+    config = planned(CONVEXIFIED_HEAD, {"features": "random-tanh", "hidden": 20}).config
+    features = repaired_fit.features_of(config, data.facts, data.train)
+    assert features.shape == (data.facts.n, 20)
+    assert np.linalg.norm(features, axis=1).max() <= 1
+    # A record's features do not depend on the others.
+    alone = Split(inputs={"image": data.train.inputs["image"][5:6]}, targets=data.train.targets[5:6])
+    assert repaired_fit.features_of(config, data.facts, alone) == pytest.approx(features[5:6], rel=1e-12)
+
+
+def test_a_head_refuses_another_number_of_records(data):
+    fewer = replace(data, train=Split(inputs={"image": data.train.inputs["image"][1:]}, targets=data.train.targets[1:]))
+    with pytest.raises(InvalidValue, match="replace-one"):
+        CONVEXIFIED_HEAD.fit([memory_run(planned(CONVEXIFIED_HEAD, {}))], fewer, Execution())
+
+
+def test_draws_from_normals_have_their_laws():
+    """Kolmogorov-Smirnov over 20,000 draws; each wrong once in 10,000 seeds."""
+    draws = FromNormals(np.random.default_rng(2).standard_normal)
+    assert stats.kstest(draws.random((20_000, 1)).ravel(), "uniform").pvalue > 1e-4
+    assert stats.kstest(draws.laplace(1.0, 2.0, 20_000), stats.laplace(1.0, 2.0).cdf).pvalue > 1e-4
+    assert stats.kstest(draws.normal(1.0, 2.0, (100, 200)).ravel(), stats.norm(1.0, 2.0).cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("system", [CONVEXIFIED_LOSS, CONVEXIFIED_HEAD])
+def test_secure_noise_cannot_be_repeated(system, data):
+    seen = []
+    for _ in range(2):
+        run = memory_run(planned(system, {"queries": 30}, epsilon=5.0))
+        run.released = lambda arrays: seen.append(arrays)
+        system.fit([run], data, Execution(noise_source="secure"))
+    name = "logits" if system is CONVEXIFIED_HEAD else "log_probabilities"
+    assert not np.allclose(seen[0][name], seen[1][name])
+
+
+# The refutation, from outputs alone
+
+
+def verdict(plan, inside, outside, adjacency):
+    evidence = MultiRun(
+        true_positives=int((inside > 0).sum()),
+        runs_in=len(inside),
+        false_positives=int((outside > 0).sum()),
+        runs_out=len(outside),
+    )
+    audit = Audit(evidence=evidence, threat_model=ThreatModel.BLACK_BOX, adjacency=adjacency, delta=DELTA)
+    return Verdict(audit=audit, guarantee=plan.guarantee)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_one_answer_of_three_classes_refutes_the_published_claim(noise):
+    """Claimed epsilon 0.01: a right claim would be refuted with probability at most 5%, this one always is."""
+    plan = counterexample.tiny_plan(epsilon=0.01, noise=noise)
+    inside, outside = counterexample.worst_case_scores(plan, counterexample.TINY, runs=150)
+    assert np.all(inside > 0)
+    assert np.all(outside < 0)
+    found = verdict(plan, inside, outside, ADD)
+    assert found.outcome is Outcome.REFUTED
+    assert found.audit.epsilon_lower > 3.5
+
+
+def test_two_classes_fall_where_the_sensitivity_is_none():
+    """One mislabelled record among 10,000 outweighs its share: claimed epsilon 1, refuted by one answer."""
+    facts = replace(counterexample.TINY, n=10_000, classes=2, features={"x": Feature(shape=(1,))})
+    knobs = {"alpha": 5.0, "regularisation": 0.01, "batch_size": 10_000, "epochs": 150, "hidden": 4}
+    plan = counterexample.tiny_plan(epsilon=1.0, facts=facts, **knobs)
+    inside, outside = counterexample.worst_case_scores(plan, facts, runs=150)
+    assert verdict(plan, inside, outside, ADD).outcome is Outcome.REFUTED
+
+
+def test_two_classes_hide_behind_noise_that_suffices():
+    """The same attack, where nearly the mean is trained: the record weighs 1/n and the claim stands."""
+    facts = replace(counterexample.TINY, n=1000, classes=2, features={"x": Feature(shape=(1,))})
+    knobs = {"alpha": 1e-6, "batch_size": 1000, "epochs": 50, "hidden": 4}
+    plan = counterexample.tiny_plan(epsilon=1.0, facts=facts, **knobs)
+    inside, outside = counterexample.worst_case_scores(plan, facts, runs=150)
+    assert verdict(plan, inside, outside, ADD).outcome is Outcome.CONSISTENT
+
+
+def test_the_repaired_head_withstands_its_worst_neighbours():
+    """The likelihood ratio over 400 releases a side never contradicts the claim, and comes near it."""
+    facts = replace(counterexample.TINY, n=40)
+    knobs = {"alpha": 2.0, "regularisation": 0.05, "radius": 1.0, "queries": 3}
+    plan = CONVEXIFIED_HEAD.plan(knobs, facts, target(CONVEXIFIED_HEAD, epsilon=3.0), {})
+    assert isinstance(plan, PrivacyPlan)
+    inside, outside = counterexample.worst_case_scores(plan, facts, runs=400)
+    assert verdict(plan, inside, outside, REPLACE).outcome is Outcome.CONSISTENT
+    assert inside.mean() > outside.mean()
+
+
+def test_a_head_with_a_mean_objective_s_sensitivity_would_be_caught(monkeypatch):
+    """Mutant: weight 1/n for the flipped record. Its noise is too small, and the same attack refutes its claim."""
+    facts = replace(counterexample.TINY, n=200, classes=2)
+    knobs = {"alpha": 5.0, "regularisation": 0.02, "radius": 2.0, "queries": 1}
+    plan = CONVEXIFIED_HEAD.plan(knobs, facts, target(CONVEXIFIED_HEAD, epsilon=1.0), {})
+    assert isinstance(plan, PrivacyPlan)
+    right = counterexample.worst_case_scores(plan, facts, runs=300)
+    assert verdict(plan, *right, REPLACE).outcome is Outcome.CONSISTENT
+    factor = mathematics.largest_weight(5.0, head_of(plan.config, facts).loss_bound, 200) * 200
+    shrunk = replace(plan, config={**plan.config, "noise_multiplier": plan.config["noise_multiplier"] / factor})
+    wrong = counterexample.worst_case_scores(shrunk, facts, runs=300)
+    assert verdict(plan, *wrong, REPLACE).outcome is Outcome.REFUTED
