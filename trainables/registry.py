@@ -30,6 +30,7 @@ SYSTEMS: dict[str, System] = by_name(
     private_prediction.PREDICTION_SENSITIVITY,  # van der Maaten & Hannun 2020, Theorems 5 and 6
     private_prediction.SUBSAMPLE_AND_AGGREGATE,  # van der Maaten & Hannun 2020, Theorems 7 and 8
     sgld.CLIPPED_SGLD,  # Wu et al. 2020, clipped and accounted
+    dp_sgld.DP_SGLD,  # Wang, Fienberg & Smola 2015, its published noise recounted; Wu et al. 2020, Property 1
     sgmcmc.SGD,  # unprotected, as are the next five: baselines and samplers of Wu et al. 2020, Table 1
     sgmcmc.RMSPROP,
     sgmcmc.DROPOUT,

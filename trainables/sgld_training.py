@@ -1,8 +1,8 @@
-"""The training loop of clipped SGLD: sample, clip, Langevin step, keep records."""
+"""The training loop of clipped SGLD and DP-SGLD: sample, clip, Langevin step, keep records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -20,23 +20,36 @@ from trainables.system import Dataset, Execution, Run
 
 
 def train(run: Run, data: Dataset, execution: Execution) -> None:
-    """Execute one run up to its `member.to_step`. Raises WrongEvent, InvalidValue (model)."""
+    """Execute one run of clipped SGLD up to its `member.to_step`. Raises WrongEvent, InvalidValue (model)."""
+    config, n = run.member.plan.config, data.facts.n
+    clip, phases = clip_norm(config, n), schedule(config, n)
+    noises = [noise_multiplier(phase.step_size, n, int(config["batch_size"]), clip) for phase in phases]
+    walk(run, data, execution, clip=clip, phases=phases, noises=noises)
+
+
+def walk(
+    run: Run, data: Dataset, execution: Execution, *, clip: float, phases: tuple[Phase, ...], noises: Sequence[float]
+) -> None:
+    """Langevin steps on clipped Poisson batches, one noise multiplier of `noises` for each block of `phases`.
+
+    Raises WrongEvent when they are not what the plan counted, InvalidValue (model).
+    """
     with limited_threads(execution.threads):
-        _train(run, data, execution)
+        _walk(run, data, execution, clip, phases, noises)
 
 
-def _train(run: Run, data: Dataset, execution: Execution) -> None:
+def _walk(
+    run: Run, data: Dataset, execution: Execution, clip: float, phases: tuple[Phase, ...], noises: Sequence[float]
+) -> None:
     config, n = run.member.plan.config, data.facts.n
     batch_size = int(config["batch_size"])
-    clip, phases = clip_norm(config, n), schedule(config, n)
     sampling = PoissonSampling(rate=batch_size / n)
-    noises = [noise_multiplier(phase.step_size, n, batch_size, clip) for phase in phases]
     _as_planned(run, tuple((sampling.event(noise_event(z)), p.steps) for z, p in zip(noises, phases, strict=True)))
     device = device_of(execution)
     model, loss = watching.attach(run, initial_model(run, data, device), loss_function(data.facts))
-    walk = Langevin({"learning_rate": 0.0}, model)
+    sampler = Langevin({"learning_rate": 0.0}, model)
     if run.state is not None:
-        walk.restore(run.state)
+        sampler.restore(run.state)
     noise = noise_source(run, execution, device)
     step, stop = run.start_step, run.member.to_step
     pace = Pace(execution.checkpoint_seconds)
@@ -53,12 +66,12 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
                     sums.next(), noise_multiplier=noises[block], expected_batch_size=batch_size, noise=noise
                 )
                 watching.saw(run, now, mean)
-                walk.langevin(mean, phases[block].step_size, n, float(config["prior_variance"]))
+                sampler.langevin(mean, phases[block].step_size, n, float(config["prior_variance"]))
             pace.after(until - step)
             step = until
             # Validation costs time, and a metric in the middle would be one more release: only the end is judged.
             metrics = judge(model, data.validation, data.facts, device) if step == stop else {}
-            run.checkpoint(step, walk.state(), metrics)
+            run.checkpoint(step, sampler.state(), metrics)
 
 
 def block_of(phases: tuple[Phase, ...], step: int) -> int:
