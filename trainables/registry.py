@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
-from trainables import convexified, noisy_mean, noisy_sgd, private_prediction, sgld, sgmcmc
+from trainables import convexified, dp_sgld, noisy_mean, noisy_sgd, private_prediction, sgld, sgmcmc
 from trainables.system import System
 
 ENTRY_POINTS = "private_sweeps.systems"
