@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
-from trainables import convexified, dp_sgld, noisy_mean, noisy_sgd, private_prediction, sgld, sgmcmc
+from trainables import bayesian_dp, convexified, dp_sgld, noisy_mean, noisy_sgd, private_prediction, sgld, sgmcmc
 from trainables.system import System
 
 ENTRY_POINTS = "private_sweeps.systems"
@@ -39,6 +39,9 @@ SYSTEMS: dict[str, System] = by_name(
     sgmcmc.SGHMC,
     convexified.CONVEXIFIED_LOSS,  # Lu et al. 2021, Algorithm 1 as published: its claim is refuted
     convexified.CONVEXIFIED_HEAD,  # Lu et al. 2021, repaired: linear head, ball, noise on every logit
+    bayesian_dp.BAYESIAN_SGD,  # Triastcyn & Faltings 2020, clipped: ordinary and Bayesian accountant
+    bayesian_dp.BAYESIAN_VARIATIONAL,  # Triastcyn & Faltings 2020, section 5.2: DPVI of Jaelkoe et al. 2017
+    bayesian_dp.AVERAGE_CASE_SGD,  # Triastcyn & Faltings 2020, unclipped or fixed batches: the average case alone
     # the next published system goes here
     *(entry.load() for entry in entry_points(group=ENTRY_POINTS)),
 )
