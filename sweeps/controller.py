@@ -227,6 +227,7 @@ class Controller:
             checkpoint_seconds=knobs.checkpoint_seconds,
             device=knobs.device,
             threads=knobs.threads,
+            precision=knobs.precision,
         )
 
     # -- what came of it --------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -35,10 +35,12 @@ from ray._private.resource_and_label_spec import ResourceAndLabelSpec
 from ray.tune.search import Searcher
 
 from sweeps.controller import Controller, Done, Wait
+from sweeps.runner_resources import Node, lacking, request
 from sweeps.runner_watchdog import START_SECONDS, STOP_SECONDS, Watchdog
 from sweeps.spec import Resources
 from sweeps.store import LeaseLost, StoreError
 from trainables.files import Folder
+from trainables.ray_shared import SharedData, TeamLayout
 from trainables.ray_trial import group_from_json, group_to_json, ray_trial
 from trainables.system import Dataset, TrialGroup
 
@@ -47,6 +49,7 @@ logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.CRIT
 
 HEARTBEAT_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
+SHRUNK_SECONDS = 40.0
 
 
 class Ended(StrEnum):
@@ -183,7 +186,7 @@ def check_reachable(address: str | None, resources: Resources) -> None:
         if not ray.is_initialized():
             # What a cluster of this machine alone is going to have, by Ray's own count (9 ms instead of seconds).
             own = ResourceAndLabelSpec(num_cpus=os.cpu_count()).resolve(is_head=True).to_resource_dict()
-            _check_resources(resources, own, "this machine has")
+            _check_resources(resources, [own], "this machine has")
         return
     if address in ("auto", "local"):
         return
@@ -211,13 +214,17 @@ def execute(
     Raises KeyboardInterrupt on Ctrl-C, the controller's own failure (LeaseLost, StoreError), and ClusterUnreachable
     when the resources can never be had.
     """
-    _check_resources(resources, ray.cluster_resources(), "the cluster has")
+    _check_resources(resources, alive_nodes(), "the cluster has")
     handle = f"{controller.sweep}-{os.getpid()}-{time.monotonic_ns()}"
     live = _LIVE[handle] = _Live(controller, reason)
     scratch = tempfile.mkdtemp(prefix="sweeps-tune-")
+    # By reference: the arrays reach a node once, and its processes map them.
+    shared = SharedData.put(data)
+    cpus, gpus = resources.per_worker()
+    layout = TeamLayout(workers=resources.workers, cpus=cpus, gpus=gpus) if resources.workers > 1 else None
     trainable = tune.with_resources(
-        tune.with_parameters(ray_trial, data=data, trials=controller.trials, secret=secret),
-        {"cpu": resources.cpus, "gpu": resources.gpus},
+        tune.with_parameters(ray_trial, data=shared, trials=controller.trials, secret=secret, layout=layout),
+        request(resources),
     )
     tuner = tune.Tuner(
         trainable,
@@ -238,7 +245,7 @@ def execute(
         ),
     )
     try:
-        with _Heartbeat(live):
+        with _Heartbeat(live, resources):
             tuner.fit()
         if live.failure is not None:
             raise live.failure
@@ -252,21 +259,26 @@ def execute(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _check_resources(resources: Resources, has: Mapping[str, float], who_has: str) -> None:
-    for name, wanted in (("CPU", resources.cpus), ("GPU", resources.gpus)):
-        if wanted > has.get(name, 0):
-            found = ", ".join(f"{has.get(one, 0):g} {one}s" for one in ("CPU", "GPU"))
-            raise ClusterUnreachable(
-                f"resources.{name.lower()}s={wanted:g}: {who_has} {found}. "
-                "Ask for less, or connect to a larger cluster with --address."
-            )
+def alive_nodes() -> list[Node]:
+    """The resources of every node that takes work now."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _check_resources(resources: Resources, nodes: Sequence[Node], who: str) -> None:
+    if reason := lacking(resources, nodes, who):
+        raise ClusterUnreachable(reason)
 
 
 class _Heartbeat:
-    """Renews the lease while the block runs, and interrupts it as soon as the controller has failed."""
+    """Renews the lease while the block runs, and interrupts it as soon as the controller has failed.
 
-    def __init__(self, live: _Live) -> None:
-        self._live = live
+    The same when nodes are gone and no trial fits on what is left: Tune would wait for ever. A node that joins within
+    SHRUNK_SECONDS lets it go on.
+    """
+
+    def __init__(self, live: _Live, resources: Resources) -> None:
+        self._live, self._resources = live, resources
+        self._fitted = time.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True, name="heartbeat")
 
@@ -279,9 +291,21 @@ class _Heartbeat:
             except StoreError:
                 # A store that is busy or away may come back before the lease expires; the next write decides.
                 continue
+            if self._live.failure is None:
+                self._live.failure = self._shrunk()
             if self._live.failure is not None:
                 _thread.interrupt_main()
                 return
+
+    def _shrunk(self) -> ClusterUnreachable | None:
+        reason = lacking(self._resources, alive_nodes(), "nodes are gone, and the cluster has")
+        now = time.monotonic()
+        if reason is None:
+            self._fitted = now
+        elif now - self._fitted > SHRUNK_SECONDS:
+            name = self._live.controller.sweep
+            return ClusterUnreachable(f"{reason} Nothing is lost: go on with `sweeps resume {name}`.")
+        return None
 
     def __enter__(self) -> _Heartbeat:
         self._thread.start()

@@ -171,6 +171,7 @@ class NoisyOptimiser:
 
     source = "Bu, Dong, Long & Su 2020"
     metrics = METRICS
+    data_parallel = True
     solves = {"noise": "noise_multiplier", "steps": "epochs"}  # noqa: RUF012 (part of the System contract)
 
     def __init__(self, name: str, parameters: tuple[Parameter, ...]) -> None:

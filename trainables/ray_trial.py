@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainables.files import Folder
-from trainables.system import Dataset, Execution, Member, PrivacyPlan, TrialGroup
+from trainables.system import Execution, Member, PrivacyPlan, TrialGroup
+
+if TYPE_CHECKING:
+    from trainables.ray_shared import SharedData, TeamLayout
 
 
 def group_to_json(group: TrialGroup) -> str:
@@ -31,14 +34,23 @@ def group_from_json(text: str) -> TrialGroup:
     )
 
 
-def ray_trial(config: Mapping[str, Any], *, data: Dataset, trials: Folder, secret: bytes) -> None:
+def ray_trial(
+    config: Mapping[str, Any], *, data: SharedData, trials: Folder, secret: bytes, layout: TeamLayout | None = None
+) -> None:
     """Run `config["group"]` and report its results as one list.
 
-    Data and secret come through the object store (`tune.with_parameters`): once per node, and never into
-    the experiment's files.
+    data    put into the object store once by the driver, mapped by every process of a node
+    layout  of the trial's workers; None: this process alone
+
+    The secret comes through the object store as well (`tune.with_parameters`), never into the experiment's files.
     """
     from ray import tune
 
     from trainables.trial import run_group
 
-    tune.report({"results": run_group(group_from_json(config["group"]), data, trials, secret)})
+    group = group_from_json(config["group"])
+    if layout is not None:
+        from trainables.parallel.ray_team import team_of
+
+        group = dataclasses.replace(group, execution=dataclasses.replace(group.execution, team=team_of(layout, data)))
+    tune.report({"results": run_group(group, data.get(), trials, secret)})

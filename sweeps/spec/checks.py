@@ -9,7 +9,7 @@ from typing import Literal
 from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems, did_you_mean
 from sweeps.spec.knobs import Knobs, as_number
-from sweeps.spec.model import EarlyStopping, Objective, Privacy, Search
+from sweeps.spec.model import EarlyStopping, ExecutionOptions, Objective, Privacy, Resources, Search
 from trainables.system import PublicFacts, System
 
 OWN_METRICS: Mapping[str, Literal["maximize", "minimize"]] = {
@@ -58,6 +58,34 @@ def check_budgets(privacy: Privacy, problems: Problems) -> None:
     """A repeated budget would be drawn more often."""
     if len(set(privacy.epsilon)) < len(privacy.epsilon):
         problems.add("privacy.epsilon", list(privacy.epsilon), "each budget once")
+
+
+def check_processes(
+    resources: Resources | None, execution: ExecutionOptions | None, chosen: Sequence[System], problems: Problems
+) -> None:
+    """Several workers and half precision are for systems that train by sums of clipped gradients."""
+    others = ", ".join(system.name for system in chosen if not getattr(system, "data_parallel", False))
+    if resources is not None:
+        if resources.workers > 1 and others:
+            problems.add(
+                "resources.workers",
+                resources.workers,
+                f"1 with {others}: it is trained by one process",
+                "Sweep noisy-sgd, noisy-adam or sgld with several workers, or drop `workers`.",
+            )
+        for short, long, alone in (("cpus", "cpus_per_worker", 1.0), ("gpus", "gpus_per_worker", 0.0)):
+            given, each = getattr(resources, short), getattr(resources, long)
+            if given != alone and (resources.workers > 1 or (each is not None and each != given)):
+                problems.add(
+                    f"resources.{short}",
+                    given,
+                    f"`{long}` alone, which says what each process occupies",
+                    f"Use {long}.",
+                )
+    if execution is not None and execution.precision != "float32" and others:
+        problems.add(
+            "execution.precision", execution.precision, f"float32 with {others}: it forms no clipped gradients of a net"
+        )
 
 
 def goal_of(metric: str, chosen: Sequence[System]) -> Literal["maximize", "minimize"]:

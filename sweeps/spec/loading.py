@@ -16,7 +16,15 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from dpcore.checks import InvalidValue
-from sweeps.spec.checks import check_budgets, check_delta, check_objectives, check_search, check_unavailable, goal_of
+from sweeps.spec.checks import (
+    check_budgets,
+    check_delta,
+    check_objectives,
+    check_processes,
+    check_search,
+    check_unavailable,
+    goal_of,
+)
 from sweeps.spec.errors import Problems, SpecError, SpecErrors, closest, did_you_mean
 from sweeps.spec.knobs import read_systems
 from sweeps.spec.model import (
@@ -113,6 +121,7 @@ def load_spec(
         check_search(
             search, knobs, sections["early_stopping"], None if objectives is None else len(objectives), problems
         )
+    check_processes(sections["resources"], sections["execution"], chosen, problems)
     problems.raise_any()
 
     sections["privacy"] = privacy.model_copy(update={"epsilon": tuple(sorted(privacy.epsilon))})

@@ -143,11 +143,26 @@ class Limits(Section):
 
 
 class Resources(Section):
-    """What one trial occupies, and how many may run at once (as many as fit when null)."""
+    """What one trial occupies, and how many may run at once (as many as fit when null).
+
+    cpus, gpus   of a trial that is one process; gpus: 0.25 packs four trials on a GPU
+    workers      processes that train one model together, data-parallel; what leaves the trial, and its claim, do not
+                 depend on their number
+    cpus_per_worker, gpus_per_worker  of each of them; 1 and 0 when there are several
+    """
 
     cpus: Positive = 1.0
     gpus: NotNegative = 0.0
     concurrency: PositiveCount | None = None
+    workers: Annotated[int, Field(ge=1, le=1024), _NUMBER] = 1
+    cpus_per_worker: Positive | None = None
+    gpus_per_worker: NotNegative | None = None
+
+    def per_worker(self) -> tuple[float, float]:
+        """(CPUs, GPUs) of one process of a trial."""
+        cpus = self.cpus if self.cpus_per_worker is None else self.cpus_per_worker
+        gpus = self.gpus if self.gpus_per_worker is None else self.gpus_per_worker
+        return cpus, gpus
 
 
 class ExecutionOptions(Section):
@@ -157,6 +172,7 @@ class ExecutionOptions(Section):
     checkpoint_seconds: Positive = 10.0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Count = 1
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
     retries: Count = 3
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 Backend = Literal["gloo", "nccl"]
 OWNER = 0
+MEETING = timedelta(minutes=2)
 PATIENCE = timedelta(hours=12)
 """How long an exchange may last: as long as the slowest step. Lost members are found by `Alive`, long before."""
 ASK_SECONDS = 0.5
@@ -84,7 +85,7 @@ def _certainly() -> None:
 
 def _gloo(store: dist.Store, rank: int, size: int, host: str) -> Any:
     options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
-    options._timeout = PATIENCE
+    options._timeout = MEETING
     # By address: Gloo's own choice, the host name's address, is the loopback on many machines.
     options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]  # type: ignore[attr-defined]
     return dist.ProcessGroupGloo(store, rank, size, options)
@@ -98,13 +99,13 @@ def _nccl(store: dist.Store, rank: int, size: int) -> Any:
 
 def _broadcast(group: Any, tensor: Tensor, root: int) -> Any:
     options = dist.BroadcastOptions()  # type: ignore[attr-defined]
-    options.rootRank, options.rootTensor = root, 0
+    options.rootRank, options.rootTensor, options.timeout = root, 0, PATIENCE
     return group.broadcast([tensor], options)
 
 
 def _reduce(group: Any, tensor: Tensor, root: int) -> Any:
     options = dist.ReduceOptions()  # type: ignore[attr-defined]
-    options.rootRank, options.rootTensor = root, 0
+    options.rootRank, options.rootTensor, options.timeout = root, 0, PATIENCE
     options.reduceOp = dist.ReduceOp(dist.ReduceOp.SUM)
     return group.reduce([tensor], options)
 

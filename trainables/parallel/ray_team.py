@@ -1,0 +1,214 @@
+"""Workers as Ray actors in the trial's own placement group: inside what Tune asked for, gone with the trial.
+
+Tune holds a placement group with one bundle for each worker; the trial's process, the owner, takes no bundle of its
+own: it adds noise and keeps records while the workers wait, and waits while they compute. Workers start once for all
+the trials that a process runs one after the other (Tune reuses it, and its placement group with it), since nearly all
+of a start is the import of torch. They keep nothing between trials but the data, mapped from the node's object store.
+
+A worker that dies ends the attempt: the owner raises `WorkerLost`, an OSError, which says nothing about the
+configuration, so that the launch counts as lost, is charged to its horizon and goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError
+from ray.util import get_current_placement_group, get_node_ip_address
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from torch import nn
+
+from trainables.parallel.link import Backend, Link, joined_store, owner_link, owner_store, worker_link
+from trainables.parallel.process import device_named
+from trainables.parallel.sums import BatchSums, GradientTask, LinkedSums, serve
+from trainables.ray_shared import SharedData, TeamLayout
+
+START_SECONDS = 180.0
+"""Longest start of the workers: their bundles are held already, so this is import and rendezvous."""
+FAREWELL_SECONDS = 10.0
+
+
+class WorkerLost(OSError):
+    """A worker of the team is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """An exception inside a worker. Its text may quote a record, so it is not raised there: Ray would log it."""
+
+    error: BaseException
+    text: str
+
+
+class _Worker:
+    """One rank. Runs in its own process."""
+
+    def __init__(self, data: SharedData) -> None:
+        self._data = data.get()
+        self._link: Link | None = None
+        self._rank = self._workers = 0
+
+    def ready(self) -> None:
+        """Answers once this process is up, with the data mapped."""
+
+    def join(self, host: str, port: int, rank: int, workers: int, backend: Backend) -> None:
+        """Meet the others at the owner's store."""
+        self._rank, self._workers = rank, workers
+        self._link = worker_link(joined_store(host, port), get_node_ip_address(), rank, workers, backend)
+
+    def serve(self, task: GradientTask) -> _Failed | None:
+        """Form this rank's sums of one run."""
+        assert self._link is not None
+        try:
+            serve(task, self._data, self._rank, self._workers, self._link, device_named(task.device))
+        except Exception as error:
+            return _Failed(_plain(error), traceback.format_exc())
+        return None
+
+
+def _plain(error: Exception) -> BaseException:
+    """`error` as it can travel."""
+    try:
+        ray.cloudpickle.loads(ray.cloudpickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__} in a worker")
+    return error
+
+
+@dataclass(slots=True)
+class RayTeam:
+    """The `Team` of a trial; made by `team_of`.
+
+    start_seconds  what the start of the workers took
+    """
+
+    layout: TeamLayout
+    data: SharedData
+    group: PlacementGroup
+    start_seconds: float = 0.0
+    _actors: list[Any] = field(default_factory=list)
+    _serving: list[Any] = field(default_factory=list)
+    _link: Link | None = None
+
+    def start(self) -> None:
+        """Start the workers and connect them. Raises WorkerLost."""
+        began = time.monotonic()
+        layout, host = self.layout, get_node_ip_address()
+        backend: Backend = "nccl" if layout.gpus else "gloo"
+        worker = ray.remote(num_cpus=layout.cpus, num_gpus=layout.gpus, max_restarts=0)(_Worker)
+        first = len(self.group.bundle_specs) - layout.workers
+        self._actors = [
+            worker.options(
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    placement_group=self.group, placement_group_bundle_index=first + rank
+                )
+            ).remote(self.data)
+            for rank in range(layout.workers)
+        ]
+        try:
+            # First that every process is up: who waits for a member that died before it called has no way out.
+            self._await([actor.ready.remote() for actor in self._actors])
+            store = owner_store(host)
+            joined = [
+                actor.join.remote(host, store.port, rank, layout.workers, backend)
+                for rank, actor in enumerate(self._actors)
+            ]
+            self._link = owner_link(store, host, layout.workers, backend, self._check)
+            self._await(joined)
+        except BaseException:
+            self.close()
+            raise
+        self.start_seconds = time.monotonic() - began
+
+    @contextlib.contextmanager
+    def sums(self, task: GradientTask, model: nn.Module) -> Iterator[BatchSums]:
+        """See `Team`. Raises WorkerLost, or what was raised inside a worker; the team is then closed."""
+        assert self._link is not None
+        self._serving = [actor.serve.remote(task) for actor in self._actors]
+        try:
+            try:
+                yield LinkedSums(task, model, self._link)
+            except RuntimeError as error:
+                # What Gloo raises when a connection ends; the worker's own reason is better, and soon there.
+                self._explain(error)
+                raise
+            self._await(self._serving)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._serving = []
+
+    def close(self) -> None:
+        """End the workers."""
+        for actor in self._actors:
+            ray.kill(actor)
+        self._actors, self._link = [], None
+
+    def usable(self) -> bool:
+        """Whether another run may go on with it."""
+        return bool(self._actors)
+
+    def _await(self, answers: list[Any]) -> None:
+        try:
+            for answer in ray.get(answers, timeout=START_SECONDS):
+                _raise_failed(answer)
+        except RayActorError as error:
+            raise WorkerLost(_ENDED) from error
+        except GetTimeoutError as error:
+            raise WorkerLost(f"{self.layout.workers} workers did not answer within {START_SECONDS:.0f} s") from error
+
+    def _check(self) -> None:
+        """Raises when a worker that should be serving has stopped."""
+        ended, _ = ray.wait(self._serving, timeout=0.0) if self._serving else ([], [])
+        if not ended:
+            return
+        try:
+            _raise_failed(ray.get(ended[0]))
+        except RayActorError as error:
+            raise WorkerLost(_ENDED) from error
+
+    def _explain(self, error: RuntimeError) -> None:
+        """Raise why a worker ended its connection, if one did."""
+        until = time.monotonic() + FAREWELL_SECONDS
+        while self._serving and time.monotonic() < until:
+            self._check()
+            time.sleep(0.1)
+
+
+_ENDED = "a worker of the trial ended (killed, crashed, out of memory, or its node is gone)"
+
+
+def _raise_failed(answer: object) -> None:
+    if isinstance(answer, _Failed):
+        raise answer.error from RuntimeError(answer.text)
+
+
+_TEAM: RayTeam | None = None
+"""The team of this process: one run after the other, as Tune reuses its actor."""
+
+
+def team_of(layout: TeamLayout, data: SharedData) -> RayTeam:
+    """The workers of this trial's placement group, started unless they are there from the run before.
+
+    Raises WorkerLost.
+    """
+    global _TEAM
+    group = get_current_placement_group()
+    if group is None:
+        raise RuntimeError("a trial of several workers runs in a placement group")
+    if _TEAM is not None:
+        same = (_TEAM.layout, _TEAM.data, _TEAM.group.id) == (layout, data, group.id)
+        if same and _TEAM.usable():
+            return _TEAM
+        _TEAM.close()
+    _TEAM = RayTeam(layout, data, group)
+    _TEAM.start()
+    return _TEAM
