@@ -1,4 +1,4 @@
-"""CIFAR-10 and German Credit: published counts, forms that agree, and bad files."""
+"""CIFAR-10, German Credit and IDC: published counts, forms that agree, and bad files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.image import imsave
 
 from tests.trainables.test_data import DATA, needs_data, refused
-from trainables.data import SOURCES, cifar10
+from trainables.data import SOURCES, cifar10, idc
 
-CIFAR10, GERMAN = SOURCES["cifar10"], SOURCES["german_credit"]
+CIFAR10, GERMAN, IDC = SOURCES["cifar10"], SOURCES["german_credit"], SOURCES["idc"]
 
 
 # CIFAR-10
@@ -157,3 +158,62 @@ def test_bad_german_credit(tmp_path: Path) -> None:
         refused(lambda: GERMAN.load({"path": str(tmp_path)}), *words)
     refused(lambda: GERMAN.facts({"split": -1}), "data.split")
     refused(lambda: GERMAN.facts({"form": "wide"}), "raw, numeric")
+
+
+# IDC
+
+
+@pytest.fixture
+def small_idc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Six patches without and four with cancer, of two patients; the brightness of a patch says which it is."""
+    monkeypatch.setattr(idc, "PATCHES", (6, 4))
+    monkeypatch.setattr(idc, "TRAIN", (3, 2))
+    monkeypatch.setattr(idc, "TEST", (2, 1))
+    folder = tmp_path / idc.FOLDER
+    for number in range(10):
+        label = int(number >= 6)
+        place = folder / str(9000 + number % 2) / str(label)
+        place.mkdir(parents=True, exist_ok=True)
+        # The first was cut off by the border of its slide.
+        shape = (50, 40, 3) if number == 0 else (50, 50, 3)
+        imsave(place / f"p_idc5_x{number}_y1_class{label}.png", np.full(shape, (number + 1) / 10))
+    return tmp_path
+
+
+def test_idc_takes_both_classes_in_their_published_numbers(small_idc: Path) -> None:
+    data = IDC.load({"path": str(small_idc)})
+    assert (data.facts.n, data.facts.n_validation) == (5, 3)
+    assert np.bincount(data.train.targets).tolist() == [3, 2]
+    assert np.bincount(data.validation.targets).tolist() == [2, 1]
+    pixels = np.concatenate([data.train.inputs["patch"], data.validation.inputs["patch"]])
+    brightness = pixels[:, :, 0, 0]
+    assert (brightness == brightness[:, :1]).all()
+    tenths = np.rint(brightness[:, 0] * 10).astype(int).tolist()
+    assert len(set(tenths)) == 8
+    labels = np.concatenate([data.train.targets, data.validation.targets])
+    assert [int(one > 6) for one in tenths] == labels.tolist()
+    if 1 in tenths:
+        cut = pixels[tenths.index(1)]
+        assert (cut[:, :, 39] > 0).all()
+        assert not cut[:, :, 40:].any()
+    few = IDC.load({"path": str(small_idc / idc.FOLDER), "limit": 2, "validate": 1})
+    assert np.array_equal(few.train.inputs["patch"], data.train.inputs["patch"][:2])
+    assert len(few.validation) == 1
+    assert idc.present(small_idc)
+    assert not idc.present(small_idc / idc.FOLDER)
+
+
+def test_bad_idc(small_idc: Path) -> None:
+    (file, *_) = sorted(small_idc.glob("*/*/1/*.png"))
+    whole = {one: one.read_bytes() for one in small_idc.glob("*/*/*/*.png")}
+    for one, png in whole.items():
+        one.write_bytes(png[:-30])
+    refused(lambda: IDC.load({"path": str(small_idc)}), "a PNG image")
+    for one, png in whole.items():
+        one.write_bytes(png)
+    imsave(file, np.zeros((51, 50, 3)))
+    refused(lambda: IDC.load({"path": str(small_idc), "limit": 5}), "a colour patch of 50 x 50")
+    file.unlink()
+    refused(lambda: IDC.load({"path": str(small_idc)}), "4 records of idc, found 3")
+    refused(lambda: IDC.load({"path": str(small_idc / "nowhere")}), "--data DIR")
+    refused(lambda: IDC.facts({"validate": 0}), "data.validate")
