@@ -7,7 +7,7 @@ and at most 1 - level.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,3 +111,33 @@ def composed(accountant: PLDAccountant, epsilons: int = 33) -> TradeOff:
         return float(max(0.0, np.max(1 - deltas - np.exp(grid) * _level(level))))
 
     return f
+
+
+DELTAS = (
+    1e-6,
+    1e-5,
+    1e-4,
+    1e-3,
+    3e-3,
+    0.01,
+    0.02,
+    0.035,
+    0.05,
+    *(0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8),
+)
+"""Where `enveloped` touches the curve: densest where audits see."""
+
+
+def enveloped(epsilon_at: Callable[[float], float], deltas: Sequence[float] = DELTAS) -> TradeOff:
+    """A symmetric trade-off function that a mechanism satisfies which is (epsilon_at(d), d)-DP for every d in (0, 1).
+
+    The largest of the trade-off functions of those claims over `deltas`. It asks an accountant for as many epsilons,
+    milliseconds each, where `composed` asks for deltas at epsilons of either sign; fewer give a lower, still valid, f.
+    """
+    lines = [(epsilon_at(delta), delta) for delta in deltas]
+    finite = [epsilon_delta(epsilon, delta) for epsilon, delta in lines if epsilon < _LARGEST_EPSILON]
+    return lambda level: max((f(level) for f in finite), default=0.0 * _level(level))
+
+
+_LARGEST_EPSILON = 700.0
+"""exp() of more overflows."""

@@ -14,8 +14,8 @@ from dpcore.audit.guessing import guess, guess_best, toss
 from dpcore.audit.multi_run import MultiRun
 from dpcore.audit.one_run import Guesses, OneRun
 from dpcore.audit.one_run_fdp import OneRunFDP
-from dpcore.audit.thresholds import choose_threshold, count_at, count_best
-from dpcore.audit.verdict import Outcome, Verdict
+from dpcore.audit.thresholds import choose_threshold, choose_threshold_against, count_at, count_best
+from dpcore.audit.verdict import Outcome, Verdict, claimed
 
 __all__ = [
     "CONFIDENCE",
@@ -29,6 +29,8 @@ __all__ = [
     "ThreatModel",
     "Verdict",
     "choose_threshold",
+    "choose_threshold_against",
+    "claimed",
     "count_at",
     "count_best",
     "guess",

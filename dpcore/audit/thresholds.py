@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpcore import checks
 from dpcore.audit import clopper_pearson
 from dpcore.audit.multi_run import MultiRun
+from dpcore.tradeoff import TradeOff
 
 
 def choose_threshold(scores_in: ArrayLike, scores_out: ArrayLike, delta: float, level: float) -> float:
@@ -23,9 +24,7 @@ def choose_threshold(scores_in: ArrayLike, scores_out: ArrayLike, delta: float, 
     has already seen the answer.
     """
     in_, out = _scores("scores_in", scores_in), _scores("scores_out", scores_out)
-    found = np.unique(np.concatenate([in_, out]))
-    # Between two scores rather than on one: the next runs' scores fall on both sides of it.
-    candidates = np.append(found[0], (found[1:] + found[:-1]) / 2)
+    candidates = _candidates(in_, out)
     true, false = _said_in(in_, candidates), _said_in(out, candidates)
     tpr = clopper_pearson.lower(true, len(in_), level / 2)
     fpr = clopper_pearson.upper(false, len(out), level / 2)
@@ -34,6 +33,23 @@ def choose_threshold(scores_in: ArrayLike, scores_out: ArrayLike, delta: float, 
     advantage = true / len(in_) - false / len(out)
     best = max(range(len(candidates)), key=lambda i: (max(0.0, proved[i]), advantage[i]))
     return float(candidates[best])
+
+
+def choose_threshold_against(
+    scores_in: ArrayLike, scores_out: ArrayLike, hypothesis: TradeOff, delta: float, level: float
+) -> float:
+    """The threshold at which these calibration runs refute the trade-off function `hypothesis` by the widest margin.
+
+    A Gaussian-shaped hypothesis is refuted where many runs fall on both sides, long before any (epsilon, delta) of it
+    is. Where no threshold refutes it, that of `choose_threshold`. Use it on other runs only.
+    """
+    in_, out = _scores("scores_in", scores_in), _scores("scores_out", scores_out)
+    candidates = _candidates(in_, out)
+    tpr = clopper_pearson.lower(_said_in(in_, candidates), len(in_), level / 2)
+    fpr = clopper_pearson.upper(_said_in(out, candidates), len(out), level / 2)
+    margins = np.array([hypothesis(float(b)) - (1 - float(a)) for a, b in zip(tpr, fpr, strict=True)])
+    best = int(np.argmax(margins))
+    return float(candidates[best]) if margins[best] > 0 else choose_threshold(in_, out, delta, level)
 
 
 def count_at(scores_in: ArrayLike, scores_out: ArrayLike, threshold: float) -> MultiRun:
@@ -51,6 +67,12 @@ def count_best(
     in_, out = _scores("scores_in", scores_in), _scores("scores_out", scores_out)
     every = [_count(in_, out, one, tried=len(thresholds)) for one in thresholds]
     return max(every, key=lambda one: one.epsilon_lower(delta, level))
+
+
+def _candidates(in_: NDArray[np.float64], out: NDArray[np.float64]) -> NDArray[np.float64]:
+    found = np.unique(np.concatenate([in_, out]))
+    # Between two scores rather than on one: the next runs' scores fall on both sides of it.
+    return np.append(found[0], found[:-1] / 2 + found[1:] / 2)
 
 
 def _scores(name: str, scores: ArrayLike) -> NDArray[np.float64]:

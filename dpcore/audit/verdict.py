@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dpcore import checks
+from dpcore import checks, tradeoff
 from dpcore.audit.audit import Audit
+from dpcore.audit.one_run import OneRun
 from dpcore.guarantee import Guarantee, Notion
+from dpcore.tradeoff import TradeOff
 
 
 class Outcome(StrEnum):
@@ -28,6 +30,8 @@ class Verdict:
     guarantee  a claim of differential privacy with the same adjacency and unit
     audits     how many audits share the error probability 1 - audit.confidence (Bonferroni), this one included:
                the chance that any true claim among them is refuted stays below it
+    curve      a symmetric trade-off function that the claim's accountant gives for what was to be run, of which the
+               claim is one point. Evidence that can test a whole function is held against it; it finds more
 
     Raises InvalidValue for a claim that the audit cannot be compared with.
     """
@@ -35,6 +39,7 @@ class Verdict:
     audit: Audit
     guarantee: Guarantee
     audits: int = 1
+    curve: TradeOff | None = None
 
     def __post_init__(self) -> None:
         checks.count(minimum=1, audits=self.audits)
@@ -61,12 +66,34 @@ class Verdict:
         return self.audit.level / self.audits
 
     @property
+    def tests_curve(self) -> bool:
+        """Whether the whole curve is tested, and not the claimed point alone."""
+        return self.curve is not None and not isinstance(self.audit.evidence, OneRun)
+
+    @property
     def outcome(self) -> Outcome:
-        claim = self.guarantee
-        refuted = self.audit.evidence.rejects_dp(claim.epsilon, claim.delta, self.level)
+        claim, evidence = self.guarantee, self.audit.evidence
+        if self.curve is None or isinstance(evidence, OneRun):
+            refuted = evidence.rejects_dp(claim.epsilon, claim.delta, self.level)
+        else:
+            refuted = evidence.rejects(claimed(claim, self.curve), self.level)
         return Outcome.REFUTED if refuted else Outcome.CONSISTENT
 
     def __str__(self) -> str:
         claim = self.guarantee
         share = f", one of {self.audits} audits" if self.audits > 1 else ""
+        if self.tests_curve:
+            share += ", tested on the whole curve of the planned steps"
         return f"claimed eps {claim.epsilon:.6g} at delta {claim.delta:g}; {self.audit}{share}: {self.outcome}"
+
+
+def claimed(guarantee: Guarantee, curve: TradeOff | None = None) -> TradeOff:
+    """The trade-off function of a claim: that of its (epsilon, delta), and of `curve` where that is known."""
+    # No canary tells exp(700) from infinity, and exp() of more overflows.
+    point = tradeoff.epsilon_delta(min(guarantee.epsilon, _BEYOND_EVIDENCE), guarantee.delta)
+    if curve is None:
+        return point
+    return lambda level: max(point(level), curve(level))
+
+
+_BEYOND_EVIDENCE = 700.0

@@ -1,0 +1,328 @@
+"""Evidence about a trial's plan from twins that carry canaries, or that ran on one of two neighbouring data sets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore import checks
+from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached
+from dpcore.adjacency import Adjacency
+from dpcore.audit import (
+    CONFIDENCE,
+    Audit,
+    Evidence,
+    OneRun,
+    OneRunFDP,
+    ThreatModel,
+    choose_threshold_against,
+    claimed,
+    count_at,
+    guess,
+    toss,
+)
+from dpcore.events import PureDP, UnsupportedEvent
+from dpcore.guarantee import Guarantee, Notion, Status
+from dpcore.mechanisms.pure_composition import eps_pure
+from dpcore.tradeoff import TradeOff, enveloped
+from trainables.measures import twins
+from trainables.measures.protocols import Answering, Auditable, CanaryTrained, Scored
+from trainables.system import Dataset, Execution, PrivacyPlan, Split, State, System
+
+Method = Literal["one-run", "f-dp", "multi-run"]
+
+CANARIES = 2000
+GUESSED = 0.1
+"""Share of the canaries that are called in, and the same share out; fixed before any coin is tossed."""
+RUNS, RUNS_OF_SLOW = 1000, 100
+"""Runs with the target, and as many without it: where one training serves all of them, and where each trains."""
+CALIBRATION = 0.5
+"""Further runs that only choose the threshold, as a share of the audited ones."""
+
+Reader = Callable[[State], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What is audited, and with which means.
+
+    to_step  the steps behind the claim; None: all of the plan
+    claim    the claim on these steps
+    secret   for the noise of twins, drawn afresh
+    rng      the auditor's coins, canaries and order
+    """
+
+    system: System
+    plan: PrivacyPlan
+    claim: Guarantee
+    data: Dataset
+    rng: np.random.Generator
+    to_step: int | None = None
+    execution: Execution = field(default_factory=Execution)
+    secret: bytes = field(default_factory=twins.fresh_secret, repr=False)
+    level: float = 1 - CONFIDENCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What an audit found.
+
+    design         one sentence: who the canaries are, or how the neighbours differ
+    reads_records  whether twins were trained on the trial's own records
+    trainings      how many twins ran
+    """
+
+    audit: Audit
+    design: str
+    reads_records: bool
+    trainings: int
+    seconds: float
+
+
+def methods(system: System, claim: Guarantee) -> tuple[Method, ...]:
+    """The methods that can audit this claim of `system`, the preferred one first; empty where none can."""
+    if claim.notion is not Notion.DP:
+        return ()
+    coins = claim.adjacency is Adjacency.ADD_REMOVE
+    if isinstance(system, CanaryTrained) and coins:
+        return ("f-dp", "one-run", "multi-run")
+    inserted: tuple[Method, ...] = ()
+    if coins and isinstance(system, Scored | Answering):
+        inserted = ("one-run", "f-dp")
+    if isinstance(system, Auditable):
+        return ("multi-run", *inserted)
+    return (*inserted, "multi-run") if inserted else ()
+
+
+def dp_claim(plan: PrivacyPlan, claim: Guarantee) -> Guarantee | None:
+    """`claim` if it is of differential privacy, else such a claim that stands beside it in the plan; None without."""
+    every = (claim, *plan.beside)
+    return next((one for one in every if one.notion is Notion.DP), None)
+
+
+def curve_of(setting: Setting) -> TradeOff | None:
+    """The trade-off function that the planned steps claim by the loss distribution of their events.
+
+    None where they have none, and where the claim is refuted already: then its one point is what is shown to be false.
+    """
+    if setting.claim.status is Status.REFUTED:
+        return None
+    plan, steps = setting.plan, _steps(setting)
+    if len(plan.schedule) == 1 and isinstance(each := plan.schedule[0][0], PureDP):
+        return enveloped(partial(eps_pure, each.epsilon, steps))
+    try:
+        accountant = PLDAccountant(adjacency=setting.claim.adjacency)
+        return enveloped(accountant.compose(plan.event(0, steps)).epsilon)
+    except (UnsupportedEvent, ToleranceNotReached):
+        return None
+
+
+def gather(
+    setting: Setting,
+    method: Method,
+    *,
+    canaries: int = CANARIES,
+    runs: int | None = None,
+    curve: TradeOff | None = None,
+) -> Found:
+    """Run the twins and count. Raises InvalidValue for a method that cannot audit this claim.
+
+    canaries  of one run; at most the number of queries for systems that answer
+    runs      with the target, and as many without; half as many of both again choose the threshold
+    curve     of the claim, for the choice of the threshold
+    """
+    possible = methods(setting.system, setting.claim)
+    if method not in possible:
+        raise checks.InvalidValue(
+            "method",
+            method,
+            f"one of {', '.join(possible)}" if possible else "nothing",
+            f"{setting.system.name} under {setting.claim.adjacency} offers no other way to be audited.",
+        )
+    checks.count(minimum=10, canaries=canaries)
+    started = time.perf_counter()
+    if method != "multi-run":
+        found = _one_run(setting, method, canaries)
+    elif isinstance(setting.system, Auditable):
+        found = _neighbours(setting, setting.system, RUNS if runs is None else runs, curve)
+    else:
+        found = _one_canary(setting, RUNS_OF_SLOW if runs is None else runs, curve)
+    return replace(found, seconds=time.perf_counter() - started)
+
+
+# One run, many canaries.
+
+
+def _one_run(setting: Setting, method: Method, canaries: int) -> Found:
+    if isinstance(setting.system, CanaryTrained):
+        coins = toss(canaries, setting.rng)
+        scores, threat = gradient_scores(setting, setting.system, coins, 1), ThreatModel.EVERY_UPDATE
+        design = f"{canaries} canaries in gradient space; the attacker reads every noisy update"
+    else:
+        planted = _mislabelled(setting, canaries)
+        coins = toss(len(planted), setting.rng)
+        scores, threat = {"": _inserted_scores(setting, planted, coins, 1)}, ThreatModel.BLACK_BOX
+        design = f"{len(planted)} validation records with wrong labels; the attacker asks what is predicted for them"
+    count = max(1, int(len(coins) * GUESSED))
+    every = [replace(guess(one, coins, count, count), tried=len(scores)) for one in scores.values()]
+    # Both scores are paid for, so the coins may choose between them.
+    best = max(every, key=lambda one: one.correct)
+    evidence: Evidence = OneRunFDP(observed=best) if method == "f-dp" else OneRun(observed=best)
+    return Found(audit=_audit(setting, evidence, threat), design=design, reads_records=True, trainings=1, seconds=0.0)
+
+
+def gradient_scores(
+    setting: Setting, system: CanaryTrained, coins: NDArray[np.bool_], number: int
+) -> dict[str, NDArray[np.float64]]:
+    """Scores of gradient canaries, of which `coins` [M] puts some into twin `number`."""
+    from trainables.measures.gradient_canaries import Watched, check, draw_signs, planted
+
+    check(setting.plan)
+    clip_norm, divisor = system.canary_scale(setting.plan, setting.data.facts)
+    run = Watched(
+        twins.member(setting.plan, number, setting.to_step),
+        twins.streams(number, setting.secret),
+        signs=draw_signs(len(coins), setting.rng),
+        clip_norm=clip_norm,
+        divisor=divisor,
+    )
+    setting.system.fit([run], planted(setting.data, coins, setting.rng), setting.execution)
+    return run.scores()
+
+
+def _mislabelled(setting: Setting, canaries: int) -> Split:
+    """Validation records, which are public, with another label each; at most as many as can be asked about."""
+    facts, validation = setting.data.facts, setting.data.validation
+    limit = len(validation)
+    if isinstance(setting.system, Answering):
+        limit = min(limit, _steps(setting))
+    if not limit or facts.classes is None:
+        raise checks.InvalidValue("data", facts.dataset, "validation records with classes, to make canaries of")
+    chosen = setting.rng.permutation(len(validation))[: min(canaries, limit)]
+    labels = validation.targets[chosen]
+    shift = setting.rng.integers(1, facts.classes, len(chosen))
+    moved = (labels.astype(np.int64) + shift) % facts.classes
+    return Split({name: array[chosen] for name, array in validation.inputs.items()}, moved.astype(labels.dtype))
+
+
+def _inserted_scores(setting: Setting, canaries: Split, coins: NDArray[np.bool_], number: int) -> NDArray[np.float64]:
+    """Scores of records, of which `coins` puts some into the training data of twin `number`."""
+    data = with_records(setting.data, canaries, coins)
+    run = twins.Twin(twins.member(setting.plan, number, setting.to_step), twins.streams(number, setting.secret))
+    setting.system.fit([run], data, setting.execution)
+    if isinstance(setting.system, Scored):
+        return setting.system.membership_scores(setting.plan, setting.data.facts, run.outcome(), canaries)
+    return answer_scores(run.outcome(), canaries)
+
+
+def with_records(data: Dataset, canaries: Split, included: NDArray[np.bool_]) -> Dataset:
+    """The training records with those of `canaries` that `included` marks; all canaries are the queries."""
+    inputs = {
+        name: np.concatenate([array, canaries.inputs[name][included]]) for name, array in data.train.inputs.items()
+    }
+    targets = np.concatenate([data.train.targets, canaries.targets[included]])
+    return replace(data, train=Split(inputs, targets), validation=canaries)
+
+
+def answer_scores(released: State, queried: Split) -> NDArray[np.float64]:
+    """[len(queried)]: 1 where the answer was the record's own label, 0 where another was, 1/2 where none was asked."""
+    scores = np.full(len(queried), 0.5)
+    asked = released["asked"]
+    scores[asked] = released["labels"] == queried.targets[asked]
+    return scores
+
+
+# Many runs, one target.
+
+
+def _neighbours(setting: Setting, system: Auditable, runs: int, curve: TradeOff | None) -> Found:
+    pair = system.neighbours(setting.plan, setting.data.facts)
+    number = 1
+
+    def scores(data: Dataset, count: int) -> NDArray[np.float64]:
+        nonlocal number
+        found = twins.outcomes(
+            setting.system,
+            setting.plan,
+            data,
+            count,
+            pair.score,
+            secret=setting.secret,
+            first=number,
+            to_step=setting.to_step,
+            execution=setting.execution,
+        )
+        number += count
+        return found
+
+    def both(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return scores(pair.with_it, count), scores(pair.without_it, count)
+
+    black_box = isinstance(setting.system, Answering)
+    threat = ThreatModel.BLACK_BOX if black_box else ThreatModel.FINAL_MODEL
+    return _counted(setting, both, runs, curve, threat, pair.doc, reads_records=False)
+
+
+def _one_canary(setting: Setting, runs: int, curve: TradeOff | None) -> Found:
+    number = 0
+    planted = None if isinstance(setting.system, CanaryTrained) else _mislabelled(setting, 1)
+
+    def score(included: bool) -> float:
+        nonlocal number
+        number += 1
+        coin = np.array([included])
+        if planted is not None:
+            return float(_inserted_scores(setting, planted, coin, number)[0])
+        assert isinstance(setting.system, CanaryTrained)
+        return float(gradient_scores(setting, setting.system, coin, number)["likelihood ratio"][0])
+
+    def both(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        found = np.array([[score(True), score(False)] for _ in range(count)])
+        return found[:, 0], found[:, 1]
+
+    if planted is None:
+        threat, design = ThreatModel.EVERY_UPDATE, "one canary in gradient space; the attacker reads every noisy update"
+    else:
+        threat = ThreatModel.BLACK_BOX
+        design = "one validation record with a wrong label; the attacker asks what is predicted for it"
+    return _counted(setting, both, runs, curve, threat, design, reads_records=True)
+
+
+def _counted(
+    setting: Setting,
+    both: Callable[[int], tuple[NDArray[np.float64], NDArray[np.float64]]],
+    runs: int,
+    curve: TradeOff | None,
+    threat: ThreatModel,
+    design: str,
+    *,
+    reads_records: bool,
+) -> Found:
+    checks.count(minimum=10, runs=runs)
+    calibration = max(5, int(runs * CALIBRATION))
+    threshold = choose_threshold_against(
+        *both(calibration), claimed(setting.claim, curve), setting.claim.delta, setting.level
+    )
+    evidence = count_at(*both(runs), threshold)
+    return Found(
+        audit=_audit(setting, evidence, threat),
+        design=design,
+        reads_records=reads_records,
+        trainings=2 * (runs + calibration),
+        seconds=0.0,
+    )
+
+
+def _audit(setting: Setting, evidence: Evidence, threat: ThreatModel) -> Audit:
+    claim = setting.claim
+    return Audit(evidence=evidence, threat_model=threat, adjacency=claim.adjacency, unit=claim.unit, delta=claim.delta)
+
+
+def _steps(setting: Setting) -> int:
+    return setting.plan.steps if setting.to_step is None else setting.to_step
