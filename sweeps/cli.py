@@ -32,7 +32,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 DataDir = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's upstream files.")]
 Address = Annotated[str | None, typer.Option("--address", help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")]
 DEFAULT_ROOT = Path(".sweeps")
-TOTAL_SHOWN_UP_TO = 300
 
 
 def main() -> None:
@@ -146,24 +145,24 @@ def show(
     console.print("trials   " + ", ".join(f"{count} {state}" for state, count in trials.items()), highlight=False)
     for name in ("attempts", "steps_executed", "steps_on_paths", "steps_in_excess", "steps_reserved_unsettled"):
         console.print(f"ledger   {name.replace('_', ' ')}: {ledger[name]}", highlight=False)
-    for line in (*claim_lines(ledger["claims"]), *total_lines(ledger)):
+    lines = [f"claim    {line}" for line in claim_lines(ledger["claims"])]
+    lines += [f"ledger   {line}" for line in total_lines(ledger)]
+    for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _shown(sweep: str, workspace: Any) -> dict[str, Any]:
-    from sweeps.ledger import is_adaptive, summary
+    from sweeps.ledger import summary_in_passing
     from sweeps.store import Store
 
     opened = Store.open(workspace.store_url, create=False)
     record = opened.sweep(sweep)
     trials, entries = opened.trials(sweep), opened.ledger(sweep)
-    # Counting a whole procedure takes seconds beyond this many attempts; the report does it all the same.
-    adaptive = is_adaptive(record.spec) if len(entries) <= TOTAL_SHOWN_UP_TO else None
     return {
         "sweep": sweep,
         "state": record.state,
         "trials": opened.counts(sweep),
-        "ledger": summary(trials, entries, adaptive=adaptive),
+        "ledger": summary_in_passing(record, trials, entries),
         "root": workspace.root,
         "report": str(workspace.report(sweep)),
         "tracking": workspace.tracking_uri,

@@ -84,7 +84,7 @@ def _summary(sweep: str, workspace: Workspace, outcome: session.Outcome, console
     for reason in outcome.reasons:
         console.print(reason, highlight=False, markup=False)
     if outcome.counts["complete"]:
-        console.print(sweep_front(opened, sweep, mix=["status"]).table())
+        console.print(sweep_front(opened, sweep, mix=["status"], total=True).table())
     path = write_report(opened, sweep, workspace.report(sweep))
     console.print(f"Report  {path}", highlight=False, soft_wrap=True)
     uri = without_password(workspace.tracking_uri)

@@ -16,13 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcore.accountants.pld import ToleranceNotReached
+from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Gaussian, PoissonSampled, Repeated, UnsupportedEvent, phases
 from dpcore.guarantee import Guarantee, Status, weakest
-from sweeps.records import LedgerEntry, TrialRecord
+from sweeps.ledger_text import TOTAL_SHOWN_UP_TO, too_many
+from sweeps.records import LedgerEntry, SweepRecord, TrialRecord
 from trainables.system import PrivacyPlan
 
 MAX_PHASES = 128
@@ -234,11 +235,20 @@ def summary(
         delta = min(plan.guarantee.delta for plan in plans.values())
         try:
             counted = procedure_guarantee(plans, entries, delta, adaptive)
-        except (InvalidValue, UnsupportedEvent, ToleranceNotReached) as error:
+        except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
             out["uncounted"] = str(error)
         else:
             out["procedure"] = {**counted.to_dict(), "is_claim": not adaptive}
     return out
+
+
+def summary_in_passing(
+    sweep: SweepRecord, trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry]
+) -> dict[str, Any]:
+    """`summary` with the procedure's total where that takes well under a second, and else why it is left out."""
+    if len(entries) > TOTAL_SHOWN_UP_TO:
+        return summary(trials, entries) | {"uncounted": too_many(sweep.name, len(entries))}
+    return summary(trials, entries, adaptive=is_adaptive(sweep.spec))
 
 
 def largest_claims(trials: Iterable[TrialRecord]) -> list[dict[str, Any]]:

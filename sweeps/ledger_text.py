@@ -7,14 +7,17 @@ from typing import Any
 
 from sweeps.rounding import claim_text
 
+TOTAL_SHOWN_UP_TO = 3000
+"""Attempts whose total `show` and `pareto` count by the way (half a second); the report counts any number."""
+
 
 def claim_lines(claims: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """One line for each kind of claim; see `sweeps.ledger.largest_claims`."""
     for claim in claims:
         among = f"the largest of {claim['trials']}, by {claim['trial']}" if claim["trials"] > 1 else claim["trial"]
-        yield f"claim    one trial by itself: {claim_text(claim)} ({among})"
+        yield f"one trial by itself: {claim_text(claim)} ({among})"
     if not claims:
-        yield "claim    none yet: no trial has reported"
+        yield "none yet: no trial has reported"
 
 
 def total_text(total: Mapping[str, Any]) -> str:
@@ -24,8 +27,13 @@ def total_text(total: Mapping[str, Any]) -> str:
 
 
 def total_lines(ledger: Mapping[str, Any]) -> Iterator[str]:
-    """The procedure's total, or why it cannot be counted; nothing where it was not asked for."""
+    """The procedure's total, or why it is not counted; nothing where nothing was launched."""
     if "procedure" in ledger:
-        yield f"ledger   {total_text(ledger['procedure'])}"
+        yield total_text(ledger["procedure"])
     elif "uncounted" in ledger:
-        yield f"ledger   all that was executed, released together: not counted ({ledger['uncounted']})"
+        yield f"all that was executed, released together: not counted ({ledger['uncounted']})"
+
+
+def too_many(sweep: str, attempts: int) -> str:
+    """Why a total is not counted by the way."""
+    return f"{attempts} attempts: `sweeps report {sweep}` counts them"

@@ -35,7 +35,7 @@ def pareto_command(
 
         assert sweep is not None
         store = Store.open(workspace.store_url, create=False)
-        front = sweep_front(store, sweep, parsed or None, mix=mix)
+        front = sweep_front(store, sweep, parsed or None, mix=mix, total=True)
     if form == "table" and output is None:
         from rich.console import Console
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,7 @@ def to_json(front: Front, everything: bool = False) -> str:
     content = {
         "sweep": front.sweep,
         "note": front.note,
+        "procedure": None if front.procedure is None else dict(front.procedure),
         "objectives": [{"metric": one.metric, "goal": one.goal} for one in front.objectives],
         "log10": list(front.log10),
         "reference_source": front.reference_source,
@@ -129,9 +131,9 @@ def to_png(front: Front) -> bytes:
     if not front.panels:
         axes[0].text(0.5, 0.5, "no finished trial yet", ha="center", va="center", transform=axes[0].transAxes)
         axes[0].set_axis_off()
-    figure.suptitle(
-        "\n".join(part for part in (f"Pareto front {front.sweep}".strip(), front.note) if part), fontsize=11
-    )
+    note = textwrap.fill(front.note, 100)
+    figure.suptitle(f"Pareto front {front.sweep}".strip(), fontsize=11)
+    figure.supxlabel(note, fontsize=7)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     return buffer.getvalue()

@@ -15,14 +15,15 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from sweeps.records import TrialRecord, TrialState
+from sweeps.front.total import procedure_total
+from sweeps.records import LedgerEntry, TrialRecord, TrialState
 from sweeps.rounding import delta_text
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ class Front:
     excluded          {reason: trials left out}
     reference_source  "given", or "worst observed": then hypervolumes of different sweeps cannot be compared
     log10             objectives whose hypervolume is measured in log10
-    note              printed under the title, such as the total of the whole procedure
+    note              printed under the title: the total of the whole procedure, or why it is not counted
+    procedure         that total's guarantee as plain values; None when it was not asked for, or not counted
     """
 
     objectives: tuple[Objective, ...]
@@ -115,6 +117,7 @@ class Front:
     log10: tuple[str, ...] = ()
     sweep: str = ""
     note: str = ""
+    procedure: Mapping[str, Any] | None = None
 
     def table(self, limit: int = 40) -> RenderableType:
         """The front for a terminal: at most `limit` rows a panel."""
@@ -132,6 +135,8 @@ class Store(Protocol):
 
     def trials(self, sweep: str) -> list[TrialRecord]: ...
 
+    def ledger(self, sweep: str) -> list[LedgerEntry]: ...
+
     def sweep(self, name: str) -> Any: ...
 
 
@@ -143,11 +148,20 @@ def sweep_front(
     mix: Collection[str] = (),
     reference: Mapping[str, float] | None = None,
     log10: Collection[str] = (),
+    total: bool = False,
 ) -> Front:
-    """The front of a sweep in the store, over the spec's objectives unless others are given. Raises InvalidValue."""
+    """The front of a sweep in the store, over the spec's objectives unless others are given. Raises InvalidValue.
+
+    total  count the whole procedure too, for the note, where that takes well under a second
+    """
     chosen = list(objectives or ()) or spec_objectives(store.sweep(sweep).spec)
     with _collector_paused():
-        return front(store.trials(sweep), chosen, mix=mix, reference=reference, log10=log10, sweep=sweep)
+        trials = store.trials(sweep)
+        found = front(trials, chosen, mix=mix, reference=reference, log10=log10, sweep=sweep)
+    if not total:
+        return found
+    note, procedure = procedure_total(store, sweep, trials)
+    return replace(found, note=note, procedure=procedure)
 
 
 @contextmanager

@@ -1,0 +1,89 @@
+"""The total of the procedure stands under a front of the store in every form, and is the ledger's own number."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from sweeps import cli, ledger
+from sweeps.front import total
+from sweeps.front.export import FORMATS, render
+from sweeps.front.pareto import sweep_front
+from sweeps.rounding import epsilon_text
+from sweeps.store import Store
+from tests.sweeps.view_sweeps import launch, mixed_sweep, new_sweep
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Twelve finished trials, one failed after three steps, one lost and to be charged whole."""
+    opened = mixed_sweep(tmp_path)
+    yield opened
+    opened.close()
+
+
+def counted(store: Store, adaptive: bool = False) -> dict:
+    return ledger.summary(store.trials("views"), store.ledger("views"), adaptive=adaptive)["procedure"]
+
+
+def test_the_note_is_the_ledgers_total(store):
+    found = sweep_front(store, "views", total=True)
+    assert found.procedure == counted(store)
+    assert found.note == (
+        f"All that was executed, released together: epsilon {epsilon_text(counted(store)['epsilon'])} at delta 1e-05, "
+        "differential-privacy, add-remove, per record, by pld, status: proved."
+    )
+    # Fourteen launches: more than what the best of them claims, and more than all those on the front.
+    assert found.procedure["epsilon"] > max(float(trial.guarantee["epsilon"]) for trial in found.panels[0].records)
+    assert sweep_front(store, "views").note == ""
+
+
+@pytest.mark.parametrize("form", ["table", "json", "html"])
+def test_every_form_that_is_read_shows_it(store, form):
+    found = sweep_front(store, "views", total=True)
+    content = render(found, form)
+    assert form in FORMATS
+    text = " ".join(content.split())
+    assert found.note in (json.loads(content)["note"] if form == "json" else text)
+    assert found.note not in render(sweep_front(store, "views"), form)
+
+
+def test_json_has_it_as_values(store):
+    assert json.loads(render(sweep_front(store, "views", total=True), "json"))["procedure"] == counted(store)
+    assert json.loads(render(sweep_front(store, "views"), "json"))["procedure"] is None
+
+
+def test_an_adaptive_sampler_makes_it_no_claim(tmp_path):
+    store = new_sweep(tmp_path, search={"trials": 1, "sampler": "tpe"})
+    lease = store.acquire("views")
+    launch(store, lease, 0)
+    found = sweep_front(store, "views", total=True)
+    assert found.note.endswith("(no claim: budgets were chosen from results).")
+    assert found.procedure["is_claim"] is False
+    store.close()
+
+
+def test_nothing_launched_has_no_total(tmp_path):
+    store = new_sweep(tmp_path)
+    found = sweep_front(store, "views", total=True)
+    assert (found.note, found.procedure) == ("", None)
+    store.close()
+
+
+def test_a_large_sweep_says_where_its_total_is_counted(store, monkeypatch):
+    for module in (total, ledger):
+        monkeypatch.setattr(module, "TOTAL_SHOWN_UP_TO", 13)
+    found = sweep_front(store, "views", total=True)
+    words = "All that was executed, released together: not counted (14 attempts: `sweeps report views` counts them)."
+    assert (found.note, found.procedure) == (words, None)
+    shown = ledger.summary_in_passing(store.sweep("views"), store.trials("views"), store.ledger("views"))
+    assert shown["uncounted"] == "14 attempts: `sweeps report views` counts them"
+
+
+def test_the_command_fills_it_in(store, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["sweeps", "pareto", "views", "--json", "--root", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert json.loads(capsys.readouterr().out)["procedure"] == counted(store)
