@@ -99,8 +99,8 @@ def test_without_anything_to_refute_the_threshold_still_separates():
 
 
 def test_the_curve_of_one_run_finds_more_than_the_point():
-    """370 of 400 right: mu is above 1, by the 95% test of the curve; epsilon is not shown to exceed 4.38."""
-    observed = Guesses(canaries=2000, guesses=400, correct=370)
+    """390 of 400 right: mu is above 1, by the 95% test of the curve; epsilon is not shown to exceed 4.38."""
+    observed = Guesses(canaries=2000, guesses=400, correct=390)
     assert verdict(OneRunFDP(observed=observed)).outcome is Outcome.REFUTED
     assert verdict(OneRunFDP(observed=observed), curve=None).outcome is Outcome.CONSISTENT
     # A test of one (epsilon, delta) has no use for a curve, and says so.
