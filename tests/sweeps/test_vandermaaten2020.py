@@ -1,4 +1,4 @@
-"""The figures of van der Maaten & Hannun 2020: statements against curves of known shape, and a small run on real data."""
+"""The figures of van der Maaten & Hannun 2020: statements against known curves, and a small run on real data."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ def test_what_was_not_run_is_not_answered() -> None:
 
 
 def test_beta_as_published_does_not_hold_its_epsilon() -> None:
-    """theory.md section 6(i): eps/B costs about twice; from one query on."""
+    """eps/B is refuted for every B; the proved beta lies between its half and itself."""
     claims = figures.temperatures()
     assert [claim.holds for claim in claims] == [False] * 4
     assert claims[2].published == 0.01
-    assert claims[2].ours == pytest.approx(0.005, rel=0.01)
+    assert all(0.5 * claim.published <= claim.ours < claim.published for claim in claims)
 
 
 @pytest.mark.parametrize("effort", [Effort(), Effort(grid="paper"), Effort(quick=True)])

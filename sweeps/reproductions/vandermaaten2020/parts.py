@@ -22,8 +22,11 @@ class Scope:
     """How fine the figures are.
 
     epsilons, budgets, deltas, sizes, dimensions, classes, models, weights   horizontal axes of Figures 1-6
-    repeats  trainings and noises for each point
-    answered number of answers that points of Figure 2 are averaged over, at least
+    rates, clips, epochs   of DP-SGD: learning rates and clip norms to choose from, passes over the data
+    repeats   trainings and noises for each point
+    answered  number of answers that points of Figure 2 are averaged over, at least
+    limit     training records where that is no axis; all by default
+    votes     models of a vote where that is no axis
     """
 
     epsilons: tuple[float, ...]
@@ -40,6 +43,7 @@ class Scope:
     repeats: int
     answered: int
     limit: int | None = None
+    votes: int = MODELS
 
     @classmethod
     def of(cls, effort: Effort) -> Scope:
@@ -48,7 +52,7 @@ class Scope:
             return cls(
                 epsilons=(1.0, 10.0), budgets=(), deltas=(), sizes=(), dimensions=(), classes=(), models=(),
                 weights=(0.01, 0.1), rates=(2.0,), clips=(1.0,), epochs=2, repeats=effort.repeats or 1, answered=100,
-                limit=5_000,
+                limit=2_000, votes=32,
             )  # fmt: skip
         if effort.grid == "coarse":
             return cls(
@@ -70,9 +74,8 @@ class Scope:
     def cut(self) -> list[str]:
         """What this scope leaves out, beside the full paper grid."""
         if self.limit is not None:
-            return [
-                f"Figure 1 on {self.limit} training records at epsilon {self.epsilons}; Figures 2-6 not run (--quick)"
-            ]
+            told = f"on {self.limit} training records at epsilon {self.epsilons}, {self.votes} votes"
+            return [f"Figure 1 {told}; Figures 2-6 not run (--quick)"]
         lines = ["Figure 4 above 60,000 records: InfiMNIST is not at hand"]
         if len(self.weights) < 10:
             lines.append(f"Coarse grid: epsilon {self.epsilons}, lambda {self.weights}, {self.repeats} repeats")
@@ -139,8 +142,6 @@ def _part(
         "privacy": privacy,
         "objectives": [{"metric": "accuracy"}],
         "search": {"repeats": repeats or scope.repeats},
-        # Noise below this would be a plan of no use; a long list of hopeless points is part of the figures.
-        "execution": {"threads": 1},
     }
 
 
@@ -163,9 +164,14 @@ def _logits(scope: Scope, noise: str, composition: str, queries: int) -> dict[st
     }
 
 
-def _votes(scope: Scope, composition: str, queries: int, models: tuple[int, ...] = (MODELS,)) -> dict[str, Any]:
+def _votes(scope: Scope, composition: str, queries: int, models: tuple[int, ...] = ()) -> dict[str, Any]:
     # The paper regularises no member: this is as little as a minimiser can do with.
-    knobs = {"composition": composition, "queries": queries, "regularisation": 1e-4, "models": _choice(models)}
+    knobs = {
+        "composition": composition,
+        "queries": queries,
+        "regularisation": 1e-4,
+        "models": _choice(models or (scope.votes,)),
+    }
     return {"subsample-and-aggregate": knobs}
 
 
