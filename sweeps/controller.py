@@ -28,6 +28,7 @@ from sweeps.spec import SweepSpec
 from sweeps.store import Lease, Store
 from trainables.attempt import Attempt, RecordsUnwritable, Recovered, latest_checkpoint
 from trainables.files import Folder
+from trainables.measures.objectives import MEASURES
 from trainables.system import Execution, Member, PrivacyPlan, PublicFacts, Refusal, TrialGroup
 
 GROUP_LIMIT = 256
@@ -217,7 +218,8 @@ class Controller:
         return Member(key=record.key, attempt=attempt, seed=record.seed, plan=plan, from_step=0, to_step=to_step)
 
     def _launch(self, members: Sequence[Member]) -> TrialGroup:
-        return TrialGroup(members=tuple(members), execution=self._execution())
+        measures = tuple(one.metric for one in self.spec.objectives if one.metric in MEASURES)
+        return TrialGroup(members=tuple(members), execution=self._execution(), measures=measures)
 
     def _execution(self) -> Execution:
         knobs = self.spec.execution

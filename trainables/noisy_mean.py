@@ -30,6 +30,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, Repeated
 from dpcore.gdp_dual import mu_gdp
 from dpcore.randomness import Purpose
+from trainables.measures.protocols import Neighbours
 from trainables.system import (
     Config,
     Dataset,
@@ -41,6 +42,7 @@ from trainables.system import (
     PublicFacts,
     Refusal,
     Run,
+    Split,
     Task,
 )
 
@@ -163,6 +165,22 @@ class NoisyMean:
         values = np.asarray(data.train.inputs["value"], dtype=np.float64)
         for run in runs:
             self._fit_one(run, values, data.facts.n, execution)
+
+    def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
+        """See `trainables.measures.protocols.Auditable`: the largest value among zeros, and the sum of the releases."""
+
+        def data(values: np.ndarray) -> Dataset:
+            split = Split({"value": values}, np.zeros(len(values)))
+            nobody = Split({"value": values[:0]}, np.zeros(0))
+            return Dataset(facts=facts, train=split, validation=nobody, fingerprint="chosen by the attacker")
+
+        zeros = np.zeros(facts.n - 1)
+        return Neighbours(
+            with_it=data(np.append(zeros, 1.0)),
+            without_it=data(zeros),
+            score=lambda released: float(released["total"]),
+            doc="the value 1 among zeros; the attacker adds up all releases",
+        )
 
     def _fit_one(self, run: Run, values: np.ndarray, n: int, execution: Execution) -> None:
         config, stop = run.member.plan.config, run.member.to_step

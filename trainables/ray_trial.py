@@ -20,7 +20,8 @@ def group_to_json(group: TrialGroup) -> str:
         {**{f.name: getattr(member, f.name) for f in dataclasses.fields(member)}, "plan": member.plan.to_dict()}
         for member in group.members
     ]
-    return json.dumps({"members": members, "execution": dataclasses.asdict(group.execution)})
+    execution = dataclasses.asdict(group.execution)
+    return json.dumps({"members": members, "execution": execution, "measures": group.measures})
 
 
 def group_from_json(text: str) -> TrialGroup:
@@ -31,6 +32,7 @@ def group_from_json(text: str) -> TrialGroup:
             Member(**{**member, "plan": PrivacyPlan.from_dict(member["plan"])}) for member in data["members"]
         ),
         execution=Execution(**data["execution"]),
+        measures=tuple(data["measures"]),
     )
 
 

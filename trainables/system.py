@@ -344,7 +344,7 @@ class System(Protocol):
 class TrialGroup:
     """The unit that Ray launches: members that share system, data and `plan.group`.
 
-    measures  names of `trainables.measures` that every member reports besides its system's metrics
+    measures  names of `trainables.measures.objectives` that objectives of the sweep ask for
     """
 
     members: tuple[Member, ...]

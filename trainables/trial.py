@@ -5,9 +5,10 @@ from __future__ import annotations
 import resource
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,22 @@ from dpcore.randomness import Streams
 from trainables.attempt import ERROR, UNWRITABLE, AlreadyExecuted, Attempt, Fenced, RecordsUnwritable
 from trainables.files import Folder
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Member, State, TrialGroup
+from trainables.system import Dataset, Member, State, System, TrialGroup
 
 
 @dataclass(slots=True)
 class RecordedRun:
-    """A `Run` that keeps its records in an attempt folder (see trainables.attempt for the order of writes)."""
+    """A `Run` that keeps its records in an attempt folder (see trainables.attempt for the order of writes).
+
+    measured  what the spec asks for besides the system's metrics, from the state at the end of the reservation
+    """
 
     member: Member
     start_step: int
     state: State | None
     streams: Streams
     attempt: Attempt
+    measured: Callable[[State], Mapping[str, float]] = lambda state: {}
     started: float = field(default_factory=time.monotonic)
     result: Mapping[str, Any] | None = None
 
@@ -45,13 +50,16 @@ class RecordedRun:
             with _records():
                 self.attempt.save(step, state)
             return
+        # What measuring takes is none of the trial's.
+        seconds = time.monotonic() - self.started
+        peak_memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         result = {
             "key": self.member.key,
             "attempt": self.member.attempt,
             "step": step,
-            "metrics": {name: float(value) for name, value in metrics.items()},
-            "seconds": time.monotonic() - self.started,
-            "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "metrics": {name: float(value) for name, value in {**self.measured(state), **metrics}.items()},
+            "seconds": seconds,
+            "peak_memory_mb": peak_memory_mb,
         }
         with _records():
             self.attempt.save(step, state, result)
@@ -103,8 +111,12 @@ def run_group(group: TrialGroup, data: Dataset, trials: Folder, secret: bytes) -
     except RecordsUnwritable as refused:
         return [{"key": member.key, "attempt": member.attempt, "unwritable": str(refused)} for member in group.members]
     kind, error = "error", ""
+    system = SYSTEMS[group.members[0].plan.system]
+    if group.measures:
+        for run in runs:
+            run.measured = partial(_measured, group, system, run.member, data)
     try:
-        SYSTEMS[group.members[0].plan.system].fit(runs, data, group.execution)
+        system.fit(runs, data, group.execution)
     except Fenced:
         error = "given up by the controller"
     except RecordsUnwritable as refused:
@@ -122,6 +134,12 @@ def run_group(group: TrialGroup, data: Dataset, trials: Folder, secret: bytes) -
         else {"key": run.member.key, "attempt": run.member.attempt, kind: error or "ended before its last step"}
         for run in runs
     ]
+
+
+def _measured(group: TrialGroup, system: System, member: Member, data: Dataset, state: State) -> Mapping[str, float]:
+    from trainables.measures.objectives import measure, wanted
+
+    return measure(wanted(group.measures, system), system, member, state, data, group.execution)
 
 
 def _without_values(failure: Exception) -> str:

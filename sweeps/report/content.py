@@ -105,7 +105,10 @@ def _claims(trials: Sequence[TrialRecord]) -> list[Claim]:
 
 
 def _released(trials: Sequence[TrialRecord]) -> dict[str, str]:
+    from trainables.measures.objectives import MEASURES
     from trainables.registry import SYSTEMS
 
     names = Counter(str(trial.config.get("system", "")) for trial in trials)
-    return {metric.name: metric.released for name in names if name in SYSTEMS for metric in SYSTEMS[name].metrics}
+    measured = {metric.name: metric.released for metric in MEASURES.values()}
+    own = {metric.name: metric.released for name in names if name in SYSTEMS for metric in SYSTEMS[name].metrics}
+    return measured | own

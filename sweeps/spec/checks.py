@@ -10,6 +10,7 @@ from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems, did_you_mean
 from sweeps.spec.knobs import Knobs, as_number
 from sweeps.spec.model import EarlyStopping, ExecutionOptions, Objective, Privacy, Resources, Search
+from trainables.measures.objectives import MEASURES, missing
 from trainables.system import PublicFacts, System
 
 OWN_METRICS: Mapping[str, Literal["maximize", "minimize"]] = {
@@ -96,24 +97,41 @@ def goal_of(metric: str, chosen: Sequence[System]) -> Literal["maximize", "minim
         for one in system.metrics:
             if one.name == metric:
                 return one.goal
-    raise KeyError(metric)
+    return MEASURES[metric].goal
 
 
-def check_objectives(objectives: Sequence[Objective], chosen: Sequence[System], problems: Problems) -> None:
-    """Every chosen system must report every metric: a trial without a value could not be ranked."""
+def check_objectives(
+    objectives: Sequence[Objective], chosen: Sequence[System], facts: PublicFacts | None, problems: Problems
+) -> None:
+    """Every chosen system must report every metric, or it must be measured: a trial without a value has no rank."""
     names = [one.metric for one in objectives]
     for i, objective in enumerate(objectives):
         path = f"objectives.{i}"
         if names.index(objective.metric) < i:
             problems.add(f"{path}.metric", objective.metric, "each metric once")
         if objective.metric not in OWN_METRICS and chosen:
-            silent = [s.name for s in chosen if objective.metric not in {metric.name for metric in s.metrics}]
-            if silent:
-                known = set(OWN_METRICS).union(*({metric.name for metric in system.metrics} for system in chosen))
+            silent = [s for s in chosen if objective.metric not in {metric.name for metric in s.metrics}]
+            if objective.metric in MEASURES:
+                why = {s.name: missing(objective.metric, s, facts) for s in silent}
+                for name, reason in why.items():
+                    if reason:
+                        expected = f"a metric that can be measured of {name}: {reason}"
+                        problems.add(f"{path}.metric", objective.metric, expected, "Drop it, or that system.")
+                if any(why.values()):
+                    continue
+            elif silent:
+                known = set(OWN_METRICS).union(
+                    MEASURES, *({metric.name for metric in system.metrics} for system in chosen)
+                )
                 close = did_you_mean(objective.metric, known - {objective.metric})
-                problems.add(f"{path}.metric", objective.metric, f"a metric that {', '.join(silent)} reports", close)
+                problems.add(
+                    f"{path}.metric",
+                    objective.metric,
+                    f"a metric that {', '.join(s.name for s in silent)} reports",
+                    close,
+                )
                 continue
-        if objective.goal is not None and (chosen or objective.metric in OWN_METRICS):
+        if objective.goal is not None and (chosen or objective.metric in OWN_METRICS or objective.metric in MEASURES):
             better = goal_of(objective.metric, chosen)
             if objective.goal != better:
                 problems.add(f"{path}.goal", objective.goal, f"{better}: that is the better {objective.metric}")

@@ -116,7 +116,7 @@ def load_spec(
     if facts is not None:
         check_delta(written.get("delta"), written.get("allow_large_delta"), facts, problems)
     if objectives is not None:
-        check_objectives(objectives, chosen, problems)
+        check_objectives(objectives, chosen, facts, problems)
     if isinstance(search, Search):
         check_search(
             search, knobs, sections["early_stopping"], None if objectives is None else len(objectives), problems

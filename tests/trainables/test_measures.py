@@ -1,0 +1,110 @@
+"""Measures that a spec may ask of any system: what they say of a plan that is kept and of one that is not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from dpcore.adjacency import Adjacency
+from trainables.data import SOURCES
+from trainables.files import Folder
+from trainables.measures.objectives import MEASURES, measure, missing, wanted
+from trainables.measures.twins import Twin, streams
+from trainables.registry import SYSTEMS
+from trainables.system import Execution, Member, PrivacyPlan, PrivacyTarget, Scalar, TrialGroup
+from trainables.trial import run_group
+
+torch.set_num_threads(1)
+DIGITS = SOURCES["digits"].load({})
+MEMBERSHIP = ("membership_auc", "membership_accuracy", "membership_f1", "priv_leak")
+KNOBS: dict[str, dict[str, Scalar]] = {
+    "noisy-sgd": {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 200, "epochs": 3.0},
+    "model-sensitivity": {"regularisation": 0.01},
+    "prediction-sensitivity": {"regularisation": 0.01, "queries": 60},
+    "subsample-and-aggregate": {"regularisation": 0.01, "queries": 60, "models": 8},
+}
+
+
+def planned(name: str, epsilon: float = 1.0, **knobs) -> PrivacyPlan:
+    system = SYSTEMS[name]
+    adjacencies = getattr(system, "adjacencies", (Adjacency.ADD_REMOVE,))
+    target = PrivacyTarget(epsilon=epsilon, delta=1e-5, adjacency=adjacencies[0])
+    plan = system.plan({**KNOBS[name], **knobs}, DIGITS.facts, target, {})
+    assert isinstance(plan, PrivacyPlan)
+    return plan
+
+
+def member(plan: PrivacyPlan) -> Member:
+    return Member(key="measured-0", attempt=1, seed=3, plan=plan, from_step=0, to_step=plan.steps)
+
+
+def run(plan: PrivacyPlan, tmp_path, measures: tuple[str, ...]) -> dict[str, float]:
+    group = TrialGroup(members=(member(plan),), measures=measures)
+    [result] = run_group(group, DIGITS, Folder(str(tmp_path)), bytes(32))
+    metrics: dict[str, float] = result["metrics"]
+    return metrics
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_every_measure_is_reported_where_it_is_asked_for(name, tmp_path):
+    asked = ("audited_epsilon", "membership_auc", "priv_leak", "queries")
+    metrics = run(planned(name), tmp_path, asked)
+    assert {*asked, "accuracy", *MEMBERSHIP} <= set(metrics)
+    assert 0 <= metrics["audited_epsilon"] <= 1
+    # Epsilon 1 allows an advantage of 0.46; 60 answers, or 360 records, leave sampling noise.
+    assert abs(metrics["priv_leak"]) < 0.35
+    assert abs(metrics["membership_auc"] - 0.5) < 0.2
+    assert metrics["queries"] == (60 if "queries" in KNOBS[name] else 360)
+
+
+def test_nothing_is_measured_unasked(tmp_path):
+    assert not set(run(planned("noisy-sgd"), tmp_path, ())) & set(MEASURES)
+
+
+def test_a_model_that_memorises_shows_it():
+    """Without any noise to speak of, an unregularised linear model fits its records and not the others."""
+    system, plan = SYSTEMS["model-sensitivity"], planned("model-sensitivity", regularisation=1e-6)
+    few = replace(
+        DIGITS,
+        train=replace_rows(DIGITS.train, 60),
+        facts=replace(DIGITS.facts, n=60),
+    )
+    loud = replace(plan, config={**plan.config, "noise_multiplier": 1e-9, "clip_norm": 0.1})
+    one = Twin(member(loud), streams(1, bytes(32)))
+    system.fit([one], few, Execution())
+    found = measure(("membership_auc", "priv_leak"), system, member(loud), one.outcome(), few, Execution())
+    assert found["membership_auc"] > 0.75
+    assert found["priv_leak"] > 0.2
+    assert found["membership_accuracy"] == pytest.approx(0.5 + found["priv_leak"] / 2)
+    quiet = measure(
+        ("membership_auc",), system, member(plan), {"theta": np.zeros_like(one.outcome()["theta"])}, few, Execution()
+    )
+    assert quiet["membership_auc"] == 0.5
+
+
+def replace_rows(split, count: int):
+    return type(split)({name: array[:count] for name, array in split.inputs.items()}, split.targets[:count])
+
+
+def test_what_a_system_reports_by_itself_is_not_measured_again():
+    system = SYSTEMS["noisy-sgd"]
+    assert wanted(("accuracy", "membership_auc", "nonsense"), system) == ("membership_auc",)
+    own = type("Own", (), {"metrics": (replace(MEASURES["priv_leak"]),)})()
+    assert wanted(("priv_leak", "queries"), own) == ("queries",)
+
+
+def test_a_measure_that_cannot_be_given_is_refused_with_its_reason():
+    mean = SYSTEMS["noisy-mean"]
+    assert "single records" in missing("membership_auc", mean)
+    assert missing("audited_epsilon", mean) == ""
+    bare = type("Bare", (), {})()
+    assert "canaries" in missing("audited_epsilon", bare)
+    nobody = replace(DIGITS.facts, n_validation=0)
+    assert "validation" in missing("priv_leak", SYSTEMS["noisy-sgd"], nobody)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_every_measure_says_on_what_it_depends(name):
+    assert MEASURES[name].released
+    assert name == "queries" or "training records" in MEASURES[name].released

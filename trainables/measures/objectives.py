@@ -1,0 +1,124 @@
+"""Numbers that a spec may ask of every system, besides what the system reports by itself.
+
+Each is measured where the trial runs, at the end of every launch, and only when an objective of the spec names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from trainables.measures.protocols import Answering, Auditable, CanaryTrained, Scored
+from trainables.system import Dataset, Execution, Member, Metric, PublicFacts, State, System
+
+_MEMBERS = (
+    "the training records, without noise: it is outside every claim, and for the eyes of those who may see the records"
+)
+AUDIT_RUNS = 200
+
+MEASURES: Mapping[str, Metric] = {
+    one.name: one
+    for one in (
+        Metric(
+            name="audited_epsilon",
+            goal="minimize",
+            doc="lower bound on epsilon (95%, for this measurement alone) from a twin with canaries, which costs one "
+            f"more training; from {AUDIT_RUNS} runs on chosen neighbours where a system has no gradients to watch",
+            released="a twin of the trial on the training records, with noise of its own: in no claim and no ledger",
+        ),
+        Metric(
+            name="membership_auc",
+            goal="minimize",
+            doc="area under the curve of the threshold attack of Yeom et al. 2018 (1/2: no better than guessing)",
+            released=_MEMBERS,
+        ),
+        Metric(
+            name="membership_accuracy",
+            goal="minimize",
+            doc="share of right calls of that attack at the mean training loss, among as many members as others",
+            released=_MEMBERS,
+        ),
+        Metric(
+            name="membership_f1",
+            goal="minimize",
+            doc="harmonic mean of that attack's precision and recall, at the mean training loss",
+            released=_MEMBERS,
+        ),
+        Metric(
+            name="priv_leak",
+            goal="minimize",
+            doc="true minus false positive rate of that attack at the mean training loss (Lu et al. 2021: Priv_Leak)",
+            released=_MEMBERS,
+        ),
+        Metric(
+            name="queries",
+            goal="maximize",
+            doc="predictions that the trial made of validation records under its claim (a released model makes more)",
+            released="the plan: no record",
+        ),
+    )
+}
+_ATTACK = ("membership_auc", "membership_accuracy", "membership_f1", "priv_leak")
+
+
+def wanted(names: Sequence[str], system: System) -> tuple[str, ...]:
+    """Those of `names` that have to be measured: what a system reports by itself is not."""
+    own = {metric.name for metric in system.metrics}
+    return tuple(name for name in names if name in MEASURES and name not in own)
+
+
+def missing(name: str, system: System, facts: PublicFacts | None = None) -> str:
+    """Why `name` cannot be measured of `system` on such data; empty if it can."""
+    predicts = isinstance(system, Scored | Answering)
+    if name == "audited_epsilon":
+        if isinstance(system, CanaryTrained | Auditable):
+            return ""
+        return "it has no gradients to put canaries into and knows no neighbouring data sets"
+    if not predicts:
+        return "its release says nothing about single records"
+    if facts is not None and not facts.n_validation:
+        return "there are no validation records"
+    return ""
+
+
+def measure(
+    names: Sequence[str], system: System, member: Member, state: State, data: Dataset, execution: Execution
+) -> dict[str, float]:
+    """The named measures of a run that has reached `member.to_step` with `state`.
+
+    One membership measure brings the others along, since they cost nothing more.
+    """
+    # Twins train in this process alone, whoever trained the trial.
+    alone = replace(execution, team=None)
+    found: dict[str, float] = {}
+    if any(name in _ATTACK for name in names):
+        from trainables.measures.membership import attack
+
+        found |= attack(system, member, state, data, alone)
+    if "queries" in names:
+        found["queries"] = float(member.to_step if isinstance(system, Answering) else data.facts.n_validation)
+    if "audited_epsilon" in names:
+        found["audited_epsilon"] = _audited(system, member, data, alone)
+    return found
+
+
+def _audited(system: System, member: Member, data: Dataset, execution: Execution) -> float:
+    from trainables.measures import evidence
+
+    claim = evidence.dp_claim(member.plan, member.plan.guarantee)
+    if claim is None:
+        # Nothing to hold a bound against, but the bound itself needs a delta and a relation only.
+        claim = replace(member.plan.guarantee, notion=evidence.Notion.DP)
+    setting = evidence.Setting(
+        system=system,
+        plan=member.plan,
+        claim=claim,
+        data=data,
+        rng=np.random.default_rng(),
+        to_step=member.to_step,
+        execution=execution,
+    )
+    [method, *_] = evidence.methods(system, claim)
+    return evidence.gather(setting, method, runs=AUDIT_RUNS, curve=evidence.curve_of(setting)).audit.epsilon_lower
