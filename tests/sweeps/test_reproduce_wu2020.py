@@ -1,0 +1,210 @@
+"""Wu et al. (2020) reproduced: the theory's verdicts, the statistics behind the orderings, and the quick form whole."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcore.checks import InvalidValue
+from sweeps.planning import preview
+from sweeps.records import TrialRecord, TrialState
+from sweeps.reproductions import Effort, reproduce
+from sweeps.reproductions.sweeping import full_grid
+from sweeps.reproductions.wu2020 import figures, parts, statements, theory
+from sweeps.reproductions.wu2020.published import TABLE_1
+from sweeps.reproductions.wu2020.results import Mean, Measurements
+from sweeps.workspace import Workspace
+from tests.trainables.test_data import DATA, needs_data
+from trainables.data import idc
+
+QUICK = Effort(quick=True)
+
+
+# Theory
+
+
+def test_the_theory_falls_where_it_was_refuted() -> None:
+    held = {claim.claim.split(":")[0]: claim.holds for claim in theory.claims()}
+    assert held == {
+        "Theorem 1": False,
+        "Lemma 2": True,
+        "Property 1, delta > 0": False,
+        "Property 1, delta = 0": True,
+        "DP-SGLD's published noise gives epsilon 1 at delta 1e-3 (German Credit, clipped to 1)": True,
+    }
+    told = {claim.claim.split(":")[0]: f"{claim.ours} {claim.note}" for claim in theory.claims()}
+    # theory.md section 6(e): goldens.
+    for golden in ("0.3466", "0.6837", "0.8640", "0.6931", "membership-only"):
+        assert golden in told["Theorem 1"]
+    assert "0.2449" in told["Lemma 2"]
+    assert "refuted" in told["Property 1, delta > 0"]
+    assert "0.2747" in told["Property 1, delta > 0"]
+
+
+def test_clipped_schedules_are_counted_below_their_renyi_goldens() -> None:
+    """Section 4's epsilons by improved RDP: German C = 0.5, 1, 5: 0.209, 0.478, 4.37; IDC C = 0.1, 1: 0.198, 5.65."""
+    rows = theory.clipping().rows
+    counted = {(row[0], row[1]): row[3] for row in rows}
+    assert counted["German Credit", "none"] == counted["IDC", "none"] == "inf"
+    goldens = {("German Credit", 0.5): 0.209, ("German Credit", 1.0): 0.478, ("German Credit", 5.0): 4.37}
+    goldens |= {("IDC", 0.1): 0.198, ("IDC", 1.0): 5.65}
+    for key, renyi in goldens.items():
+        assert 0.75 * renyi < float(str(counted[key])) < renyi
+
+
+# Statistics
+
+
+def trial(system: str, hidden: int = 64, epsilon: float = math.inf, **metrics: float) -> TrialRecord:
+    return TrialRecord(
+        key="t", number=0, state=TrialState.COMPLETE, config={"system": system, "hidden": hidden}, seed=0, plan=None,
+        violations={}, metrics=metrics, guarantee={"epsilon": epsilon},
+    )  # fmt: skip
+
+
+def drawn(sgld: float, sgd: float, splits: int = 10) -> Measurements:
+    """AUCs around two means; each split moves both by 0.02 or so, each training by 0.003."""
+    rng, found = np.random.default_rng(4), Measurements()
+    for split in range(splits):
+        shift = 0.02 * rng.standard_normal()
+        trials = [
+            trial(system, last_attack_auc=mean + shift + 0.003 * rng.standard_normal())
+            for system, mean in (("sgld", sgld), ("sgd", sgd))
+            for _ in range(2)
+        ]
+        found.add(split, trials)
+    return found
+
+
+def verdict(found: Measurements, part: str = "Table 1: SGLD leaks less than SGD") -> statements.Claim:
+    (claim,) = [one for one in statements.claims(found, 64) if part in one.claim]
+    return claim
+
+
+def test_methods_are_compared_split_by_split() -> None:
+    found = drawn(0.58, 0.59)
+    alone, together = found.mean("sgd", 64, "last_attack_auc"), verdict(found)
+    assert alone is not None
+    # Split to split the AUC moves more than the methods differ; their difference does not.
+    assert alone.error > 0.004
+    assert together.holds
+    assert not verdict(drawn(0.59, 0.58)).holds
+    assert verdict(drawn(0.59, 0.58)).note == "the other way round"
+    assert verdict(drawn(0.58, 0.58)).note == "undecided at two standard errors"
+    assert verdict(drawn(0.58, 0.59, splits=1)).holds is None
+
+
+def test_repeats_on_one_split_are_no_independent_evidence() -> None:
+    """The standard error is that of split means: 2 values, not 4."""
+    found = Measurements()
+    for split, values in enumerate(((0.5, 0.6), (0.7, 0.8))):
+        found.add(split, [trial("sgd", last_attack_auc=value) for value in values])
+    mean = found.mean("sgd", 64, "last_attack_auc")
+    assert mean is not None
+    assert (mean.value, mean.error) == pytest.approx((0.65, 0.1))
+    assert found.trainings("sgd", 64) == 4
+
+
+def test_no_change_needs_evidence_too() -> None:
+    assert statements._same(Mean(0.0, 0.001), 0.01) == (True, "margin 0.01")
+    assert not statements._same(Mean(0.0, 0.02), 0.01)[0]
+    assert "undecided" in statements._same(Mean(0.0, 0.02), 0.01)[1]
+    assert "passed" in statements._same(Mean(0.05, 0.001), 0.01)[1]
+
+
+def test_table_cells_hold_within_both_errors() -> None:
+    near, far = Measurements(), Measurements()
+    for split in range(4):
+        near.add(split, [trial("sgd", last_attack_auc=0.66 + 0.01 * split, last_accuracy=0.73)])
+        far.add(split, [trial("sgd", last_attack_auc=0.56 + 0.01 * split, last_accuracy=0.73)])
+    assert verdict(near, "Table 1, SGD: attack AUC").holds
+    assert not verdict(far, "Table 1, SGD: attack AUC").holds
+    # A failed trial leaves no number behind, and is not counted as one.
+    assert verdict(near, "Table 1, SGLD: attack AUC").holds is None
+    assert len(statements.claims(near, 64)) == 2 * len(TABLE_1) + len(statements.STATEMENTS)
+
+
+def test_vacuous_bounds_are_called_so() -> None:
+    found = Measurements()
+    metrics = {"last_loss_bound": 5.0, "mpl": 0.01, "mpl_bound": 0.011, "ensemble_mpl_bound": 0.012}
+    for split in range(3):
+        found.add(split, [trial("sgld", 64, math.inf, **metrics), trial("clipped-sgld", accuracy=0.7, epsilon=0.99)])
+    shown = {table.title.split(",")[0]: table for table in figures.tables(found, (64,))}
+    (row,) = shown["Leakage Mpl of members at prior 1/2"].rows
+    assert row[0] == "sgld, 64"
+    # Theorem 1 at B = 5: (5/4)(exp(10) - 1).
+    assert row[2] == pytest.approx(27531.8, rel=1e-4)
+    assert row[-1] == "vacuous"
+    assert shown["What differential privacy costs: test accuracy"].rows[-1][2] == "0.99"
+
+
+# Sweeps
+
+
+@needs_data
+@pytest.mark.parametrize("effort", [QUICK, Effort(), Effort(grid="paper")], ids=["quick", "coarse", "paper"])
+def test_every_sweep_plans_and_says_that_it_claims_nothing(effort: Effort) -> None:
+    scope = parts.Scope.of(effort)
+    spec = full_grid(parts.credit(scope, DATA, 0))
+    seen = preview(spec, samples=60)
+    assert seen.feasible == seen.samples
+    assert seen.notes[0].startswith("dropout, psgld, rmsprop, sgd, sghmc, sgld claim NOTHING")
+    assert spec.search.trials == (6 * len(scope.widths) + 2) * scope.repeats
+    part, note = parts.images(scope, DATA)
+    assert (part is None) == effort.quick
+    if part is not None:
+        assert full_grid(part).data.source == "cifar10"
+        assert "IDC's files are absent" in note[0]
+    else:
+        assert "--quick" in note[0]
+
+
+def test_idc_is_taken_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / idc.FOLDER).mkdir()
+    (tmp_path / "cifar10").mkdir()
+    part, note = parts.images(parts.Scope.of(Effort(grid="paper")), tmp_path)
+    assert part is not None
+    assert note == []
+    spec = full_grid(part)
+    assert spec.data.source == "idc"
+    # (e/2) N of the published rate and size.
+    assert spec.systems["sgd"]["learning_rate"] == pytest.approx(1e-4 / 2 * 39_952)
+    assert spec.search.trials == 6
+    none, note = parts.images(parts.Scope.of(Effort()), tmp_path / "nothing")
+    assert none is None
+    assert "neither" in note[0]
+
+
+def test_without_data_the_theory_stands_and_the_cut_is_said(tmp_path: Path) -> None:
+    result = reproduce("wu2020", None, Workspace.at(tmp_path), Effort(), print)
+    assert any("Table 1: not trained (no --data DIR)" in line for line in result.cut)
+    tried = [claim for claim in result.claims if claim.holds is not None]
+    assert len(tried) == len(theory.claims())
+    assert all(claim.note for claim in result.claims)
+    json.dumps(result.to_dict(), allow_nan=False)
+    assert not list(tmp_path.iterdir())
+
+
+@needs_data
+def test_the_quick_form_runs_on_the_real_data(tmp_path: Path) -> None:
+    lines: list[str] = []
+    result = reproduce("wu2020", DATA, Workspace.at(tmp_path), QUICK, lines.append)
+    assert lines == ["German Credit, split 1 of 1"]
+    by_name = {claim.claim: claim for claim in result.claims}
+    ours = next(claim.ours for name, claim in by_name.items() if name.startswith("Table 1, SGD: attack AUC"))
+    assert 0.55 < float(str(ours)) < 0.75
+    assert all(plot.is_file() for plot in result.plots)
+    assert len(result.plots) == 1
+    protected = next(table for table in result.tables if table.title.startswith("What differential privacy"))
+    claims = {str(row[0]).split(",")[0]: row[2] for row in protected.rows}
+    assert claims["sgd"] == claims["sgld"] == "inf"
+    assert float(str(claims["clipped-sgld"])) <= 1
+    # It is there now: nothing is trained again.
+    again = reproduce("wu2020", DATA, Workspace.at(tmp_path), QUICK, lines.append)
+    assert again.to_dict()["rows"] == result.to_dict()["rows"]
+    with pytest.raises(InvalidValue, match="another --root"):
+        reproduce("wu2020", DATA, Workspace.at(tmp_path), Effort(quick=True, repeats=2), lines.append)
