@@ -66,8 +66,7 @@ def train_group(config: Config, data: Dataset, device: str = "cpu") -> Trained:
     classes, recipe = classes_of(facts), recipe_of(config)
     inputs, labels = flat_inputs(facts, data.train), data.train.targets.astype(np.int64)
     others = flat_inputs(facts, data.validation)
-    rng = np.random.default_rng([draw, 0])
-    asked = rng.permutation(len(others))
+    asked = question_order(draw, len(others))
     pool = asked[held_out(config, facts) :]
     target = train(inputs, labels, np.arange(len(labels))[None], classes, recipe, _seed(draw, 1), device)
     attack = None
@@ -76,10 +75,15 @@ def train_group(config: Config, data: Dataset, device: str = "cpu") -> Trained:
     return Trained(
         member_logits=target.logits(inputs)[0],
         other_logits=target.logits(others)[0],
-        members=rng.permutation(len(labels)),
+        members=np.random.default_rng([draw, 5]).permutation(len(labels)),
         others=asked[: held_out(config, facts)],
         attack=attack,
     )
+
+
+def question_order(draw: int, records: int) -> Positions:
+    """Validation records in the order in which they are asked; under an attack the last ones are the attacker's."""
+    return np.random.default_rng([draw, 0]).permutation(records)
 
 
 def asked_logits(plan: PrivacyPlan, data: Dataset) -> Array:
