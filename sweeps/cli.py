@@ -321,8 +321,10 @@ def schema() -> None:
 
 def _mount() -> None:
     from sweeps.account import account_app
+    from sweeps.submission.command import submit
 
     app.add_typer(account_app, name="account")
+    app.command()(submit)
 
 
 _mount()

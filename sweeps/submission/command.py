@@ -1,0 +1,114 @@
+"""`sweeps submit`: the controller runs on the cluster, its words come here, and its exit code is this command's."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from sweeps.submission.jobs import Finished, JobServer
+
+EXIT_STOPPED = 130
+EXIT_FAILED = 75
+DETACHED = 0
+
+
+def submit(
+    spec: Annotated[str, typer.Argument(help="Spec file or packaged example; with --resume, the name of a sweep.")],
+    address: Annotated[
+        str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Job server: http://HOST:8265.")
+    ],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep of this name.")] = False,
+    name: Annotated[str | None, typer.Option(help="Name of the sweep; default: the spec's, numbered if taken.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Override search.trials.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Override search.seed.")] = None,
+    accept: Annotated[list[str] | None, typer.Option(help="With --resume: go on although this changed.")] = None,
+    root: Annotated[str, typer.Option(help="The controller's folder, on the cluster's head.")] = "sweeps-state",
+    store: Annotated[str | None, typer.Option("--store", envvar="SWEEPS_STORE", help="Store by URL.")] = None,
+    records: Annotated[
+        str | None,
+        typer.Option("--records", envvar="SWEEPS_RECORDS", help="Workers' records: URL or folder."),
+    ] = None,
+    tracking: Annotated[str | None, typer.Option("--tracking", help="MLflow tracking URI.")] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(help="Name of a variable (a token) whose value here is sent along; repeatable.")
+    ] = None,
+    follow: Annotated[bool, typer.Option(help="Print what the job says, and wait for its end.")] = True,
+) -> None:
+    """Run a sweep as a job of a Ray cluster, with the controller there."""
+    from sweeps.examples import load_example_or_file
+    from sweeps.submission.jobs import JobServer
+    from sweeps.submission.parcel import SPEC_FILE, Order, check_references, pack, taken_from_here, versions
+
+    loaded = None if resume else load_example_or_file(spec, trials=trials, seed=seed)
+    words = ["resume", spec] if loaded is None else ["run", SPEC_FILE]
+    if loaded is not None:
+        check_references(loaded)
+        store = store or loaded.store
+        words += ["--name", name] if name else []
+    else:
+        for one in accept or []:
+            words += ["--accept", one]
+    for option, value in (("--root", root), ("--store", store), ("--records", records), ("--tracking", tracking)):
+        words += [option, value] if value else []
+    environment = taken_from_here(env or [])
+    modules = loaded.user_modules() if loaded is not None else _recorded_modules(spec, store)
+    server = JobServer(address)
+    sweep = spec if loaded is None else name or loaded.name
+    with tempfile.TemporaryDirectory(prefix="sweeps-parcel-") as folder:
+        order = Order(arguments=[*words, "--address", "auto"], environment=environment, versions=versions())
+        pack(Path(folder), order, loaded, modules)
+        job = server.submit(Path(folder), _job_name(sweep), sweep, hook=bool(environment))
+    print(f"Job {job} at {server.address}", flush=True)
+    if store is None:
+        print("No --store: only the cluster's head can show this sweep.", flush=True)
+    if follow:
+        _end(_followed(server, job), job)
+
+
+def _recorded_modules(sweep: str, store: str | None) -> tuple[str, ...]:
+    from dpcore.checks import InvalidValue
+    from sweeps.spec import load_spec
+    from sweeps.store import Store
+
+    if store is None:
+        raise InvalidValue("store", None, "the URL of the store that knows the sweep", "Pass --store.")
+    opened = Store.open(store, create=False)
+    try:
+        return load_spec(opened.sweep(sweep).spec).user_modules()
+    finally:
+        opened.close()
+
+
+def _job_name(sweep: str) -> str:
+    import secrets
+
+    return f"sweep-{sweep}-{secrets.token_hex(4)}"
+
+
+def _followed(server: JobServer, job: str) -> Finished:
+    def say(text: str) -> None:
+        print(text, end="", flush=True)
+
+    try:
+        return server.follow(job, say)
+    except KeyboardInterrupt:
+        end = shlex.join(["ray", "job", "stop", job, "--address", server.address])
+        again = shlex.join(["ray", "job", "logs", job, "--follow", "--address", server.address])
+        print(f"\nThe sweep goes on without this terminal. Follow it:\n  {again}\nStop it cleanly:\n  {end}")
+        sys.exit(DETACHED)
+
+
+def _end(finished: Finished, job: str) -> None:
+    if finished.code == 0:
+        return
+    reason = finished.message.partition(", last available logs")[0]
+    print(f"Job {job}: {finished.status.lower()}. {reason}", file=sys.stderr)
+    if finished.code is not None and finished.code > 0:
+        sys.exit(finished.code)
+    sys.exit(EXIT_STOPPED if finished.status == "STOPPED" else EXIT_FAILED)

@@ -1,0 +1,158 @@
+"""The door to a Ray cluster's job server: submit a parcel, follow its words, learn how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+# Engines report to their makers by default; a platform for private data switches that off before they load.
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+# Ray sends its token only when told to; its own command line tells itself where there is one.
+if (
+    "RAY_AUTH_TOKEN" in os.environ
+    or "RAY_AUTH_TOKEN_PATH" in os.environ
+    or Path("~/.ray/auth_token").expanduser().exists()
+):
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+import aiohttp
+import ray
+from ray.exceptions import AuthenticationError
+from ray.job_submission import JobStatus, JobSubmissionClient
+
+# What it uploads, and that a connection closed, is nothing that a person has to read.
+for _name in (
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray.dashboard.modules.job.sdk",
+    "ray._private.runtime_env.packaging",
+):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+ANSWER_SECONDS = 5.0
+READY_SECONDS = 60.0
+SETTLE_SECONDS = 30.0
+ENTRY = "python -m sweeps.submission.start"
+HOOK = "sweeps.submission.start.load_environment"
+
+
+class JobServerRefused(RuntimeError):
+    """The job server does not answer, or refuses; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a job ended. `code` is its exit status, None when it never ran or was stopped."""
+
+    status: str
+    code: int | None
+    message: str
+
+
+class JobServer:
+    """The job server at `address`, such as http://HOST:8265. Raises JobServerRefused from every method."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address.rstrip("/")
+        _check_answers(self.address)
+        try:
+            self._client = JobSubmissionClient(self.address)
+        except AuthenticationError as error:
+            raise JobServerRefused(
+                f"--address={address!r}: the cluster refuses this token, or wants one. Set RAY_AUTH_TOKEN (or "
+                "RAY_AUTH_TOKEN_PATH) to the one that it was started with."
+            ) from error
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise JobServerRefused(
+                f"--address={address!r}: no Ray job server answers ({error}). {_EXPECTED}"
+            ) from error
+        there = self._client._server_ray_version
+        if there != ray.__version__:
+            raise JobServerRefused(
+                f"--address={address!r}: the cluster runs Ray {there}, this machine {ray.__version__}: expected the "
+                "same. Install the cluster's version here, or upgrade the cluster."
+            )
+
+    def submit(self, folder: Path, job: str, sweep: str, hook: bool) -> str:
+        """Send the parcel and start it; the job's id. `hook`: workers take the parcel's environment too."""
+        environment: dict[str, object] = {"working_dir": str(folder)}
+        if hook:
+            environment["worker_process_setup_hook"] = HOOK
+        limit = time.monotonic() + READY_SECONDS
+        while True:
+            try:
+                return str(
+                    self._client.submit_job(
+                        entrypoint=ENTRY, submission_id=job, runtime_env=environment, metadata={"sweep": sweep}
+                    )
+                )
+            except (ConnectionError, RuntimeError, OSError) as error:
+                # A head that has just started answers before its agent is ready.
+                if "No available agent" not in str(error) or time.monotonic() > limit:
+                    raise JobServerRefused(f"{self.address}: the job was not taken: {error}") from error
+                time.sleep(1.0)
+
+    def follow(self, job: str, say: Callable[[str], None]) -> Finished:
+        """Hand on what the job prints until it ends. A connection that breaks is taken up again."""
+        told = 0
+        while True:
+            try:
+                told = asyncio.run(self._tail(job, told, say))
+            except (RuntimeError, OSError, aiohttp.ClientError) as error:
+                say(f"(connection to {self.address} lost, trying again: {error})\n")
+                time.sleep(2.0)
+                _check_answers(self.address)
+                continue
+            ended = self._ended(job)
+            if ended is not None:
+                return ended
+
+    async def _tail(self, job: str, told: int, say: Callable[[str], None]) -> int:
+        """`told` characters were handed on by an earlier connection, which begins at the start each time."""
+        seen = 0
+        async for text in self._client.tail_job_logs(job):
+            fresh = text[max(0, told - seen) :]
+            seen += len(text)
+            if fresh:
+                say(fresh)
+                told = max(told, seen)
+        return told
+
+    def _ended(self, job: str) -> Finished | None:
+        limit = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < limit:
+            info = self._client.get_job_info(job)
+            if info.status.is_terminal():
+                code = info.driver_exit_code
+                if info.status == JobStatus.SUCCEEDED:
+                    code = 0
+                return Finished(str(info.status), code, info.message or "")
+            time.sleep(0.2)
+        return None
+
+    def stop(self, job: str) -> None:
+        """Ask the job to end: its controller stops cleanly, as by Ctrl-C."""
+        self._client.stop_job(job)
+
+
+_EXPECTED = "Expected the dashboard of the cluster's head, such as http://HOST:8265."
+
+
+def _check_answers(address: str) -> None:
+    parts = urlsplit(address)
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        port = 0
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port:
+        raise JobServerRefused(f"--address={address!r}: not an address of a job server. {_EXPECTED}")
+    try:
+        socket.create_connection((parts.hostname, port), timeout=ANSWER_SECONDS).close()
+    except OSError as error:
+        raise JobServerRefused(f"--address={address!r}: does not answer ({error}). {_EXPECTED}") from error

@@ -1,0 +1,90 @@
+"""What travels to the cluster: this very code, the spec, the arguments and the tokens, in one folder.
+
+The code is that of the process that submits, so a sweep that was started on the cluster may be resumed from here and
+the other way round: the fingerprints agree. Packages of others (Ray, torch, MLflow ...) are the cluster's own.
+
+Arguments and tokens lie in a file of the parcel, not in the job's command or runtime environment: those are shown to
+everybody who can open the cluster's dashboard.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from dpcore.checks import InvalidValue
+from sweeps.spec import SweepSpec
+
+PACKAGES = ("dpcore", "trainables", "sweeps")
+ORDER_FILE, SPEC_FILE = "sweeps-order.json", "spec.yaml"
+COMPARED = ("ray", "torch", "numpy", "optuna", "mlflow", "pyarrow", "SQLAlchemy")
+"""Packages whose versions here travel along, to be compared with the cluster's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What `start` carries out: the words after `sweeps`, the environment to set first, and the versions here."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    versions: Mapping[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> Order:
+        """The order of the parcel at `path`."""
+        return cls(**json.loads(path.read_text()))
+
+
+def versions() -> dict[str, str]:
+    """{package: version} of `COMPARED`, as installed in this process."""
+    return {name: importlib.metadata.version(name) for name in COMPARED}
+
+
+def taken_from_here(names: Iterable[str]) -> dict[str, str]:
+    """The values of these environment variables. Raises InvalidValue for one that is not set."""
+    for name in names:
+        if name not in os.environ:
+            raise InvalidValue("env", name, "the name of a variable that is set here", f"Try: export {name}=...")
+    return {name: os.environ[name] for name in names}
+
+
+def check_references(spec: SweepSpec) -> None:
+    """Data travel by reference: a path has to mean the same on the cluster. Raises InvalidValue for a relative one."""
+    path = spec.data.options().get("path")
+    if isinstance(path, str) and "://" not in path and not Path(path).is_absolute():
+        remedy = "The cluster reads the data itself; nothing but code and spec is sent."
+        raise InvalidValue("data.path", path, "an absolute path on the cluster, or an object-store URL", remedy)
+
+
+def pack(folder: Path, order: Order, spec: SweepSpec | None, modules: Iterable[str] = ()) -> None:
+    """Fill the empty `folder`. `modules` are the user's own, as `SweepSpec.user_modules` names them.
+
+    Raises InvalidValue for a module that is not found here.
+    """
+    for name in (*PACKAGES, *sorted({module.split(".")[0] for module in modules})):
+        _copy_module(name, folder)
+    if spec is not None:
+        # JSON is YAML.
+        (folder / SPEC_FILE).write_text(json.dumps(spec.canonical(), indent=1))
+    descriptor = os.open(folder / ORDER_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        json.dump(asdict(order), stream)
+
+
+def _copy_module(name: str, folder: Path) -> None:
+    found = importlib.util.find_spec(name)
+    if found is None or found.origin is None:
+        raise InvalidValue("module", name, "a module that can be imported here", "Install it or set PYTHONPATH.")
+    origin = Path(found.origin)
+    if not found.submodule_search_locations:
+        shutil.copy(origin, folder / origin.name)
+        return
+    shutil.copytree(
+        origin.parent, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", ".*"), dirs_exist_ok=True
+    )

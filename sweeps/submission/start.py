@@ -1,0 +1,59 @@
+"""What runs on the cluster, in the unpacked parcel: `python -m sweeps.submission.start`.
+
+Workers take the environment of the order too, when they start: `load_environment` is their set-up hook.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+from pathlib import Path
+
+from sweeps.submission.parcel import ORDER_FILE, Order
+
+EXIT_UNPREPARED = 2
+
+
+def load_environment() -> None:
+    """Set what the order says. Workers are started in the parcel's folder, or a folder on their path is it."""
+    for folder in (Path.cwd(), *map(Path, sys.path)):
+        if (folder / ORDER_FILE).is_file():
+            os.environ.update(Order.read(folder / ORDER_FILE).environment)
+            return
+
+
+def differing(order: Order) -> list[str]:
+    """Packages whose version here is not that of the machine that submitted, one line each."""
+    found = []
+    for name, there in order.versions.items():
+        try:
+            here = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            here = "not installed"
+        if here.split("+")[0] != there.split("+")[0]:
+            found.append(f"{name} {here} (submitted from {there})")
+    return found
+
+
+def main() -> None:
+    """Carry out the order as the command line of this process."""
+    order = Order.read(Path(ORDER_FILE))
+    os.environ.update(order.environment)
+    if lines := differing(order):
+        print(f"On this cluster: {', '.join(lines)}.", file=sys.stderr, flush=True)
+    sys.argv = ["sweeps", *order.arguments]
+    try:
+        from sweeps.cli import main as command_line
+    except ModuleNotFoundError as missing:
+        print(
+            f"sweeps: {sys.executable} on the cluster's head has no module {missing.name!r}. Run the cluster from the "
+            "image in infra/, or install this project's requirements there and put that Python first on PATH.",
+            file=sys.stderr,
+        )
+        sys.exit(EXIT_UNPREPARED)
+    command_line()
+
+
+if __name__ == "__main__":
+    main()
