@@ -31,6 +31,9 @@ TrackingUri = Annotated[str | None, typer.Option("--tracking", help="MLflow trac
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 DataDir = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's upstream files.")]
 Address = Annotated[str | None, typer.Option("--address", help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")]
+Changes = Annotated[
+    list[str] | None, typer.Option("--set", help="path.to.key=VALUE (YAML) over the spec's own; repeatable.")
+]
 DEFAULT_ROOT = Path(".sweeps")
 
 
@@ -51,13 +54,14 @@ def check(
     spec: Annotated[str, typer.Argument(help="Spec file, or the name of a packaged example.")],
     data: DataDir = None,
     trials: Annotated[int | None, typer.Option(help="Override search.trials.")] = None,
+    changes: Changes = None,
     as_json: Json = False,
 ) -> None:
     """Validate a spec and print its plan: space, noise, cost, total of the procedure. Reads no record."""
     from sweeps.examples import load_example_or_file
     from sweeps.planning import preview
 
-    plan = preview(load_example_or_file(spec, data=data, trials=trials))
+    plan = preview(load_example_or_file(spec, data=data, trials=trials, changes=changes or ()))
     if as_json:
         print_json(plan.to_dict())
     else:
@@ -70,6 +74,7 @@ def run(
     name: Annotated[str | None, typer.Option(help="Name of the sweep; default: the spec's, numbered if taken.")] = None,
     trials: Annotated[int | None, typer.Option(help="Override search.trials.")] = None,
     seed: Annotated[int | None, typer.Option(help="Override search.seed.")] = None,
+    changes: Changes = None,
     data: DataDir = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
@@ -83,7 +88,7 @@ def run(
     from sweeps.cli_run import drive
     from sweeps.examples import load_example_or_file
 
-    loaded = load_example_or_file(spec, data=data, trials=trials, seed=seed)
+    loaded = load_example_or_file(spec, data=data, trials=trials, seed=seed, changes=changes or ())
     workspace = _workspace(root, store or loaded.store, tracking, records)
     drive(session.create(loaded, workspace, name), workspace, address=address, shown=_shown if as_json else None)
 

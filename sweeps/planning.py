@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, NonPrivate, UnsupportedEvent, phases
+from dpcore.events import ApproximateDP, Composed, NonPrivate, UnsupportedEvent, phases
 from sweeps.rounding import delta_text, epsilon_text
 from sweeps.search.rungs import first_stop
 from sweeps.search.space import SYSTEM, TARGET_EPSILON, Space
@@ -354,6 +354,12 @@ def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, lis
         )
     except (UnsupportedEvent, ToleranceNotReached) as error:
         return None, [f"total of the procedure: no accountant can count it ({error})"]
+    needy = sum(isinstance(part, ApproximateDP) for plan in chosen for part in phases(plan.event()))
+    if math.isinf(claim.epsilon) and needy > 1:
+        return None, [
+            f"total of the procedure: no finite epsilon at delta {delta_text(spec.privacy.delta)}: {needy} trials are "
+            "known only to be (epsilon, delta)-DP, and each spends all of delta"
+        ]
     return (
         Total(
             trials=spec.search.trials,

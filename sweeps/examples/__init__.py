@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,18 @@ def example_names() -> list[str]:
 
 
 def load_example_or_file(
-    spec: str, *, data: Path | None = None, trials: int | None = None, seed: int | None = None
+    spec: str,
+    *,
+    data: Path | None = None,
+    trials: int | None = None,
+    seed: int | None = None,
+    changes: Sequence[str] = (),
 ) -> SweepSpec:
     """The spec of a file or of a packaged example, with the command line's overrides applied before validation.
 
-    Raises InvalidValue when there is neither such a file nor such an example, SpecErrors for a bad spec.
+    changes  "path.to.key=VALUE" each, VALUE in YAML, applied in order
+    Raises InvalidValue when there is neither such a file nor such an example, or for a change that is none; SpecErrors
+    for a bad spec.
     """
     path = Path(spec)
     if path.is_file():
@@ -45,7 +52,25 @@ def load_example_or_file(
         # A section of another kind is left for the validation to name.
         if isinstance(before, dict):
             raw[section] = {**before, key: value}
+    for change in changes:
+        _apply(raw, change)
     return load_spec(raw)
+
+
+def _apply(raw: dict[str, Any], change: str) -> None:
+    path, equals, text = change.partition("=")
+    *sections, key = path.split(".")
+    if not equals or not all([*sections, key]):
+        raise InvalidValue("--set", change, "path.to.key=VALUE", "For example privacy.epsilon=2, or search.trials=10.")
+    place = raw
+    for section in sections:
+        inner = place.get(section)
+        if inner is not None and not isinstance(inner, dict):
+            raise InvalidValue("--set", change, f"a path through sections; {section} is {inner!r}")
+        place[section] = place = {} if inner is None else dict(inner)
+    value = read_yaml(text, problems := Problems())
+    problems.raise_any()
+    place[key] = value
 
 
 def _overrides(data: Path | None, trials: int | None, seed: int | None) -> Iterator[tuple[str, str, Any]]:

@@ -10,8 +10,11 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpcore.checks import InvalidValue
-from sweeps.front.pareto import LABELS, Front, Panel
+from dpcore.guarantee import Status
+from sweeps.front.pareto import Front, Panel
 from sweeps.rounding import epsilon_text
 
 if TYPE_CHECKING:
@@ -27,21 +30,25 @@ def rows(front: Front, everything: bool = False) -> Iterator[dict[str, Any]]:
 
     `epsilon` is the claim's; knobs are named `knob.<name>`, metrics that are no objectives `metric.<name>`.
     """
-    names = [one.metric for one in front.objectives]
     for panel in front.panels:
-        for index in panel.order():
-            on_front = bool(panel.on_front[index])
-            if not on_front and not everything:
-                break
-            record = panel.records[index]
-            assert record.guarantee is not None
-            row: dict[str, Any] = {"key": record.key, "number": record.number, "on_front": on_front}
-            row.update(zip(names, panel.values[index].tolist(), strict=True))
-            for name in _GUARANTEE:
-                row[name] = float(record.guarantee[name]) if name == "epsilon" else record.guarantee[name]
-            row.update((f"knob.{name}", value) for name, value in record.config.items())
-            row.update((f"metric.{name}", value) for name, value in record.metrics.items() if name not in row)
-            yield row
+        yield from _rows(front, panel, everything)
+
+
+def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, Any]]:
+    names = [one.metric for one in front.objectives]
+    for index in panel.order():
+        on_front = bool(panel.on_front[index])
+        if not on_front and not everything:
+            break
+        record = panel.records[index]
+        assert record.guarantee is not None
+        row: dict[str, Any] = {"key": record.key, "number": record.number, "on_front": on_front}
+        row.update(zip(names, panel.values[index].tolist(), strict=True))
+        for name in _GUARANTEE:
+            row[name] = float(record.guarantee[name]) if name == "epsilon" else record.guarantee[name]
+        row.update((f"knob.{name}", value) for name, value in record.config.items())
+        row.update((f"metric.{name}", value) for name, value in record.metrics.items() if name not in row)
+        yield row
 
 
 def render(front: Front, form: str, everything: bool = False) -> str | bytes:
@@ -80,11 +87,10 @@ def to_csv(front: Front, everything: bool = False) -> str:
 
 def to_json(front: Front, everything: bool = False) -> str:
     """One JSON object; an infinite number is the string "inf" or "-inf" (JSON has no infinity)."""
-    points: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in rows(front, everything):
-        points.setdefault(tuple(row[name] for name in LABELS), []).append(
-            {name: _plain(value) for name, value in row.items()}
-        )
+    points = [
+        [{name: _plain(value) for name, value in row.items()} for row in _rows(front, panel, everything)]
+        for panel in front.panels
+    ]
     content = {
         "sweep": front.sweep,
         "note": front.note,
@@ -99,12 +105,12 @@ def to_json(front: Front, everything: bool = False) -> str:
                 "trials": len(panel.records),
                 "hypervolume": panel.hypervolume,
                 "reference": list(panel.reference),
-                "points": points.get(tuple(panel.label[name] for name in LABELS), []),
+                "points": listed,
             }
-            for panel in front.panels
+            for panel, listed in zip(front.panels, points, strict=True)
         ],
     }
-    return json.dumps(content, indent=None if sum(map(len, points.values())) > 1000 else 2, allow_nan=False)
+    return json.dumps(content, indent=None if sum(map(len, points)) > 1000 else 2, allow_nan=False)
 
 
 def to_parquet(front: Front, everything: bool = False) -> bytes:
@@ -131,7 +137,7 @@ def to_png(front: Front) -> bytes:
     if not front.panels:
         axes[0].text(0.5, 0.5, "no finished trial yet", ha="center", va="center", transform=axes[0].transAxes)
         axes[0].set_axis_off()
-    note = textwrap.fill(front.note, 100)
+    note = textwrap.fill(front.note, 100, break_on_hyphens=False)
     figure.suptitle(f"Pareto front {front.sweep}".strip(), fontsize=11)
     figure.supxlabel(note, fontsize=7)
     buffer = io.BytesIO()
@@ -162,12 +168,16 @@ def table(front: Front, limit: int = 40) -> RenderableType:
             )
         for name in varied:
             grid.add_column(escape(_header(name)), justify="right", overflow="fold")
+        several = len({_status(panel, i) for i in chosen}) > 1
+        if several:
+            grid.add_column("status", overflow="fold")
         for i in listed:
             config = panel.records[i].config
             values = zip(front.objectives, panel.values[i].tolist(), strict=True)
             cells = [panel.records[i].key]
             cells += [epsilon_text(v) if one.metric == "epsilon" else f"{v:.4g}" for one, v in values]
             cells += [_short(config.get(name)) for name in varied]
+            cells += [_status(panel, i)] if several else []
             grid.add_row(*(escape(cell) for cell in cells))
         parts.append(grid)
         if len(chosen) > limit:
@@ -181,6 +191,12 @@ def table(front: Front, limit: int = 40) -> RenderableType:
     if front.note:
         parts.append(Text(front.note))
     return Group(*parts)
+
+
+def _status(panel: Panel, index: int) -> str:
+    guarantee = panel.records[index].guarantee
+    assert guarantee is not None
+    return str(guarantee["status"])
 
 
 def _header(name: str) -> str:
@@ -200,20 +216,46 @@ def footer(front: Front, panel: Panel) -> str:
 
 
 def _draw(axis: Any, front: Front, panel: Panel) -> None:
+    from matplotlib.ticker import LogFormatter
+
     first, second = 0, min(1, len(front.objectives) - 1)
     if len(front.objectives) > 1 and front.objectives[1].metric == "epsilon":
         first, second = 1, 0
     x, y = panel.values[:, first], panel.values[:, second]
-    axis.scatter(x[~panel.on_front], y[~panel.on_front], s=14, color="#9aa5b1", linewidths=0, label="dominated")
-    axis.scatter(x[panel.on_front], y[panel.on_front], s=30, color="#0f766e", linewidths=0, label="front")
+    _scatter(axis, panel, x, y)
     axis.set_xlabel(front.objectives[first].metric)
     axis.set_ylabel(front.objectives[second].metric)
     if front.objectives[first].metric == "epsilon" and (x > 0).all() and x.max() > 4 * x.min():
         axis.set_xscale("log")
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
     axis.set_title(panel.title, fontsize=9)
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=8)
+
+
+_MARKERS = {Status.PROVED: "o", Status.PROVED_UNDER_ASSUMPTIONS: "s"}
+_COLOURS = ("#0f766e", "#b45309", "#1d4ed8", "#be185d", "#4d7c0f", "#6d28d9", "#0e7490", "#57534e")
+
+
+def _scatter(axis: Any, panel: Panel, x: Any, y: Any) -> None:
+    """The points: by system and status where there are several, else front against dominated."""
+    kinds = [(str(record.config.get("system", "")), _status(panel, i)) for i, record in enumerate(panel.records)]
+    if len(set(kinds)) == 1:
+        axis.scatter(x[~panel.on_front], y[~panel.on_front], s=14, color="#9aa5b1", linewidths=0, label="dominated")
+        axis.scatter(x[panel.on_front], y[panel.on_front], s=30, color=_COLOURS[0], linewidths=0, label="front")
+        return
+    systems = sorted({system for system, _ in kinds})
+    statuses = {status for _, status in kinds}
+    for system, status in sorted(set(kinds)):
+        mine = np.array([kind == (system, status) for kind in kinds])
+        style = {"color": _COLOURS[systems.index(system) % len(_COLOURS)], "marker": _MARKERS.get(Status(status), "^")}
+        told = f"{system} ({status})" if len(statuses) > 1 else system
+        dominated, front = mine & ~panel.on_front, mine & panel.on_front
+        axis.scatter(x[dominated], y[dominated], s=14, alpha=0.35, linewidths=0, **style)
+        axis.scatter(x[front], y[front], s=44, linewidths=0.8, edgecolors="black", label=told, **style)
+    axis.plot([], [], " ", label="large and outlined: on the front")
 
 
 def _columns(front: Front, listed: list[dict[str, Any]]) -> list[str]:

@@ -10,11 +10,9 @@ Source      Kung, Luccio & Preparata (1975), JACM 22, for the front; Guerreiro &
 
 from __future__ import annotations
 
-import gc
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -22,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
+from dpcore.guarantee import Status
+from sweeps.collector import collector_paused
 from sweeps.front.total import procedure_total
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
 from sweeps.rounding import delta_text
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 LABELS = ("notion", "adjacency", "delta", "unit", "status")
 """What two points must share to stand on the same axes."""
+
+FIRM = (Status.PROVED, Status.PROVED_UNDER_ASSUMPTIONS)
+"""Claims that stand share axes, each point under its own status; the others never do."""
 
 HYPERVOLUME_WORK = 3e8
 """Largest n^(d-2) for which a hypervolume in d >= 4 dimensions is computed (about ten seconds)."""
@@ -68,7 +71,7 @@ class MixedGuarantees(InvalidValue):
 class Panel:
     """The points that share one label, and which of them no other dominates.
 
-    label        what all guarantees here have in common: notion, adjacency, delta, unit, status
+    label        what all guarantees here have in common: notion, adjacency, delta, unit, and the statuses that occur
     records      one trial per point
     values       (points, objectives), in the objectives' own units
     on_front     (points,), True when no point of the panel dominates it
@@ -155,25 +158,13 @@ def sweep_front(
     total  count the whole procedure too, for the note, where that takes well under a second
     """
     chosen = list(objectives or ()) or spec_objectives(store.sweep(sweep).spec)
-    with _collector_paused():
+    with collector_paused():
         trials = store.trials(sweep)
         found = front(trials, chosen, mix=mix, reference=reference, log10=log10, sweep=sweep)
     if not total:
         return found
     note, procedure = procedure_total(store, sweep, trials)
     return replace(found, note=note, procedure=procedure)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    # Reading makes a hundred thousand objects that all stay: looking for garbage among them takes a quarter longer.
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def spec_objectives(spec: Mapping[str, Any]) -> list[Objective]:
@@ -218,7 +209,7 @@ def front(
             continue
         guarantee = record.guarantee
         assert guarantee is not None
-        label = tuple([guarantee[name] for name in LABELS])
+        label = label_of(guarantee)
         members = groups.get(label)
         if members is None:
             members = groups[label] = ([], [])
@@ -235,7 +226,7 @@ def front(
         )
     _refuse_mixture(list(groups), mix)
     panels = tuple(
-        _panel(dict(zip(LABELS, label, strict=True)), members, np.array(rows), objectives, reference, log10)
+        _panel(_shared(label, members), members, np.array(rows), objectives, reference, log10)
         for label, (members, rows) in sorted(groups.items(), key=lambda item: tuple(map(str, item[0])))
     )
     return Front(
@@ -246,6 +237,17 @@ def front(
         log10=tuple(log10),
         sweep=sweep,
     )
+
+
+def label_of(guarantee: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a point shares with all others on its axes, in the order of `LABELS`."""
+    return tuple([FIRM[0] if guarantee[name] in FIRM else guarantee[name] for name in LABELS])
+
+
+def _shared(label: tuple[Any, ...], members: Sequence[TrialRecord]) -> dict[str, Any]:
+    statuses = {record.guarantee["status"] for record in members if record.guarantee is not None}
+    found = " or ".join(status for status in Status if status in statuses)
+    return dict(zip(LABELS, label, strict=True)) | {"status": found}
 
 
 def nondominated(values: Floats, maximize: Sequence[bool]) -> NDArray[np.bool_]:

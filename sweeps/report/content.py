@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps import ledger
-from sweeps.front.pareto import LABELS, Front, Objective, front, spec_objectives
+from sweeps.front.pareto import LABELS, Front, Objective, front, label_of, spec_objectives
 from sweeps.records import SweepRecord, TrialRecord, TrialState
 from sweeps.report.importance import Importance, importances
 from sweeps.store import Store
@@ -62,7 +62,7 @@ def gather(store: Store, sweep: str) -> Content:
     trials = store.trials(sweep)
     objectives = spec_objectives(record.spec)
     finished = [trial for trial in trials if trial.state is TrialState.COMPLETE]
-    kinds = {tuple(trial.guarantee[name] for name in LABELS) for trial in finished if trial.guarantee is not None}
+    kinds = {label_of(trial.guarantee) for trial in finished if trial.guarantee is not None}
     # Axes are never shared silently: each kind is drawn under its own title.
     mix = [name for position, name in enumerate(LABELS) if len({kind[position] for kind in kinds}) > 1]
     spending, procedure, uncounted = _spent(store, record, trials)

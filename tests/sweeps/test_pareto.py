@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
-from sweeps.front import pareto
+from sweeps.front import export, pareto
 from sweeps.front.pareto import Front, MixedGuarantees, Objective, front, hypervolume, nondominated
 from sweeps.records import TrialRecord, TrialState
 
@@ -194,6 +194,27 @@ def test_different_guarantees_share_axes_only_by_name_and_then_in_their_own_pane
     assert [len(panel.records) for panel in panels] == [1, 1]
     assert {str(panel.label[name]) for panel in panels} == {str(other), str(records[0].guarantee[name])}
     assert len({panel.title for panel in panels}) == 2
+
+
+def test_claims_that_stand_share_axes_each_under_its_own_status():
+    records = [claiming(0), claiming(1, status="proved-under-assumptions"), claiming(2, status="refuted")]
+    with pytest.raises(MixedGuarantees, match="refuted"):
+        front(records, [ACCURACY, EPSILON])
+    found = front(records, [ACCURACY, EPSILON], mix=["status"])
+    assert [panel.label["status"] for panel in found.panels] == ["proved or proved-under-assumptions", "refuted"]
+    listed = {row["key"]: row["status"] for row in export.rows(found, everything=True)}
+    assert listed == {record.key: record.guarantee["status"] for record in records if record.guarantee}
+    panels = json.loads(export.to_json(found, everything=True))["panels"]
+    assert [len(panel["points"]) for panel in panels] == [2, 1]
+
+
+def test_systems_and_statuses_are_told_apart_in_the_table_and_the_picture():
+    other = claiming(1, status="proved-under-assumptions", epsilon=9.0)
+    found = front([claiming(0), replace(other, config={**other.config, "system": "a"})], [ACCURACY, EPSILON])
+    text = str(export.render(found, "table"))
+    assert "assumptions" in text
+    assert "noisy-sgd" in text
+    assert export.to_png(found)[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.mark.parametrize("name", pareto.LABELS)

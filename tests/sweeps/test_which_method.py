@@ -1,0 +1,57 @@
+"""The packaged comparison of methods: all its claims share one front, at every end of a knob, each under its status."""
+
+from itertools import product
+
+import pytest
+
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Status
+from sweeps.examples import example_names, load_example_or_file
+from sweeps.front.pareto import label_of
+from sweeps.planning import preview
+from trainables.data import SOURCES
+from trainables.registry import SYSTEMS
+from trainables.system import PrivacyPlan
+
+
+def test_claims_of_the_example_share_one_front():
+    """One notion, adjacency, delta and unit, whatever the system, the budget and the end of its ranges."""
+    assert "which-method" in example_names()
+    spec = load_example_or_file("which-method")
+    assert len(spec.systems) == 6
+    facts, labels, statuses = SOURCES["digits"].facts({}), set(), set()
+    for (name, knobs), epsilon, at in product(spec.systems.items(), spec.privacy.epsilon, (0.0, 0.5, 1.0 - 1e-16)):
+        config = {knob: value.draw(at) if hasattr(value, "draw") else value for knob, value in knobs.items()}
+        plan = SYSTEMS[name].plan(config, facts, spec.privacy.target(epsilon), {})
+        assert isinstance(plan, PrivacyPlan), plan
+        assert plan.guarantee.epsilon <= epsilon
+        labels.add(label_of(plan.guarantee.to_dict()))
+        statuses.add(plan.guarantee.status)
+    assert len(labels) == 1
+    assert statuses == {Status.PROVED, Status.PROVED_UNDER_ASSUMPTIONS}
+
+
+def test_several_releases_that_each_spend_all_of_delta_have_no_total():
+    shown = preview(load_example_or_file("which-method"), samples=40)
+    assert shown.total is None
+    assert any("each spends all of delta" in note for note in shown.notes)
+
+
+def test_a_change_on_the_command_line_reaches_any_depth():
+    spec = load_example_or_file("toy", changes=["data.n=700", "privacy.epsilon=[1, 3]", "limits.work=1.0e+6"])
+    assert spec.data.options() == {"n": 700}
+    assert spec.privacy.epsilon == (1.0, 3.0)
+    assert spec.limits.work == 1e6
+    assert spec.privacy.delta == 1e-5
+
+
+@pytest.mark.parametrize("change", ["privacy.epsilon", "=1", "privacy..epsilon=1", "name.first=1"])
+def test_a_change_that_is_none_is_named(change: str):
+    with pytest.raises(InvalidValue, match="--set"):
+        load_example_or_file("toy", changes=[change])
+
+
+def test_a_change_does_not_outlive_its_command():
+    before = load_example_or_file("toy").digest
+    load_example_or_file("toy", changes=["search.trials=3"])
+    assert load_example_or_file("toy").digest == before
