@@ -72,7 +72,7 @@ def check_processes(
                 "resources.workers",
                 resources.workers,
                 f"1 with {others}: it is trained by one process",
-                "Sweep noisy-sgd, noisy-adam or sgld with several workers, or drop `workers`.",
+                "Sweep noisy-sgd, noisy-adam or clipped-sgld with several workers, or drop `workers`.",
             )
         for short, long, alone in (("cpus", "cpus_per_worker", 1.0), ("gpus", "gpus_per_worker", 0.0)):
             given, each = getattr(resources, short), getattr(resources, long)
