@@ -10,8 +10,8 @@ import typer
 from sweeps.cli_output import clear_errors, print_json
 
 EXIT_CODES = """Exit codes: 0 the sweep is finished (or its space exhausted); 2 bad input, or something that the sweep
-needs is missing; 75 the Ray cluster was lost; 130 stopped by Ctrl-C or SIGTERM. After 75 and 130, and after 2 once the
-cause is gone, `sweeps resume` goes on."""
+needs is missing; 3 an audit refuted a claim; 75 the Ray cluster was lost; 130 stopped by Ctrl-C or SIGTERM. After 75
+and 130, and after 2 once the cause is gone, `sweeps resume` goes on."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -326,9 +326,11 @@ def schema() -> None:
 
 def _mount() -> None:
     from sweeps.account import account_app
+    from sweeps.audit.command import audit
     from sweeps.submission.command import submit
 
     app.add_typer(account_app, name="account")
+    app.command()(audit)
     app.command()(submit)
 
 

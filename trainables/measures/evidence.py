@@ -145,7 +145,7 @@ def gather(
             f"one of {', '.join(possible)}" if possible else "nothing",
             f"{setting.system.name} under {setting.claim.adjacency} offers no other way to be audited.",
         )
-    checks.count(minimum=10, canaries=canaries)
+    check_sizes(canaries, runs)
     started = time.perf_counter()
     if method != "multi-run":
         found = _one_run(setting, method, canaries)
@@ -154,6 +154,13 @@ def gather(
     else:
         found = _one_canary(setting, RUNS_OF_SLOW if runs is None else runs, curve)
     return replace(found, seconds=time.perf_counter() - started)
+
+
+def check_sizes(canaries: int, runs: int | None) -> None:
+    """Raises InvalidValue for numbers from which nothing could follow."""
+    checks.count(minimum=10, canaries=canaries)
+    if runs is not None:
+        checks.count(minimum=10, runs=runs)
 
 
 # One run, many canaries.
@@ -304,7 +311,6 @@ def _counted(
     *,
     reads_records: bool,
 ) -> Found:
-    checks.count(minimum=10, runs=runs)
     calibration = max(5, int(runs * CALIBRATION))
     threshold = choose_threshold_against(
         *both(calibration), claimed(setting.claim, curve), setting.claim.delta, setting.level

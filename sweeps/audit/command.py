@@ -1,0 +1,111 @@
+"""`sweeps audit`: the audit in words, as JSON, and as an exit code."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from sweeps.audit.records import AuditRecord
+
+EXIT_REFUTED = 3
+
+
+def audit(
+    sweep: str,
+    trial: Annotated[str, typer.Argument(help="Key of the trial, or its number.")],
+    method: Annotated[
+        str | None, typer.Option(help="one-run, f-dp or multi-run; default: the best that the system offers.")
+    ] = None,
+    canaries: Annotated[int | None, typer.Option(help="Canaries of one run (default 2000).")] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="Runs with the target, and as many without (default 1000, or 100 where slow).")
+    ] = None,
+    accept: Annotated[list[str] | None, typer.Option(help="Audit although this changed: code or data.")] = None,
+    root: Annotated[Path, typer.Option("--root", envvar="SWEEPS_ROOT", help="Folder of the sweeps.")] = Path(".sweeps"),
+    store: Annotated[
+        str | None, typer.Option("--store", envvar="SWEEPS_STORE", help="Store by SQLAlchemy URL.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+) -> None:
+    """Try to refute a trial's claim: retrain twins with canaries and bound epsilon from below.
+
+    Exits with 3 when the claim is refuted. A claim that survives is consistent, never verified.
+    """
+    from dpcore.audit import Outcome
+    from dpcore.checks import InvalidValue
+    from sweeps.audit.trial import METHODS, audit_trial
+    from sweeps.cli_output import print_json
+    from sweeps.workspace import Workspace
+    from trainables.measures.evidence import CANARIES
+
+    known = {str(one): one for one in METHODS}
+    if method is not None and method not in known:
+        raise InvalidValue("--method", method, f"one of {', '.join(known)}")
+    for one in accept or []:
+        if one not in ("code", "data"):
+            raise InvalidValue("--accept", one, "code or data")
+    workspace = Workspace.at(root, store=store)
+    record = audit_trial(
+        workspace,
+        sweep,
+        trial,
+        method=None if method is None else known[method],
+        canaries=CANARIES if canaries is None else canaries,
+        runs=runs,
+        accept=accept or [],
+        say=lambda line: print(f"training {line}", file=sys.stderr),
+    )
+    if as_json:
+        print_json(record.to_dict())
+    else:
+        print("\n".join(lines(record)))
+    if record.outcome is Outcome.REFUTED:
+        sys.exit(EXIT_REFUTED)
+
+
+def lines(record: AuditRecord) -> list[str]:
+    """The audit as it is printed."""
+    from dpcore.audit import Outcome
+    from sweeps.rounding import claim_text
+
+    against = "the whole curve of its planned steps" if record.on_curve else "the claimed (epsilon, delta)"
+    shown = [
+        f"{record.trial}  {record.system}, {record.steps} step(s)",
+        f"claim    {claim_text(record.claim.to_dict())}",
+        f"audit    {record.audit}",
+        *_shaped(record),
+        f"attack   {record.design}; {record.trainings} twin(s) in {record.seconds:.1f} s",
+        f"verdict  {record.outcome}, tested against {against} at level {record.level:.3g} (audit {record.number} of "
+        "this sweep; the levels of all its audits add up to 0.05)",
+    ]
+    if record.outcome is Outcome.REFUTED:
+        shown.append(
+            f"         The claim is false, or something happened that has probability {record.level:.3g}. Publish no "
+            f"trial of {record.system} in this sweep: they share the code."
+        )
+    else:
+        shown.append("         This attack did not contradict the claim. No audit can verify one.")
+    if record.reads_records:
+        shown.append(
+            "note     Twins were trained on the sweep's own records, with noise of their own. This is in no ledger and "
+            "no claim covers the numbers above: keep them where the records are kept."
+        )
+    else:
+        shown.append("note     Every record of these twins was made up: the sweep's own were not read.")
+    return shown
+
+
+def _shaped(record: AuditRecord) -> list[str]:
+    """What the same counts say of a release whose curve is Gaussian: the bound above assumes no shape."""
+    from dpcore.gdp_dual import eps_gdp
+
+    mu, delta = record.audit.mu_lower, record.audit.delta
+    if not (record.on_curve and mu and delta):
+        return []
+    epsilon = math.floor(eps_gdp(mu, delta) * 1e4) / 1e4
+    return [f"         of a Gaussian-shaped release: mu >= {math.floor(mu * 1e4) / 1e4:g}, eps >= {epsilon:g}"]

@@ -1,0 +1,183 @@
+"""One audit of one trial: from the store's records to a verdict. The store is read and never written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpcore.audit import Verdict
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Guarantee
+from sweeps import fingerprint
+from sweeps.audit.records import AuditRecord, begin, keep, share
+from sweeps.records import SweepRecord, TrialRecord, trial_key
+from sweeps.spec import SweepSpec, load_spec
+from sweeps.store import Store
+from sweeps.workspace import Workspace
+from trainables.data import SOURCES
+from trainables.measures import evidence, twins
+from trainables.measures.protocols import Auditable
+from trainables.registry import SYSTEMS
+from trainables.system import Dataset, Execution, PrivacyPlan, PublicFacts, Split, System
+
+METHODS: tuple[evidence.Method, ...] = ("one-run", "f-dp", "multi-run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """A trial that can be audited: its plan, the claim on `steps` of it, and how long it took to train."""
+
+    record: TrialRecord
+    plan: PrivacyPlan
+    system: System
+    claim: Guarantee
+    steps: int
+    seconds: float | None
+
+
+def audit_trial(
+    workspace: Workspace,
+    sweep: str,
+    trial: str,
+    *,
+    method: evidence.Method | None = None,
+    canaries: int = evidence.CANARIES,
+    runs: int | None = None,
+    accept: Collection[str] = (),
+    say: Callable[[str], None] = lambda line: None,
+    rng: np.random.Generator | None = None,
+    secret: bytes | None = None,
+) -> AuditRecord:
+    """Audit `trial` (a key or a number) of `sweep`, and keep the record.
+
+    method       None: the first that the system offers
+    canaries     of one run; runs: with the target and without it (see `trainables.measures.evidence.gather`)
+    accept       "code", "data": audit although these changed since the sweep ran
+    say          told beforehand what will be trained
+    rng, secret  for tests; by default the auditor's coins and the twins' noise are drawn afresh
+
+    Raises UnknownSweep, UnknownTrial, Changed, InvalidValue (no plan, no claim of differential privacy, no way to audit
+    it, data).
+    """
+    evidence.check_sizes(canaries, runs)
+    store = Store.open(workspace.store_url, create=False)
+    recorded = store.sweep(sweep)
+    audited = _audited(store, sweep, trial)
+    possible = evidence.methods(audited.system, audited.claim)
+    if not possible:
+        raise InvalidValue(
+            "trial",
+            audited.record.key,
+            "a system that can be audited",
+            f"{audited.plan.system} under {audited.claim.adjacency} offers neither canaries nor neighbours "
+            "(trainables/measures/protocols.py says how it could).",
+        )
+    chosen = possible[0] if method is None else method
+    if chosen not in possible:
+        offered = f"{' or '.join(possible)} for {audited.plan.system} under {audited.claim.adjacency}"
+        raise InvalidValue("method", chosen, offered)
+    data = _data(recorded, load_spec(recorded.spec), chosen, audited.system, accept)
+    setting = evidence.Setting(
+        system=audited.system,
+        plan=audited.plan,
+        claim=audited.claim,
+        data=data,
+        rng=np.random.default_rng() if rng is None else rng,
+        to_step=audited.steps,
+        execution=_execution(load_spec(recorded.spec)),
+        secret=twins.fresh_secret() if secret is None else secret,
+    )
+    say(_forecast(audited, chosen, runs))
+    curve = evidence.curve_of(setting)
+    number = begin(workspace.folder(sweep))
+    found = evidence.gather(setting, chosen, canaries=canaries, runs=runs, curve=curve)
+    verdict = Verdict(audit=found.audit, guarantee=audited.claim, audits=share(number), curve=curve)
+    record = AuditRecord(
+        sweep=sweep,
+        trial=audited.record.key,
+        system=audited.plan.system,
+        number=number,
+        claim=audited.claim,
+        steps=audited.steps,
+        audit=found.audit,
+        outcome=verdict.outcome,
+        level=verdict.level,
+        on_curve=verdict.tests_curve,
+        design=found.design,
+        reads_records=found.reads_records,
+        trainings=found.trainings,
+        seconds=found.seconds,
+        at=time.time(),
+    )
+    keep(workspace.folder(sweep), record)
+    return record
+
+
+def _audited(store: Store, sweep: str, trial: str) -> Audited:
+    key = trial_key(sweep, int(trial)) if trial.isdigit() else trial
+    [record] = store.trials_of(sweep, [key])
+    if record.plan is None:
+        raise InvalidValue("trial", key, "a trial that was planned", f"It is {record.state}: {record.reason}")
+    plan = PrivacyPlan.from_dict(dict(record.plan))
+    if plan.system not in SYSTEMS:
+        raise InvalidValue("trial", key, f"a system that is installed, not {plan.system!r}")
+    whole = record.guarantee is None
+    reported = plan.guarantee if record.guarantee is None else Guarantee.from_dict(dict(record.guarantee))
+    steps = plan.steps if whole else record.step
+    claim = evidence.dp_claim(plan if steps == plan.steps else replace(plan, beside=()), reported)
+    if claim is None:
+        raise InvalidValue(
+            "trial",
+            key,
+            "a claim of differential privacy",
+            f"An audit cannot be held against {reported.notion}: an average does not bound what one record shows.",
+        )
+    seconds = record.metrics.get("seconds")
+    return Audited(record=record, plan=plan, system=SYSTEMS[plan.system], claim=claim, steps=steps, seconds=seconds)
+
+
+def _data(
+    recorded: SweepRecord, spec: SweepSpec, method: evidence.Method, system: System, accept: Collection[str]
+) -> Dataset:
+    """The sweep's records; or its public facts alone where chosen neighbours take the records' place."""
+    source, options = SOURCES[spec.data.source], spec.data.options()
+    now = {"code": fingerprint.code_digest(spec.user_modules())}
+    if method == "multi-run" and isinstance(system, Auditable):
+        data = _nobody(source.facts(options))
+    else:
+        data = source.load(options)
+        now["data"] = data.fingerprint
+    before = {name: digest for name, digest in recorded.fingerprints.items() if name in now}
+    changed = [name for name in fingerprint.changes(before, now) if name in before and name not in accept]
+    if changed:
+        raise fingerprint.Changed(
+            f"sweep {recorded.name!r}: {' and '.join(changed)} changed since it ran, so that an audit would judge "
+            f"something else. Restore what it was, or audit what is here with --accept {' --accept '.join(changed)}."
+        )
+    return data
+
+
+def _nobody(facts: PublicFacts) -> Dataset:
+    empty = Split({}, np.zeros(0))
+    return Dataset(facts=facts, train=empty, validation=empty, fingerprint="not read")
+
+
+def _execution(spec: SweepSpec) -> Execution:
+    """The sweep's settings of speed, in one process; pseudorandom noise from the twins' own secret."""
+    knobs = spec.execution
+    return Execution(microbatch=knobs.microbatch, device=knobs.device, threads=knobs.threads, precision=knobs.precision)
+
+
+def _forecast(audited: Audited, method: evidence.Method, runs: int | None) -> str:
+    """What will be trained, before it is."""
+    if method != "multi-run":
+        trainings = 1
+    else:
+        default = evidence.RUNS if isinstance(audited.system, Auditable) else evidence.RUNS_OF_SLOW
+        wanted = default if runs is None else runs
+        trainings = 2 * (wanted + max(5, int(wanted * evidence.CALIBRATION)))
+    took = "" if audited.seconds is None else f"; the trial took {audited.seconds:.3g} s"
+    return f"{trainings} twin(s) of {audited.record.key}, {audited.steps} step(s) each, in this process{took}"

@@ -1,0 +1,218 @@
+"""`sweeps audit` from the store to the verdict: claims that hold are consistent, planted bugs are refuted."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dpcore.audit import Outcome
+from dpcore.checks import InvalidValue
+from sweeps import cli, fingerprint, session
+from sweeps.audit.command import EXIT_REFUTED, lines
+from sweeps.audit.records import AuditRecord, audits_of, begin, refuted_systems, share
+from sweeps.audit.trial import audit_trial
+from sweeps.planning import plan_proposal
+from sweeps.records import Proposal
+from sweeps.spec import load_spec
+from sweeps.store import Store
+from sweeps.store.errors import UnknownTrial
+from sweeps.workspace import Workspace
+from trainables import noisy_training
+from trainables.data import SOURCES
+from trainables.system import PrivacyPlan
+
+torch.set_num_threads(1)
+DIGITS = SOURCES["digits"].load({})
+SGD = {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 100, "epochs": 2.0}
+HEAD = {"regularisation": 0.001}
+MEAN = {"clip": 1.0, "steps": 4, "shrinkage": 1.0, "prior": 0.5, "step_seconds": 0.0}
+VOTES = {"regularisation": 0.01, "queries": 1, "models": 3, "composition": "standard"}
+
+
+def finished(
+    root: Path,
+    system: str,
+    knobs: dict[str, Any],
+    *,
+    epsilon: float = 3.0,
+    adjacency: str = "add-remove",
+    noise_scale: float = 1.0,
+    **config: float,
+) -> Workspace:
+    """A workspace with one finished trial; `config` and `noise_scale` falsify what runs, and the claim stays."""
+    spec = load_spec(
+        {
+            "name": "audited",
+            "data": {"source": "uniform"} if system == "noisy-mean" else {"source": "digits"},
+            "systems": {system: knobs},
+            "privacy": {"epsilon": [epsilon], "delta": 1e-5, "adjacency": adjacency},
+            "objectives": [{"metric": "expected_error" if system == "noisy-mean" else "accuracy"}],
+            "search": {"sampler": "random", "trials": 1, "seed": 0},
+        }
+    )
+    workspace = Workspace.at(root)
+    name = session.create(spec, workspace)
+    store = Store.open(workspace.store_url)
+    facts = SOURCES[spec.data.source].facts({})
+    proposed = {"system": system, "target_epsilon": epsilon, **knobs}
+    plan = plan_proposal(spec, proposed, facts, {})
+    assert isinstance(plan, PrivacyPlan)
+    if noise_scale != 1:
+        config["noise_multiplier"] = float(plan.config["noise_multiplier"]) * noise_scale
+    plan = replace(plan, config={**plan.config, **config})
+    lease = store.acquire(name)
+    fingerprints = {"code": fingerprint.code_digest(), "data": SOURCES[spec.data.source].load({}).fingerprint}
+    store.set_fingerprints(lease, fingerprints)
+    store.launch(lease, Proposal(number=0, config=proposed, seed=0), plan, plan.steps)
+    store.settle(
+        lease,
+        f"{name}-0",
+        1,
+        executed_to=plan.steps,
+        step=plan.steps,
+        metrics={"accuracy": 0.5},
+        guarantee=plan.guarantee,
+        seconds=1.0,
+    )
+    lease.release()
+    return workspace
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs `sweeps ...` in this process: (exit code, stdout, stderr)."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["sweeps", *arguments])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stopped:
+            code = stopped.code if isinstance(stopped.code, int) else int(stopped.code is not None)
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+def audited(workspace: Workspace, seed: int = 0, **options: Any) -> AuditRecord:
+    return audit_trial(workspace, "audited", "0", rng=np.random.default_rng(seed), secret=bytes([seed]) * 32, **options)
+
+
+@pytest.mark.parametrize(
+    ("system", "knobs", "adjacency"),
+    [
+        ("noisy-sgd", SGD, "add-remove"),
+        ("model-sensitivity", HEAD, "replace-one"),
+        ("subsample-and-aggregate", VOTES, "replace-one"),
+        ("noisy-mean", MEAN, "add-remove"),
+    ],
+)
+def test_a_claim_that_holds_is_consistent(system, knobs, adjacency, tmp_path):
+    workspace = finished(tmp_path, system, knobs, adjacency=adjacency)
+    before = Store.open(workspace.store_url).ledger("audited")
+    record = audited(workspace)
+    assert record.outcome is Outcome.CONSISTENT
+    assert 0 <= record.audit.epsilon_lower <= record.claim.epsilon
+    # Nothing but the audit's own folder was written.
+    assert Store.open(workspace.store_url).ledger("audited") == before
+    assert not (workspace.folder("audited") / "trials").exists()
+    text = "\n".join(lines(record))
+    assert "consistent" in text
+    assert "verified" not in text
+    assert ("not covered" in text or "no claim covers" in text) == (system == "noisy-sgd")
+
+
+def test_half_of_the_noise_on_a_model_is_refuted(tmp_path):
+    workspace = finished(tmp_path, "model-sensitivity", HEAD, noise_scale=0.5)
+    record = audited(workspace)
+    assert record.outcome is Outcome.REFUTED
+    assert record.on_curve
+    assert "Gaussian-shaped" in "\n".join(lines(record))
+    assert refuted_systems(workspace.folder("audited")) == {"model-sensitivity": "audited-0"}
+
+
+def test_the_refuted_rule_for_soft_votes_is_refuted_from_labels(tmp_path):
+    """Temperature B / epsilon, as in the public experiments: one vote loses 1.73 epsilon."""
+    workspace = finished(
+        tmp_path, "subsample-and-aggregate", VOTES, epsilon=1.0, adjacency="replace-one", temperature=1.0
+    )
+    record = audited(workspace, runs=2000)
+    assert record.outcome is Outcome.REFUTED
+    assert record.audit.epsilon_lower > 0.5
+
+
+def test_add_remove_noise_sold_for_replace_one_is_refuted(tmp_path, monkeypatch):
+    from dpcore.adjacency import Adjacency
+    from trainables.private_prediction import fitting
+
+    workspace = finished(tmp_path, "model-sensitivity", HEAD, adjacency="replace-one")
+    right = fitting.noise_of
+    monkeypatch.setattr(fitting, "noise_of", lambda config, n, adjacency: right(config, n, Adjacency.ADD_REMOVE))
+    assert audited(workspace).outcome is Outcome.REFUTED
+
+
+def test_a_forgotten_clip_is_refuted_from_gradients(tmp_path, monkeypatch):
+    import dpcore.gradients.engine as engine
+
+    workspace = finished(tmp_path, "noisy-sgd", SGD)
+    monkeypatch.setattr(engine, "clip_factors", lambda squares, clip_norm: torch.ones_like(squares).double())
+    record = audited(workspace)
+    assert record.outcome is Outcome.REFUTED
+    assert record.audit.threat_model == "white-box, every update"
+
+
+def test_the_command_says_it_and_its_exit_code_too(tmp_path, monkeypatch, command):
+    finished(tmp_path, "noisy-sgd", SGD)
+    code, out, told = command("audit", "audited", "audited-0", "--root", str(tmp_path), "--canaries", "400")
+    assert code == 0
+    assert "audited eps >= " in out
+    assert "consistent" in out
+    assert "1 twin(s)" in told
+    shown = noisy_training.noisy_mean_gradient
+    monkeypatch.setattr(
+        noisy_training,
+        "noisy_mean_gradient",
+        lambda clipped, **options: shown(clipped, **{**options, "noise_multiplier": 0.01}),
+    )
+    code, out, _ = command("audit", "audited", "0", "--root", str(tmp_path), "--json")
+    assert code == EXIT_REFUTED == 3
+    found = json.loads(out)
+    assert found["outcome"] == "refuted"
+    assert found["covered_by_claim"] is False
+    assert found["level"] == pytest.approx(0.05 / 6)
+    kept = audits_of(tmp_path / "audited")
+    assert [one.number for one in kept] == [1, 2]
+    assert kept[1].to_dict() == found
+
+
+def test_bad_requests_are_refused_before_anything_is_trained(tmp_path, command):
+    workspace = finished(tmp_path, "model-sensitivity", HEAD, adjacency="replace-one")
+    with pytest.raises(UnknownTrial):
+        audit_trial(workspace, "audited", "7")
+    with pytest.raises(InvalidValue, match="multi-run"):
+        audit_trial(workspace, "audited", "0", method="one-run")
+    store = Store.open(workspace.store_url)
+    lease = store.acquire("audited")
+    store.set_fingerprints(lease, {"code": "another", "data": "another"})
+    lease.release()
+    with pytest.raises(fingerprint.Changed, match="--accept code"):
+        audited(workspace)
+    assert audited(workspace, accept=["code"], runs=50).trainings == 150
+    for bad in (("--method", "guess"), ("--accept", "spec"), ("--canaries", "1")):
+        code, _, told = command("audit", "audited", "0", "--root", str(tmp_path), "--accept", "code", *bad)
+        assert (code, told.startswith("sweeps: ")) == (2, True), told
+
+
+def test_levels_of_all_audits_add_up_and_begun_ones_count(tmp_path):
+    assert sum(1 / share(number) for number in range(1, 10_000)) <= 1
+    assert [begin(tmp_path) for _ in range(3)] == [1, 2, 3]
+    assert audits_of(tmp_path) == []
+    (tmp_path / "audits" / "2").rmdir()
+    # A number is never given out again below the highest.
+    assert begin(tmp_path) == 4
