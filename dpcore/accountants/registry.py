@@ -31,7 +31,7 @@ class Entry:
 
 
 ACCOUNTANTS: Mapping[str, Entry] = {
-    "pld": Entry(open=lambda adjacency, tolerance: PLDAccountant(adjacency=adjacency, tolerance=tolerance)),
+    "pld": Entry(open=lambda adjacency, tolerance: PLDAccountant(adjacency=adjacency, tolerance=tolerance), version=2),
     "gdp": Entry(open=lambda adjacency, _: GDPAccountant(adjacency)),
     "rdp": Entry(open=lambda adjacency, _: RDPAccountant(adjacency)),
     "gdp-clt": Entry(open=lambda adjacency, _: GDPCLTAccountant(adjacency)),

@@ -110,7 +110,10 @@ def failure_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PLDAccountant:
-    """Privacy loss distributions, discretised to both sides and composed by FFT, in both directions.
+    """Privacy loss distributions, composed in both directions and bounded from both sides.
+
+    Where the composed loss's spectrum decays, by a sum over a few frequencies whose every error is bounded
+    (`contour`); else discretised to both sides and composed by FFT (`convolve`).
 
     adjacency  neighbouring relation of every number
     tolerance  how far apart upper and lower bound may be: `tolerance` times the upper bound, or 1e-6 nats
@@ -129,7 +132,8 @@ class PLDAccountant:
     theorem: str = field(
         default=(
             "Zhu, Dong & Wang 2022, Theorems 10 and 11 (dominating pairs, composition, sampling); "
-            "Doroshenko et al. 2022 (pessimistic discretisation)"
+            "Trefethen & Weideman 2014, Theorem 5.1 (error of the trapezoidal rule), "
+            "or Doroshenko et al. 2022 (pessimistic discretisation)"
         ),
         init=False,
     )

@@ -13,7 +13,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dpcore.accountants.pld import gaussian, single
+from dpcore.accountants.pld.contour import Contour, make_contour
 from dpcore.accountants.pld.convolve import Composition
+from dpcore.accountants.pld.lines import TooFine
 from dpcore.accountants.pld.pairs import SampledGaussian
 from dpcore.accountants.pld.plan import Parts, ToleranceNotReached, compose, make_plan
 from dpcore.accountants.pld.saddle import Cumulants, Saddle, at_delta, at_epsilon, cumulants
@@ -23,6 +25,9 @@ PEAKED = 0.3
 
 ABSOLUTE_FLOOR = 1e-6
 """Gaps below this many nats are always within tolerance."""
+
+_RELATIVE, _LEAST_RELATIVE = 1e-6, 1e-11
+"""How closely a sum over frequencies is planned to tell delta; below the least all is rounding."""
 
 
 class Bounds(NamedTuple):
@@ -176,6 +181,48 @@ def _one_direction(parts: Parts, direction: Cumulants, asked: _Asked, *, forward
     )
 
 
+def _contour(parts: Parts, direction: Cumulants, saddle: Saddle, asked: _Asked, *, forward: bool) -> Contour | None:
+    """A sum over frequencies that should tell epsilon far within tolerance; None where it would take too many."""
+    worth = 0.3 * saddle.tilt * asked.tolerance * _scale(saddle, asked)
+    relative = min(_RELATIVE, 0.2 * worth)
+    if relative < _LEAST_RELATIVE:
+        return None
+    try:
+        return make_contour(parts, direction, saddle, math.log(relative), worth, forward=forward)
+    except TooFine:
+        return None
+
+
+def _inverted(contour: Contour, saddle: Saddle, asked: _Asked) -> Bounds | None:
+    found = contour.invert(math.log(asked.delta), saddle.epsilon)
+    if found is None or found[1] - found[0] > max(asked.tolerance * found[1], ABSOLUTE_FLOOR):
+        return None
+    return Bounds(*found)
+
+
+def _first_side(parts: Parts, direction: Cumulants, saddle: Saddle, asked: _Asked, *, forward: bool) -> Bounds:
+    contour = _contour(parts, direction, saddle, asked, forward=forward)
+    found = None if contour is None else _inverted(contour, saddle, asked)
+    return found or _one_direction(parts, direction, asked, forward=forward, saddle=saddle)
+
+
+def _second_side(
+    parts: Parts, direction: Cumulants, saddle: Saddle, asked: _Asked, known: Bounds, *, forward: bool
+) -> Bounds:
+    """Both sides' bounds, given those of the other: often this one only has to hold at the other's."""
+    contour = _contour(parts, direction, saddle, asked, forward=forward)
+    other = None
+    if contour is not None:
+        if contour.log_delta_upper(known.upper) <= math.log(asked.delta):
+            return known
+        other = _inverted(contour, saddle, asked)
+    if other is None:
+        if _holds(parts, direction, saddle, asked, known.upper, forward=forward):
+            return known
+        other = _one_direction(parts, direction, asked, forward=forward, saddle=saddle)
+    return Bounds(max(known.lower, other.lower), max(known.upper, other.upper))
+
+
 def _holds(parts: Parts, direction: Cumulants, saddle: Saddle, asked: _Asked, epsilon: float, *, forward: bool) -> bool:
     """Whether a coarse upper bound already shows that this direction satisfies (epsilon, delta)."""
     largest = sum(-c * pair.smallest_loss() for pair, c in parts) if not forward else math.inf
@@ -188,7 +235,7 @@ def _holds(parts: Parts, direction: Cumulants, saddle: Saddle, asked: _Asked, ep
 
 
 def _tail_for(delta: float, parts: Parts) -> float:
-    return max(1e-7 * delta / sum(count for _, count in parts), 1e-280)
+    return max(1e-9 * delta / sum(count for _, count in parts), 1e-280)
 
 
 def gaussian_mu(parts: Parts) -> float | None:
@@ -276,16 +323,13 @@ def epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds:
     log_delta = math.log(delta)
     forward = cumulants(parts, tail, forward=True)
     if all(pair.symmetric for pair, _ in parts):
-        return _one_direction(parts, forward, asked, forward=True, saddle=at_delta(forward, log_delta))
+        return _first_side(parts, forward, at_delta(forward, log_delta), asked, forward=True)
     backward = cumulants(parts, tail, forward=False)
     saddles = at_delta(forward, log_delta), at_delta(backward, log_delta)
     forward_first = saddles[0].epsilon >= saddles[1].epsilon
     first, second = (forward, backward) if forward_first else (backward, forward)
-    bounds = _one_direction(parts, first, asked, forward=forward_first, saddle=saddles[not forward_first])
-    if _holds(parts, second, saddles[forward_first], asked, bounds.upper, forward=not forward_first):
-        return bounds
-    other = _one_direction(parts, second, asked, forward=not forward_first, saddle=saddles[forward_first])
-    return Bounds(max(bounds.lower, other.lower), max(bounds.upper, other.upper))
+    bounds = _first_side(parts, first, saddles[not forward_first], asked, forward=forward_first)
+    return _second_side(parts, second, saddles[forward_first], asked, bounds, forward=not forward_first)
 
 
 def epsilon_estimate(parts: Parts, delta: float) -> float:

@@ -115,12 +115,12 @@ class SampledGaussian:
     def smooth(self) -> bool:
         return True
 
-    def _x_range(self, tail: float) -> tuple[float, float]:
+    def x_range(self, tail: float) -> tuple[float, float]:
         s, q = self.noise_multiplier, self.rate
         high = max(1 - s * float(ndtri(min(0.4, 0.5 * tail / q))), -s * float(ndtri(min(0.4, 0.5 * tail))))
         return s * float(ndtri(min(tail, 0.4))), high
 
-    def _loss(self, x: Array) -> Array:
+    def losses(self, x: Array) -> Array:
         q = self.rate
         exponent = (2 * x - 1) / (2 * self.noise_multiplier**2)
         if q == 1.0:
@@ -133,7 +133,7 @@ class SampledGaussian:
         )
 
     def loss_range(self, tail: float) -> tuple[float, float]:
-        low, high = self._loss(np.array(self._x_range(tail)))
+        low, high = self.losses(np.array(self.x_range(tail)))
         return float(low), float(high)
 
     def smallest_loss(self) -> float:
@@ -154,8 +154,8 @@ class SampledGaussian:
 
     def sample(self, tail: float) -> tuple[Array, Array]:
         s = self.noise_multiplier
-        x, log_width = _normal_nodes(*self._x_range(tail), s)
-        return self._loss(x), -0.5 * (x / s) ** 2 - _LOG_SQRT_2PI + log_width
+        x, log_width = _normal_nodes(*self.x_range(tail), s)
+        return self.losses(x), -0.5 * (x / s) ** 2 - _LOG_SQRT_2PI + log_width
 
 
 LOWEST_REPLACED_LOSS = 20.0
@@ -200,15 +200,19 @@ class ReplacedSampledGaussian:
         s, q = self.noise_multiplier, self.rate
         return max(1 - s * float(ndtri(min(0.4, 0.5 * tail / q))), -s * float(ndtri(min(0.4, 0.5 * tail))))
 
-    def _loss(self, x: Array) -> Array:
+    def losses(self, x: Array) -> Array:
         q, s2 = self.rate, self.noise_multiplier**2
         magnitude = np.abs(x)
         up = np.expm1(np.minimum((2 * magnitude - 1) / (2 * s2), 600))
         down = np.expm1((-2 * magnitude - 1) / (2 * s2))
         return np.sign(x) * (np.log1p(q * up) - np.log1p(q * down))
 
+    def x_range(self, tail: float) -> tuple[float, float]:
+        high = self._x_high(tail)
+        return -high, high
+
     def loss_range(self, tail: float) -> tuple[float, float]:
-        high = float(self._loss(np.array(self._x_high(tail))))
+        high = float(self.losses(np.array(self._x_high(tail))))
         return -min(high, LOWEST_REPLACED_LOSS), high
 
     def smallest_loss(self) -> float:
@@ -241,7 +245,7 @@ class ReplacedSampledGaussian:
         high = self._x_high(tail)
         x, log_width = _normal_nodes(-high, high, s)
         density = np.logaddexp(math.log1p(-q) - 0.5 * (x / s) ** 2, math.log(q) - 0.5 * ((x + 1) / s) ** 2)
-        return self._loss(x), density - _LOG_SQRT_2PI + log_width
+        return self.losses(x), density - _LOG_SQRT_2PI + log_width
 
 
 @dataclass(frozen=True, slots=True)

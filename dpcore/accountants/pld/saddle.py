@@ -57,6 +57,14 @@ class Cumulants:
         second, third, fourth = cumulants
         return float(third**2 / second**3 + abs(fourth) / second**2) if second > 0 else 0.0
 
+    def log_mgfs(self, tilt: float) -> list[float]:
+        """ln E exp(tilt L) of one step of each part."""
+        out = []
+        for loss, log_mass in zip(self.losses, self.log_masses, strict=True):
+            _, top, mass = _weights(loss, log_mass, tilt)
+            out.append(top + math.log(mass))
+        return out
+
     def values(self, tilts: Array) -> Array:
         """K at each tilt."""
         total = np.zeros(len(tilts))

@@ -1,0 +1,292 @@
+"""One step's loss on a vertical line: E exp((t + i w) L) at many frequencies w, with a certified error.
+
+A sampled Gaussian's loss and density are analytic in the output x, so the midpoint rule converges geometrically: its
+error over [low, high] is an integral over a contour at height theta s^2, where the integrand has grown (see
+`analytic.Strip`) but the rule's kernel is at most 1 / (exp(2 pi theta s^2 / spacing) - 1), and over two
+vertical pieces at the ends, half a spacing from the nodes, where the kernel is at most exp(-2 pi y / spacing)
+(Trefethen & Weideman 2014, section 5). What lies beyond the ends is left out of the law; bounds charge its probability.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.accountants.pld import analytic
+from dpcore.accountants.pld.layers import Layers, layers
+from dpcore.accountants.pld.loss import DiscretisationInvalid
+from dpcore.accountants.pld.pairs import Array, SampledGaussian, SampledRandomisedResponse
+
+_EPS = float(np.finfo(float).eps)
+_CELLS = 160
+_ANGLES: Array = 0.5 * np.pi * np.power(0.8, np.arange(24, dtype=np.float64))
+
+
+class TooFine(ArithmeticError):
+    """A line would need more nodes than are worth it."""
+
+
+class Values(NamedTuple):
+    """E exp((t + i w)(L - centre)) / E exp(t (L - centre)) at each frequency, and its largest absolute error."""
+
+    values: NDArray[np.complex128]
+    error: Array
+
+
+class Line(Protocol):
+    """One step's loss under its first hypothesis, tilted by t > 0, between certain ends.
+
+    log_mgf, error  ln E exp(t L), and the largest error of it
+    centre          a loss near the tilted mean
+    """
+
+    @property
+    def log_mgf(self) -> float: ...
+
+    @property
+    def error(self) -> float: ...
+
+    @property
+    def centre(self) -> float: ...
+
+    def values(self, step: float, count: int) -> Values:
+        """At the frequencies 0, step, ..., count * step."""
+        ...
+
+    def log_ratio(self, shift: float) -> float:
+        """Upper bound on ln E exp((t + shift) L) - ln E exp(t L)."""
+        ...
+
+
+@dataclass(frozen=True)
+class GaussianLine:
+    """The plain Gaussian: ln E exp(z L) = z (z + 1) / (2 s^2), in either direction."""
+
+    pair: SampledGaussian
+    tilt: float
+
+    @property
+    def _half(self) -> float:
+        return 0.5 / self.pair.noise_multiplier**2
+
+    @property
+    def log_mgf(self) -> float:
+        return self.tilt * (self.tilt + 1) * self._half
+
+    @property
+    def error(self) -> float:
+        return 8 * _EPS * self.log_mgf
+
+    @property
+    def centre(self) -> float:
+        return (2 * self.tilt + 1) * self._half
+
+    def values(self, step: float, count: int) -> Values:
+        exponent = -((step * np.arange(count + 1)) ** 2) * self._half
+        values = np.exp(exponent)
+        return Values(values.astype(complex), 8 * _EPS * (1 - exponent) * values)
+
+    def log_ratio(self, shift: float) -> float:
+        return (
+            shift * (2 * self.tilt + 1 + shift) * self._half
+            + 16 * _EPS * self._half * (1 + self.tilt + abs(shift)) ** 2
+        )
+
+
+@dataclass(frozen=True)
+class ResponseLine:
+    """Two atoms: sampled randomised response."""
+
+    pair: SampledRandomisedResponse
+    forward: bool
+    tilt: float
+
+    @cached_property
+    def _atoms(self) -> tuple[Array, Array]:
+        loss, log_mass = self.pair.sample(0.0)
+        return (loss, log_mass + loss) if self.forward else (-loss, log_mass)
+
+    def _log_mgf(self, tilt: float) -> float:
+        loss, log_mass = self._atoms
+        return float(np.logaddexp.reduce(log_mass + tilt * loss))
+
+    @cached_property
+    def log_mgf(self) -> float:
+        return self._log_mgf(self.tilt)
+
+    @cached_property
+    def error(self) -> float:
+        return 32 * _EPS * (1 + (1 + self.tilt) * (self.pair.epsilon + 1))
+
+    @cached_property
+    def centre(self) -> float:
+        loss, log_mass = self._atoms
+        return float(np.sum(np.exp(log_mass + self.tilt * loss - self.log_mgf) * loss))
+
+    def values(self, step: float, count: int) -> Values:
+        loss, log_mass = self._atoms
+        frequency: Array = step * np.arange(count + 1, dtype=np.float64)
+        weight = np.exp(log_mass + self.tilt * loss - self.log_mgf)
+        values = np.exp(1j * frequency[:, None] * (loss - self.centre)[None, :]) @ weight
+        return Values(values, self.error + 16 * _EPS * frequency * (self.pair.epsilon + 1))
+
+    def log_ratio(self, shift: float) -> float:
+        return (
+            self._log_mgf(self.tilt + shift)
+            - self.log_mgf
+            + 2 * self.error
+            + 32 * _EPS * abs(shift) * self.pair.epsilon
+        )
+
+
+@dataclass(frozen=True)
+class SmoothLine:
+    """A Poisson-sampled Gaussian, with or without replacement, at rate < 1.
+
+    low, high      outputs between which the law is kept
+    frequency      up to which the nodes are fine enough
+    target         error of the rule, relative to E exp(t L), that is aimed at
+    most           nodes beyond which TooFine is raised
+    """
+
+    pair: analytic.Smooth
+    forward: bool
+    tilt: float
+    low: float
+    high: float
+    frequency: float
+    target: float
+    most: int
+
+    @cached_property
+    def _strip(self) -> analytic.Strip:
+        return analytic.strip(self.pair, self.low, self.high, forward=self.forward)
+
+    @cached_property
+    def _rule(self) -> tuple[int, float, float]:
+        """Number of nodes, spacing, and the contour's angle."""
+        strip = self._strip
+        growth = strip.own + strip.tilted * self.tilt
+        margin = 0.5 * growth * _ANGLES**2 + self.frequency * strip.turn * _ANGLES + (3 - math.log(self.target))
+        spacings = (2 * np.pi * self.pair.noise_multiplier**2) * _ANGLES / margin
+        best = int(np.argmax(spacings))
+        count = max(16.0, (self.high - self.low) / float(spacings[best]))
+        if count > self.most:
+            raise TooFine(f"{self.pair}: {count:.3g} nodes for frequencies up to {self.frequency:.3g}")
+        nodes = math.ceil(count)
+        return nodes, (self.high - self.low) / nodes, float(_ANGLES[best])
+
+    def _margin(self, shift: float, frequency: Any) -> Any:
+        """-ln of the largest factor by which kernel and growth multiply the integrand on the contour."""
+        _, spacing, angle = self._rule
+        growth = self._strip.own + self._strip.tilted * (self.tilt + shift)
+        kernel = 2 * math.pi * self.pair.noise_multiplier**2 * angle / spacing
+        return kernel - 0.5 * growth * angle**2 - frequency * (self._strip.turn * angle)
+
+    @cached_property
+    def _places(self) -> analytic.Places:
+        """At the two ends first, then at the nodes."""
+        count, spacing, _ = self._rule
+        x = np.empty(count + 2)
+        x[0], x[1], x[2:] = self.low, self.high, self.low + spacing * (np.arange(count) + 0.5)
+        return analytic.places(self.pair, x, forward=self.forward)
+
+    @cached_property
+    def _tilted(self) -> tuple[Array, Array, float]:
+        """Normalised weights at the nodes, the integrand over its integral at the ends, and log_mgf."""
+        at = self._places
+        exponent = at.log_density + self.tilt * at.loss
+        top = float(exponent[2:].max())
+        weight = np.exp(exponent - top)
+        total = float(weight[2:].sum())
+        weight /= total
+        return weight[2:], weight[:2] / self._rule[1], top + math.log(total * self._rule[1])
+
+    def _at_ends(self, density: float, margin: Any) -> Any:
+        """Vertical pieces above and below: their factor's logarithm is convex, from 0 to -margin at the top."""
+        return 2 * density * self.pair.noise_multiplier**2 * self._rule[2] / margin
+
+    @cached_property
+    def _rounding(self) -> tuple[float, float]:
+        """Error of the normalised sums, constant and per unit of frequency."""
+        at, (weight, _, _) = self._places, self._tilted
+        size = float(weight @ np.abs(at.loss[2:]))
+        loss_error = float(weight @ at.loss_error[2:])
+        density = float(weight @ at.density_error[2:]) + 2 * _EPS * float(weight @ np.abs(at.log_density[2:]))
+        fixed = 2 * (density + self.tilt * (loss_error + 2 * _EPS * size)) + 4 * _EPS * (len(weight) + 8)
+        return fixed, 2 * loss_error + 8 * _EPS * (size + abs(self.centre))
+
+    def guard(self) -> None:
+        """Both hypotheses' probabilities, by the same nodes, losses and densities, must come out as 1.
+
+        Raises DiscretisationInvalid.
+        """
+        at, (count, spacing, angle) = self._places, self._rule
+        kernel = 2 * math.pi * self.pair.noise_multiplier**2 * angle / spacing
+        margin = kernel - 0.5 * (self._strip.own + self._strip.tilted) * angle**2
+        least = 1 - analytic.outside(self.pair, self.low, self.high)
+        for log_density in (at.log_density, at.log_density - at.loss):
+            density = np.exp(log_density)
+            mass = spacing * float(density[2:].sum())
+            slack = 4 * math.exp(-margin) + float(self._at_ends(float(density[:2].sum()), margin)) + 1e-10
+            if not least - slack <= mass <= 1 + slack:
+                raise DiscretisationInvalid(
+                    f"nodes={count} for {self.pair}: expected probabilities that sum to 1, got {mass!r}."
+                )
+
+    @property
+    def log_mgf(self) -> float:
+        return self._tilted[2]
+
+    @cached_property
+    def error(self) -> float:
+        margin = float(self._margin(0.0, 0.0))
+        relative = (
+            self._rounding[0] + 4 * math.exp(-margin) + float(self._at_ends(float(self._tilted[1].sum()), margin))
+        )
+        return 1.1 * relative if relative < 0.05 else math.inf
+
+    @cached_property
+    def centre(self) -> float:
+        return float(self._tilted[0] @ self._places.loss[2:])
+
+    def values(self, step: float, count: int) -> Values:
+        away, weight = self._places.loss[2:] - self.centre, self._tilted[0]
+        # Frequencies k = block * n + m: exp(i k x) from two short tables, and one matrix product.
+        block = math.isqrt(count) + 1
+        short = np.exp((1j * step) * np.arange(block)[:, None] * away[None, :])
+        long = np.exp((1j * step * block) * np.arange(count // block + 1)[:, None] * away[None, :]) * weight
+        values = (long @ short.T).ravel()[: count + 1]
+        frequency: Array = step * np.arange(count + 1, dtype=np.float64)
+        margin = np.maximum(self._margin(0.0, frequency), 1e-3)
+        fixed, each = self._rounding
+        error = fixed + frequency * each + self.error
+        error += 4.4 * np.exp(-margin) + 1.1 * self._at_ends(float(self._tilted[1].sum()), margin)
+        return Values(values, error + 8 * _EPS)
+
+    def log_ratio(self, shift: float) -> float:
+        weight, ends, _ = self._tilted
+        at = self._places
+        exponent = shift * at.loss
+        top = float(exponent.max())
+        ratio = np.exp(exponent - top)
+        shifted = weight * ratio[2:]
+        total = float(shifted.sum())
+        margin = float(self._margin(shift, 0.0))
+        if not margin > 3 or not total > 0:
+            return math.inf
+        rounding = float(shifted @ at.density_error[2:]) + (self.tilt + abs(shift)) * float(shifted @ at.loss_error[2:])
+        rounding += _EPS * (float(shifted @ np.abs(exponent[2:])) + 8 * (len(weight) + abs(top)) * total)
+        least = total + 2 * rounding + float(self._at_ends(float(ends @ ratio[:2]), margin))
+        return top + math.log(least) - math.log1p(-4 * math.exp(-margin)) + self.error + 4 * _EPS * abs(top)
+
+
+def cut(pair: analytic.Smooth, tilt: float, log_mgf: float, low: float, high: float, *, forward: bool) -> Layers:
+    """Uniform parts of the tilted loss's law, were `log_mgf` its ln E exp(tilt L): masses are relative to exp of it."""
+    losses, log_least = analytic.loss_density(pair, np.linspace(low, high, _CELLS + 1), tilt, forward=forward)
+    return layers(losses, np.exp(log_least - (log_mgf + 1e-9)))

@@ -1,0 +1,218 @@
+"""Sums over frequencies: enclosed by grids, closed forms and many digits; each charge is shown to be needed."""
+
+import math
+import random
+from dataclasses import replace
+
+import mpmath
+import numpy as np
+import pytest
+
+from dpcore.accountants.pld import DiscretisationInvalid, analytic, bounds, contour, layers, lines
+from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian, SampledRandomisedResponse
+
+
+def a_contour(parts, delta, *, forward=True, relative=1e-6):
+    direction = bounds.cumulants(parts, bounds._tail_for(delta, parts), forward=forward)
+    saddle = bounds.at_delta(direction, math.log(delta))
+    return contour.make_contour(parts, direction, saddle, math.log(relative), 1e-2, forward=forward), saddle
+
+
+def on_a_grid(parts, delta, tolerance, *, forward):
+    direction = bounds.cumulants(parts, 1e-7 * delta / sum(c for _, c in parts), forward=forward)
+    saddle = bounds.at_delta(direction, math.log(delta))
+    return bounds._one_direction(parts, direction, bounds._Asked(delta, tolerance), forward=forward, saddle=saddle)
+
+
+def random_parts(rng, pair):
+    q, s = 10 ** rng.uniform(-3, -1), 10 ** rng.uniform(-0.1, 1)
+    return ((pair(q, s), int(10 ** rng.uniform(2.5, 5.5))),), 10 ** rng.uniform(-11, -3)
+
+
+@pytest.mark.parametrize(
+    ("pair", "forward"), [(SampledGaussian, True), (SampledGaussian, False), (ReplacedSampledGaussian, True)]
+)
+def test_grids_enclose_what_the_sum_tells(pair, forward):
+    """Two ways that share neither grid nor transform; the sum's interval is far narrower than the grid's."""
+    rng = random.Random(7)
+    widths = []
+    for _ in range(12):
+        parts, delta = random_parts(rng, pair)
+        try:
+            found, saddle = a_contour(parts, delta, forward=forward)
+        except lines.TooFine:
+            continue
+        lower, upper = found.invert(math.log(delta), saddle.epsilon)
+        grid = on_a_grid(parts, delta, 2e-3, forward=forward)
+        assert grid.lower <= upper * (1 + 1e-12)
+        assert lower <= grid.upper * (1 + 1e-12)
+        widths.append((upper - lower) / upper)
+    assert len(widths) >= 6
+    assert np.median(widths) < 1e-6
+
+
+@pytest.mark.parametrize("delta", [0.05, 1e-4, 1e-11])
+def test_gaussians_come_out_in_closed_form(delta):
+    parts = ((SampledGaussian(1.0, 20.0), 300), (SampledGaussian(1.0, 7.0), 20))
+    mu = math.sqrt(300 / 400 + 20 / 49)
+    found, saddle = a_contour(parts, delta)
+    for epsilon in (0.95 * saddle.epsilon, saddle.epsilon, 1.05 * saddle.epsilon):
+        exact = bounds.gaussian.log_delta(epsilon, mu)
+        reading = found.at(epsilon)
+        assert reading.lower <= exact + 1e-9
+        assert exact <= reading.upper + 1e-9
+        assert reading.upper - reading.lower <= 1e-5
+
+
+def test_one_step_is_the_closed_form_on_both_sides():
+    """A single step's spectrum hardly decays: many frequencies, all charges at work."""
+    pair = SampledGaussian(0.6, 2.0)
+    for forward in (True, False):
+        found, saddle = a_contour(((pair, 1),), 1e-3, forward=forward, relative=1e-2)
+        for epsilon in (0.9 * saddle.epsilon, saddle.epsilon, 1.1 * saddle.epsilon):
+            exact = one_step(0.6, 2.0, epsilon, forward=forward)
+            reading = found.at(epsilon)
+            assert reading.lower <= float(mpmath.log(exact)) <= reading.upper
+            assert reading.upper - reading.lower < 0.1
+
+
+def one_step(q, s, epsilon, *, forward):
+    q, s, k = mpmath.mpf(q), mpmath.mpf(s), mpmath.exp(mpmath.mpf(epsilon))
+    y = ((k if forward else 1 / k) - 1 + q) / q
+    x = s * s * mpmath.log(y) + mpmath.mpf(0.5)
+    if forward:
+        return (1 - q - k) * mpmath.ncdf(-x / s) + q * mpmath.ncdf((1 - x) / s)
+    return (1 - k * (1 - q)) * mpmath.ncdf(x / s) - k * q * mpmath.ncdf((x - 1) / s)
+
+
+@pytest.mark.parametrize("forward", [True, False])
+@pytest.mark.parametrize(("pair", "tilt"), [(SampledGaussian(0.01, 0.8), 2.0), (SampledGaussian(0.2, 3.0), 10.0)])
+def test_transforms_are_those_of_twenty_digits(pair, tilt, forward):
+    q, s = mpmath.mpf(pair.rate), mpmath.mpf(pair.noise_multiplier)
+    low, high = pair.x_range(1e-25)
+    line = lines.SmoothLine(pair, forward, tilt, low, high, 40.0, 1e-14, 4000)
+    found = line.values(8.0, 5)
+    with mpmath.workdps(22):
+
+        def integral(z):
+            def integrand(x):
+                ratio = 1 - q + q * mpmath.exp((2 * x - 1) / (2 * s * s))
+                return mpmath.npdf(x, 0, s) * ratio ** (1 + z if forward else -z)
+
+            return mpmath.quad(integrand, mpmath.linspace(low, high, 9))
+
+        whole = integral(mpmath.mpf(tilt))
+        assert abs(line.log_mgf - mpmath.log(whole)) <= line.error
+        for k in (1, 5):
+            turn = mpmath.exp(mpmath.mpc(0, -8.0 * k * line.centre))
+            exact = integral(mpmath.mpc(tilt, 8.0 * k)) * turn / whole
+            assert abs(complex(exact) - found.values[k]) <= found.error[k]
+            assert found.error[k] < 1e-10
+
+
+@pytest.mark.parametrize("forward", [True, False])
+@pytest.mark.parametrize(
+    "pair", [SampledGaussian(0.01, 0.7), SampledGaussian(0.3, 4.0), ReplacedSampledGaussian(0.05, 1)]
+)
+def test_layers_bound_the_spectrum_from_above(pair, forward):
+    low, high = pair.x_range(1e-14)
+    for tilt in (1.0, 4.0):
+        line = lines.SmoothLine(pair, forward, tilt, low, high, 2000.0, 1e-12, 100_000)
+        cut = lines.cut(pair, tilt, line.log_mgf, low, high, forward=forward)
+        assert 0.5 < cut.masses.sum() < 1
+        values = np.abs(line.values(2.0, 1000).values)
+        for k in (1, 3, 10, 100, 500):
+            assert values[k:].max() <= 1 - cut.missing(2.0 * k) + 1e-9
+        assert 1 - cut.missing(2000.0) < 0.6
+
+
+def test_layers_of_a_uniform_law_are_that_law():
+    found = layers.layers(np.array([0.0, 0.5, 1.0, 2.0]), np.array([0.5, 0.5, 0.5]))
+    assert found.masses == pytest.approx([1.0])
+    assert 1 - found.missing(1.0) == pytest.approx(math.sin(1.0))
+    two = layers.layers(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.4, 0.1, 0.5]))
+    assert sorted(two.widths) == [1.0, 1.0, 1.0, 3.0]
+    assert two.masses.sum() == pytest.approx(1.0)
+
+
+def test_mixed_scales_need_no_common_grid():
+    """Noise multipliers 2^10 apart: the answer lies between the part's own and what group accounting allows."""
+    small, large = (SampledGaussian(0.01, 1.0), 1000), (SampledGaussian(0.01, 1024.0), 100_000)
+    alone = bounds.epsilon_bounds((small,), 1e-6, 1e-3)
+    both = bounds.epsilon_bounds((small, large), 1e-6, 1e-3)
+    assert both.upper - both.lower <= 1e-3 * both.upper
+    assert alone.lower <= both.upper
+    other = bounds.epsilon_bounds((large,), 1e-9, 1e-3)
+    # Adaptive composition: epsilons and deltas add up.
+    rest = bounds.epsilon_bounds((small,), 1e-6 - 1e-9, 1e-3)
+    assert both.lower <= rest.upper + other.upper
+
+
+def test_responses_join_without_decaying():
+    parts = ((SampledGaussian(0.02, 1.2), 2000), (SampledRandomisedResponse(1.0, 0.3), 4))
+    found, saddle = a_contour(parts, 1e-6)
+    lower, upper = found.invert(math.log(1e-6), saddle.epsilon)
+    grid = on_a_grid(parts, 1e-6, 2e-3, forward=True)
+    assert grid.lower <= upper
+    assert lower <= grid.upper
+    assert upper - lower < 1e-4 * upper
+
+
+# What each charge is for: without it, the interval misses.
+
+
+def test_neighbouring_periods_are_subtracted():
+    """The mutant: too short a period, its neighbours not charged."""
+    parts = ((SampledGaussian(0.02, 1.5), 3000),)
+    exact = bounds.epsilon_bounds(parts, 1e-5, 1e-3)
+    found, _ = a_contour(parts, 1e-5)
+    short = replace(found, step=2.2 * found.step, count=found.count // 2)
+    reading = short.at(exact.upper)
+    assert reading.log_delta > math.log(1e-5) + 1e-3
+    assert reading.lower <= math.log(1e-5)
+
+
+def test_what_lies_beyond_the_last_frequency_is_charged():
+    parts = ((SampledGaussian(0.02, 1.5), 3000),)
+    exact = bounds.epsilon_bounds(parts, 1e-5, 1e-3)
+    found, _ = a_contour(parts, 1e-5)
+    count = 3
+    layer = lines.cut(
+        parts[0][0],
+        found.tilt,
+        found.lines[0].log_mgf + 1e-9,
+        found.lines[0].low,
+        found.lines[0].high,
+        forward=True,
+    )
+    missing = -3000 * math.log1p(-layer.missing(found.step * (count + 1)))
+    cut = replace(found, count=count, missing=missing)
+    reading = cut.at(0.5 * (exact.lower + exact.upper))
+    assert abs(reading.log_delta - math.log(1e-5)) > 1e-4
+    assert reading.lower <= math.log(1e-5) <= reading.upper
+
+
+def test_guard_refuses_losses_that_are_wrong(monkeypatch):
+    line = lines.SmoothLine(SampledGaussian(0.01, 1.0), True, 5.0, -9.0, 10.0, 20.0, 1e-13, 4000)
+    line.guard()
+    original = analytic.places
+
+    def shifted(pair, x, *, forward):
+        at = original(pair, x, forward=forward)
+        return at._replace(loss=at.loss + 1e-6)
+
+    monkeypatch.setattr(analytic, "places", shifted)
+    with pytest.raises(DiscretisationInvalid, match="sum to 1"):
+        lines.SmoothLine(SampledGaussian(0.01, 1.0), True, 5.0, -9.0, 10.0, 20.0, 1e-13, 4000).guard()
+
+
+def test_too_few_nodes_are_charged():
+    """The mutant: nodes planned for frequency 1, asked for 60."""
+    pair = SampledGaussian(0.3, 0.7)
+    few = lines.SmoothLine(pair, True, 3.0, -7.0, 10.0, 1.0, 1e-6, 4000)
+    many = lines.SmoothLine(pair, True, 3.0, -7.0, 10.0, 70.0, 1e-14, 40_000)
+    coarse, fine = few.values(10.0, 6), many.values(10.0, 6)
+    turned = coarse.values * np.exp(10j * np.arange(7) * (few.centre - many.centre))
+    away = np.abs(turned - fine.values)
+    assert away.max() > 1e-3
+    assert (away <= coarse.error + fine.error).all()
