@@ -24,6 +24,9 @@ import math
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpcore.accountants.pld import ToleranceNotReached
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
@@ -47,6 +50,8 @@ from trainables.system import (
     Refusal,
     Run,
     Scalar,
+    Split,
+    State,
 )
 
 LARGEST_NOISE = 1e6
@@ -144,6 +149,14 @@ class DPSGLD:
     def canary_scale(self, plan: PrivacyPlan, facts: PublicFacts) -> tuple[float, float]:
         """See `trainables.measures.protocols.CanaryTrained`: q n is the batch size."""
         return float(plan.config["clip_norm"]), float(plan.config["batch_size"])
+
+    def membership_scores(
+        self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
+    ) -> NDArray[np.float64]:
+        """See `trainables.measures.protocols.Scored`: minus each record's loss."""
+        from trainables.noisy_training import negative_losses
+
+        return negative_losses(plan, facts, state, split)
 
     def _complete(self, config: Config, target: PrivacyTarget) -> dict[str, Scalar]:
         if target.adjacency is not Adjacency.ADD_REMOVE:

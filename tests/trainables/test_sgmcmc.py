@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dpcore import membership
 from dpcore.adjacency import Adjacency
+from dpcore.attacks import auc
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate
 from dpcore.guarantee import Status
@@ -20,6 +21,7 @@ from dpcore.noise import PseudorandomNoise
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.test_data import DATA, needs_data
 from trainables.data import SOURCES
+from trainables.measures.protocols import Scored
 from trainables.registry import SYSTEMS
 from trainables.sgmcmc import leakage
 from trainables.sgmcmc.judging import judged, losses, table_metrics
@@ -262,6 +264,20 @@ def test_every_method_runs_and_reports_every_metric(name: str, digits: Dataset) 
     again = fitted(plan, digits).final[2]
     assert again == metrics
     assert fitted(plan, digits, attempt=2).final[2] != metrics
+
+
+@pytest.mark.parametrize("name", ["dropout", "sgld"])
+def test_the_released_state_gives_the_scores_of_the_table(name: str, digits: Dataset) -> None:
+    """Another road to the same attack: the model rebuilt from the checkpoint."""
+    plan = planned(name, digits.facts)
+    _, state, metrics = fitted(plan, digits).final
+    system = SYSTEMS[name]
+    assert isinstance(system, Scored)
+    members, others = (
+        system.membership_scores(plan, digits.facts, state, s) for s in (digits.train, digits.validation)
+    )
+    assert auc(members, others) == pytest.approx(metrics["last_attack_auc"], abs=1e-6)
+    assert -others.mean() == pytest.approx(metrics["last_loss"], rel=1e-4)
 
 
 def test_a_run_that_was_cut_inside_its_last_iterates_goes_on(digits: Dataset) -> None:

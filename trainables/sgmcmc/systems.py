@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate
 from dpcore.guarantee import Guarantee, Status
@@ -24,6 +27,8 @@ from trainables.system import (
     Refusal,
     Run,
     Scalar,
+    Split,
+    State,
     Task,
 )
 
@@ -95,6 +100,14 @@ class Unprotected:
 
         for run in runs:
             train(run, data, execution, rate=self.rate, samples=self.samples)
+
+    def membership_scores(
+        self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
+    ) -> NDArray[np.float64]:
+        """See `trainables.measures.protocols.Scored`: minus each record's loss under the last iterate."""
+        from trainables.noisy_training import negative_losses
+
+        return negative_losses(plan, facts, state, split)
 
     def _complete(self, config: Config) -> dict[str, Scalar]:
         full: dict[str, Scalar] = {}

@@ -65,9 +65,12 @@ def _protected(found: Measurements, widths: Sequence[int]) -> list[Table]:
             metric = "accuracy" if system in PROTECTED else LAST + "accuracy"
             accuracy = found.mean(system, hidden, metric)
             if accuracy is not None:
-                rows.append((f"{system}, {hidden}", str(accuracy), epsilon_text(found.epsilons[system])))
-    title = "What differential privacy costs: test accuracy, and the claim at delta 0.001 (inf: nothing is claimed)"
-    return [Table(title, ("system, width", "test accuracy", "epsilon"), rows)] if rows else []
+                leaked = found.mean(system, hidden, "membership_auc")
+                epsilon = epsilon_text(found.epsilons[system])
+                rows.append((f"{system}, {hidden}", str(accuracy), str(leaked or "not measured"), epsilon))
+    title = "What differential privacy costs and buys: the claim at delta 0.001 (inf: nothing is claimed)"
+    columns = ("system, width", "test accuracy", "attack AUC, 300 + 300", "epsilon")
+    return [Table(title, columns, rows)] if rows else []
 
 
 def image_table(found: Measurements, trials: Sequence[TrialRecord], part: dict[str, Any]) -> Table:

@@ -87,7 +87,7 @@ def credit(scope: Scope, data: Path, split: int) -> dict[str, Any]:
             "dp-sgld": {**protected, "clip_norm": 1.0},
         },
         "privacy": {"epsilon": EPSILON, "delta": DELTA, "allow_unprotected": UNPROTECTED},
-        "objectives": [{"metric": "accuracy"}, {"metric": "epsilon"}],
+        "objectives": [{"metric": "accuracy"}, {"metric": "membership_auc"}, {"metric": "epsilon"}],
         "search": {"sampler": "grid", "repeats": scope.repeats, "seed": split},
     }  # fmt: skip
 

@@ -64,6 +64,12 @@ STATEMENTS: tuple[Ordering | Unchanged, ...] = (
     Ordering("ensembling makes SGLD more accurate (test)", "0.736 < 0.751", SGLD_TEST, ("sgld", "accuracy")),
     Ordering("ensembling makes pSGLD more accurate (test)", "0.753 < 0.758", PSGLD_TEST, ("psgld", "accuracy")),
     Ordering("dropout is more accurate than SGD (test)", "0.734 < 0.747", SGD_TEST, DROPOUT_TEST),
+    Ordering(
+        "DP-SGLD leaks less than SGLD (attack AUC, 300 + 300)",
+        "said in the text",
+        ("dp-sgld", "membership_auc"),
+        ("sgld", "membership_auc"),
+    ),
     Ordering("DP-SGLD loses accuracy to SGLD (test)", "said in the text", ("dp-sgld", "accuracy"), SGLD_TEST),
     Unchanged("SGLD is about as accurate as SGD (test)", "0.736, 0.734", SGD_TEST, SGLD_TEST, SAME_ACCURACY),
     Unchanged("ensembling leaves SGLD's attack AUC", "0.536, 0.536", ("sgld", "attack_auc"), SGLD, SAME_AUC),
