@@ -27,6 +27,7 @@ from trainables.private_prediction import (
     PREDICTION_SENSITIVITY,
     SUBSAMPLE_AND_AGGREGATE,
     fitting,
+    voters,
 )
 from trainables.private_prediction.base import certificate
 from trainables.registry import SYSTEMS
@@ -43,6 +44,7 @@ from trainables.system import (
 )
 
 DELTA = 1e-4
+NETWORK = {"hidden": 8, "epochs": 60, "learning_rate": 0.3, "batch_size": 8}
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 FACTS = DIGITS.facts({})
 
@@ -353,20 +355,39 @@ def test_gaussian_noise_of_the_objective_is_drawn_at_the_planned_scale(monkeypat
 
 
 def test_parts_are_disjoint_complete_and_decided_by_n_alone():
-    parts = fitting.parts_of(101, 7, seed=0)
+    parts = voters.parts_of(101, 7, seed=0)
     assert sorted(np.concatenate(parts).tolist()) == list(range(101))
     assert {len(part) for part in parts} == {14, 15}
-    assert all(np.array_equal(a, b) for a, b in zip(parts, fitting.parts_of(101, 7, seed=0), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(parts, voters.parts_of(101, 7, seed=0), strict=True))
 
 
-def test_one_record_changes_one_model():
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_one_record_changes_one_vote(model):
     data = small()
-    config = {"regularisation": 0.01, "clip_norm": 1.0, "bias": False, "models": 8}
+    config = {"regularisation": 0.01, "clip_norm": 1.0, "bias": False, "models": 8, "model": model} | NETWORK
     targets = data.train.targets.copy()
     targets[11] = (targets[11] + 1) % 3
     changed = replace(data, train=replace(data.train, targets=targets))
-    before, after = (fitting._members(config, one) for one in (data, changed))
+    before, after = (voters.winners(config, one) for one in (data, changed))
+    assert before.shape == (8, len(data.validation))
     assert sum(not np.array_equal(a, b) for a, b in zip(before, after, strict=True)) == 1
+
+
+def test_networks_vote_as_well_as_linear_models_on_separated_classes():
+    data = small(n=120, n_validation=60)
+    plan = SUBSAMPLE_AND_AGGREGATE.plan(
+        {"regularisation": 0.01, "models": 6, "queries": 60, "model": "mlp", **NETWORK}, data.facts, target(50.0), {}
+    )
+    assert isinstance(plan, PrivacyPlan)
+    assert "mlp" in plan.group
+    run = memory_run(plan)
+    SUBSAMPLE_AND_AGGREGATE.fit([run], data, Execution())
+    assert run.final[2]["accuracy"] > 0.9
+
+
+def test_a_network_that_cannot_see_the_data_is_refused_before_training():
+    with pytest.raises(InvalidValue, match="model"):
+        SUBSAMPLE_AND_AGGREGATE.plan({"regularisation": 0.01, "model": "two-branch"}, FACTS, target(), {})
 
 
 # ---- counting queries

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +21,10 @@ from trainables.data.content import fingerprint
 from trainables.linear import classes_of, rows, width_of
 from trainables.measures import watching
 from trainables.private_prediction.base import sensitivity_of, split_of
+from trainables.private_prediction.voters import winners
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
 
 Array = NDArray[np.float64]
-
-MEMBER_TAU = 1e-5
-"""Gradient norm at which a voting model is done. No claim rests on it."""
 
 PERTURBED_TAU = 1e-11
 """Gradient norm of perturbed minimisers: small, so that hiding the rest takes next to no noise."""
@@ -55,16 +54,19 @@ def fit(runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
         elif plan.system == "prediction-sensitivity":
             _answer(run, data, _noisy_labels(run, data, _TRAINED.of(minimiser_of, plan, data, digest), normals))
         else:
-            _answer(run, data, _voted_labels(run, data, _TRAINED.of(_members, plan, data, digest), normals))
+            _answer(run, data, _voted_labels(run, data, _TRAINED.of(winners, plan, data, digest), normals))
+
+
+Kept = NDArray[Any]
 
 
 class _Trained:
     """The latest trainings of this process: model and prediction sensitivity share theirs, launch after launch."""
 
     def __init__(self, size: int) -> None:
-        self._size, self._kept = size, dict[tuple[str, str, str], Array]()
+        self._size, self._kept = size, dict[tuple[str, str, str], Kept]()
 
-    def of(self, train: Callable[[Config, Dataset], Array], plan: PrivacyPlan, data: Dataset, digest: str) -> Array:
+    def of(self, train: Callable[[Config, Dataset], Kept], plan: PrivacyPlan, data: Dataset, digest: str) -> Kept:
         """What `train` makes of `plan.config` on `data`: a function of `plan.group` and the records alone."""
         key = (train.__name__, plan.group, digest)
         if key not in self._kept:
@@ -81,11 +83,6 @@ def noise_of(config: Config, n: int, adjacency: Adjacency) -> Noise:
     """The noise of a sensitivity system, in absolute terms."""
     scale = float(config["noise_multiplier"]) * sensitivity_of(config, n, adjacency).value
     return GaussianNoise(scale) if config["noise"] == "gaussian" else RadialNoise(1 / scale)
-
-
-def parts_of(n: int, models: int, seed: int) -> list[NDArray[np.int64]]:
-    """Positions 0..n-1 in `models` disjoint parts, decided by n and a public seed alone."""
-    return [np.sort(part) for part in np.array_split(np.random.default_rng(seed).permutation(n), models)]
 
 
 def _rows(config: Config, data: Dataset) -> Array:
@@ -114,22 +111,6 @@ def minimiser_of(config: Config, data: Dataset) -> Array:
     tau = sensitivity_of(config, data.facts.n, Adjacency.REPLACE_ONE).tau
     assert tau is not None
     return minimise(_risk(config, data, float(config["regularisation"])), tau).theta
-
-
-def _members(config: Config, data: Dataset) -> Array:
-    """Voting models, shape (models, d, c)."""
-    inputs, labels = _rows(config, data), data.train.targets.astype(np.int64)
-    members = []
-    for part in parts_of(data.facts.n, int(config["models"]), seed=0):
-        risk = LogisticRisk(
-            inputs=inputs[part],
-            labels=labels[part],
-            classes=classes_of(data.facts),
-            divisor=len(part),
-            modulus=float(config["regularisation"]),
-        )
-        members.append(minimise(risk, MEMBER_TAU).theta)
-    return np.stack(members)
 
 
 _Perturbed = loss_perturbation.PerturbedLoss[GaussianNoise] | loss_perturbation.PerturbedLoss[RadialNoise]
@@ -206,15 +187,13 @@ def _noisy_labels(
 
 
 def _voted_labels(
-    run: Run, data: Dataset, members: Array, normals: Normals
+    run: Run, data: Dataset, chosen: NDArray[np.int64], normals: Normals
 ) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
-    config, classes = run.member.plan.config, classes_of(data.facts)
-    beta = 1 / float(config["temperature"])
+    """`chosen`: what each member says of each validation record, shape (models, n_validation)."""
+    beta, classes = 1 / float(run.member.plan.config["temperature"]), classes_of(data.facts)
 
     def labels(asked: NDArray[np.int64]) -> NDArray[np.int64]:
-        queries = _queries(config, data, asked)
-        winners = np.stack([(queries @ theta).argmax(axis=1) for theta in members])
-        votes = [np.bincount(column, minlength=classes) for column in winners.T]
+        votes = [np.bincount(column, minlength=classes) for column in chosen[:, asked].T]
         return np.array([soft_vote.sample(beta, one, normals) for one in votes], dtype=np.int64)
 
     return labels

@@ -48,6 +48,25 @@ _NOISE = (
         doc="sigma (gaussian) or 1/beta (pure) divided by the minimiser's sensitivity; solved from epsilon by default",
     ),
 )
+_NETWORK = (
+    Parameter(
+        name="model",
+        kind="choice",
+        default="linear",
+        doc="member: linear (a minimiser on rows of norm 1), a network's name (resnet20), or package.module:function",
+    ),
+    Parameter(name="hidden", kind="int", low=1, high=65536, default=64, unit="units", doc="hidden units of a network"),
+    Parameter(name="epochs", kind="int", low=1, high=100_000, default=50, unit="passes", doc="passes of a network"),
+    Parameter(
+        name="learning_rate",
+        kind="float",
+        low=1e-6,
+        high=1e3,
+        default=0.1,
+        doc="of a network's SGD with momentum 0.9; divided by ten three times, after equal numbers of passes",
+    ),
+    Parameter(name="batch_size", kind="int", low=1, high=1_000_000, default=64, unit="records", doc="of a network"),
+)
 _QUERIES = (
     Parameter(
         name="queries",
@@ -104,6 +123,7 @@ LOSS_PERTURBATION_KNOBS = (
 SUBSAMPLE_KNOBS = (
     *_TRAINING,
     Parameter(name="models", kind="int", low=1, high=100_000, default=256, unit="models", doc="number M of parts"),
+    *_NETWORK,
     *_QUERIES,
     Parameter(
         name="temperature",

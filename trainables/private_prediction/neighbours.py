@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpcore.adjacency import Adjacency
 from trainables.linear import classes_of
 from trainables.measures.protocols import Neighbours
-from trainables.private_prediction import fitting
+from trainables.private_prediction import fitting, voters
 from trainables.system import Config, Dataset, PrivacyPlan, PublicFacts, Split, State
 
 Array = NDArray[np.float64]
@@ -87,7 +87,7 @@ def of_votes(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
     dissenters = max(range(max(1, models)), key=lambda k: _divergence(beta, models, k, classes))
     columns = _Columns(facts, config, 1)
     target = columns.target(range(0), 0.0)
-    parts = fitting.parts_of(facts.n, models, seed=0)
+    parts = voters.parts_of(facts.n, models, seed=0)
     inputs, labels = np.repeat(target[None], facts.n, axis=0), np.zeros(facts.n, dtype=np.int64)
     for number, part in enumerate(parts[1:], start=1):
         labels[part] = 1 if number <= dissenters else 0

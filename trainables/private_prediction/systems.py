@@ -17,6 +17,7 @@ from dpcore.mechanisms import loss_perturbation, model_sensitivity, prediction_s
 from dpcore.mechanisms.calibrated import FLOATING_POINT, Calibrated
 from dpcore.mechanisms.minimiser import SOFTMAX_LIPSCHITZ, UNIT_INPUTS, MinimiserSensitivity
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
+from trainables import models
 from trainables.measures.protocols import Neighbours
 from trainables.private_prediction.base import LinearSystem, pure_claims, sensitivity_of, split_of, trained_together
 from trainables.private_prediction.knobs import (
@@ -207,6 +208,8 @@ class SubsampleAndAggregate(LinearSystem):
         super()._check(full, facts)
         if int(full["models"]) > facts.n:
             raise InvalidValue("models", full["models"], f"at most n={facts.n} records of {facts.dataset}")
+        if full["model"] != "linear":
+            models.check(str(full["model"]), facts)
 
     def _each(self, full: Config, classes: int, target: PrivacyTarget) -> PureDP:
         loss = soft_vote.loss_per_query(1 / float(full["temperature"]), int(full["models"]), classes)
@@ -242,12 +245,13 @@ class SubsampleAndAggregate(LinearSystem):
 
     def _mechanism(self, full: Config, facts: PublicFacts) -> str:
         return (
-            f"{self._steps(full)} soft votes of {full['models']} linear models on disjoint parts, at temperature "
-            f"{float(full['temperature']):.5g}"
+            f"{self._steps(full)} soft votes of {full['models']} {full['model']} models on disjoint parts, at "
+            f"temperature {float(full['temperature']):.5g}"
         )
 
     def _group(self, full: Config) -> str:
-        return trained_together(full, "models")
+        network = () if full["model"] == "linear" else ("hidden", "epochs", "learning_rate", "batch_size")
+        return trained_together(full, "models", "model", *network)
 
     def queries(self, plan: PrivacyPlan) -> int:
         """See `trainables.measures.protocols.Answering`."""
