@@ -57,7 +57,7 @@ PARAMETERS = (
         name="model",
         kind="choice",
         default="mlp",
-        doc="name of a model (linear, mlp, cnn, embedding-pool, two-branch) or package.module:function",
+        doc="name of a model (linear, mlp, mlp3, cnn, resnet20, resnet18, ...) or package.module:function",
     ),
     Parameter(
         name="hidden", kind="int", low=1, high=65536, default=64, unit="units", doc="hidden ReLU units of mlp and text"

@@ -322,8 +322,10 @@ class System(Protocol):
 
     @property
     def solves(self) -> Mapping[str, str]:
-        """{"noise": parameter, "steps": parameter}: what each `PrivacyTarget.solve` sets; a missing key is
-        unsupported."""
+        """{"noise": parameter, "steps": parameter}: what each `PrivacyTarget.solve` sets.
+
+        A missing key is unsupported. A system without any has nothing to solve, and runs under every `solve`.
+        """
         ...
 
     def plan(
