@@ -7,12 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
+from sweeps.collector import collector_paused
 from sweeps.front.export import rows
 from sweeps.front.pareto import Front, Objective, front, spec_objectives
 from sweeps.records import TrialRecord, TrialState
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from sweeps.tracking.reading import TrialRun
 
 _GUARANTEE = ("notion", "adjacency", "unit", "status", "accountant", "theorem")
 
@@ -45,7 +48,8 @@ def read_front(
     mix: Collection[str] = (),
 ) -> Front:
     """The same as a `Front`."""
-    from sweeps.tracking.mlflow_runs import OBJECTIVES, find_experiment, trial_runs
+    from sweeps.tracking.mlflow_runs import OBJECTIVES, find_experiment, patience
+    from sweeps.tracking.reading import read_trial_runs
 
     client, found = find_experiment(uri, experiment)
     if found is None:
@@ -56,19 +60,21 @@ def read_front(
             raise InvalidValue("objectives", None, f"objectives, as the experiment has no tag {OBJECTIVES}")
         chosen = spec_objectives({"objectives": json.loads(found.tags[OBJECTIVES])})
     condition = "tags.`sweeps.state` = 'complete'" + (f" AND {filter}" if filter else "")
-    records = [_record(run) for run in trial_runs(client, found.experiment_id, condition)]
-    return front(sorted(records, key=lambda record: record.number), chosen, mix=mix, sweep=experiment)
+    with collector_paused(), patience():
+        records = [_record(run) for run in read_trial_runs(client, found.experiment_id, condition)]
+        records.sort(key=lambda record: record.number)
+        return front(records, chosen, mix=mix, sweep=experiment)
 
 
-def _record(run: Any) -> TrialRecord:
+def _record(run: TrialRun) -> TrialRecord:
     from sweeps.tracking.mlflow_runs import TRIAL_KEY, from_mlflow
 
-    tags, params = run.data.tags, run.data.params
-    metrics = {name: from_mlflow(value) for name, value in run.data.metrics.items()}
+    tags, params = run.tags, run.params
+    metrics = {name: from_mlflow(value) for name, value in run.metrics.items()}
     knobs = {name.removeprefix("knob."): value for name, value in metrics.items() if name.startswith("knob.")}
     # Params are text: what is a number there is a metric too, and that one counts.
     config: Mapping[str, Any] = {name: knobs.get(name, _flag(text)) for name, text in params.items()}
-    guarantee = None
+    guarantee: dict[str, Any] | None = None
     if "sweeps.delta" in tags and "epsilon" in metrics:
         guarantee = {name: tags[f"sweeps.{name}"] for name in _GUARANTEE}
         guarantee |= {"epsilon": metrics["epsilon"], "delta": float(tags["sweeps.delta"])}

@@ -14,6 +14,7 @@ import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,15 @@ UNREACHABLE = (MlflowException, RequestException, SQLAlchemyError, OSError)
 """What MLflow raises when it, its database or its artifacts cannot be reached or refuse."""
 
 TRIAL_KEY = "sweeps.trial_key"
+PARENT = "sweeps.parent"
 OBJECTIVES = "sweeps.search.objectives"
 LARGEST = 1.797e308
 """MLflow keeps an infinity as the largest double."""
 
-_PAGE = 1000
+_PAGE = 500
+"""Runs in one answer of a server; MLflow takes about two seconds to put them together, and many more under load."""
+_TIMEOUT, _SHORT, _PATIENT = "MLFLOW_HTTP_REQUEST_TIMEOUT", "10", "120"
+
 _METRICS_AT_ONCE = 1000
 _STATUS = {
     TrialState.COMPLETE: "FINISHED",
@@ -130,19 +135,21 @@ class Experiment:
         return found.experiment_id, True
 
     def _find_runs(self) -> None:
-        for run in _pages(self._client, self._id, ""):
-            key = run.data.tags.get(TRIAL_KEY)
-            if key is None:
-                if run.data.tags.get("sweeps.parent") == "true":
-                    self._parent = run.info.run_id
-            elif key in self._runs:
-                self._client.delete_run(run.info.run_id)
+        # Imported here, since reading builds on this module.
+        from sweeps.tracking.reading import tagged_runs
+
+        for run_id, key in tagged_runs(self._client, self._id, TRIAL_KEY):
+            if key in self._runs:
+                self._client.delete_run(run_id)
             else:
-                self._runs[key] = run.info.run_id
+                self._runs[key] = run_id
+        for run_id, flag in tagged_runs(self._client, self._id, PARENT):
+            if flag == "true":
+                self._parent = run_id
 
     def _make_parent(self, sweep: SweepRecord) -> None:
         tags = {
-            "sweeps.parent": "true",
+            PARENT: "true",
             "sweeps.sweep": sweep.name,
             "sweeps.digest": sweep.digest,
             OBJECTIVES: json.dumps(sweep.spec["objectives"]),
@@ -166,13 +173,8 @@ def find_experiment(uri: str, name: str) -> tuple[MlflowClient, Any]:
     return client, client.get_experiment_by_name(name)
 
 
-def trial_runs(client: MlflowClient, experiment_id: str, condition: str = "") -> Iterator[Any]:
-    """The runs of trials that meet MLflow's own filter `condition`, page by page."""
-    own = f"tags.`{TRIAL_KEY}` != ''"
-    yield from _pages(client, experiment_id, f"{own} AND {condition}" if condition else own)
-
-
-def _pages(client: MlflowClient, experiment_id: str, condition: str) -> Iterator[Any]:
+def pages(client: MlflowClient, experiment_id: str, condition: str) -> Iterator[Any]:
+    """The active runs that meet MLflow's own filter `condition`, oldest first, page by page."""
     token: str | None = None
     while True:
         page = client.search_runs(
@@ -187,6 +189,18 @@ def _pages(client: MlflowClient, experiment_id: str, condition: str) -> Iterator
         token = page.token
         if not token:
             return
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """For reading while a person waits: a busy server may take its time, unless the environment says how much."""
+    before = os.environ[_TIMEOUT]
+    if before == _SHORT:
+        os.environ[_TIMEOUT] = _PATIENT
+    try:
+        yield
+    finally:
+        os.environ[_TIMEOUT] = before
 
 
 def _prepare(uri: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -186,11 +187,20 @@ def test_not_a_number_and_infinities_come_through(tmp_path: Path):
     assert record.guarantee["epsilon"] == math.inf  # type: ignore[index]
 
 
-def test_the_front_from_mlflow_equals_the_stores(tracked, monkeypatch: pytest.MonkeyPatch):
-    from sweeps.tracking import mlflow_runs
+def page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read as from a server, in several pages."""
+    from sweeps.tracking import mlflow_runs, reading
+
+    monkeypatch.setattr(mlflow_runs, "_PAGE", 4)
+    monkeypatch.setattr(reading, "SqlAlchemyStore", type("NoStore", (), {}))
+
+
+@pytest.mark.parametrize("paged", [False, True])
+def test_the_front_from_mlflow_equals_the_stores(tracked, monkeypatch: pytest.MonkeyPatch, paged: bool):
     from sweeps.tracking.front import mlflow_front
 
-    monkeypatch.setattr(mlflow_runs, "_PAGE", 4)  # several pages
+    if paged:
+        page_by_page(monkeypatch)
     store, uri = tracked
     expected = list(rows(sweep_front(store, "views")))
     frame = mlflow_front(uri, "views")
@@ -202,6 +212,56 @@ def test_the_front_from_mlflow_equals_the_stores(tracked, monkeypatch: pytest.Mo
     assert single["accuracy"].tolist() == [max(trial.metrics.get("accuracy", 0) for trial in store.trials("views"))]
     with pytest.raises(InvalidValue, match="nowhere"):
         mlflow_front(uri, "nowhere")
+
+
+CONDITIONS = (
+    "tags.`sweeps.state` = 'complete'",
+    "metrics.`knob.batch_size` >= 128 AND metrics.accuracy < 0.6",
+    "params.model = 'mlp' AND tags.`sweeps.number` != '3'",
+    "attributes.status = 'FINISHED' AND tags.`sweeps.feasible` = 'true'",
+    "attributes.run_name LIKE 'views-1%'",
+    "params.nesterov IS NULL",
+    "metrics.epsilon > 1e9",
+)
+
+
+def test_reading_whole_tables_is_mlflows_own_search(tracked, monkeypatch: pytest.MonkeyPatch):
+    """Every kind of condition, and runs that somebody deleted by hand."""
+    from sweeps.tracking.mlflow_runs import TRIAL_KEY, find_experiment
+    from sweeps.tracking.reading import read_trial_runs, tagged_runs
+
+    client, experiment = find_experiment(tracked[1], "views")
+    deleted = runs_of(tracked[1])["views-5"][0].info.run_id
+    client.delete_run(deleted)
+    try:
+
+        def read() -> list:
+            found = [read_trial_runs(client, experiment.experiment_id, condition) for condition in CONDITIONS]
+            tagged = tagged_runs(client, experiment.experiment_id, TRIAL_KEY)
+            parents = tagged_runs(client, experiment.experiment_id, "sweeps.parent")
+            # Order says nothing within a run, nor among them.
+            plain = [sorted(json.dumps(asdict(run), sort_keys=True) for run in runs) for runs in found]
+            return [*plain, tagged, parents]
+
+        whole = read()
+        page_by_page(monkeypatch)
+        paged = read()
+    finally:
+        client.restore_run(deleted)
+    assert whole == paged
+    # Fifteen trials, of which one was deleted; every condition but the last two lets some through and some not.
+    assert all(0 < len(one) < 14 for one in whole[: len(CONDITIONS) - 2])
+    assert [len(one) for one in whole[len(CONDITIONS) - 2 :]] == [0, 0, 14, 1]
+
+
+def test_a_person_waits_longer_for_a_server_than_the_drain(monkeypatch: pytest.MonkeyPatch):
+    from sweeps.tracking.mlflow_runs import patience
+
+    for given, while_reading in (("10", "120"), ("33", "33")):
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", given)
+        with patience():
+            assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == while_reading
+        assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == given
 
 
 def test_mlflow_refuses_to_mix_guarantees_too(tmp_path: Path):
