@@ -167,10 +167,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.mlflow:
         one = measure_mlflow(options.trials, options.repeats, options.server)
-        print(
-            f"{one['trials']} MLflow runs, {one['on_front']} on the front: call {one['call_seconds']:.2f} s, "
-            f"cold command {one['command_seconds']:.2f} s, through a server {one['server_seconds']:.0f} s (nan: not tried)"
-        )
+        call, command, served = one["call_seconds"], one["command_seconds"], one["server_seconds"]
+        print(f"{one['trials']} MLflow runs, {one['on_front']} on the front; nan: not tried")
+        print(f"call {call:.2f} s, cold command {command:.2f} s, through a server {served:.0f} s")
         if options.json:
             options.json.write_text(json.dumps(one, indent=2))
         return
