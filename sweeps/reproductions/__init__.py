@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from dpcore.checks import InvalidValue
 from sweeps.reproductions.claims import Claim, Result, Say, Table
 from sweeps.reproductions.effort import Effort
+from sweeps.reproductions.sweeping import one_cluster
 
 if TYPE_CHECKING:
     from sweeps.workspace import Workspace
@@ -46,4 +47,5 @@ def reproduce(paper: str, data: Path | None, workspace: Workspace, effort: Effor
         raise InvalidValue("paper", paper, "one of " + ", ".join(PAPERS))
     # Papers bring plotting and data libraries that the others do without.
     module = cast(Paper, importlib.import_module(f"{__name__}.{paper}"))
-    return module.reproduce(data, workspace, effort, say)
+    with one_cluster():
+        return module.reproduce(data, workspace, effort, say)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
@@ -24,10 +28,40 @@ def full_grid(raw: Mapping[str, Any]) -> SweepSpec:
     return load_spec({**raw, "search": {**search, "trials": trials}})
 
 
+@contextmanager
+def one_cluster() -> Iterator[None]:
+    """All sweeps inside share one local Ray cluster, which the first that needs one starts: seconds saved for each."""
+    with ExitStack() as stack:
+        token = _SHARED.set(stack)
+        try:
+            yield
+        finally:
+            _SHARED.reset(token)
+
+
+_SHARED: ContextVar[ExitStack | None] = ContextVar("shared cluster", default=None)
+
+
+def _start_shared_cluster(log: Path) -> None:
+    stack = _SHARED.get()
+    if stack is None:
+        return
+    import ray
+
+    if not ray.is_initialized():
+        from sweeps import runner
+        from sweeps.runner_messages import short_messages
+
+        lost = "\nThe Ray cluster does not answer any more. Nothing is lost; the same command goes on."
+        with short_messages(log):
+            stack.enter_context(runner.cluster(on_lost=lambda: print(lost, file=sys.stderr)))
+
+
 def swept(spec: SweepSpec, workspace: Workspace) -> list[TrialRecord]:
     """Every trial of the sweep `spec.name`, which is created, resumed or only read, whatever it needs.
 
-    Raises InvalidValue when a finished sweep of that name had another spec, and whatever `session.resume` raises.
+    Raises InvalidValue when a finished sweep of that name had another spec, KeyboardInterrupt when it was stopped, and
+    whatever `session.resume` raises.
     """
     from sweeps import session
     from sweeps.store import Store
@@ -37,7 +71,9 @@ def swept(spec: SweepSpec, workspace: Workspace) -> list[TrialRecord]:
         session.create(spec, workspace, spec.name)
     recorded = store.sweep(spec.name)
     if recorded.state not in ("finished", "exhausted"):
-        session.resume(spec.name, workspace, spec=spec)
+        _start_shared_cluster(workspace.folder(spec.name) / "ray.log")
+        if session.resume(spec.name, workspace, spec=spec).state == "stopped":
+            raise KeyboardInterrupt
     elif recorded.digest != spec.digest:
         raise InvalidValue(
             "sweep", spec.name, "the packaged spec of this reproduction", "It is another one: give another --root."

@@ -24,7 +24,7 @@ class Scope:
     epsilons, budgets, deltas, sizes, dimensions, classes, models, weights   horizontal axes of Figures 1-6
     rates, clips, epochs   of DP-SGD: learning rates and clip norms to choose from, passes over the data
     repeats   trainings and noises for each point
-    answered  number of answers that points of Figure 2 are averaged over, at least
+    budget_repeats   the same for Figure 2, whose points rest on few answers each
     limit     training records where that is no axis; all by default
     votes     models of a vote where that is no axis
     """
@@ -41,7 +41,7 @@ class Scope:
     clips: tuple[float, ...]
     epochs: int
     repeats: int
-    answered: int
+    budget_repeats: int
     limit: int | None = None
     votes: int = MODELS
 
@@ -51,15 +51,15 @@ class Scope:
         if effort.quick:
             return cls(
                 epsilons=(1.0, 10.0), budgets=(), deltas=(), sizes=(), dimensions=(), classes=(), models=(),
-                weights=(0.01, 0.1), rates=(2.0,), clips=(1.0,), epochs=2, repeats=effort.repeats or 1, answered=100,
-                limit=2_000, votes=32,
+                weights=(0.01, 0.1), rates=(2.0,), clips=(1.0,), epochs=2, repeats=effort.repeats or 1,
+                budget_repeats=1, limit=2_000, votes=32,
             )  # fmt: skip
         if effort.grid == "coarse":
             return cls(
                 epsilons=(0.5, 1.0, 2.0, 5.0, 10.0), budgets=(10, 30, 100, 300, 1000), deltas=(1e-8, 1e-3),
                 sizes=(2_000, 10_000), dimensions=(20, 100), classes=(2, 5), models=(16, 64, 1024),
                 weights=(0.001, 0.01, 0.1, 0.5), rates=(2.0,), clips=(0.3, 1.0), epochs=10,
-                repeats=effort.repeats or 2, answered=300,
+                repeats=effort.repeats or 2, budget_repeats=10,
             )  # fmt: skip
         return cls(
             epsilons=(0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0),
@@ -68,7 +68,7 @@ class Scope:
             dimensions=(10, 20, 50, 100, 200, 400), classes=(2, 3, 4, 5, 6, 7, 8, 9),
             models=(8, 16, 32, 64, 128, 512, 1024), rates=(0.5, 2.0, 8.0), epochs=20,
             weights=(1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1, 5e-1),
-            clips=(0.03, 0.1, 0.3, 1.0), repeats=effort.repeats or 5, answered=1000,
+            clips=(0.03, 0.1, 0.3, 1.0), repeats=effort.repeats or 5, budget_repeats=30,
         )  # fmt: skip
 
     def cut(self) -> list[str]:
@@ -91,13 +91,13 @@ def parts(scope: Scope, data: Path) -> Iterator[dict[str, Any]]:
     yield _part("fig1-pure", mnist, published, _pure(scope), scope)
     yield _part("fig1-gaussian", mnist, scope.epsilons, _gaussian(scope), scope)
     yield _part("fig1-trained", mnist, scope.epsilons, _trained(scope, ("gaussian", "pure")), scope, "add-remove")
-    for queries in scope.budgets:
-        repeats = max(scope.repeats, scope.answered // queries)
+    if scope.budgets:
+        budgets = _choice(scope.budgets)
         yield _part(
-            f"fig2-pure-{queries}", mnist, (1.0, 2.0), _votes(scope, "standard", queries), scope, repeats=repeats
+            "fig2-pure", mnist, (1.0, 2.0), _votes(scope, "standard", budgets), scope, repeats=scope.budget_repeats
         )
-        both = _votes(scope, "advanced", queries) | _logits(scope, "gaussian", "advanced", queries)
-        yield _part(f"fig2-gaussian-{queries}", mnist, (1.0,), both, scope, repeats=repeats)
+        both = _votes(scope, "advanced", budgets) | _logits(scope, "gaussian", "advanced", budgets)
+        yield _part("fig2-gaussian", mnist, (1.0,), both, scope, repeats=scope.budget_repeats)
     for delta in scope.deltas:
         yield _part(f"fig3-{delta:g}", mnist, (1.0,), _gaussian(scope), scope, delta=delta)
         trained = _trained(scope, ("gaussian",))
@@ -153,7 +153,7 @@ def _models_noise(scope: Scope, noise: str) -> dict[str, Any]:
     return {"model-sensitivity": {"noise": noise, "regularisation": _choice(scope.weights)}}
 
 
-def _logits(scope: Scope, noise: str, composition: str, queries: int) -> dict[str, Any]:
+def _logits(scope: Scope, noise: str, composition: str, queries: Any) -> dict[str, Any]:
     return {
         "prediction-sensitivity": {
             "noise": noise,
@@ -164,7 +164,7 @@ def _logits(scope: Scope, noise: str, composition: str, queries: int) -> dict[st
     }
 
 
-def _votes(scope: Scope, composition: str, queries: int, models: tuple[int, ...] = ()) -> dict[str, Any]:
+def _votes(scope: Scope, composition: str, queries: Any, models: tuple[int, ...] = ()) -> dict[str, Any]:
     # The paper regularises no member: this is as little as a minimiser can do with.
     knobs = {
         "composition": composition,
