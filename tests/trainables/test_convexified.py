@@ -28,6 +28,7 @@ from trainables.convexified.published import sensitivities
 from trainables.convexified.published_fit import attack_of, flat_inputs, train_group
 from trainables.convexified.repaired import head_of
 from trainables.data.digits import DIGITS
+from trainables.measures import evidence
 from trainables.measures.protocols import Answering, Auditable
 from trainables.registry import SYSTEMS
 from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, Refusal, Split, Task
@@ -314,7 +315,7 @@ def test_the_attack_rides_in_the_state(data):
     plan = planned(CONVEXIFIED_LOSS, {"queries": 40, "shadows": 2, "attack_epochs": 2})
     run = memory_run(plan)
     CONVEXIFIED_LOSS.fit([run], data, Execution())
-    assert -1 <= run.final[2]["priv_leak"] <= 1
+    assert -1 <= run.final[2]["shadow_leak"] <= 1
     probabilities = softmax(np.random.default_rng(0).normal(size=(8, 10)), axis=1)
     scores = attack_of(run.final[1]).scores(probabilities, np.arange(8) % 10)
     assert np.all((scores >= 0) & (scores <= 1))
@@ -397,6 +398,21 @@ def test_one_answer_of_three_classes_refutes_the_published_claim(noise):
     found = verdict(plan, inside, outside, ADD)
     assert found.outcome is Outcome.REFUTED
     assert found.audit.epsilon_lower > 3.5
+
+
+@pytest.mark.parametrize(
+    ("system", "outcome"), [(CONVEXIFIED_LOSS, Outcome.REFUTED), (CONVEXIFIED_HEAD, Outcome.CONSISTENT)]
+)
+def test_the_audit_of_any_trial_finds_it_by_itself(system, outcome, data):
+    """What `sweeps audit` does with a trial on digits: the system's own neighbours, its released answers, a verdict."""
+    plan = planned(system, {"queries": 3}, epsilon=1.0)
+    setting = evidence.Setting(
+        system=system, plan=plan, claim=plan.guarantee, data=data, rng=np.random.default_rng(0), execution=Execution()
+    )
+    assert evidence.methods(system, plan.guarantee)[0] == "multi-run"
+    found = evidence.gather(setting, "multi-run", runs=100, curve=None)
+    assert found.audit.adjacency is system.adjacency
+    assert Verdict(audit=found.audit, guarantee=plan.guarantee).outcome is outcome
 
 
 def test_two_classes_fall_where_the_sensitivity_is_none():

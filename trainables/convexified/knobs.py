@@ -170,9 +170,9 @@ PUBLISHED_METRICS = (
         released="public facts alone",
     ),
     Metric(
-        name="priv_leak",
+        name="shadow_leak",
         goal="minimize",
-        doc="TPR - FPR of the shadow attack on the answers (with shadows)",
+        doc="TPR - FPR of the shadow attack on the answers, the publication's Priv_Leak (with shadows)",
         released="which of the queried records are training records, and the answers",
     ),
     Metric(

@@ -207,7 +207,7 @@ def _metrics(
     metrics = {"stability": stability, "accuracy": counts[_CORRECT] / len(others)}
     attack = trained.attack if len(members) else None
     if attack is not None:
-        metrics["priv_leak"] = counts[_CALLED] / len(members) - counts[_MISCALLED] / len(others)
+        metrics["shadow_leak"] = counts[_CALLED] / len(members) - counts[_MISCALLED] / len(others)
     if not config["reference"]:
         return metrics
     other_labels, member_labels = data.validation.targets, data.train.targets.astype(np.int64)

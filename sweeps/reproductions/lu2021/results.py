@@ -160,7 +160,7 @@ def _point(method: str, epsilon: float, trials: Sequence[TrialRecord]) -> Point:
         epsilon=float(f"{epsilon:.6g}"),
         claimed=max(claims),
         loss=_mean(trials, "accuracy_loss"),
-        leak=_mean(trials, "priv_leak"),
+        leak=_mean(trials, "shadow_leak"),
     )
 
 
