@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PAPERS", "Claim", "Effort", "Result", "Say", "Table", "reproduce"]
 
-PAPERS = ("bu2020", "lu2021", "vandermaaten2020", "wu2020")
+PAPERS = ("bu2020", "lu2021", "triastcyn2020", "vandermaaten2020", "wu2020")
 """Modules of this package, one per paper."""
 
 

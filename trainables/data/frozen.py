@@ -4,7 +4,7 @@ Source   Coates, Lee & Ng 2011 (patches, contrast, two-sided thresholds, pooling
          random instead of learnt: nothing to download and nothing to account for.
 Form     Every patch of `patch` x `patch` pixels loses its mean and is divided by its own deviation; `filters`
          directions are projected on; positive and negative parts are averaged over four quadrants; the vector of
-         8 x filters numbers is divided by its norm. No record's features depend on another record.
+         8 x filters numbers loses its own mean and is divided by its norm. No record's features depend on another.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Frozen:
         return facts
 
     def load(self, options_: Mapping[str, object]) -> Dataset:
-        """The records, float32 in [0, 1]. Raises InvalidValue."""
+        """The records, float32 in [-1, 1]. Raises InvalidValue."""
         source, inner, facts = self._inner(options_)
         data = source.load(inner)
         (name,) = data.facts.features
@@ -82,7 +82,7 @@ class Frozen:
                 task=facts.task,
                 n=facts.n,
                 n_validation=facts.n_validation,
-                features={"features": Feature(shape=(width,), low=0.0, high=1.0)},
+                features={"features": Feature(shape=(width,), low=-1.0, high=1.0)},
                 classes=facts.classes,
                 target_low=facts.target_low,
                 target_high=facts.target_high,
@@ -113,7 +113,7 @@ def features(images: NDArray[np.generic], filters: int, patch: int, seed: int) -
         seen = functional.conv2d(block, bank) / (variance.sqrt() + CONTRAST)
         pooled = [functional.adaptive_avg_pool2d(one.clamp(min=0.0), 2).flatten(1) for one in (seen, -seen)]
         rows = torch.cat(pooled, dim=1)
-        out[start : start + BLOCK] = functional.normalize(rows, dim=1).numpy()
+        out[start : start + BLOCK] = functional.normalize(rows - rows.mean(dim=1, keepdim=True), dim=1).numpy()
     return out
 
 

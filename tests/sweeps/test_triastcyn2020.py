@@ -1,0 +1,159 @@
+"""The reproduction of Triastcyn & Faltings 2020: its arithmetic, its sweeps, and its quick form on the real data."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sweeps.records import TrialRecord, TrialState
+from sweeps.reproductions import Effort, reproduce
+from sweeps.reproductions.triastcyn2020 import distances, formulas, training
+from sweeps.search.space import Space
+from sweeps.workspace import Workspace
+from tests.trainables.test_data import DATA, needs_data
+from trainables.data import SOURCES
+from trainables.registry import SYSTEMS
+from trainables.system import PrivacyPlan
+
+EFFORTS = {"coarse": Effort(), "paper": Effort(grid="paper"), "quick": Effort(quick=True)}
+
+
+@pytest.fixture(scope="module")
+def claims() -> dict:
+    found, _, _ = formulas.without_data(quick=True)
+    return {claim.claim: claim for claim in found}
+
+
+def test_what_needs_no_data_holds_or_fails_as_recomputed(claims: dict) -> None:
+    """theory.md sections 3 and 6(d)."""
+    assert {name for name, claim in claims.items() if not claim.holds} == {
+        "Theorem 4: the estimate is too small with probability at most gamma",
+        "Figure 1: without a clip the Bayesian accountant matches the moments accountant at some quantile",
+        "Figure 1: the unclipped epsilon of Weibull gradients is an estimate of a finite number",
+        "Table 1: every Bayesian epsilon is above ln(1/delta_mu)/lambda for lambda <= 32, 0.7196",
+        "Table 1, MNIST: ordinary epsilon of batch 1024, 32 epochs, clip 1, noise 0.1 on the batch's mean",
+    }
+    assert all(claim.holds is not None for claim in claims.values())
+
+
+def test_the_best_orders_of_figure_5_are_the_golden_ones() -> None:
+    """theory.md: u=1 -> 10.440152 at order 5, u=0.2 -> 1.400786 at order 33."""
+    _, _, table = formulas.figure_5()
+    found = {row[0]: row[1:3] for row in table.rows}
+    assert found[1.0] == (5, pytest.approx(10.440152, abs=1e-6))
+    assert found[0.2] == (33, pytest.approx(1.400786, abs=1e-6))
+
+
+def test_the_moments_accountant_is_the_bayesian_one_at_the_clip() -> None:
+    costs = formulas.estimated_costs(np.full(5, 2.0), 0.01, 3.0, 100, formulas.ORDERS, largest=2.0)
+    ours = formulas.bayesian_epsilon(100 * costs, formulas.ORDERS, 1e-5, 0.0)
+    assert ours == pytest.approx(formulas.moments_epsilon(2 / 3, 0.01, 100, formulas.ORDERS, 1e-5), rel=1e-12)
+
+
+@pytest.mark.parametrize("effort", EFFORTS.values(), ids=EFFORTS)
+def test_every_part_is_a_valid_sweep_whose_points_all_plan(effort: Effort, tmp_path: Path) -> None:
+    for folder in ("mnist", "cifar10", "abalone", "a9a"):
+        (tmp_path / folder).mkdir()
+    for part in training.PARTS:
+        if effort.quick and part.quick is None:
+            continue
+        spec = training.spec_of(part, tmp_path, effort)
+        facts = SOURCES[spec.data.source].facts(spec.data.options())
+        space, system = Space.of(spec), SYSTEMS[part.system]
+        (branch,) = space.branches
+        for values in product(*(domain.values for domain in branch.searched.values())):
+            knobs = dict(zip(branch.searched, values, strict=True))
+            plan = system.plan({**branch.fixed, **knobs}, facts, spec.privacy.target(training.LARGEST_EPSILON), {})
+            assert isinstance(plan, PrivacyPlan), plan
+            assert math.isfinite(plan.guarantee.epsilon)
+
+
+def settings(*pairs: tuple[float, float, float]) -> list[training.Setting]:
+    records = [
+        TrialRecord(
+            key=f"t-{i}",
+            number=i,
+            state=TrialState.COMPLETE,
+            config={"noise_multiplier": float(i)},
+            seed=i,
+            plan=None,
+            violations={},
+            metrics={"epsilon": ordinary, "bayesian_epsilon": bayesian, "accuracy": accuracy},
+        )
+        for i, (ordinary, bayesian, accuracy) in enumerate(pairs)
+    ]
+    return training.settings_of(records)
+
+
+def test_claims_of_table_1_follow_the_runs() -> None:
+    (part,) = [one for one in training.PARTS if one.id == "mnist"]
+    good = training.claims_of(part, settings((2.0, 0.9, 0.95), (9.0, 3.0, 0.97)))
+    assert [claim.holds for claim in good] == [True, True, True]
+    assert good[0].ours == 0.95
+    # One run whose Bayesian epsilon is the larger one, and too low an accuracy within the budget.
+    bad = training.claims_of(part, settings((2.0, 0.9, 0.90), (3.0, 3.5, 0.97)))
+    assert [claim.holds for claim in bad] == [False, False, False]
+    assert "1 of 2" in str(bad[2].ours)
+    none = training.claims_of(part, settings((9.0, 5.0, 0.97)))
+    assert [claim.holds for claim in none] == [None, None, True]
+
+
+def test_trials_of_one_point_are_averaged() -> None:
+    (one,) = training.settings_of(
+        [
+            TrialRecord(
+                key=f"t-{i}",
+                number=i,
+                state=TrialState.COMPLETE,
+                config={"noise_multiplier": 1.0},
+                seed=i,
+                plan=None,
+                violations={},
+                metrics={"epsilon": 1.0, "bayesian_epsilon": 0.5, "accuracy": 0.8 + 0.1 * i},
+            )
+            for i in range(2)
+        ]
+    )
+    assert (one.trials, one.metrics["accuracy"]) == (2, pytest.approx(0.85))
+
+
+def test_figures_2_to_4_tell_equal_from_different_distances() -> None:
+    rng = np.random.default_rng(11)
+    norms = rng.gamma(1.0, 1.0, 400)
+    same = distances.Measured("same", norms[:200], norms[200:], norms)
+    other = distances.Measured("other", norms[:200], 1.6 * norms[200:], norms)
+    assert all(claim.holds for claim in distances.figure_2_claims(same))
+    assert not any(claim.holds for claim in distances.figure_2_claims(other))
+    _, _, claims, _ = distances.figures_3_and_4(same)
+    assert [claim.holds for claim in claims[:2]] == [True, True]
+
+
+def test_without_data_the_arithmetic_is_done_and_the_rest_is_said_to_be_cut(tmp_path: Path) -> None:
+    result = reproduce("triastcyn2020", None, Workspace.at(tmp_path), Effort(quick=True), lambda line: None)
+    assert len([line for line in result.cut if "no --data DIR" in line]) == len(training.PARTS)
+    assert sum(claim.holds is None for claim in result.claims) == len(training.PARTS)
+    assert all(plot.stat().st_size > 10_000 for plot in result.plots)
+    assert not (tmp_path / "sweeps.db").exists()
+
+
+@needs_data
+def test_the_quick_form_runs_on_the_real_data(tmp_path: Path) -> None:
+    """Abalone by DPVI at two noise levels, through the ordinary sweep machinery."""
+    workspace = Workspace.at(tmp_path)
+    result = reproduce("triastcyn2020", DATA, workspace, Effort(quick=True), lambda line: None)
+    found = {claim.claim: claim for claim in result.claims}
+    accuracy = found["Table 1, Abalone, DPVI: private accuracy at ordinary epsilon 7.6 at most"].ours
+    assert isinstance(accuracy, float)
+    assert 0.65 < accuracy < 0.85
+    (table,) = [one for one in result.tables if "Abalone" in one.title]
+    columns = {name: i for i, name in enumerate(table.columns)}
+    for row in table.rows:
+        assert row[columns["Bayesian 50%"]] <= row[columns["Bayesian 99%"]] <= row[columns["Bayesian 99.999%"]]
+    assert len(result.plots) == 4
+    # A finished reproduction is read, not run again.
+    again = reproduce("triastcyn2020", DATA, workspace, Effort(quick=True), lambda line: None)
+    assert [one.to_dict() for one in again.claims] == [one.to_dict() for one in result.claims]
