@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -10,10 +12,13 @@ import numpy as np
 import pytest
 
 from sweeps.records import TrialRecord, TrialState
+from sweeps.report import gather, report_page
+from sweeps.report.guarantees import BAYESIAN
 from sweeps.reproductions import Effort, reproduce
 from sweeps.reproductions.triastcyn2020 import distances, formulas, training
 from sweeps.search.space import Space
 from sweeps.workspace import Workspace
+from tests.sweeps import view_sweeps
 from tests.trainables.test_data import DATA, needs_data
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
@@ -138,6 +143,17 @@ def test_without_data_the_arithmetic_is_done_and_the_rest_is_said_to_be_cut(tmp_
     assert sum(claim.holds is None for claim in result.claims) == len(training.PARTS)
     assert all(plot.stat().st_size > 10_000 for plot in result.plots)
     assert not (tmp_path / "sweeps.db").exists()
+
+
+def test_the_report_says_whom_a_bayesian_epsilon_does_not_cover(tmp_path: Path) -> None:
+    store = view_sweeps.mixed_sweep(tmp_path)
+    content = gather(store, "views")
+    assert BAYESIAN not in html.unescape(report_page(content))
+    released = {metric.name: metric.released for metric in SYSTEMS["bayesian-sgd"].metrics}
+    page = html.unescape(report_page(replace(content, released=released)))
+    assert BAYESIAN in page
+    assert "never a DP epsilon" in BAYESIAN
+    assert "97%" in BAYESIAN
 
 
 @needs_data
