@@ -25,7 +25,7 @@ from trainables.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, counterex
 from trainables.convexified.draws import FromNormals
 from trainables.convexified.network import Recipe, train
 from trainables.convexified.published import sensitivities
-from trainables.convexified.published_fit import attack_of, flat_inputs, train_group
+from trainables.convexified.published_fit import asked, attack_of, flat_inputs, train_group
 from trainables.convexified.repaired import head_of
 from trainables.data.digits import DIGITS
 from trainables.measures import evidence
@@ -299,10 +299,8 @@ def test_a_restart_goes_on_where_the_count_stands(system, data):
 
 def test_under_an_attack_members_and_others_take_turns(data):
     config = planned(CONVEXIFIED_LOSS, {"queries": 41, "shadows": 2, "attack_epochs": 1}).config
-    from trainables.convexified.published_fit import _asked
-
-    trained = train_group(config, data)
-    pieces = [_asked(trained, start, stop) for start, stop in ((0, 7), (7, 8), (8, 41))]
+    trained = train_group(config, data, attacked=False)
+    pieces = [asked(config, trained, start, stop) for start, stop in ((0, 7), (7, 8), (8, 41))]
     members, others = (np.concatenate([piece[side] for piece in pieces]) for side in (0, 1))
     assert (len(members), len(others)) == (20, 21)
     assert np.array_equal(members, trained.members[:20])

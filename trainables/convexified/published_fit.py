@@ -60,23 +60,26 @@ def fit(runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
             _answer(run, data, trained[plan.group], execution)
 
 
-def train_group(config: Config, data: Dataset, device: str = "cpu") -> Trained:
-    """The target and, where asked for, the shadows and the attack: a function of data and public seed."""
+def train_group(config: Config, data: Dataset, device: str = "cpu", attacked: bool = True) -> Trained:
+    """The target and, where asked for, the shadows and the attack: a function of data and public seed.
+
+    attacked  False leaves the shadows out where only the answers matter
+    """
     facts, draw = data.facts, int(config["draw"])
     classes, recipe = classes_of(facts), recipe_of(config)
     inputs, labels = flat_inputs(facts, data.train), data.train.targets.astype(np.int64)
     others = flat_inputs(facts, data.validation)
-    asked = question_order(draw, len(others))
-    pool = asked[held_out(config, facts) :]
+    order = question_order(draw, len(others))
+    pool = order[held_out(config, facts) :]
     target = train(inputs, labels, np.arange(len(labels))[None], classes, recipe, _seed(draw, 1), device)
     attack = None
-    if int(config["shadows"]):
+    if attacked and int(config["shadows"]):
         attack = _attacked(config, others[pool], data.validation.targets[pool].astype(np.int64), facts, device)
     return Trained(
         member_logits=target.logits(inputs)[0],
         other_logits=target.logits(others)[0],
         members=np.random.default_rng([draw, 5]).permutation(len(labels)),
-        others=asked[: held_out(config, facts)],
+        others=order[: held_out(config, facts)],
         attack=attack,
     )
 
@@ -89,8 +92,8 @@ def question_order(draw: int, records: int) -> Positions:
 def asked_logits(plan: PrivacyPlan, data: Dataset) -> Array:
     """Logits without noise of the queried validation records, in the order of the answers, by a fresh training."""
     with limited_threads(Execution().threads):
-        trained = train_group(plan.config, data)
-    _, others = _asked(trained, 0, int(plan.config["queries"]))
+        trained = train_group(plan.config, data, attacked=False)
+    _, others = asked(plan.config, trained, 0, int(plan.config["queries"]))
     return trained.other_logits[others]
 
 
@@ -150,7 +153,7 @@ def _answer(run: Run, data: Dataset, trained: Trained, execution: Execution) -> 
     budget = QueryBudget(limit=int(plan.config["queries"]), answered=spent)
     budget = budget.take(run.member.to_step - spent)
     run.may_execute(budget.answered)
-    members, others = _asked(trained, spent, budget.answered)
+    members, others = asked(plan.config, trained, spent, budget.answered)
     bounds = sensitivities(plan.config, data.facts)
     released = log_predictions(
         np.concatenate([trained.other_logits[others], trained.member_logits[members]]),
@@ -191,9 +194,9 @@ def attack_of(state: State) -> AttackModel:
     )
 
 
-def _asked(trained: Trained, start: int, stop: int) -> tuple[Positions, Positions]:
+def asked(config: Config, trained: Trained, start: int, stop: int) -> tuple[Positions, Positions]:
     """Training and validation records behind queries start..stop-1. Under an attack they take turns."""
-    if trained.attack is None:
+    if not int(config["shadows"]):
         return np.empty(0, dtype=np.int64), trained.others[start:stop]
     # Odd queries ask members. A data set with one record less than declared has its first one asked again.
     members = np.arange(start // 2, stop // 2) % len(trained.members)
@@ -203,7 +206,7 @@ def _asked(trained: Trained, start: int, stop: int) -> tuple[Positions, Position
 def _metrics(
     config: Config, data: Dataset, trained: Trained, counts: dict[str, int], stability: float
 ) -> dict[str, float]:
-    members, others = _asked(trained, 0, counts[_ANSWERED])
+    members, others = asked(config, trained, 0, counts[_ANSWERED])
     metrics = {"stability": stability, "accuracy": counts[_CORRECT] / len(others)}
     attack = trained.attack if len(members) else None
     if attack is not None:
