@@ -11,10 +11,10 @@ from sweeps.report.content import Claim, Content
 from sweeps.rounding import delta_text, epsilon_text
 
 BAYESIAN = (
-    "Bayesian epsilons: an average over records drawn like the data, never a DP epsilon. They are estimated from a sample "
-    "of records, and an outlier rarer than that sample is neither seen by the estimate nor protected: where one record in "
-    "a thousand lies twenty times further out, the estimate from 28 of them fell below the truth in 97% of samples, with "
-    "a failure probability of 1e-15 stated."
+    "Bayesian epsilons: an average over records drawn like the data, never a DP epsilon. They are estimated from a "
+    "sample of records, and an outlier rarer than that sample is neither seen by the estimate nor protected: where one "
+    "record in a thousand lies twenty times further out, the estimate from 28 of them fell below the truth in 97% of "
+    "samples, with a failure probability of 1e-15 stated."
 )
 FLOATING_POINT = "Floating point: proofs are over the reals; the low bits of floating-point noise are not covered."
 
