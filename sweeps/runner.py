@@ -35,6 +35,7 @@ from ray._private.resource_and_label_spec import ResourceAndLabelSpec
 from ray.tune.search import Searcher
 
 from sweeps.controller import Controller, Done, Wait
+from sweeps.runner_connect import refusal
 from sweeps.runner_resources import Node, lacking, request
 from sweeps.runner_watchdog import START_SECONDS, STOP_SECONDS, Watchdog
 from sweeps.spec import Resources
@@ -152,6 +153,7 @@ def cluster(
     with Watchdog(on_lost) as watchdog:
         try:
             with watchdog.within(START_SECONDS):
+                _refused(address)
                 ray.init(
                     address=address,
                     num_cpus=None if address else (cpus or os.cpu_count()),
@@ -159,6 +161,8 @@ def cluster(
                     log_to_driver=False,
                     configure_logging=False,
                 )
+        except ClusterUnreachable:
+            raise
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise ClusterUnreachable(
                 f"--address={address!r}: no Ray cluster answered ({error}). {_ADDRESSES}"
@@ -175,6 +179,13 @@ def cluster(
         finally:
             with watchdog.within(STOP_SECONDS):
                 ray.shutdown()
+
+
+def _refused(address: str | None) -> None:
+    """Raises ClusterUnreachable when a cluster's head will not have this process, before Ray tries for 20 s."""
+    host, _, port = (address or "").rpartition(":")
+    if host and "//" not in host and port.isdecimal() and (reason := refusal(host.strip("[]"), int(port))):
+        raise ClusterUnreachable(f"--address={address!r}: {reason}")
 
 
 _ADDRESSES = "Expected auto (a cluster on this machine), HOST:PORT or ray://HOST:PORT."

@@ -1,0 +1,166 @@
+"""What is asked of a cluster and what it has, in the words that a user reads; packing and versions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ray._private.utils import compute_version_info
+
+from sweeps.runner_connect import other_versions
+from sweeps.runner_resources import lacking, request, room_for
+from sweeps.spec import Resources, SpecErrors, load_spec
+
+LAPTOP = {"CPU": 2.0}
+HOST = {"CPU": 16.0, "GPU": 1.0}
+
+SPEC = """
+name: s
+data: {{source: digits}}
+systems: {{{system}: {knobs}}}
+privacy: {{epsilon: 3, delta: 1.0e-5}}
+objectives: [{{metric: {metric}}}]
+search: {{sampler: random, trials: 2}}
+"""
+SGD = {
+    "system": "noisy-sgd",
+    "knobs": "{learning_rate: 0.1, clip_norm: 1, batch_size: 64, epochs: 1}",
+    "metric": "loss",
+}
+
+
+def spec(**sections):
+    return load_spec(SPEC.format(**SGD), overrides=sections)
+
+
+def test_a_trial_of_one_process_asks_as_before():
+    assert request(Resources()) == {"cpu": 1.0, "gpu": 0.0}
+    assert request(Resources(cpus=0.5, gpus=0.25)) == {"cpu": 0.5, "gpu": 0.25}
+    assert request(Resources(cpus_per_worker=3, gpus_per_worker=1)) == {"cpu": 3.0, "gpu": 1.0}
+
+
+def test_workers_are_bundles_and_their_owner_is_none():
+    asked = request(Resources(workers=3, cpus_per_worker=2, gpus_per_worker=1))
+    assert asked.bundles == [{"CPU": 2.0, "GPU": 1.0}] * 3  # type: ignore[union-attr]
+    assert asked.head_bundle_is_empty  # type: ignore[union-attr]
+    assert asked.required_resources == {"CPU": 6.0, "GPU": 3.0}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("resources", "nodes", "said"),
+    [
+        (Resources(cpus=3), [LAPTOP, LAPTOP], "resources.cpus=3: the cluster has 4 CPUs, 0 GPUs on 2 nodes"),
+        (Resources(gpus=1), [LAPTOP], "resources.gpus=1: the cluster has 2 CPUs, 0 GPUs."),
+        (Resources(gpus_per_worker=2), [HOST, HOST], "resources.gpus_per_worker=2: the cluster has 32 CPUs, 2 GPUs"),
+        (
+            Resources(cpus=3, gpus=1),
+            [{"CPU": 1.0, "GPU": 1.0}, {"CPU": 8.0}],
+            "resources.cpus and resources.gpus on one node: the cluster has 9 CPUs, 1 GPUs",
+        ),
+        (
+            Resources(workers=4, gpus_per_worker=1),
+            [HOST, HOST, LAPTOP],
+            "resources.workers=4 with 1 CPUs and 1 GPUs each: the cluster has 34 CPUs, 2 GPUs on 3 nodes "
+            "(16 CPUs, 1 GPUs; 16 CPUs, 1 GPUs; 2 CPUs, 0 GPUs), room for 2 such workers",
+        ),
+        (Resources(), [], "resources.cpus=1: the cluster has 0 CPUs, 0 GPUs"),
+    ],
+)
+def test_what_can_never_be_had_is_said_with_what_there_is(resources, nodes, said):
+    found = lacking(resources, nodes, "the cluster has")
+    assert found is not None
+    assert said in found
+    assert "--address" in found
+
+
+@pytest.mark.parametrize(
+    ("resources", "nodes", "room"),
+    [
+        (Resources(gpus=0.25, cpus=0.1), [HOST], 4),
+        (Resources(gpus=0.3), [{"CPU": 99.0, "GPU": 2.0}], 6),
+        (Resources(gpus=0.6), [{"CPU": 99.0, "GPU": 2.0}], 2),
+        (Resources(cpus=0.1), [{"CPU": 0.3}], 3),
+        (Resources(workers=2, cpus_per_worker=1), [LAPTOP, LAPTOP], 4),
+    ],
+)
+def test_fractions_are_packed_as_ray_packs_them(resources, nodes, room):
+    assert room_for(resources, nodes) == room
+    assert lacking(resources, nodes, "it has") is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4)), max_size=4),
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.integers(0, 2),
+)
+def test_workers_fit_where_they_can_be_dealt_out_one_by_one(nodes, workers, cpus, gpus):
+    left, placed = [list(one) for one in nodes], 0
+    for node in left:
+        while node[0] >= cpus and node[1] >= gpus:
+            node[0] -= cpus
+            node[1] -= gpus
+            placed += 1
+    resources = Resources(workers=workers, cpus_per_worker=cpus, gpus_per_worker=gpus)
+    have = [{"CPU": float(one), "GPU": float(other)} for one, other in nodes]
+    assert room_for(resources, have) == placed
+    assert (lacking(resources, have, "it has") is None) == (placed >= workers)
+
+
+# Specs
+
+
+def test_workers_change_no_meaning():
+    plain, wide = spec(), spec(**{"resources.workers": 4, "resources.gpus_per_worker": 1})
+    assert plain.digest == wide.digest
+    assert load_spec(wide.canonical()) == wide
+    assert wide.resources.per_worker() == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"resources.workers": 0}, "resources.workers=0"),
+        ({"resources.workers": 2, "resources.gpus": 1}, "`gpus_per_worker` alone"),
+        ({"resources.workers": 2, "resources.cpus": 4}, "`cpus_per_worker` alone"),
+        ({"resources.cpus": 4, "resources.cpus_per_worker": 2}, "`cpus_per_worker` alone"),
+        ({"execution.precision": "float8"}, "execution.precision='float8'"),
+    ],
+)
+def test_resources_that_contradict_each_other_are_refused(changes, said):
+    with pytest.raises(SpecErrors) as refused:
+        spec(**changes)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"resources.workers": 2}, "resources.workers=2: expected 1 with noisy-mean"),
+        ({"execution.precision": "bfloat16"}, "execution.precision='bfloat16': expected float32 with noisy-mean"),
+    ],
+)
+def test_systems_that_one_process_trains_refuse_workers(changes, said):
+    mean = {"system": "noisy-mean", "knobs": "{clip: 1.0, steps: 3}", "metric": "expected_error"}
+    text = SPEC.format(**mean).replace("{source: digits}", "{source: uniform, n: 500}")
+    with pytest.raises(SpecErrors) as refused:
+        load_spec(text, overrides=changes)
+    assert said in str(refused.value)
+
+
+# Versions
+
+
+def test_other_versions_are_named_side_by_side():
+    own_ray, own_python = compute_version_info()[:2]
+    same = {"ray_version": own_ray, "python_version": own_python}
+    assert other_versions(json.dumps(same).encode()) is None
+    said = other_versions(json.dumps(same | {"ray_version": "2.9.0"}).encode())
+    assert said is not None
+    assert f"Ray 2.9.0 there, {own_ray} here" in said
+    assert "Python" not in said
+    assert f"Python 3.9.1 there, {own_python} here" in str(
+        other_versions(json.dumps(same | {"python_version": "3.9.1"}).encode())
+    )
