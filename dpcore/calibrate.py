@@ -19,6 +19,7 @@ from dpcore.accountants.gdp import GDPCLTAccountant
 from dpcore.accountants.registry import ACCOUNTANTS, TOLERANCE, make
 from dpcore.adjacency import Adjacency
 from dpcore.events import Event, Gaussian, PoissonSampled, Repeated, to_dict
+from dpcore.gdp_dual import mu_gdp
 
 DIGITS = 5
 """Significant digits of a solved noise multiplier (rounded up) or rate (rounded down)."""
@@ -27,12 +28,14 @@ NOISE_RANGE = (0.05, 1e6)
 RATE_RANGE = (1e-9, 1.0)
 COUNT_RANGE = (1, 10**9)
 
-_VERSION = 1
+_VERSION = 2
 # The accepted answer spends at least 1 - _SLACK * tolerance of the target, unless rounding forbids.
 _SLACK = 2.0
 # The upper bound lies above an estimate by most of the tolerance; once that is measured, a small margin remains.
 _LEAD, _MARGIN = 0.7, 0.25
 _ROUNDS = 12
+# How closely a root is wanted that only starts a search.
+_COARSE = 1e-4
 
 Cache = MutableMapping[str, float]
 
@@ -232,35 +235,75 @@ class _Search:
         self.counted: dict[float, float] = {}
 
     def run(self) -> float:
+        return self._by_estimate() if self.gap > 0 else self._by_root()
+
+    def _by_root(self) -> float:
+        """Where nothing lies between estimate and bound: the root of epsilon itself, rounded."""
+        value = self.parameter.rounded(self._root(self.target.epsilon, self._start(), 10.0**-DIGITS / 4))
+        feasible, infeasible = self._sorted(value, None, None)
+        return self._bisect(feasible, infeasible)
+
+    def _by_estimate(self) -> float:
+        """From the estimate's root by secants of ln epsilon over ln value, between what was found on either side."""
         parameter, target = self.parameter, self.target
-        guess, aim = self._start(), target.epsilon * (1 - _LEAD * self.gap)
+        guess = self._root(target.epsilon * (1 - _LEAD * self.gap), self._start(), _COARSE)
         feasible: float | None = None
         infeasible: float | None = None
-        seen: set[float] = set()
-        for _ in range(_ROUNDS):
-            guess = self._root(aim, guess)
+        before: tuple[float, float] | None = None
+        while len(self.counted) < _ROUNDS:
             value = parameter.rounded(guess)
-            spent, estimate = self.epsilon(value), self._estimate(value)
-            # A closed form needs no room: nothing lies between its estimate and its bound.
-            gap = self.gap if abs(spent - estimate) > 1e-2 * self.gap * spent else 0.0
-            if spent <= target.epsilon:
-                feasible = value if feasible is None else self._bolder(feasible, value)
-                if value == parameter.boldest or (self._close(value) and gap > 0):
-                    break
-            else:
-                infeasible = value if infeasible is None else self._safer(infeasible, value)
-                if value == parameter.safest:
-                    raise CannotCalibrate(parameter.name, target, value, spent, parameter.remedy)
-            if feasible is not None and parameter.next(feasible, towards_safe=False) == infeasible:
+            if value in self.counted:
                 break
-            if value in seen:
+            spent = self.epsilon(value)
+            feasible, infeasible = self._sorted(value, feasible, infeasible)
+            if feasible is not None and (feasible == parameter.boldest or self._is_last(feasible, infeasible)):
+                return feasible
+            if before is None and abs(spent - self._estimate(value)) <= 1e-2 * self.gap * spent:
+                # A closed form needs no room: nothing lies between its estimate and its bound.
+                self.gap = 0.0
+            if self.gap > 0 and not parameter.integer and value == feasible and self._close(value):
+                return value
+            if not 0 < spent < math.inf:
                 break
-            seen.add(value)
-            # The estimate is off by nearly the same factor nearby; aim a little below the target to land inside.
-            aim = target.epsilon * (estimate / spent if spent > 0 < estimate else 1.0) * (1 - _MARGIN * gap)
+            here = math.log(value), math.log(spent)
+            slope = self._slope(value) if before is None else (here[1] - before[1]) / (here[0] - before[0])
+            if not slope * (1 if parameter.increases else -1) > 0:
+                break
+            following = here[0] + (math.log(target.epsilon * (1 - _MARGIN * self.gap)) - here[1]) / slope
+            guess = math.exp(min(max(following, math.log(parameter.low)), math.log(parameter.high)))
+            if feasible is not None and infeasible is not None:
+                low, high = sorted((feasible, infeasible))
+                guess = guess if low < guess < high else math.sqrt(low * high)
+            before = here
         if feasible is not None and not parameter.integer and self._close(feasible):
             return feasible
         return self._bisect(feasible, infeasible)
+
+    def _slope(self, value: float) -> float:
+        """d ln epsilon / d ln value by the estimates at `value` and a little beside it; 0 where they say nothing."""
+        beside = self._beside(value)
+        here, there = self._estimate(value), self._estimate(beside)
+        return math.log(there / here) / math.log(beside / value) if min(here, there) > 0 and beside != value else 0.0
+
+    def _sorted(
+        self, value: float, feasible: float | None, infeasible: float | None
+    ) -> tuple[float | None, float | None]:
+        """The boldest feasible and the safest infeasible value once `value` is counted. Raises CannotCalibrate."""
+        parameter, spent = self.parameter, self.epsilon(value)
+        if spent <= self.target.epsilon:
+            return (value if feasible is None else self._bolder(feasible, value)), infeasible
+        if value == parameter.safest:
+            raise CannotCalibrate(parameter.name, self.target, value, spent, parameter.remedy)
+        return feasible, (value if infeasible is None else self._safer(infeasible, value))
+
+    def _is_last(self, feasible: float, infeasible: float | None) -> bool:
+        return self.parameter.next(feasible, towards_safe=False) == infeasible
+
+    def _beside(self, value: float) -> float:
+        """A value a few percent away, inside the range."""
+        parameter = self.parameter
+        step = max(1.0, round(0.03 * value)) if parameter.integer else 0.03 * value
+        return value + step if value + step <= parameter.high else value - step
 
     def _close(self, value: float) -> bool:
         """Whether a feasible value already spends nearly all of the target."""
@@ -285,17 +328,19 @@ class _Search:
         middle = math.sqrt(parameter.low * parameter.high)
         if not limit.supports(self.event_of(middle if not parameter.integer else round(middle))):
             return min(max(1.0, parameter.low), parameter.high)
+        # Epsilon grows with mu alone: its inverse is taken once.
         return self._monotone_root(
-            lambda value: limit.compose(self.event_of(value)).epsilon(target.delta),
-            target.epsilon,
+            lambda value: limit.compose(self.event_of(value)).mu,
+            max(mu_gdp(target.epsilon, target.delta), 1e-300),
             max(1.0, parameter.low),
+            _COARSE,
         )
 
-    def _root(self, aim: float, guess: float) -> float:
-        return self._monotone_root(self._estimate, aim, guess)
+    def _root(self, aim: float, guess: float, relative: float) -> float:
+        return self._monotone_root(self._estimate, aim, guess, relative)
 
-    def _monotone_root(self, epsilon_at: Callable[[float], float], aim: float, guess: float) -> float:
-        """Where `epsilon_at`, nearly monotone, crosses `aim`; the end of the range that is nearer if it does not."""
+    def _monotone_root(self, epsilon_at: Callable[[float], float], aim: float, guess: float, relative: float) -> float:
+        """Where `epsilon_at`, nearly monotone, crosses `aim`, within `relative`; else the nearer end of the range."""
         parameter = self.parameter
         low, high = math.log(parameter.low), math.log(parameter.high)
         sign = 1.0 if parameter.increases else -1.0
@@ -321,7 +366,7 @@ class _Search:
             if (there > 0) != (here > 0):
                 break
             t, here, stride = other, there, stride * 3
-        root = float(brentq(excess, t, other, xtol=10.0**-DIGITS / 4, rtol=1e-12))
+        root = float(brentq(excess, t, other, xtol=relative, rtol=1e-12))
         return value_at(root)
 
     def _bisect(self, feasible: float | None, infeasible: float | None) -> float:

@@ -41,18 +41,11 @@ def pure_dp(epsilon: float, orders: Array) -> Array:
     return out
 
 
-@lru_cache(maxsize=512)
-def _sampled_gaussian(rate: float, noise_multiplier: float, orders: tuple[float, ...]) -> Array:
-    out = np.array(
-        [
-            _integer(rate, noise_multiplier, int(order))
-            if float(order).is_integer()
-            else _fractional(rate, noise_multiplier, order)
-            for order in orders
-        ]
-    )
-    out.flags.writeable = False
-    return out
+@lru_cache(maxsize=1 << 14)
+def _at_order(rate: float, noise_multiplier: float, order: float) -> float:
+    if float(order).is_integer():
+        return _integer(rate, noise_multiplier, int(order))
+    return _fractional(rate, noise_multiplier, order)
 
 
 def sampled_gaussian(rate: float, noise_multiplier: float, orders: tuple[float, ...]) -> Array:
@@ -62,7 +55,7 @@ def sampled_gaussian(rate: float, noise_multiplier: float, orders: tuple[float, 
     equal-variance Gaussians the divergence of N(0, s^2) from the mixture never exceeds it), so one curve bounds adding
     and removing. Integer orders sum the binomial expansion, others integrate.
     """
-    return _sampled_gaussian(float(rate), float(noise_multiplier), orders)
+    return np.array([_at_order(float(rate), float(noise_multiplier), order) for order in orders])
 
 
 def _integer(q: float, s: float, a: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -98,12 +99,15 @@ class RDPAccountant:
 
     def rdp(self) -> np.ndarray:
         """Renyi divergence at each of `orders`, in nats; infinite after a NonPrivate release."""
-        orders = np.array(self.orders)
+        return self._rdp(self.orders)
+
+    def _rdp(self, orders: tuple[float, ...]) -> np.ndarray:
+        a = np.array(orders)
         if has_no_bound(self.parts):
-            return np.full(orders.shape, math.inf)
-        total = np.zeros(orders.shape)
+            return np.full(a.shape, math.inf)
+        total = np.zeros(a.shape)
         for part, times in self.parts.items():
-            total += times * self._scaled(part) / (orders - 1)
+            total += times * self._scaled(part, orders) / (a - 1)
         return total
 
     def epsilon(self, delta: float) -> float:
@@ -111,26 +115,48 @@ class RDPAccountant:
         checks.probability_open(delta=delta)
         if not self.parts:
             return 0.0
-        a = np.array(self.orders)
-        bounds = self.rdp() + math.log(1 / delta) / (a - 1)
-        if self.conversion == "improved":
-            bounds += np.log1p(-1 / a) - np.log(a) / (a - 1)
-        return max(0.0, float(np.min(bounds)))
+
+        def bound(a: float, divergence: float) -> float:
+            value = divergence + math.log(1 / delta) / (a - 1)
+            return value + math.log1p(-1 / a) - math.log(a) / (a - 1) if self.conversion == "improved" else value
+
+        return max(0.0, self._least(bound))
 
     def delta(self, epsilon: float) -> float:
         """Upper bound on delta at `epsilon` >= 0: the least over the orders, at most 1."""
         check_epsilon(epsilon)
         if not self.parts:
             return 0.0
-        a = np.array(self.orders)
-        logs = (a - 1) * (self.rdp() - epsilon)
-        if self.conversion == "improved":
-            logs += (a - 1) * np.log1p(-1 / a) - np.log(a)
-        return math.exp(min(0.0, float(np.min(logs))))
 
-    def _scaled(self, part: Event) -> np.ndarray:
-        """(order - 1) * divergence of one run of `part`."""
-        orders = np.array(self.orders)
+        def bound(a: float, divergence: float) -> float:
+            value = (a - 1) * (divergence - epsilon)
+            return value + (a - 1) * math.log1p(-1 / a) - math.log(a) if self.conversion == "improved" else value
+
+        return math.exp(min(0.0, self._least(bound)))
+
+    def _least(self, bound: Callable[[float, float], float]) -> float:
+        """The least bound(order, divergence), by descent over the sorted orders: each is a bound, few are computed."""
+        orders = sorted(self.orders)
+        known: dict[int, float] = {}
+
+        def at(i: int) -> float:
+            if i not in known:
+                value = bound(orders[i], float(self._rdp((orders[i],))[0]))
+                known[i] = math.inf if math.isnan(value) else value
+            return known[i]
+
+        best, stride = len(orders) // 2, 32
+        while stride:
+            beside = [i for i in (best - stride, best + stride) if 0 <= i < len(orders)]
+            lowest = min((best, *beside), key=at)
+            if lowest == best:
+                stride //= 2
+            best = lowest
+        return at(best)
+
+    def _scaled(self, part: Event, at: tuple[float, ...]) -> np.ndarray:
+        """(order - 1) * divergence of one run of `part` at some orders."""
+        orders = np.array(at)
         match part:
             case Gaussian():
                 return _renyi.gaussian(gaussian_mu(self.name, part, self.adjacency), orders)
@@ -138,9 +164,9 @@ class RDPAccountant:
                 return _renyi.pure_dp(pure_epsilon(self.name, part, self.adjacency), orders)
             case PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise) as inner):
                 if factor(self.name, inner, self.adjacency) == 1:
-                    return _renyi.sampled_gaussian(rate, noise, self.orders)
-                first = _renyi.sampled_gaussian(rate, noise, tuple(2 * order for order in self.orders))
-                second = _renyi.sampled_gaussian(rate, noise, tuple(2 * order - 1 for order in self.orders))
+                    return _renyi.sampled_gaussian(rate, noise, at)
+                first = _renyi.sampled_gaussian(rate, noise, tuple(2 * order for order in at))
+                second = _renyi.sampled_gaussian(rate, noise, tuple(2 * order - 1 for order in at))
                 # (a-1) [ (a-1/2)/(a-1) R(2a) + R(2a-1) ] in terms of the scaled curves (2a-1) R(2a), (2a-2) R(2a-1).
                 return first / 2 + second / 2
             case _:

@@ -115,7 +115,7 @@ def test_the_cache_is_asked_and_keyed_by_everything(monkeypatch):
     assert calibrate.noise_multiplier(TARGET, rate=0.01, steps=101, cache=cache) != 123.0
     assert calibrate.noise_multiplier(TARGET, rate=0.011, steps=100, cache=cache) != 123.0
     assert len(cache) == len(others) + 3
-    monkeypatch.setattr(calibrate, "_VERSION", 2)
+    monkeypatch.setattr(calibrate, "_VERSION", calibrate._VERSION + 1)
     assert calibrate.noise_multiplier(TARGET, rate=0.01, steps=100, cache=cache) == noise
 
 

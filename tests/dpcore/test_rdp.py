@@ -1,18 +1,19 @@
 """Renyi accounting: printed digits, slow integration at high precision, and the two ends of the order range."""
 
 import math
+import random
 
 import mpmath as mp
 import numpy as np
 import pytest
 
 from dpcore.accountants import _renyi
-from dpcore.accountants.rdp import BU2020_ORDERS, RDPAccountant
+from dpcore.accountants.rdp import BU2020_ORDERS, WIDE_ORDERS, RDPAccountant
 from dpcore.accountants.registry import make
 from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian, PureDP
+from dpcore.events import Gaussian, PoissonSampled, PureDP
 
 MNIST = 256 / 60000
 
@@ -150,3 +151,17 @@ def test_orders_and_conversion_are_checked():
         RDPAccountant(orders=(1.0,))
     with pytest.raises(InvalidValue, match="conversion"):
         RDPAccountant(conversion="best")
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_descent_over_the_orders_finds_the_least_of_all(adjacency):
+    rng = random.Random(5)
+    for _ in range(12):
+        rate, noise = 10 ** rng.uniform(-4, -0.1), 10 ** rng.uniform(-0.4, 1.5)
+        event = PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise))
+        orders = WIDE_ORDERS[:-20]
+        accountant = RDPAccountant(adjacency, orders).compose(event, int(10 ** rng.uniform(0, 5)))
+        for delta in (1e-3, 1e-9):
+            a = np.array(orders)
+            every = accountant.rdp() + math.log(1 / delta) / (a - 1) + np.log1p(-1 / a) - np.log(a) / (a - 1)
+            assert accountant.epsilon(delta) == pytest.approx(max(0.0, every.min()), rel=1e-12)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -64,6 +64,15 @@ class Cumulants:
             _, top, mass = _weights(loss, log_mass, tilt)
             out.append(top + math.log(mass))
         return out
+
+    def at_ends(self, tilt: float) -> float:
+        """Tilted mass, per step and summed over the steps, that a quadrature node at either end would have."""
+        total = 0.0
+        for loss, log_mass, count in zip(self.losses, self.log_masses, self.counts, strict=True):
+            if len(loss) > 2:
+                weight, _, mass = _weights(loss, log_mass, tilt)
+                total += count * float(weight[0] + weight[-1]) / mass
+        return total
 
     def values(self, tilts: Array) -> Array:
         """K at each tilt."""
@@ -132,6 +141,11 @@ def _saddle(cumulants: Cumulants, tilt: float, epsilon: float | None) -> Saddle:
     curvature = variance + 1 / tilt**2 + 1 / (1 + tilt) ** 2
     log_delta = k - tilt * eps - math.log(tilt) - math.log1p(tilt) - 0.5 * math.log(2 * math.pi * curvature)
     return Saddle(tilt, eps, log_delta, mean, math.sqrt(max(variance, 0.0)), curvature)
+
+
+def at_tilt(cumulants: Cumulants, tilt: float, epsilon: float, log_delta: float) -> Saddle:
+    """Not a saddle but any tilt, for an epsilon and its ln delta that are already estimated."""
+    return replace(_saddle(cumulants, tilt, epsilon), log_delta=log_delta)
 
 
 def _solve(function: Callable[[float], tuple[float, float]], start: float) -> float:
