@@ -67,7 +67,15 @@ _CLIP = Parameter(
     doc="L: every record's gradient is clipped to it, where the paper assumes a Lipschitz constant",
 )
 _EPSILON, _DELTA = "target_epsilon", "target_delta"
-PARAMETERS = (*(one for one in CLIPPED_PARAMETERS if one.name != "noise_multiplier"), _CLIP)
+_STEP_SIZE_DOC = "e of the first block; its noise has variance max(e^2 F, e)"
+PARAMETERS = (
+    *(
+        replace(one, doc=_STEP_SIZE_DOC) if one.name == "step_size" else one
+        for one in CLIPPED_PARAMETERS
+        if one.name != "noise_multiplier"
+    ),
+    _CLIP,
+)
 
 
 def schedule(config: Config, n: int) -> tuple[Phase, ...]:

@@ -18,8 +18,8 @@ Metrics     The paper's: accuracy on training and validation records and their g
             and loss on the validation records are computed from training records, without noise.
 Ensembles   `average: K` averages the predicted probabilities of the last K iterates: the paper's `+` methods, K = 3.
             Metrics `last_*` are those of the last iterate alone: one training serves SGLD and SGLD+.
-Departures  The rate halves every `halve_every` epochs, as in the paper's set-up. Where the paper leaves open on which
-            gradient pSGLD's V is built, it is G.
+Departures  The rate halves every `halve_every` epochs, as the paper's set-up says; elsewhere it says that the rate is
+            constant. Where it leaves open on which gradient pSGLD's V is built, it is G.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ sampler's own, tilted, p_S = p_D exp(l(z, .)) / E_{p_D} exp(l(z, .)), so draws f
     E_{p_S} l  = E_{p_D}[l exp(l)] / E_{p_D} exp(l)               (equation 10)
 
 The draws are few and dependent, and whether the sampler has converged is not known: an estimate, `membership-only`.
+Iterates that lie close together, as the last ones of a falling step size do, understate it.
 """
 
 from __future__ import annotations
