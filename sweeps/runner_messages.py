@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ray._private import worker
-from ray.exceptions import OutOfMemoryError, RayActorError
+from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
 
 TUNE_LOGGER = "ray.tune.execution.tune_controller"
 TOKEN_LOGGER = "ray._private.authentication.authentication_token_setup"
@@ -72,8 +72,10 @@ class Messages(logging.Filter):
 
 
 def _sentence(error: BaseException) -> str:
-    if isinstance(error, OutOfMemoryError):
+    if isinstance(error.__cause__ or error, OutOfMemoryError):
         return "its worker was ended because the node ran out of memory"
+    if isinstance(error.__cause__ or error, NodeDiedError):
+        return "its node died or became unreachable"
     if isinstance(error, RayActorError):
         return "its worker process ended (killed, crashed, or out of memory)"
     # A task's error text is the remote traceback; its last line says what it was.

@@ -153,12 +153,14 @@ def _launch_all(
     on_cluster_lost: Callable[[str], None],
 ) -> str:
     from sweeps import runner
+    from sweeps.runner_losses import losses_of_workers
     from sweeps.runner_messages import short_messages
 
     name, resources = controller.sweep, controller.spec.resources
     try:
         with (
             short_messages(workspace.folder(name) / "ray.log") as messages,
+            losses_of_workers(),
             runner.cluster(
                 address,
                 on_lost=lambda: on_cluster_lost(name),
