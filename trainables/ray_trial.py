@@ -54,5 +54,6 @@ def ray_trial(
     if layout is not None:
         from trainables.parallel.ray_team import team_of
 
-        group = dataclasses.replace(group, execution=dataclasses.replace(group.execution, team=team_of(layout, data)))
+        team = team_of(layout, data, group.execution.device)
+        group = dataclasses.replace(group, execution=dataclasses.replace(group.execution, team=team))
     tune.report({"results": run_group(group, data.get(), trials, secret)})

@@ -148,7 +148,7 @@ class Resources(Section):
     cpus, gpus   of a trial that is one process; gpus: 0.25 packs four trials on a GPU
     workers      processes that train one model together, data-parallel; what leaves the trial, and its claim, do not
                  depend on their number
-    cpus_per_worker, gpus_per_worker  of each of them; 1 and 0 when there are several
+    cpus_per_worker, gpus_per_worker  of each of them; 1 and 0 unless given. A worker computes on one GPU, or a part
     """
 
     cpus: Positive = 1.0
@@ -156,7 +156,7 @@ class Resources(Section):
     concurrency: PositiveCount | None = None
     workers: Annotated[int, Field(ge=1, le=1024), _NUMBER] = 1
     cpus_per_worker: Positive | None = None
-    gpus_per_worker: NotNegative | None = None
+    gpus_per_worker: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1), _NUMBER] | None = None
 
     def per_worker(self) -> tuple[float, float]:
         """(CPUs, GPUs) of one process of a trial."""

@@ -53,7 +53,7 @@ def test_workers_are_bundles_and_their_owner_is_none():
     [
         (Resources(cpus=3), [LAPTOP, LAPTOP], "resources.cpus=3: the cluster has 4 CPUs, 0 GPUs on 2 nodes"),
         (Resources(gpus=1), [LAPTOP], "resources.gpus=1: the cluster has 2 CPUs, 0 GPUs."),
-        (Resources(gpus_per_worker=2), [HOST, HOST], "resources.gpus_per_worker=2: the cluster has 32 CPUs, 2 GPUs"),
+        (Resources(gpus_per_worker=1), [LAPTOP, LAPTOP], "resources.gpus_per_worker=1: the cluster has 4 CPUs, 0 GPUs"),
         (
             Resources(cpus=3, gpus=1),
             [{"CPU": 1.0, "GPU": 1.0}, {"CPU": 8.0}],
@@ -126,6 +126,7 @@ def test_workers_change_no_meaning():
         ({"resources.workers": 2, "resources.gpus": 1}, "`gpus_per_worker` alone"),
         ({"resources.workers": 2, "resources.cpus": 4}, "`cpus_per_worker` alone"),
         ({"resources.cpus": 4, "resources.cpus_per_worker": 2}, "`cpus_per_worker` alone"),
+        ({"resources.gpus_per_worker": 2}, "resources.gpus_per_worker=2: expected a number of at most 1"),
         ({"execution.precision": "float8"}, "execution.precision='float8'"),
     ],
 )

@@ -293,6 +293,8 @@ def test_the_noise_has_exactly_the_planned_variance(workers):
 def serve_with_noise(share: float):
     def noisy(task, data, rank, workers, link, device):
         class Noisy:
+            on_cpu = True
+
             def spread(self, tensors):
                 link.spread(tensors)
 

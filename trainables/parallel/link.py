@@ -32,7 +32,13 @@ Alive = Callable[[], None]
 
 
 class Link(Protocol):
-    """One side of the exchange. Tensors are flat, the same number and sizes on all sides."""
+    """One side of the exchange. Tensors are flat, the same number and sizes on all sides.
+
+    on_cpu  whether they have to lie on the CPU; on the worker's own device otherwise
+    """
+
+    @property
+    def on_cpu(self) -> bool: ...
 
     def spread(self, tensors: Sequence[Tensor]) -> None:
         """The owner's tensors to everybody, in place."""
@@ -114,6 +120,7 @@ def _reduce(group: Any, tensor: Tensor, root: int) -> Any:
 class _Gloo:
     group: Any
     alive: Alive
+    on_cpu = True
 
     def spread(self, tensors: Sequence[Tensor]) -> None:
         for one in tensors:
@@ -140,6 +147,7 @@ class _Gloo:
 class _Bridged:
     own: Any
     outer: _Gloo | None
+    on_cpu = False
 
     def spread(self, tensors: Sequence[Tensor]) -> None:
         if self.outer is not None:

@@ -92,6 +92,7 @@ class RayTeam:
     layout: TeamLayout
     data: SharedData
     group: PlacementGroup
+    backend: Backend
     start_seconds: float = 0.0
     _actors: list[Any] = field(default_factory=list)
     _serving: list[Any] = field(default_factory=list)
@@ -101,7 +102,6 @@ class RayTeam:
         """Start the workers and connect them. Raises WorkerLost."""
         began = time.monotonic()
         layout, host = self.layout, get_node_ip_address()
-        backend: Backend = "nccl" if layout.gpus else "gloo"
         worker = ray.remote(num_cpus=layout.cpus, num_gpus=layout.gpus, max_restarts=0)(_Worker)
         first = len(self.group.bundle_specs) - layout.workers
         self._actors = [
@@ -117,10 +117,10 @@ class RayTeam:
             self._await([actor.ready.remote() for actor in self._actors])
             store = owner_store(host)
             joined = [
-                actor.join.remote(host, store.port, rank, layout.workers, backend)
+                actor.join.remote(host, store.port, rank, layout.workers, self.backend)
                 for rank, actor in enumerate(self._actors)
             ]
-            self._link = owner_link(store, host, layout.workers, backend, self._check)
+            self._link = owner_link(store, host, layout.workers, self.backend, self._check)
             self._await(joined)
         except BaseException:
             self.close()
@@ -195,20 +195,24 @@ _TEAM: RayTeam | None = None
 """The team of this process: one run after the other, as Tune reuses its actor."""
 
 
-def team_of(layout: TeamLayout, data: SharedData) -> RayTeam:
+def team_of(layout: TeamLayout, data: SharedData, device: str = "auto") -> RayTeam:
     """The workers of this trial's placement group, started unless they are there from the run before.
+
+    device  where they compute, as in `Execution`; workers with a whole GPU each meet over NCCL, which does not let two
+            share one, and all others over Gloo
 
     Raises WorkerLost.
     """
     global _TEAM
+    backend: Backend = "nccl" if layout.gpus >= 1 and device != "cpu" else "gloo"
     group = get_current_placement_group()
     if group is None:
         raise RuntimeError("a trial of several workers runs in a placement group")
     if _TEAM is not None:
-        same = (_TEAM.layout, _TEAM.data, _TEAM.group.id) == (layout, data, group.id)
+        same = (_TEAM.layout, _TEAM.data, _TEAM.group.id, _TEAM.backend) == (layout, data, group.id, backend)
         if same and _TEAM.usable():
             return _TEAM
         _TEAM.close()
-    _TEAM = RayTeam(layout, data, group)
+    _TEAM = RayTeam(layout, data, group, backend)
     _TEAM.start()
     return _TEAM

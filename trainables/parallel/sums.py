@@ -204,11 +204,12 @@ def serve(task: GradientTask, data: Dataset, rank: int, workers: int, link: Link
         sums = LocalSums(task, model, data, device, shards(len(data.train), workers)[rank])
         layout = Layout.of(model)
         parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
-        received = layout.zeros(device)
+        exchanged = torch.device("cpu") if link.on_cpu else device
+        received = layout.zeros(exchanged)
         for _ in range(task.steps):
             link.spread(received)
             _take(parameters, layout.unpack(received))
-            part = layout.zeros(device)
+            part = layout.zeros(exchanged)
             layout.pack(sums.next().tensors, part)
             link.add_up(part)
 
