@@ -94,7 +94,7 @@ def test_fractions_are_packed_as_ray_packs_them(resources, nodes, room):
     st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4)), max_size=4),
     st.integers(1, 5),
     st.integers(1, 4),
-    st.integers(0, 2),
+    st.integers(0, 1),
 )
 def test_workers_fit_where_they_can_be_dealt_out_one_by_one(nodes, workers, cpus, gpus):
     left, placed = [list(one) for one in nodes], 0
