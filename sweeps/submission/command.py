@@ -43,7 +43,8 @@ def submit(
     """Run a sweep as a job of a Ray cluster, with the controller there."""
     from sweeps.examples import load_example_or_file
     from sweeps.submission.jobs import JobServer
-    from sweeps.submission.parcel import SPEC_FILE, Order, check_references, pack, taken_from_here, versions
+    from sweeps.submission.order import Order, versions
+    from sweeps.submission.parcel import SPEC_FILE, check_references, pack, taken_from_here
 
     loaded = None if resume else load_example_or_file(spec, trials=trials, seed=seed)
     words = ["resume", spec] if loaded is None else ["run", SPEC_FILE]

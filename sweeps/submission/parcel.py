@@ -9,41 +9,20 @@ everybody who can open the cluster's dashboard.
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 
 from dpcore.checks import InvalidValue
 from sweeps.spec import SweepSpec
+from sweeps.submission.order import ORDER_FILE, Order
 
 PACKAGES = ("dpcore", "trainables", "sweeps")
-ORDER_FILE, SPEC_FILE = "sweeps-order.json", "spec.yaml"
-COMPARED = ("ray", "torch", "numpy", "optuna", "mlflow", "pyarrow", "SQLAlchemy")
-"""Packages whose versions here travel along, to be compared with the cluster's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What `start` carries out: the words after `sweeps`, the environment to set first, and the versions here."""
-
-    arguments: Sequence[str]
-    environment: Mapping[str, str]
-    versions: Mapping[str, str]
-
-    @classmethod
-    def read(cls, path: Path) -> Order:
-        """The order of the parcel at `path`."""
-        return cls(**json.loads(path.read_text()))
-
-
-def versions() -> dict[str, str]:
-    """{package: version} of `COMPARED`, as installed in this process."""
-    return {name: importlib.metadata.version(name) for name in COMPARED}
+SPEC_FILE = "spec.yaml"
 
 
 def taken_from_here(names: Iterable[str]) -> dict[str, str]:

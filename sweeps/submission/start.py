@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from sweeps.submission.parcel import ORDER_FILE, Order
+from sweeps.submission.order import ORDER_FILE, Order
 
 EXIT_UNPREPARED = 2
 

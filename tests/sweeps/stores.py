@@ -7,6 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian, PoissonSampled
@@ -76,7 +77,7 @@ def settle(store: Store, lease: object, key: str, attempt: int = 1, step: int = 
 
 
 @contextmanager
-def postgres_server() -> Iterator[object]:
+def postgres_server() -> Iterator[Any]:
     """A real server from a wheel, on a socket of its own; gone afterwards."""
     with warnings.catch_warnings():
         # The wheel's helper complains about an unset runtime folder.

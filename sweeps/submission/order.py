@@ -1,0 +1,32 @@
+"""What `start` is told. Imports the standard library alone: nothing is known yet of the cluster's Python."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ORDER_FILE = "sweeps-order.json"
+COMPARED = ("ray", "torch", "numpy", "optuna", "mlflow", "pyarrow", "SQLAlchemy")
+"""Packages whose versions on the submitting machine travel along, to be compared with the cluster's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The words after `sweeps`, the environment to set first, and the versions on the submitting machine."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    versions: Mapping[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> Order:
+        """The order of the parcel at `path`."""
+        return cls(**json.loads(path.read_text()))
+
+
+def versions() -> dict[str, str]:
+    """{package: version} of `COMPARED`, as installed in this process."""
+    return {name: importlib.metadata.version(name) for name in COMPARED}

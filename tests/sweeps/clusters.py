@@ -1,0 +1,194 @@
+"""A real Ray cluster for tests: `ray start --head` and a second node, each a process of its own, on free ports."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "a-token-of-the-tests-" + "0123456789abcdef"
+HOST = "127.0.0.1"
+START_SECONDS = 120.0
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free now, below the ranges that Ray hands to its workers."""
+    held = []
+    for port in range(30_000 + os.getpid() % 5_000, 39_999):
+        if len(held) == count:
+            break
+        one = socket.socket()
+        try:
+            one.bind(("0.0.0.0", port))
+        except OSError:
+            one.close()
+            continue
+        held.append(one)
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+@dataclass
+class Cluster:
+    """The addresses of a running head, and what a client's environment needs."""
+
+    host: str
+    port: int
+    dashboard: str
+    client: str
+    folder: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        """Of a client: the token, this Python first, and this code on the path."""
+        return {
+            **base_environment(),
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": TOKEN,
+            "PYTHONPATH": str(ROOT),
+            **changes,
+        }
+
+    def add_node(self, cpus: int = 1, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+        """Start another node; `prefix` are words before its command, such as those of `unshare`."""
+        (agent, agent_grpc, metrics, runtime) = free_ports(4)
+        words = ["--address", self.address, "--num-cpus", str(cpus)]
+        log = self.folder / f"node-{len(self.processes)}.log"
+        self.processes.append(_start([*prefix, *_ray(), *words, *_ports(agent, agent_grpc, metrics, runtime)], log))
+        _until_started(self.processes[-1], log)
+        return self.processes[-1]
+
+    def command(self, *arguments: str, **changes: str) -> subprocess.Popen[str]:
+        """A `sweeps` command of a client."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "sweeps.cli", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            cwd=self.folder,
+            env=self.environment(**changes),
+        )
+
+    def run(self, *arguments: str, code: int = 0, seconds: float = 240, **changes: str) -> str:
+        """What the command printed, after it ended with this code."""
+        process = self.command(*arguments, **changes)
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise AssertionError(process.communicate()[0]) from None
+        assert process.returncode == code, output
+        return output
+
+
+def base_environment() -> dict[str, str]:
+    """Without the parts of this process's environment that would reach a cluster by accident."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "AWS_", "SWEEPS_", "PG"))}
+    kept.pop("PYTHONPATH", None)
+    return {
+        **kept,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "OMP_NUM_THREADS": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+
+
+def _ray() -> list[str]:
+    ray = str(Path(sys.executable).parent / "ray")
+    return [ray, "start", "--block", "--disable-usage-stats", "--node-ip-address", HOST]
+
+
+def _ports(agent: int, agent_grpc: int, metrics: int, runtime: int) -> list[str]:
+    return [
+        *("--dashboard-agent-listen-port", str(agent)),
+        *("--dashboard-agent-grpc-port", str(agent_grpc)),
+        *("--metrics-export-port", str(metrics)),
+        *("--runtime-env-agent-port", str(runtime)),
+    ]
+
+
+def _start(words: list[str], log: Path) -> subprocess.Popen[bytes]:
+    environment = {**base_environment(), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+    with log.open("ab") as stream:
+        return subprocess.Popen(words, stdout=stream, stderr=stream, start_new_session=True, env=environment)
+
+
+def _until_started(process: subprocess.Popen[bytes], log: Path) -> None:
+    limit = time.monotonic() + START_SECONDS
+    while "Ray runtime started" not in log.read_text():
+        if process.poll() is not None or time.monotonic() > limit:
+            raise AssertionError(log.read_text()[-3000:])
+        time.sleep(0.2)
+
+
+def _answers(url: str) -> bool:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
+    try:
+        with urllib.request.urlopen(request, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+@contextmanager
+def ray_cluster(cpus: int = 1) -> Iterator[Cluster]:
+    """A head with its dashboard and a token, and whatever nodes are added; all of it gone afterwards."""
+    # Paths of sockets are short.
+    folder = Path(tempfile.mkdtemp(prefix="rc", dir="/tmp"))
+    port, dashboard, client, *ports = free_ports(7)
+    words = [
+        *_ray(),
+        "--head",
+        *("--port", str(port), "--num-cpus", str(cpus), "--temp-dir", str(folder / "ray")),
+        *("--dashboard-host", HOST, "--dashboard-port", str(dashboard)),
+        *("--ray-client-server-port", str(client)),
+        *_ports(*ports),
+    ]
+    head = _start(words, folder / "head.log")
+    cluster = Cluster(HOST, port, f"http://{HOST}:{dashboard}", f"ray://{HOST}:{client}", folder, processes=[head])
+    try:
+        _until_started(head, folder / "head.log")
+        limit = time.monotonic() + START_SECONDS
+        while not _answers(f"{cluster.dashboard}/api/version"):
+            if time.monotonic() > limit:
+                raise AssertionError("the dashboard does not answer")
+            time.sleep(0.3)
+        yield cluster
+    finally:
+        for process in reversed(cluster.processes):
+            _end_group(process)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a node: its daemons are sessions of their own, so they are found as its descendants."""
+    import psutil
+
+    try:
+        family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+    except psutil.NoSuchProcess:
+        family = []
+    process.terminate()
+    _, alive = psutil.wait_procs(family, timeout=8)
+    for one in alive:
+        one.kill()
+    process.wait()

@@ -1,0 +1,174 @@
+"""What a submitted sweep takes along, and what a job server that cannot take it is told about."""
+
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dpcore.checks import InvalidValue
+from sweeps.examples import load_example_or_file
+from sweeps.fingerprint import code_digest
+from sweeps.spec import load_spec
+from sweeps.submission.jobs import JobServer, JobServerRefused
+from sweeps.submission.order import ORDER_FILE, Order, versions
+from sweeps.submission.parcel import check_references, pack, taken_from_here
+from sweeps.submission.start import differing
+from tests.sweeps.clusters import base_environment
+
+ROOT = Path(__file__).parents[2]
+SECRET = "the-token-that-is-sent"
+
+
+@pytest.fixture
+def parcel(tmp_path):
+    folder = tmp_path / "parcel"
+    folder.mkdir()
+    order = Order(["systems", "--json"], {"SENT_TOKEN": SECRET}, versions())
+    pack(folder, order, load_example_or_file("toy"), ["tests.trainables.user_models"])
+    return folder
+
+
+def test_a_parcel_is_the_very_code_the_spec_and_the_order(parcel):
+    assert {path.name for path in parcel.iterdir()} == {
+        "dpcore", "trainables", "sweeps", "tests", "spec.yaml", ORDER_FILE,
+    }  # fmt: skip
+    assert load_spec(yaml.safe_load((parcel / "spec.yaml").read_text())) == load_example_or_file("toy")
+    assert not list(parcel.rglob("__pycache__"))
+    # What resumes here and there must be the same code.
+    script = "from sweeps.fingerprint import code_digest; print(code_digest())"
+    environment = {**base_environment(), "PYTHONPATH": str(parcel)}
+    told = subprocess.run([sys.executable, "-c", script], env=environment, cwd=parcel, capture_output=True, text=True)
+    assert told.stdout.strip() == code_digest()
+    assert (parcel / ORDER_FILE).stat().st_mode & 0o077 == 0
+
+
+def test_the_start_carries_out_the_order_with_its_environment(parcel):
+    words = [sys.executable, "-m", "sweeps.submission.start"]
+    done = subprocess.run(words, cwd=parcel, env=base_environment(), capture_output=True, text=True, check=True)
+    assert "noisy-mean" in {one["name"] for one in json.loads(done.stdout)}
+    # A worker's hook sets the same variables, in the parcel's folder or with it on the path.
+    hook = "from sweeps.submission.start import load_environment as f; f(); import os; print(os.environ['SENT_TOKEN'])"
+    for cwd, path in ((parcel, ""), ("/", str(parcel))):
+        environment = {**base_environment(), "PYTHONPATH": path}
+        words = [sys.executable, "-c", hook]
+        assert subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True).stdout.strip() == SECRET
+
+
+def test_a_head_without_our_requirements_is_told_so(parcel):
+    # A Python that has nothing but its own library.
+    words = [sys.executable, "-S", "-m", "sweeps.submission.start"]
+    done = subprocess.run(words, cwd=parcel, env=base_environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "has no module" in done.stderr
+    assert "image in infra/" in done.stderr
+    assert "ray not installed (submitted from" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_versions_that_differ_are_listed():
+    order = Order([], {}, {**versions(), "numpy": "1.0"})
+    assert len(differing(order)) == 1
+    assert differing(order)[0].endswith("(submitted from 1.0)")
+    assert differing(Order([], {}, versions())) == []
+
+
+def test_variables_that_are_not_set_are_named(monkeypatch):
+    monkeypatch.setenv("SET_HERE", "x")
+    assert taken_from_here(["SET_HERE"]) == {"SET_HERE": "x"}
+    with pytest.raises(InvalidValue, match=r"NOT_SET_HERE.*a variable that is set here"):
+        taken_from_here(["NOT_SET_HERE"])
+
+
+@pytest.mark.parametrize(("path", "fine"), [("people.parquet", False), ("/data/p", True), ("s3://bucket/p", True)])
+def test_data_are_sent_by_reference(path, fine):
+    spec = load_example_or_file("toy")
+    spec = spec.model_copy(update={"data": spec.data.model_copy(update={"path": path})})
+    assert "path" in spec.data.options()
+    if fine:
+        check_references(spec)
+        return
+    with pytest.raises(InvalidValue, match="an absolute path on the cluster, or an object-store URL"):
+        check_references(spec)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("http://127.0.0.1:9", "does not answer"),
+        ("auto", "not an address of a job server"),
+        ("127.0.0.1:8265", "not an address of a job server"),
+        ("ray://127.0.0.1:10001", "not an address of a job server"),
+        ("http://127.0.0.1:none", "not an address of a job server"),
+    ],
+)
+def test_addresses_that_are_none_are_refused_at_once(address, said):
+    with pytest.raises(JobServerRefused, match=said):
+        JobServer(address)
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """A server that answers as the test says."""
+
+    status, content = 200, b""
+
+    def do_GET(self):
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(self.content)))
+        self.end_headers()
+        self.wfile.write(self.content)
+
+    def log_message(self, *arguments):
+        """Silence."""
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "said"),
+    [
+        (
+            200,
+            {"version": "4", "ray_version": "2.59.0", "ray_commit": "x"},
+            "the cluster runs Ray 2.59.0",
+        ),
+        (404, {}, "no Ray job server answers"),
+        (401, {}, "refuses this token"),
+        (403, {}, "refuses this token"),
+    ],
+)
+def test_servers_that_are_no_match_are_named(status, content, said):
+    handler = type("Handler", (Answers,), {"status": status, "content": json.dumps(content).encode()})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(JobServerRefused, match=said):
+            JobServer(f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+
+
+def test_the_command_refuses_before_it_connects(tmp_path):
+    def submit(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "sweeps.cli", "submit", *words],
+            env={**base_environment(), "PYTHONPATH": str(ROOT)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    nobody = "http://127.0.0.1:9"
+    for words, said in [
+        (["nothing.yaml", "--address", nobody], "a file, or one of the examples"),
+        (["toy", "--address", nobody, "--env", "NOT_SET_HERE"], "NOT_SET_HERE"),
+        (["first", "--resume", "--address", nobody], "the store that knows the sweep"),
+        (["toy", "--address", nobody], "does not answer"),
+    ]:
+        done = submit(*words)
+        assert done.returncode == 2, done.stderr
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+    assert os.listdir(tmp_path) == []
