@@ -6,9 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sweeps import ledger
+from sweeps.audit.records import AuditRecord, audits_of
 from sweeps.front.pareto import LABELS, Front, Objective, front, label_of, spec_objectives
 from sweeps.records import SweepRecord, TrialRecord, TrialState
 from sweeps.report.importance import Importance, importances
@@ -37,6 +39,7 @@ class Content:
     procedure  guarantee of everything that was executed, taken as released; None when it could not be counted
     uncounted  then why
     released   {metric: on what the published number depends}, as its system says
+    audits     of its trials, from the sweep's own folder
     """
 
     sweep: SweepRecord
@@ -49,6 +52,7 @@ class Content:
     uncounted: str
     released: Mapping[str, str]
     importances: Sequence[Importance]
+    audits: Sequence[AuditRecord]
     written_at: float
 
     def in_state(self, state: TrialState) -> list[TrialRecord]:
@@ -77,6 +81,7 @@ def gather(store: Store, sweep: str) -> Content:
         uncounted=uncounted,
         released=_released(trials),
         importances=importances(finished, objectives),
+        audits=audits_of(Path(record.root) / record.name),
         written_at=time.time(),
     )
 

@@ -15,6 +15,7 @@ from sweeps.front.pareto import Front
 from sweeps.records import TrialState
 from sweeps.report import figures
 from sweeps.report.assets import SCRIPT, STYLE
+from sweeps.report.audits import audits_section
 from sweeps.report.content import Content
 from sweeps.report.guarantees import guarantee_box
 from sweeps.report.trials import trials_table
@@ -30,6 +31,7 @@ def report_page(content: Content) -> str:
         _tiles(content),
         f"<h2>Pareto front</h2>{_front(content.front, charts)}",
         f"<h2>What is guaranteed</h2>{guarantee_box(content)}",
+        audits_section(content.audits),
         _parallel(content, charts),
         _importances(content, charts),
         _progress(content, charts),

@@ -18,6 +18,7 @@ from sweeps.audit.records import AuditRecord, audits_of, begin, refuted_systems,
 from sweeps.audit.trial import audit_trial
 from sweeps.planning import plan_proposal
 from sweeps.records import Proposal
+from sweeps.report import write_report
 from sweeps.spec import load_spec
 from sweeps.store import Store
 from sweeps.store.errors import UnknownTrial
@@ -216,3 +217,14 @@ def test_levels_of_all_audits_add_up_and_begun_ones_count(tmp_path):
     (tmp_path / "audits" / "2").rmdir()
     # A number is never given out again below the highest.
     assert begin(tmp_path) == 4
+
+
+def test_the_report_page_shows_audits_and_warns_of_a_refuted_system(tmp_path):
+    workspace = finished(tmp_path, "model-sensitivity", HEAD, noise_scale=0.25)
+    store = Store.open(workspace.store_url)
+    assert "Audits" not in write_report(store, "audited", tmp_path / "before.html").read_text()
+    record = audited(workspace, runs=400)
+    page = write_report(store, "audited", tmp_path / "after.html").read_text()
+    assert "Publish no trial of model-sensitivity" in page
+    assert f"refuted at level {record.level:.3g}" in page
+    assert "covered by no claim" in page

@@ -31,6 +31,9 @@ Loss = Callable[[Any, Any], Tensor]
 
 PIECES = 4
 SCALE = 100.0
+AIM = 0.7
+"""The likelihood ratio is taken for this share of the planned noise: the score then finds halved noise more often, and
+the planned noise hardly less often."""
 COLUMN = "canary"
 """Name of the input that says which canary a record is; 0 for an ordinary record."""
 
@@ -116,7 +119,9 @@ class Watched(Twin):
         # A release that is not a number is the loudest of all.
         response = np.nan_to_num(response, nan=np.inf)
         noise, rate = _gaussian(self.member.plan, step)
-        likelihood = sampled_log_likelihood_ratio(response[None], noise, rate)
+        likelihood = sampled_log_likelihood_ratio(response[None], AIM * noise, rate)
+        # In units of the noise: so noise that repeats cancels even where its scale changes.
+        response = response / noise
         if not self._steps:
             self._likelihood, self._highest, self._lowest = likelihood, response, response
         else:

@@ -1,0 +1,46 @@
+"""What audits of the sweep's trials found; nothing where there was none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from dpcore.audit import Outcome
+from sweeps.audit.records import AuditRecord
+from sweeps.rounding import epsilon_text
+
+_NOTE = (
+    "Lower bounds on epsilon from twins with canaries. An audit refutes or stays silent; it verifies nothing. These "
+    "numbers are in no ledger and covered by no claim."
+)
+
+
+def audits_section(audits: Sequence[AuditRecord]) -> str:
+    """A table of audits, with a warning above it where one refuted its claim."""
+    if not audits:
+        return ""
+    refuted = sorted({one.system for one in audits if one.outcome is Outcome.REFUTED})
+    warning = "".join(
+        f'<p><span class="badge refuted">refuted</span> Publish no trial of {escape(system)}: an audit refuted its '
+        "claim, and its trials share the code.</p>"
+        for system in refuted
+    )
+    head = "".join(f"<th>{one}</th>" for one in ("trial", "system", "claimed ε", "audited ε", "verdict", "how"))
+    rows = "".join(_row(one) for one in audits)
+    return (
+        f'<h2>Audits</h2><div class="card scroll">{warning}<p class="soft">{_NOTE}</p><table><thead><tr>{head}</tr>'
+        f"</thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _row(one: AuditRecord) -> str:
+    against = "the whole curve" if one.on_curve else "the claimed point"
+    cells = (
+        escape(one.trial),
+        escape(one.system),
+        epsilon_text(one.claim.epsilon),
+        f"≥ {epsilon_text(one.audit.epsilon_lower, up=False)}",
+        f"{one.outcome} at level {one.level:.3g}, against {against}",
+        escape(f"{one.audit}; {one.design}"),
+    )
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"

@@ -1,0 +1,329 @@
+"""Audits of whole systems: bugs planted into the training that runs are refuted, the training as it is rarely.
+
+A verdict is wrong on a true claim with probability at most LEVEL; the number of wrong ones allowed is what a binomial
+with that rate exceeds with probability 1e-4. Seeds are fixed besides.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import dpcore.gradients.engine as engine
+from dpcore.adjacency import Adjacency
+from dpcore.audit import Outcome, Verdict
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Notion, Status
+from dpcore.sampling import PoissonSampling
+from trainables import noisy_training, sgld_training
+from trainables.data import SOURCES
+from trainables.measures import evidence
+from trainables.measures.evidence import Method, Setting, curve_of, gather, methods
+from trainables.private_prediction import fitting
+from trainables.registry import SYSTEMS
+from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar
+
+torch.set_num_threads(1)
+LEVEL = 0.05
+DIGITS = SOURCES["digits"].load({})
+CLIP = 4.0
+KNOBS: dict[str, dict[str, Scalar]] = {
+    "noisy-sgd": {"model": "mlp", "hidden": 8, "learning_rate": 0.2, "clip_norm": CLIP, "batch_size": 144, "epochs": 5},
+    "noisy-adam": {
+        "model": "linear",
+        "learning_rate": 0.01,
+        "clip_norm": CLIP,
+        "batch_size": 144,
+        "epochs": 5,
+    },
+    "clipped-sgld": {"model": "linear", "step_size": 1e-4, "halve_every": 5, "batch_size": 144, "epochs": 5},
+    "model-sensitivity": {"regularisation": 0.001},
+    "loss-perturbation": {"regularisation": 0.01, "noise": "pure"},
+    "prediction-sensitivity": {"regularisation": 0.01, "queries": 40},
+    "subsample-and-aggregate": {"regularisation": 0.01, "queries": 1, "models": 3, "composition": "standard"},
+    "noisy-mean": {"clip": 1.0, "steps": 4, "shrinkage": 1.0, "prior": 0.5, "step_seconds": 0.0},
+}
+GRADIENTS = ("noisy-sgd", "noisy-adam", "clipped-sgld")
+
+
+def plan_of(
+    name: str,
+    epsilon: float = 3.0,
+    adjacency: Adjacency = Adjacency.ADD_REMOVE,
+    facts: PublicFacts | None = None,
+    **knobs: Scalar,
+) -> PrivacyPlan:
+    if facts is None:
+        facts = SOURCES["uniform"].facts({}) if name == "noisy-mean" else DIGITS.facts
+    target = PrivacyTarget(epsilon=epsilon, delta=1e-5, adjacency=adjacency)
+    plan = SYSTEMS[name].plan({**KNOBS[name], **knobs}, facts, target, {})
+    assert isinstance(plan, PrivacyPlan)
+    return plan
+
+
+def verdict(
+    plan: PrivacyPlan, seed: int = 0, method: Method | None = None, data: Dataset | None = None, **sizes: int
+) -> Verdict:
+    if data is None:
+        data = SOURCES["uniform"].load({}) if plan.system == "noisy-mean" else DIGITS
+    setting = Setting(
+        system=SYSTEMS[plan.system],
+        plan=plan,
+        claim=plan.guarantee,
+        data=data,
+        rng=np.random.default_rng(seed),
+        secret=bytes([seed]) * 32,
+    )
+    curve = curve_of(setting)
+    chosen = methods(setting.system, plan.guarantee)[0] if method is None else method
+    found = gather(setting, chosen, curve=curve, **sizes)
+    return Verdict(audit=found.audit, guarantee=plan.guarantee, curve=curve)
+
+
+def refuted(
+    plan: PrivacyPlan, seed: int = 0, method: Method | None = None, data: Dataset | None = None, **sizes: int
+) -> bool:
+    return verdict(plan, seed, method, data, **sizes).outcome is Outcome.REFUTED
+
+
+def few_enough(wrong: int, audits: int) -> bool:
+    return wrong <= stats.binom.isf(1e-4, audits, LEVEL)
+
+
+# Gradient systems: canaries in the gradients of the real training.
+
+
+def scaled_noise(monkeypatch, factor: float) -> None:
+    for module in (noisy_training, sgld_training):
+        right = module.noisy_mean_gradient
+
+        def wrong(clipped, *, noise_multiplier, right=right, **options):
+            return right(clipped, noise_multiplier=noise_multiplier * factor, **options)
+
+        monkeypatch.setattr(module, "noisy_mean_gradient", wrong)
+
+
+def half_noise(monkeypatch) -> None:
+    scaled_noise(monkeypatch, 0.5)
+
+
+def noise_without_clip_norm(monkeypatch) -> None:
+    scaled_noise(monkeypatch, 1 / CLIP)
+
+
+def noise_divided_once_more(monkeypatch) -> None:
+    """Noise of the sum's scale for q, added to a mean: too little by q."""
+    scaled_noise(monkeypatch, 0.1)
+
+
+def no_clip(monkeypatch) -> None:
+    monkeypatch.setattr(engine, "clip_factors", lambda squares, clip_norm: torch.ones_like(squares).double())
+
+
+def divided_by_the_factor(monkeypatch) -> None:
+    right = engine.clip_factors
+    monkeypatch.setattr(engine, "clip_factors", lambda squares, clip_norm: 1 / right(squares, clip_norm))
+
+
+def clip_per_layer(monkeypatch) -> None:
+    """Each layer's gradient is clipped to C on its own, and the noise is that of one clip to C."""
+
+    def one_pass(self, uses, clip_norm):
+        total = {}
+        for name, several in uses.items():
+            layer = self._plan.layers[name]
+            part = engine.RULES[type(layer)](layer, several)
+            for local, tensor in part.weighted_sum(engine.clip_factors(part.squared_norms, clip_norm)).items():
+                total[f"{name}.{local}"] = tensor
+        return total
+
+    monkeypatch.setattr(engine.PrivateGradients, "_one_pass", one_pass)
+
+
+def clip_of_the_batch_mean(monkeypatch) -> None:
+    def one_pass(self, uses, clip_norm):
+        total, batch = {}, 0
+        for name, several in uses.items():
+            layer, batch = self._plan.layers[name], len(several[0].inputs)
+            part = engine.RULES[type(layer)](layer, several)
+            for local, tensor in part.weighted_sum(torch.ones(batch, dtype=torch.float64)).items():
+                total[f"{name}.{local}"] = tensor / batch
+        norm = torch.cat([one.flatten() for one in total.values()]).norm()
+        factor = min(1.0, clip_norm / float(norm)) * batch
+        return {name: one * factor for name, one in total.items()}
+
+    monkeypatch.setattr(engine.PrivateGradients, "_one_pass", one_pass)
+
+
+class Repeating:
+    """The same noise in every step."""
+
+    def __init__(self, source) -> None:
+        self._source, self._kept = source, None
+
+    def fill_(self, tensor):
+        if self._kept is None:
+            self._kept = self._source.fill_(tensor.clone())
+        return tensor.copy_(self._kept)
+
+
+def repeated_noise(monkeypatch) -> None:
+    for module in (noisy_training, sgld_training):
+        right = module.noise_source
+        monkeypatch.setattr(
+            module, "noise_source", lambda *arguments, right=right, **options: Repeating(right(*arguments, **options))
+        )
+
+
+def everybody(monkeypatch) -> None:
+    """No subsampling at all."""
+    monkeypatch.setattr(PoissonSampling, "_drawn", lambda self, n, rng: np.arange(n))
+
+
+def four_times_the_rate(monkeypatch) -> None:
+    monkeypatch.setattr(PoissonSampling, "_drawn", lambda self, n, rng: np.flatnonzero(rng.random(n) < 4 * self.rate))
+
+
+BUGS = (
+    half_noise,
+    noise_without_clip_norm,
+    noise_divided_once_more,
+    no_clip,
+    divided_by_the_factor,
+    clip_per_layer,
+    clip_of_the_batch_mean,
+    repeated_noise,
+    everybody,
+    four_times_the_rate,
+)
+
+
+EVERYWHERE = (half_noise, no_clip, repeated_noise)
+
+
+@pytest.mark.parametrize(
+    ("system", "bug"),
+    [("noisy-sgd", bug) for bug in BUGS] + [(one, bug) for one in GRADIENTS[1:] for bug in EVERYWHERE],
+    ids=lambda one: one if isinstance(one, str) else one.__name__,
+)
+def test_a_bug_in_training_is_refuted_from_one_run(system, bug, monkeypatch):
+    plan = plan_of(system)
+    bug(monkeypatch)
+    assert refuted(plan, canaries=3000)
+
+
+@pytest.mark.parametrize("system", GRADIENTS)
+def test_training_as_it_is_is_not_refuted_more_often_than_stated(system):
+    plan = plan_of(system, epochs=1)
+    assert few_enough(sum(refuted(plan, seed, canaries=400) for seed in range(12)), 12)
+
+
+def test_canaries_are_noticed_where_the_claim_is_large():
+    """The audit is not blind: at epsilon 3 its bound is well above zero."""
+    assert verdict(plan_of("noisy-sgd"), canaries=3000).audit.epsilon_lower > 0.3
+
+
+def test_many_runs_with_one_canary_find_a_missing_clip(monkeypatch):
+    plan = plan_of("noisy-sgd", epochs=0.2, epsilon=1.0)
+    assert not refuted(plan, method="multi-run", runs=12)
+    no_clip(monkeypatch)
+    everybody(monkeypatch)
+    assert refuted(plan, method="multi-run", runs=12)
+
+
+# Systems that release a model or answers: worst-case neighbours over many runs.
+
+
+def quieter(plan: PrivacyPlan, factor: float, knob: str = "noise_multiplier") -> PrivacyPlan:
+    """Less noise is drawn than the claim was made for."""
+    return replace(plan, config={**plan.config, knob: float(plan.config[knob]) * factor})
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_half_of_the_noise_on_a_minimiser_is_refuted(adjacency):
+    plan = plan_of("model-sensitivity", adjacency=adjacency)
+    assert not refuted(plan, runs=600)
+    assert refuted(quieter(plan, 0.5), runs=600)
+
+
+def test_noise_too_small_for_the_logits_is_refuted_from_labels():
+    """Labels show less than the noisy logits that the claim covers: it takes a tenth of the noise to see."""
+    plan = plan_of("prediction-sensitivity")
+    assert not refuted(plan, runs=300)
+    assert refuted(quieter(plan, 0.1), runs=300)
+
+
+def test_a_loss_without_its_noise_is_refuted():
+    """Noise for an epsilon of two thousand where one is claimed."""
+    few = replace(DIGITS, facts=replace(DIGITS.facts, n=120))
+    plan = plan_of("loss-perturbation", epsilon=1.0, facts=few.facts)
+    assert not refuted(plan, runs=30, data=few)
+    assert refuted(quieter(plan, 1e-3), runs=30, data=few)
+
+
+def test_half_of_the_noise_on_a_sum_is_refuted():
+    plan = plan_of("noisy-mean")
+    assert not refuted(plan, runs=400)
+    assert refuted(quieter(plan, 0.5), runs=400)
+
+
+def test_votes_at_the_published_temperature_are_refuted():
+    plan = plan_of("subsample-and-aggregate", epsilon=1.0, adjacency=Adjacency.REPLACE_ONE)
+    published = replace(plan, config={**plan.config, "temperature": 1.0})
+    assert not refuted(plan, runs=1500)
+    assert refuted(published, runs=1500)
+
+
+def test_an_add_remove_sensitivity_under_replace_one_is_refuted(monkeypatch):
+    plan = plan_of("model-sensitivity", adjacency=Adjacency.REPLACE_ONE)
+    right = fitting.noise_of
+    monkeypatch.setattr(fitting, "noise_of", lambda config, n, adjacency: right(config, n, Adjacency.ADD_REMOVE))
+    assert refuted(plan, runs=600)
+
+
+def test_records_that_are_not_cut_to_norm_one_are_refuted(monkeypatch):
+    plan = plan_of("model-sensitivity", regularisation=1.0)
+    right = fitting.rows
+    monkeypatch.setattr(fitting, "rows", lambda *arguments: 6 * right(*arguments))
+    # The objective refuses such records, a check that has to be taken away as well.
+    monkeypatch.setattr(fitting.LogisticRisk, "__post_init__", lambda self: None)
+    assert refuted(plan, runs=600)
+
+
+# What cannot be audited says so.
+
+
+def test_claims_that_no_audit_fits_are_refused():
+    plan = plan_of("model-sensitivity", adjacency=Adjacency.REPLACE_ONE)
+    system = SYSTEMS["model-sensitivity"]
+    assert methods(system, plan.guarantee) == ("multi-run",)
+    assert methods(system, replace(plan.guarantee, notion=Notion.BAYESIAN_DP)) == ()
+    with pytest.raises(InvalidValue, match="multi-run"):
+        verdict(plan, method="one-run")
+    average = replace(plan.guarantee, notion=Notion.BAYESIAN_DP)
+    assert evidence.dp_claim(replace(plan, beside=(plan.guarantee,)), average) == plan.guarantee
+    assert evidence.dp_claim(replace(plan, beside=()), average) is None
+
+
+def test_a_refuted_claim_is_tested_on_its_point_alone():
+    plan = plan_of("model-sensitivity")
+    setting = Setting(
+        system=SYSTEMS[plan.system],
+        plan=plan,
+        claim=replace(plan.guarantee, status=Status.REFUTED),
+        data=DIGITS,
+        rng=np.random.default_rng(0),
+    )
+    assert curve_of(setting) is None
+
+
+def test_canaries_need_gaussian_steps():
+    from dpcore.events import PureDP
+    from trainables.measures.gradient_canaries import check
+
+    plan = plan_of("noisy-sgd")
+    check(plan)
+    with pytest.raises(InvalidValue, match="PureDP"):
+        check(replace(plan, schedule=((PureDP(epsilon=1.0), 3),)))
