@@ -55,17 +55,31 @@ def check(
     data: DataDir = None,
     trials: Annotated[int | None, typer.Option(help="Override search.trials.")] = None,
     changes: Changes = None,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Validate a spec and print its plan: space, noise, cost, total of the procedure. Reads no record."""
+    """Validate a spec and print its plan: space, noise, cost, total of the procedure. Reads no record.
+
+    The store is opened only for a spec that names an earlier sweep in search.warm_start.
+    """
     from sweeps.examples import load_example_or_file
     from sweeps.planning import preview
 
-    plan = preview(load_example_or_file(spec, data=data, trials=trials, changes=changes or ()))
+    loaded = load_example_or_file(spec, data=data, trials=trials, changes=changes or ())
+    plan = preview(loaded, warm=_warm_trials(loaded, _workspace(root, store or loaded.store)))
     if as_json:
         print_json(plan.to_dict())
     else:
         print(plan.render())
+
+
+def _warm_trials(spec: Any, workspace: Any) -> Any:
+    if spec.search.warm_start is None:
+        return ()
+    from sweeps.store import Store
+
+    return Store.open(workspace.store_url, create=False).trials(spec.search.warm_start)
 
 
 @app.command()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,7 +19,9 @@ import numpy as np
 
 from dpcore.checks import InvalidValue
 from dpcore.events import ApproximateDP, Composed, NonPrivate, UnsupportedEvent, phases
+from sweeps.records import TrialRecord
 from sweeps.rounding import delta_text, epsilon_text
+from sweeps.search.history import WarmStart, fitting
 from sweeps.search.rungs import first_stop
 from sweeps.search.space import SYSTEM, TARGET_EPSILON, Space
 from sweeps.spec.domains import Domain
@@ -168,6 +170,7 @@ class Preview:
     reasons     why the others may not, with counts
     solved      {"<system>.<parameter>": spread of the solved values}
     work        of a feasible trial, in its system's unit; None without a feasible draw
+    warm_start  what the earlier sweep named in `search.warm_start` is worth here; None without one
     total       None with the reason in `notes` when no accountant can count it
     """
 
@@ -191,6 +194,7 @@ class Preview:
     work: Spread | None
     total: Total | None
     notes: tuple[str, ...]
+    warm_start: WarmStart | None = None
 
     @property
     def feasible_share(self) -> float:
@@ -202,6 +206,13 @@ class Preview:
         out = asdict(self) | {"feasible_share": self.feasible_share}
         if self.total is not None and math.isinf(self.total.epsilon):
             out["total"]["epsilon"] = "inf"
+        if self.warm_start is not None:
+            # A Counter does not survive `asdict`.
+            out["warm_start"] = {
+                "offered": self.warm_start.offered,
+                "fitting": self.warm_start.fitting,
+                "reasons": dict(self.warm_start.reasons),
+            }
         return out
 
     def render(self) -> str:
@@ -223,6 +234,8 @@ class Preview:
         lines += [f"solved   {name} {spread}" for name, spread in self.solved.items()]
         if self.work is not None:
             lines.append(f"work     {self.work} a trial, about {self.work.median * self.trials:.4g} in all")
+        if self.warm_start is not None:
+            lines.append(f"warm     {self.warm_start}")
         if self.total is not None:
             lines.append(
                 f"total    epsilon about {epsilon_text(self.total.epsilon)} at delta {delta_text(self.total.delta)} "
@@ -241,8 +254,11 @@ def preview(
     *,
     systems: Mapping[str, System] | None = None,
     samples: int = PREVIEW_SAMPLES,
+    warm: Sequence[TrialRecord] = (),
 ) -> Preview:
     """Plan `samples` draws from the prior and sum up. Reads no record.
+
+    warm  trials of the sweep that `search.warm_start` names
 
     Raises SpecErrors when a system calls an end of a domain senseless.
     """
@@ -261,6 +277,15 @@ def preview(
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
     notes += _notes(spec, space, plans, samples, grid_size)
     total, why_not = _total(spec, plans)
+    earlier = None
+    if spec.search.warm_start is not None:
+        _, earlier = fitting(spec, space, warm)
+        if not earlier.fitting:
+            notes.append(f"nothing of sweep {spec.search.warm_start!r} fits: the search starts cold")
+        notes.append(
+            f"the total leaves sweep {spec.search.warm_start!r} out: its results choose configurations here, so what "
+            "it released on the same data adds up with this"
+        )
     return Preview(
         name=spec.name,
         data=facts.dataset,
@@ -282,6 +307,7 @@ def preview(
         work=Spread.of([plan.work for plan in plans]) if plans else None,
         total=total,
         notes=(*notes, *why_not),
+        warm_start=earlier,
     )
 
 

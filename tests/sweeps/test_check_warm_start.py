@@ -1,0 +1,105 @@
+"""`sweeps check` of a spec that starts from an earlier sweep: what of it can be used, and that its cost is not here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from sweeps import cli
+from sweeps.planning import preview
+from sweeps.records import TrialRecord
+from sweeps.search import Proposer
+from sweeps.spec import load_spec
+from tests.sweeps import view_sweeps
+from tests.sweeps.toys import SOURCES, SPEC, SYSTEMS, finished, spec_with
+
+TPE = {"sampler": "tpe", "trials": 20, "seed": 7, "warm_start": "earlier"}
+FACTS = SOURCES["points"].facts({})
+
+
+def earlier(number: int, **knobs: float) -> TrialRecord:
+    """A finished trial at a point of the exam's space, moved to `knobs`."""
+    proposer = Proposer(spec_with())
+    proposals = [proposer.propose() for _ in range(number + 1)]
+    proposal = proposals[-1]
+    assert proposal is not None
+    return finished(spec_with(), replace(proposal, config={**proposal.config, **knobs}))
+
+
+def test_the_preview_says_what_fits_and_what_does_not() -> None:
+    records = [earlier(0), earlier(1), earlier(2, rate=900.0)]
+    seen = preview(spec_with(search=TPE), FACTS, {}, systems=SYSTEMS, samples=20, warm=records)
+    assert seen.warm_start is not None
+    assert (seen.warm_start.offered, seen.warm_start.fitting) == (3, 2)
+    assert "warm     2 of 3 earlier trials fit (left out: 1: " in seen.render()
+    assert seen.to_dict()["warm_start"]["fitting"] == 2
+    assert list(seen.to_dict()["warm_start"]["reasons"].values()) == [1]
+    json.dumps(seen.to_dict())
+    assert any("'earlier' out: its results choose configurations here" in note for note in seen.notes)
+    assert not any("starts cold" in note for note in seen.notes)
+
+
+def test_nothing_that_fits_is_said() -> None:
+    seen = preview(spec_with(search=TPE), FACTS, {}, systems=SYSTEMS, samples=20, warm=[earlier(0, rate=900.0)])
+    assert any("nothing of sweep 'earlier' fits: the search starts cold" in note for note in seen.notes)
+
+
+def test_without_a_warm_start_nothing_is_said() -> None:
+    seen = preview(spec_with(), FACTS, {}, systems=SYSTEMS, samples=20, warm=[earlier(0)])
+    assert seen.warm_start is None
+    assert seen.to_dict()["warm_start"] is None
+    assert "warm" not in seen.render()
+
+
+SPEC_FILE = """
+name: later
+data: {source: uniform, n: 1000}
+systems: {noisy-mean: {clip: {uniform: [0.2, 1.0]}, steps: 3}}
+privacy: {epsilon: 1.0, delta: 1.0e-5}
+objectives: [{metric: expected_error}]
+search: {sampler: tpe, trials: 3, seed: 0, warm_start: views}
+"""
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "later.yaml"
+    path.write_text(SPEC_FILE)
+
+    def run(*arguments: str):
+        monkeypatch.setattr(sys, "argv", ["sweeps", "check", str(path), "--root", str(tmp_path), *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return run
+
+
+def test_the_command_looks_into_the_store_for_the_earlier_sweep(tmp_path, check):
+    view_sweeps.mixed_sweep(tmp_path).close()
+    code, out, _ = check("--json")
+    assert code == 0
+    # Trials of another system fit nowhere.
+    assert (json.loads(out)["warm_start"]["offered"], json.loads(out)["warm_start"]["fitting"]) == (15, 0)
+    assert "warm     0 of 15 earlier trials fit" in check()[1]
+
+
+def test_an_earlier_sweep_that_is_not_there_is_named(tmp_path, check):
+    code, _, err = check()
+    assert (code, "sweeps.db" in err) == (2, True)
+    view_sweeps.new_sweep(tmp_path, name="another").close()
+    code, _, err = check()
+    assert code == 2
+    assert "'views'" in err
+    assert "another" in err
+
+
+def test_a_spec_without_one_opens_no_store(tmp_path, check):
+    (tmp_path / "later.yaml").write_text(SPEC_FILE.replace(", warm_start: views", ""))
+    assert check()[0] == 0
+    assert not (tmp_path / "sweeps.db").exists()
+    assert load_spec({**SPEC, "search": TPE}, systems=SYSTEMS, sources=SOURCES).search.warm_start == "earlier"
