@@ -41,6 +41,7 @@ SYSTEMS: dict[str, System] = by_name(
     convexified.CONVEXIFIED_HEAD,  # Lu et al. 2021, repaired: linear head, ball, noise on every logit
     bayesian_dp.BAYESIAN_SGD,  # Triastcyn & Faltings 2020, clipped: ordinary and Bayesian accountant
     bayesian_dp.BAYESIAN_VARIATIONAL,  # Triastcyn & Faltings 2020, section 5.2: DPVI of Jaelkoe et al. 2017
+    bayesian_dp.VARIATIONAL_DRAWS,  # the same as published, without noise: its claim is refuted
     bayesian_dp.AVERAGE_CASE_SGD,  # Triastcyn & Faltings 2020, unclipped or fixed batches: the average case alone
     # the next published system goes here
     *(entry.load() for entry in entry_points(group=ENTRY_POINTS)),

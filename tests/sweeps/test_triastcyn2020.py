@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpcore.guarantee import Notion
 from sweeps.records import TrialRecord, TrialState
 from sweeps.report import gather, report_page
 from sweeps.report.guarantees import BAYESIAN
@@ -75,9 +76,10 @@ def test_every_part_is_a_valid_sweep_whose_points_all_plan(effort: Effort, tmp_p
             plan = system.plan({**branch.fixed, **knobs}, facts, spec.privacy.target(training.LARGEST_EPSILON), {})
             assert isinstance(plan, PrivacyPlan), plan
             assert math.isfinite(plan.guarantee.epsilon)
+            assert (plan.guarantee.notion is Notion.DP) is ("ordinary" in part.published)
 
 
-def settings(*pairs: tuple[float, float, float]) -> list[training.Setting]:
+def settings(*pairs: tuple[float, float, float], notion: Notion = Notion.DP) -> list[training.Setting]:
     records = [
         TrialRecord(
             key=f"t-{i}",
@@ -87,7 +89,8 @@ def settings(*pairs: tuple[float, float, float]) -> list[training.Setting]:
             seed=i,
             plan=None,
             violations={},
-            metrics={"epsilon": ordinary, "bayesian_epsilon": bayesian, "accuracy": accuracy},
+            metrics={name: bayesian for _, name in training.PERCENTILES} | {"epsilon": ordinary, "accuracy": accuracy},
+            guarantee={"notion": str(notion)},
         )
         for i, (ordinary, bayesian, accuracy) in enumerate(pairs)
     ]
@@ -107,6 +110,16 @@ def test_claims_of_table_1_follow_the_runs() -> None:
     assert [claim.holds for claim in none] == [None, None, True]
 
 
+def test_a_bayesian_target_never_stands_in_the_ordinary_column() -> None:
+    (part,) = [one for one in training.PARTS if one.id == "abalone-draws"]
+    found = settings((1000.0, 0.5, 0.77), (1000.0, 0.7, 0.78), notion=Notion.BAYESIAN_DP)
+    (claim,) = training.claims_of(part, found)
+    assert (claim.ours, claim.holds) == (0.77, True)
+    assert "REFUTED" in claim.claim
+    table = training.table_of(part, found)
+    assert [row[table.columns.index("DP epsilon")] for row in table.rows] == [math.inf, math.inf]
+
+
 def test_trials_of_one_point_are_averaged() -> None:
     (one,) = training.settings_of(
         [
@@ -119,6 +132,7 @@ def test_trials_of_one_point_are_averaged() -> None:
                 plan=None,
                 violations={},
                 metrics={"epsilon": 1.0, "bayesian_epsilon": 0.5, "accuracy": 0.8 + 0.1 * i},
+                guarantee={"notion": str(Notion.DP)},
             )
             for i in range(2)
         ]

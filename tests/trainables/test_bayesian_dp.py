@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -21,8 +22,9 @@ from sweeps.ledger import procedure_guarantee
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.test_noisy_sgd import tiny
-from trainables.bayesian_dp import AVERAGE_CASE_SGD, BAYESIAN_SGD, BAYESIAN_VARIATIONAL
+from trainables.bayesian_dp import AVERAGE_CASE_SGD, BAYESIAN_SGD, BAYESIAN_VARIATIONAL, VARIATIONAL_DRAWS
 from trainables.bayesian_dp import variational as dpvi
+from trainables.bayesian_dp.draws_training import Drawn
 from trainables.bayesian_dp.sampled import Draws, GradientDistances
 from trainables.bayesian_dp.training import UNCLIPPED
 from trainables.bayesian_dp.watch import Watch, filter_for
@@ -447,6 +449,49 @@ def test_variational_runs_resume_and_score_members() -> None:
     scores = BAYESIAN_VARIATIONAL.membership_scores(plan, data.facts, second.final[1], data.validation)
     assert scores.shape == (200,)
     assert -scores.mean() == pytest.approx(second.final[2]["loss"], rel=1e-6)
+
+
+def test_draws_without_noise_are_refuted_because_earlier_steps_stay_in_the_mean() -> None:
+    """Two data sets that differ in one record, all records in every batch, the same draws.
+
+    In deviations of the draw, the means come further and further apart; each step is counted with its own share alone.
+    """
+    data = tiny()
+    knobs = {"learning_rate": 0.1, "batch_size": 200, "epochs": 12.0, "prior_variance": 100.0, "first_sd": 1.0}
+    plan = VARIATIONAL_DRAWS.plan(knobs, data.facts, replace(AVERAGE, epsilon=1e3), {})
+    assert isinstance(plan, PrivacyPlan)
+    assert (plan.guarantee.status, plan.guarantee.notion) == (Status.REFUTED, Notion.BAYESIAN_DP)
+    assert any("Refuted" in line for line in plan.guarantee.assumptions)
+    assert plan.schedule == ((NonPrivate(), 12),)
+    points = data.train.inputs["x"].copy()
+    points[0] = 40.0
+    without = replace(data, train=Split(inputs={"x": points[1:]}, targets=data.train.targets[1:]))
+    with_it = replace(data, train=Split(inputs={"x": points}, targets=data.train.targets))
+    apart = [np.zeros(4)]
+    for steps in range(1, 13):
+        ends = [fitted(VARIATIONAL_DRAWS, plan, one, to_step=steps).final[1] for one in (with_it, without)]
+        apart.append((ends[0]["mean"] - ends[1]["mean"]) / np.exp(ends[1]["log_sd"]))
+    shown = sum(float(one @ one) for one in apart)
+    counted = sum(float(np.square(after - before).sum()) for before, after in pairwise(apart))
+    assert shown > 5 * counted > 0
+
+
+def test_the_counted_distance_of_a_draw_is_what_a_record_adds_to_its_mean() -> None:
+    """By hand from an AdaGrad step: learning_rate * (n / b) * gradient / sqrt(squares) / deviation."""
+    data = tiny()
+    knobs = {"learning_rate": 0.1, "batch_size": 200, "epochs": 2.0, "distance_records": 5}
+    plan = VARIATIONAL_DRAWS.plan(knobs, data.facts, replace(AVERAGE, epsilon=1e3), {})
+    assert isinstance(plan, PrivacyPlan)
+    run = memory_run(plan)
+    posterior, z = dpvi.Posterior.start(plan.config, 4, CPU), torch.tensor([0.3, -1.0, 0.5, 2.0])
+    found = Drawn(run, data, CPU).distances(posterior, z)
+    x, y = dpvi.design(data.facts, data.validation, CPU)
+    own = dpvi.record_gradients(x, y, posterior, z)
+    # All 200 training records, which are the validation records, are in the batch.
+    total = posterior.with_divergence(own.sum(0), plan.config)
+    rows = Draws.of(run, data.validation, pairs=False).rows()
+    expected = (0.1 * own[rows, :4] / total[:4].abs() / 0.1).norm(dim=1)
+    assert found == pytest.approx(expected.numpy(), rel=1e-4)
 
 
 def test_variational_inference_needs_two_classes() -> None:

@@ -51,12 +51,17 @@ TRAINING = (
 )
 
 
+def check_two_classes(facts: PublicFacts) -> None:
+    """Raises InvalidValue for data that a two-class regression cannot serve."""
+    if classes_of(facts) != 2:
+        raise InvalidValue("data", facts.dataset, f"two classes, not {facts.classes}", "Use bayesian-sgd.")
+
+
 class _Variational(NoisyOptimiser):
     """Plans of the variational system: no model to choose."""
 
     def _check(self, full: Config, facts: PublicFacts) -> None:
-        if classes_of(facts) != 2:
-            raise InvalidValue("data", facts.dataset, f"two classes, not {facts.classes}", "Use bayesian-sgd.")
+        check_two_classes(facts)
 
 
 class Watched:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from dpcore.gradients.clipping import clip_factors
 from dpcore.randomness import Purpose
 from trainables.bayesian_dp.sampled import Draws, looked_at, stream
 from trainables.bayesian_dp.training import Mechanism, watch_of
-from trainables.linear import rows
+from trainables.linear import rows, width_of
 from trainables.noisy_training import Pace, device_of, noise_source
 from trainables.parallel import limited_threads
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
@@ -64,11 +65,14 @@ class Posterior:
         named = {_MEAN: self.mean, _LOG_SD: self.log_sd, _SQUARES: self.squares}
         return {name: one.cpu().numpy().copy() for name, one in named.items()}
 
-    def step(self, likelihood: Tensor, config: Config) -> None:
-        """One AdaGrad step by the likelihood's gradient [2 D] and that of KL(q || N(0, v I))."""
+    def with_divergence(self, likelihood: Tensor, config: Config) -> Tensor:
+        """The likelihood's gradient [2 D] and that of KL(q || N(0, v I))."""
         variance = float(config["prior_variance"])
-        divergence = torch.cat([self.mean / variance, (2 * self.log_sd).exp() / variance - 1])
-        gradient = likelihood + divergence
+        return likelihood + torch.cat([self.mean / variance, (2 * self.log_sd).exp() / variance - 1])
+
+    def step(self, likelihood: Tensor, config: Config) -> None:
+        """One AdaGrad step."""
+        gradient = self.with_divergence(likelihood, config)
         self.squares += gradient.square()
         change = float(config["learning_rate"]) * gradient / (self.squares.sqrt() + TINY)
         self.mean -= change[: len(self.mean)]
@@ -82,29 +86,88 @@ def record_gradients(x_BD: Tensor, y_B: Tensor, posterior: Posterior, z_D: Tenso
     return residual_B[:, None] * torch.cat([x_BD, x_BD * (sd_D * z_D)], dim=1)
 
 
+class Steps(Protocol):
+    """What one kind of DPVI does with its records. `rate` and `sigma` are those of its distances."""
+
+    rate: float
+    sigma: float
+
+    def distances(self, posterior: Posterior, z_D: Tensor) -> Array:
+        """How far looked-at records would move what the step releases."""
+        ...
+
+    def likelihood(self, posterior: Posterior, z_D: Tensor) -> Tensor:
+        """The gradient [2 D] of the whole data's -log likelihood, as the step estimates it; after `distances`."""
+        ...
+
+
+class Noised:
+    """Clipped gradients of a Poisson batch with Gaussian noise on their sum."""
+
+    def __init__(self, run: Run, data: Dataset, execution: Execution, device: torch.device) -> None:
+        config = run.member.plan.config
+        self._n, self._mechanism = data.facts.n, Mechanism.of(config, data.facts.n)
+        self._mechanism.check(run)
+        self.rate, self.sigma = self._mechanism.rate, self._mechanism.sigma
+        self._clip_norm, self._noise_multiplier = float(config["clip_norm"]), float(config["noise_multiplier"])
+        self._noise = noise_source(run, execution, device)
+        self._batches = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
+        self._x, self._y = design(data.facts, data.train, device)
+        self._looked_at = LookedAt.of(run, data, device)
+
+    def distances(self, posterior: Posterior, z_D: Tensor) -> Array:
+        """Norms of clipped gradients."""
+        return contribution_norms(self._looked_at.gradients(posterior, z_D), self._clip_norm)
+
+    def likelihood(self, posterior: Posterior, z_D: Tensor) -> Tensor:
+        """n times the noisy mean; the public batch size divides, not the number of records drawn."""
+        batch = torch.from_numpy(self._mechanism.batch(len(self._y), self._batches)).to(self._y.device)
+        mean = noisy_mean_gradient(
+            _clipped_sum(record_gradients(self._x[batch], self._y[batch], posterior, z_D), self._clip_norm),
+            noise_multiplier=self._noise_multiplier,
+            expected_batch_size=self._mechanism.batch_size,
+            noise=self._noise,
+        )
+        return self._n * mean[_MEAN]
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """The records that distances come from."""
+
+    x: Tensor
+    y: Tensor
+    draws: Draws
+
+    @classmethod
+    def of(cls, run: Run, data: Dataset, device: torch.device) -> LookedAt:
+        """From the run's first step on."""
+        split = looked_at(run.member.plan.config, data)
+        return cls(*design(data.facts, split, device), Draws.of(run, split, pairs=False))
+
+    def gradients(self, posterior: Posterior, z_D: Tensor) -> Array:
+        """Of the next few records, [records, 2 D]; not clipped."""
+        rows_ = torch.from_numpy(self.draws.rows()).to(self.y.device)
+        found: Array = _finite(record_gradients(self.x[rows_], self.y[rows_], posterior, z_D)).double().cpu().numpy()
+        return found
+
+
 def train(run: Run, data: Dataset, execution: Execution) -> None:
     """Execute one run up to its `member.to_step`. Raises WrongEvent."""
     with limited_threads(execution.threads):
-        _train(run, data, execution)
+        device = device_of(execution)
+        clip_norm = float(run.member.plan.config["clip_norm"])
+        infer(run, data, execution, Noised(run, data, execution, device), clip_norm)
 
 
-def _train(run: Run, data: Dataset, execution: Execution) -> None:
-    config, n = run.member.plan.config, data.facts.n
-    mechanism = Mechanism.of(config, n)
-    mechanism.check(run)
-    clip_norm = float(config["clip_norm"])
-    device = device_of(execution)
-    x, y = _design(data.facts, data.train, device)
-    split = looked_at(config, data)
-    seen_x, seen_y = _design(data.facts, split, device)
-    draws = Draws.of(run, split, pairs=False)
-    posterior = Posterior.start(config, x.shape[1], device) if run.state is None else Posterior.of(run.state, device)
-    watch = watch_of(run.member.plan, mechanism.largest)
+def infer(run: Run, data: Dataset, execution: Execution, steps: Steps, largest: float | None) -> None:
+    """The loop: look at distances, ask the watch, step, keep records. `largest` bounds the distances, None nothing."""
+    config, device = run.member.plan.config, device_of(execution)
+    width = width_of(data.facts, bias=True)
+    posterior = Posterior.start(config, width, device) if run.state is None else Posterior.of(run.state, device)
+    watch = watch_of(run.member.plan, largest)
     if run.state is not None:
         watch.restore(run.state)
-    noise = noise_source(run, execution, device)
-    batches = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
-    # z is used by whoever looks at a step, so it is no secret; it is drawn from its own stream all the same.
     z_stream = stream(run.streams, "draws", run.start_step)
     step, stop = run.start_step, run.member.to_step
     pace = Pace(execution.checkpoint_seconds)
@@ -113,21 +176,10 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
         until = stop if watch.stopped else min(stop, step + pace.steps)
         run.may_execute(until)
         for _ in range(step, until):
-            z_D = torch.from_numpy(z_stream.standard_normal(x.shape[1]).astype(np.float32)).to(device)
-            looked = torch.from_numpy(draws.rows()).to(device)
-            gradients = record_gradients(seen_x[looked], seen_y[looked], posterior, z_D)
-            found = contribution_norms(_finite(gradients).cpu().numpy(), clip_norm)
-            if not watch.admits(found, mechanism.rate, mechanism.sigma):
+            z_D = torch.from_numpy(z_stream.standard_normal(width).astype(np.float32)).to(device)
+            if not watch.admits(steps.distances(posterior, z_D), steps.rate, steps.sigma):
                 break
-            batch = torch.from_numpy(mechanism.batch(len(y), batches)).to(device)
-            total = _clipped_sum(record_gradients(x[batch], y[batch], posterior, z_D), clip_norm)
-            mean = noisy_mean_gradient(
-                total,
-                noise_multiplier=float(config["noise_multiplier"]),
-                expected_batch_size=mechanism.batch_size,
-                noise=noise,
-            )
-            posterior.step(n * mean[_MEAN], config)
+            posterior.step(steps.likelihood(posterior, z_D), config)
         pace.after(until - step)
         step = until
         metrics: Mapping[str, float] = {}
@@ -136,7 +188,7 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
         run.checkpoint(step, posterior.state() | watch.state(), metrics)
 
 
-def _design(facts: PublicFacts, split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
+def design(facts: PublicFacts, split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
     """Records [n, D] with a last column of ones, and labels [n] in {0, 1}, float32."""
     # `rows` divides by the bound; what that does to the scale is undone.
     plain = rows(facts, split, WIDEST, bias=False) * WIDEST
@@ -157,7 +209,7 @@ def _clipped_sum(gradients_BD: Tensor, clip_norm: float) -> ClippedSum:
 def _judged(plan: PrivacyPlan, data: Dataset, posterior: Posterior, device: torch.device) -> dict[str, float]:
     if not len(data.validation):
         return {}
-    x, y = _design(data.facts, data.validation, device)
+    x, y = design(data.facts, data.validation, device)
     likely = _probability(plan, posterior, x)
     right = (likely > 0.5) == (y > 0.5)
     return {"accuracy": float(right.double().mean()), "loss": float(F.binary_cross_entropy(likely, y.double()))}
@@ -174,7 +226,7 @@ def _probability(plan: PrivacyPlan, posterior: Posterior, x: Tensor) -> Tensor:
 def log_probabilities(plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split) -> Array:
     """ln P(its own class | x) of every record of `split` under a final state; shape [len(split)]."""
     device = torch.device("cpu")
-    x, y = _design(facts, split, device)
+    x, y = design(facts, split, device)
     likely = _probability(plan, Posterior.of(state, device), x)
     out: Array = torch.where(y > 0.5, likely, 1 - likely).log().numpy()
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +57,8 @@ def trade_off(path: Path, parts: Mapping[str, Sequence[Setting]]) -> Path:
     ):
         for name, settings in parts.items():
             points = sorted((one.metrics[metric], one.metrics["accuracy"]) for one in settings)
-            axis.plot(*zip(*points, strict=True), "o-", ms=4, lw=0.8, label=name)
+            if math.isfinite(points[0][0]):
+                axis.plot(*zip(*points, strict=True), "o-", ms=4, lw=0.8, label=name)
         axis.set(title=title, xlabel="epsilon", ylabel="validation accuracy", xscale="log")
         axis.legend(fontsize=6)
     return _saved(figure, path)
@@ -70,9 +72,10 @@ def percentiles(path: Path, parts: Mapping[str, Sequence[Setting]]) -> Path:
         run = settings[-1].metrics
         epsilons = [run[metric] for _, metric in PERCENTILES]
         (line,) = axes[0].plot(shares, epsilons, "o-", ms=4, label=name)
-        axes[0].axhline(run["epsilon"], color=line.get_color(), ls=":", lw=0.8)
         axes[1].plot(run["bayesian_epsilon"], attack_success(run["bayesian_epsilon"]), "o", color=line.get_color())
-        axes[1].plot(run["epsilon"], attack_success(run["epsilon"]), "s", color=line.get_color(), mfc="none")
+        if math.isfinite(run["epsilon"]):
+            axes[0].axhline(run["epsilon"], color=line.get_color(), ls=":", lw=0.8)
+            axes[1].plot(run["epsilon"], attack_success(run["epsilon"]), "s", color=line.get_color(), mfc="none")
     axes[0].set(
         title="epsilon at delta 1e-5 for all but a share (dotted: DP, for everybody)",
         xlabel="share of the population left outside",
