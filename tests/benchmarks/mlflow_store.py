@@ -65,13 +65,13 @@ def serving(uri: str) -> Iterator[str]:
         start_new_session=True,
     )
     try:
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + 180
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
                 break
             except OSError:
-                assert time.monotonic() < limit, "the server did not start within 60 s"
+                assert time.monotonic() < limit, "the server did not start within 180 s"
                 time.sleep(0.2)
         yield f"http://127.0.0.1:{port}"
     finally:
