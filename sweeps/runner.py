@@ -155,7 +155,8 @@ def cluster(
             with watchdog.within(START_SECONDS):
                 _refused(address)
                 ray.init(
-                    address=address,
+                    # "local": without an address Ray joins any cluster that runs on this machine.
+                    address=address or "local",
                     num_cpus=None if address else (cpus or os.cpu_count()),
                     include_dashboard=False if address is None else None,
                     log_to_driver=False,

@@ -50,7 +50,7 @@ def main() -> None:
     from trainables.data import SOURCES
     from trainables.ray_shared import SharedData, TeamLayout
 
-    ray.init(num_cpus=options.workers, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=options.workers, include_dashboard=False, log_to_driver=False)
     shared = SharedData.put(SOURCES["digits"].load({}))
     layout = TeamLayout(workers=options.workers, cpus=1, gpus=0)
     with tempfile.TemporaryDirectory() as folder:

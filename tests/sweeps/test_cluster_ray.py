@@ -1,0 +1,151 @@
+"""Teams, shared data and fractions of a GPU on a real Ray, with the device numbers made up."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+
+import sweeps.runner  # noqa: F401  (sets what Ray reads from the environment before it is imported)
+from sweeps.runner_resources import request
+from sweeps.spec import Resources
+from tests.trainables.recording import memory_run
+from trainables.data import SOURCES
+from trainables.noisy_sgd import NOISY_SGD
+from trainables.ray_shared import SharedData, TeamLayout
+from trainables.system import Execution, PrivacyPlan, PrivacyTarget
+
+LAYOUT = TeamLayout(workers=2, cpus=0.5, gpus=0.0)
+BARRIER_SECONDS = 120.0
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    ray.init(
+        address="local",
+        num_cpus=2,
+        num_gpus=1,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=100_000_000,
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return SOURCES["digits"].load({})
+
+
+def planned(digits, **changes) -> PrivacyPlan:
+    config = {"model": "mlp", "hidden": 8, "learning_rate": 0.2, "clip_norm": 1.0, "batch_size": 128, "epochs": 0.5}
+    target = PrivacyTarget(epsilon=1e6, delta=1e-5, solve="none")
+    plan = NOISY_SGD.plan(config | {"noise_multiplier": 1.0} | changes, digits.facts, target, {})
+    assert isinstance(plan, PrivacyPlan), plan
+    return plan
+
+
+def broken_forward(facts):
+    """A user's model that cannot be trained: only those who compute gradients notice."""
+    from torch import nn
+
+    class Broken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(64, facts.classes)
+
+        def forward(self, inputs):
+            raise ZeroDivisionError("a record's value")
+
+    return Broken()
+
+
+def owner(data: SharedData, plans: list[PrivacyPlan], kill_last: bool = False) -> list:
+    """What a trial's process does, one run after the other: final weights or the exception, and the team's start."""
+    from trainables.parallel.ray_team import team_of
+
+    out = []
+    for number, plan in enumerate(plans):
+        team = team_of(LAYOUT, data)
+        if kill_last and number == len(plans) - 1:
+            ray.kill(team._actors[1])
+        run = memory_run(plan)
+        try:
+            NOISY_SGD.fit([run], data.get(), Execution(team=team))
+        except Exception as error:
+            out.append((type(error), str(error), id(team)))
+        else:
+            out.append((run.final[1], "", id(team)))
+    return out
+
+
+def test_a_team_of_processes_trains_the_model_of_one_fails_as_one_and_is_reused(cluster, digits):
+    from ray.util.placement_group import placement_group, remove_placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    good, bad = planned(digits), planned(digits, model=f"{__name__}:broken_forward")
+    group = placement_group([{"CPU": 0.5}, {"CPU": 0.5}])
+    here = PlacementGroupSchedulingStrategy(placement_group=group, placement_group_bundle_index=0)
+    task = ray.remote(num_cpus=0)(owner).options(scheduling_strategy=here)
+    first, second, broken, killed = ray.get(task.remote(SharedData.put(digits), [good, good, bad, good], True))
+    alone = memory_run(good)
+    NOISY_SGD.fit([alone], digits, Execution())
+    for found in (first, second):
+        assert isinstance(found[0], dict), found
+        for name, value in alone.final[1].items():
+            np.testing.assert_allclose(found[0][name], value, rtol=2e-4, atol=2e-5)
+    # Reused after a success, with the very workers; replaced after a failure.
+    assert first[2] == second[2] == broken[2]
+    assert broken[0] is ZeroDivisionError
+    assert killed[0].__name__ == "WorkerLost"
+    assert issubclass(killed[0], OSError)
+    remove_placement_group(group)
+
+
+def look(data: SharedData) -> tuple[bool, bool]:
+    image = data.get().train.inputs["image"]
+    return image.flags.writeable, image.flags.owndata
+
+
+def test_data_are_mapped_and_not_copied(cluster, digits):
+    shared = SharedData.put(digits)
+    looks = ray.get([ray.remote(num_cpus=0.1)(look).remote(shared) for _ in range(4)])
+    assert set(looks) == {(False, False)}
+
+
+def packed(config, *, folder):
+    """Wait until four are here at once, and a little longer for a fifth."""
+    from ray import tune
+
+    mine = Path(folder, f"here-{config['number']}")
+    mine.touch()
+    began, most = time.monotonic(), 0
+    while time.monotonic() - began < BARRIER_SECONDS and not Path(folder, "met").exists():
+        most = max(most, len(list(Path(folder).glob("here-*"))))
+        if most >= 4:
+            time.sleep(0.5)
+            most = max(most, len(list(Path(folder).glob("here-*"))))
+            Path(folder, "met").touch()
+        time.sleep(0.05)
+    mine.unlink()
+    tune.report({"most": most, "gpus": ",".join(map(str, ray.get_gpu_ids()))})
+
+
+def test_four_quarters_of_a_gpu_are_one(cluster, tmp_path):
+    from ray import tune
+
+    trainable = tune.with_resources(
+        tune.with_parameters(packed, folder=str(tmp_path)), request(Resources(cpus=0.1, gpus=0.25))
+    )
+    results = tune.Tuner(
+        trainable,
+        param_space={"number": tune.grid_search(list(range(5)))},
+        run_config=tune.RunConfig(storage_path=str(tmp_path / "tune"), name="packed", verbose=0, log_to_file=False),
+    ).fit()
+    assert not results.errors
+    assert max(one.metrics["most"] for one in results) == 4
+    assert {one.metrics["gpus"] for one in results} == {"0"}
