@@ -27,6 +27,8 @@ os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
 os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "3600")
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+# Tune retries what a drained node took with it whatever `max_failures` says, and never asks the searcher.
+os.environ["RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE"] = "1"
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 import ray
