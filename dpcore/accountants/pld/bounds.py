@@ -1,4 +1,4 @@
-"""Certified bounds on epsilon and delta of a composition, as close together as asked.
+"""Certified bounds on epsilon of a composition, as close together as asked.
 
 Plan (where is the mass, how fine a grid), certify (upper and lower law, composed and inverted), check the
 gap, refine. Estimates choose tilt, grid and window; they can cost time or a refinement, never the
@@ -16,8 +16,15 @@ from dpcore.accountants.pld import gaussian, single
 from dpcore.accountants.pld.contour import Contour, make_contour
 from dpcore.accountants.pld.convolve import Composition
 from dpcore.accountants.pld.lines import TooFine
-from dpcore.accountants.pld.pairs import SampledGaussian
-from dpcore.accountants.pld.plan import Parts, ToleranceNotReached, compose, make_plan
+from dpcore.accountants.pld.parts import (
+    Parts,
+    gaussian_mu,
+    single_step,
+    tail_for,
+    total_variation,
+    without_nearly_certain,
+)
+from dpcore.accountants.pld.plan import Bounds, ToleranceNotReached, compose, make_plan
 from dpcore.accountants.pld.saddle import Cumulants, Saddle, at_delta, at_epsilon, at_tilt, cumulants
 
 PEAKED = 0.3
@@ -29,13 +36,6 @@ ABSOLUTE_FLOOR = 1e-6
 _TILTS = (1.0, 0.65, 0.4)
 _RELATIVE, _LEAST_RELATIVE = 1e-6, 1e-11
 """How closely a sum over frequencies is planned to tell delta; below the least all is rounding."""
-
-
-class Bounds(NamedTuple):
-    """A certified interval around the exact value."""
-
-    lower: float
-    upper: float
 
 
 def _invert(composition: Composition, log_delta: float, guess: float, gap: float, *, upper: bool) -> float:
@@ -244,73 +244,6 @@ def _holds(parts: Parts, direction: Cumulants, saddle: Saddle, asked: _Asked, ep
     return composed is not None and composed.log_delta_upper(epsilon) <= math.log(asked.delta)
 
 
-def _tail_for(delta: float, parts: Parts) -> float:
-    return max(1e-9 * delta / sum(count for _, count in parts), 1e-280)
-
-
-def gaussian_mu(parts: Parts) -> float | None:
-    """mu if every part is an unsampled Gaussian, else None."""
-    total = 0.0
-    for pair, count in parts:
-        if not (isinstance(pair, SampledGaussian) and pair.rate == 1.0):
-            return None
-        total += count / pair.noise_multiplier**2
-    return math.sqrt(total)
-
-
-def _single(parts: Parts) -> SampledGaussian | None:
-    """The pair if there is one step of a sampled Gaussian in all."""
-    [(pair, count), *others] = parts
-    return pair if count == 1 and not others and isinstance(pair, SampledGaussian) else None
-
-
-@lru_cache(maxsize=4096)
-def delta_bounds(parts: Parts, epsilon: float, tolerance: float) -> Bounds:
-    """Lower and upper bound on the exact delta at `epsilon` (either sign) of a composition of dominating pairs.
-
-    tolerance  upper - lower <= max(tolerance * upper, 1e-14)
-    Raises ToleranceNotReached, and DiscretisationInvalid should the runtime guard fail.
-    """
-    if not parts:
-        return Bounds(*(2 * (max(0.0, -math.expm1(epsilon)),)))
-    mu = gaussian_mu(parts)
-    if mu is not None:
-        exact = math.exp(gaussian.log_delta(epsilon, mu))
-        return Bounds(exact * (1 - 1e-9), min(1.0, exact * (1 + 1e-9)))
-    one = _single(parts)
-    if one is not None:
-        return Bounds(*single.delta_bounds(one, epsilon))
-    sides = (True,) if all(pair.symmetric for pair, _ in parts) else (True, False)
-    found = [_delta_one_direction(parts, epsilon, tolerance, forward=side) for side in sides]
-    return Bounds(max(b.lower for b in found), max(b.upper for b in found))
-
-
-def _delta_one_direction(parts: Parts, epsilon: float, tolerance: float, *, forward: bool) -> Bounds:
-    direction = cumulants(parts, _tail_for(1e-12, parts), forward=forward)
-    most = sum(c * float(loss.max()) for loss, c in zip(direction.losses, direction.counts, strict=True))
-    # Beyond the largest loss the tilt has no saddle; just below it the bound is already tiny.
-    saddle = at_epsilon(direction, min(epsilon, most - 0.02 * abs(most)))
-    direction = cumulants(parts, _tail_for(math.exp(max(min(saddle.log_delta, 0.0), -600.0)), parts), forward=forward)
-    shrink, result = 0.5, Bounds(0.0, 1.0)
-    floor = max(0.0, -math.expm1(epsilon))
-    for _ in range(9):
-        gap = shrink * tolerance / saddle.tilt
-        plan = make_plan(direction, saddle, gap, parts)
-        upper_law, lower_law = (compose(parts, plan, upper=side, forward=forward) for side in (True, False))
-        assert upper_law is not None
-        upper = min(1.0, math.exp(min(0.0, upper_law.log_delta_upper(epsilon))))
-        lower = 0.0 if lower_law is None else math.exp(min(0.0, lower_law.log_delta_lower(epsilon)))
-        # No test is worse than guessing: delta is at least 1 - exp(epsilon).
-        result = Bounds(max(result.lower, lower, floor), min(result.upper, upper))
-        if result.upper - result.lower <= max(tolerance * result.upper, 1e-14):
-            return result
-        shrink *= 0.3
-    raise ToleranceNotReached(
-        f"tolerance={tolerance!r}: expected bounds within it, but the best are "
-        f"[{result.lower!r}, {result.upper!r}] at epsilon={epsilon!r}. Ask for a larger tolerance."
-    )
-
-
 @lru_cache(maxsize=4096)
 def epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds:
     """Lower and upper bound on the exact epsilon at `delta` of a composition of dominating pairs.
@@ -322,14 +255,19 @@ def epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds:
     """
     if not parts:
         return Bounds(0.0, 0.0)
+    rest, shift, log_probability = without_nearly_certain(parts)
+    if shift > 0:
+        return _shifted(rest, shift, log_probability, delta, tolerance)
     mu = gaussian_mu(parts)
     if mu is not None:
         return Bounds(*gaussian.epsilon_bounds(mu, delta))
-    one = _single(parts)
+    if total_variation(parts) <= delta:
+        return Bounds(0.0, 0.0)
+    one = single_step(parts)
     if one is not None:
         return Bounds(*single.epsilon_bounds(one, delta))
     asked = _Asked(delta, tolerance)
-    tail = _tail_for(delta, parts)
+    tail = tail_for(delta, parts)
     log_delta = math.log(delta)
     forward = cumulants(parts, tail, forward=True)
     if all(pair.symmetric for pair, _ in parts):
@@ -342,12 +280,29 @@ def epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds:
     return _second_side(parts, second, saddles[forward_first], asked, bounds, forward=not forward_first)
 
 
+def _shifted(rest: Parts, shift: float, log_probability: float, delta: float, tolerance: float) -> Bounds:
+    """Bounds where `shift` nats are lost with a probability of almost 1, on top of the rest."""
+    known = epsilon_bounds(rest, delta, tolerance)
+    upper = shift + known.upper
+    share = delta * math.exp(-log_probability) * (1 + 1e-12)
+    lower = shift + epsilon_bounds(rest, share, tolerance).lower if share < 1 else 0.0
+    if share < 1 and lower == shift:
+        # The rest's delta at -e is at least 1 - exp(-e).
+        lower += math.log1p(-share)
+    if not rest:
+        # All but the rare answers lose `shift`, so delta <= 1 - p exp(epsilon - shift).
+        upper += min(0.0, math.log1p(-delta) - log_probability)
+    return Bounds(max(0.0, lower * (1 - 1e-14)), upper * (1 + 1e-14))
+
+
 def epsilon_estimate(parts: Parts, delta: float) -> float:
     """Saddle-point estimate of epsilon, usually within a percent: a start for searches, never a bound."""
+    parts, shift, _ = without_nearly_certain(parts)
     if not parts:
-        return 0.0
+        return shift
     mu = gaussian_mu(parts)
     if mu is not None:
-        return gaussian.epsilon_bounds(mu, delta)[1]
+        return shift + gaussian.epsilon_bounds(mu, delta)[1]
     # The other direction is hardly ever above it, and then by little.
-    return max(0.0, at_delta(cumulants(parts, _tail_for(delta, parts), forward=True), math.log(delta)).epsilon)
+    found = at_delta(cumulants(parts, tail_for(delta, parts), forward=True), math.log(delta)).epsilon
+    return shift + max(0.0, found)

@@ -28,7 +28,7 @@ from dpcore.accountants.pld.pairs import (
     SampledGaussian,
     SampledRandomisedResponse,
 )
-from dpcore.accountants.pld.plan import Parts
+from dpcore.accountants.pld.parts import Parts
 from dpcore.accountants.pld.saddle import Cumulants, Saddle
 
 _EPS = float(np.finfo(float).eps)

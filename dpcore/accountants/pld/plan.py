@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from dpcore.accountants.pld.convolve import Composition, Window, fast_size
 from dpcore.accountants.pld.loss import DiscretisationInvalid, Discretised
 from dpcore.accountants.pld.pairs import Array, DominatingPair, SampledRandomisedResponse
+from dpcore.accountants.pld.parts import Parts
 from dpcore.accountants.pld.saddle import Cumulants, Saddle
 
 MAX_LOSSES = 1 << 23
@@ -18,7 +20,12 @@ MAX_LOSSES = 1 << 23
 
 _SHIFTS: Array = np.geomspace(0.02, 4.0, 16)
 
-Parts = tuple[tuple[DominatingPair, int], ...]
+
+class Bounds(NamedTuple):
+    """A certified interval around the exact value."""
+
+    lower: float
+    upper: float
 
 
 class ToleranceNotReached(ArithmeticError):

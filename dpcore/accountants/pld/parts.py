@@ -1,0 +1,98 @@
+"""What is known of a composition before any sum or grid: exact cases, and what may be set aside."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import ndtr
+
+from dpcore.accountants.pld.pairs import (
+    Array,
+    DominatingPair,
+    ReplacedSampledGaussian,
+    SampledGaussian,
+    SampledRandomisedResponse,
+)
+
+Parts = tuple[tuple[DominatingPair, int], ...]
+
+NEARLY_CERTAIN = 30.0
+"""Randomised response of a larger epsilon answers truly but for 1e-13: its loss is nearly always epsilon."""
+
+_CUTS: Array = np.linspace(-8.0, 40.0, 97)
+
+
+def tail_for(delta: float, parts: Parts) -> float:
+    """Probability that one step's law may leave out at either end without being felt at `delta`."""
+    return max(1e-9 * delta / sum(count for _, count in parts), 1e-280)
+
+
+def gaussian_mu(parts: Parts) -> float | None:
+    """mu if every part is an unsampled Gaussian, else None."""
+    total = 0.0
+    for pair, count in parts:
+        if not (isinstance(pair, SampledGaussian) and pair.rate == 1.0):
+            return None
+        total += count / pair.noise_multiplier**2
+    return math.sqrt(total)
+
+
+def single_step(parts: Parts) -> SampledGaussian | None:
+    """The pair if there is one step of a sampled Gaussian in all."""
+    [(pair, count), *others] = parts
+    return pair if count == 1 and not others and isinstance(pair, SampledGaussian) else None
+
+
+def without_nearly_certain(parts: Parts) -> tuple[Parts, float, float]:
+    """(the rest, the summed losses of nearly certain responses, ln of the probability that none is the rare one).
+
+    With S the sum and p the probability, delta of the whole at epsilon is at most that of the rest at epsilon - S (no
+    loss is larger than S and the rest's), and at least p times it.
+    """
+    rest, shift, log_probability = [], 0.0, 0.0
+    for pair, count in parts:
+        if isinstance(pair, SampledRandomisedResponse) and pair.rate == 1.0 and pair.epsilon > NEARLY_CERTAIN:
+            shift += count * pair.epsilon
+            log_probability -= count * math.log1p(math.exp(-pair.epsilon))
+        else:
+            rest.append((pair, count))
+    return tuple(rest), shift, log_probability
+
+
+def total_variation(parts: Parts) -> float:
+    """Upper bound on the composed pair's distance in total variation, which is delta at epsilon 0 on both sides.
+
+    Each part sets a probability aside, by a coupling, and leaves a chi-square divergence C to the rest: the distance is
+    at most 1 - prod (1 - aside)^count + sqrt(prod (1 + C)^count - 1) / 2 (Cauchy and Schwarz).
+    """
+    log_safe = log_chi = 0.0
+    for pair, count in parts:
+        aside, chi = _aside(pair, count)
+        log_safe += count * math.log1p(-aside) if aside < 1 else -math.inf
+        log_chi += count * math.log1p(chi)
+    rest = 0.5 * math.sqrt(math.expm1(log_chi)) if log_chi < 2 else 1.0
+    return min(1.0, (rest - math.expm1(log_safe)) * (1 + 1e-12))
+
+
+def _aside(pair: DominatingPair, count: int) -> tuple[float, float]:
+    """All of one step's distance and nothing, or what lies above a cut and the chi-square of the law below it."""
+    distance = math.inf
+    if isinstance(pair, SampledRandomisedResponse):
+        distance = pair.rate * math.tanh(pair.epsilon / 2)
+    elif isinstance(pair, ReplacedSampledGaussian):
+        distance = pair.rate * math.erf(math.sqrt(0.5) / pair.noise_multiplier)
+    elif isinstance(pair, SampledGaussian):
+        q, s = pair.rate, pair.noise_multiplier
+        distance = q * math.erf(math.sqrt(0.125) / s)
+        # P without the sampled component's part above the cut, given back to Q: 1 + q (y 1{below} - P1(below)) over Q.
+        cuts = 1 + s * _CUTS
+        above, below = ndtr((1 - cuts) / s), ndtr((cuts - 1) / s)
+        with np.errstate(over="ignore"):
+            square = np.exp(min(s**-2, 700.0)) * ndtr((cuts - 2) / s) * (1 + 1e-12)
+        chi = q * q * np.maximum(square - below * below * (1 - 1e-12), 0.0)
+        price = count * q * above + 0.5 * np.sqrt(np.expm1(np.minimum(count * np.log1p(chi), 2.0)))
+        best = int(np.argmin(price))
+        if price[best] < count * distance and s**-2 < 700:
+            return float(q * above[best]) * (1 + 1e-12), float(chi[best])
+    return min(1.0, distance * (1 + 1e-12)), 0.0
