@@ -265,3 +265,33 @@ def test_a_standby_that_takes_no_writes_is_named(database):
         store.launch(lease, proposal(0), plan(), 100)
     assert store.trials(SWEEP) == []
     store._database.close()
+
+
+def test_a_backup_is_restored_as_the_operators_page_says(server, database, tmp_path):
+    """pg_dump under a running sweep, pg_restore into another database: one snapshot, and the sweep goes on from it."""
+    store = Store.open(database)
+    store.create_sweep(record())
+    lease = store.acquire(SWEEP)
+    for number in range(3):
+        store.launch(lease, proposal(number), plan(), 100)
+    settle(store, lease, f"{SWEEP}-0")
+    dump, name = tmp_path / "sweeps.dump", f"restored{time.time_ns()}"
+    subprocess.run([str(server.bin_path / "pg_dump"), "--format=custom", f"--file={dump}", database], check=True)
+    settle(store, lease, f"{SWEEP}-1")
+    before = store.ledger(SWEEP)
+    server.psql(f"CREATE DATABASE {name};")
+    restored = server.get_uri().replace("/postgres?", f"/{name}?")
+    words = ["--clean", "--if-exists", f"--dbname={restored}", str(dump)]
+    subprocess.run([str(server.bin_path / "pg_restore"), *words], check=True)
+    copy = Store.open(restored, create=False)
+    assert copy.sweep(SWEEP) == store.sweep(SWEEP)
+    assert [entry.executed_to for entry in copy.ledger(SWEEP)] == [100, None, None]
+    # The copy holds the lease of the process that wrote the original: here it is alive, elsewhere it runs out.
+    copy._database.write(lambda connection: connection.execute(text("UPDATE leases SET expires_at = 0")))
+    again = copy.acquire(SWEEP)
+    settle(copy, again, f"{SWEEP}-1")
+    copy.launch(again, proposal(3), plan(), 100)
+    assert copy.counts(SWEEP) == {"planned": 0, "running": 2, "complete": 2, "failed": 0, "infeasible": 0}
+    assert store.ledger(SWEEP) == before
+    copy.close()
+    store.close()
