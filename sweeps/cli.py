@@ -249,7 +249,9 @@ def track(
     from sweeps.tracking import rebuild
 
     workspace = _workspace(root, store, tracking)
-    count = rebuild(Store.open(workspace.store_url, create=False), sweep, workspace.tracking_uri)
+    count = rebuild(
+        Store.open(workspace.store_url, create=False), sweep, workspace.tracking_uri, workspace.folder(sweep)
+    )
     if as_json:
         print_json({"sweep": sweep, "runs": count, "tracking": workspace.tracking_uri})
     else:

@@ -1,4 +1,5 @@
-"""The process that tells MLflow what the outbox holds: `python -m sweeps.tracking.drain --store URL --sweep S --uri U`.
+"""The process that tells MLflow what the outbox holds: `python -m sweeps.tracking.drain --sweep S`, with the URLs of
+store and MLflow in its environment.
 
 It ends when its standard input does (the controller closed it, or is gone) and the outbox is empty, with code 0; or
 when MLflow cannot be reached by then, with code 3: the rows stay for the next one.
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from sweeps.store import Store
 from sweeps.tracking.lock import DrainLock, DrainRunning
+from sweeps.tracking.view import STORE_VARIABLE, URI_VARIABLE
 
 ROWS_AT_ONCE = 100
 POLL_SECONDS = 0.25
@@ -73,18 +75,18 @@ def drain(store: Store, sweep: str, uri: str, ending: threading.Event) -> int:
 def main() -> int:
     """Entry of the process."""
     parser = argparse.ArgumentParser(prog="python -m sweeps.tracking.drain", description=__doc__)
-    for name in ("--store", "--sweep", "--uri"):
-        parser.add_argument(name, required=True)
+    parser.add_argument("--sweep", required=True)
     options = parser.parse_args()
+    store_url, uri = os.environ[STORE_VARIABLE], os.environ[URI_VARIABLE]
     # The trials need the processors more.
     os.nice(5)
     ending = threading.Event()
     threading.Thread(target=_wait_for_end_of_input, args=(ending,), daemon=True).start()
-    store = Store.open(options.store, create=False)
+    store = Store.open(store_url, create=False)
     folder = Path(store.sweep(options.sweep).root) / options.sweep
     try:
         with DrainLock(folder, wait_seconds=float("inf"), give_up=ending.is_set):
-            return drain(store, options.sweep, options.uri, ending)
+            return drain(store, options.sweep, uri, ending)
     except DrainRunning as error:
         _log(str(error))
         return EXIT_UNDELIVERED

@@ -34,6 +34,7 @@ from requests import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
 from sweeps.records import SweepRecord, TrialRecord, TrialState
+from sweeps.tracking.view import without_password
 
 set_telemetry_client()
 
@@ -64,6 +65,25 @@ _SWEEP_STATUS = {"finished": "FINISHED", "exhausted": "FINISHED", "stopped": "KI
 _GUARANTEE_TAGS = ("notion", "adjacency", "unit", "status", "accountant", "theorem")
 
 
+class Refused(MlflowException):
+    """The server knows no such user, or the user may not do this; the message says what to do."""
+
+    def __init__(self, uri: str, answer: str) -> None:
+        super().__init__(
+            f"MLflow at {without_password(uri)} refuses this user ({answer}). Set MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, to a user who may write experiments. Nothing is lost: "
+            "`sweeps track` delivers it later."
+        )
+
+
+_REFUSALS = {"401": "unknown user or wrong password", "403": "no rights"}
+
+
+def _refusal(uri: str, error: MlflowException) -> Refused | None:
+    found = re.search(r"failed with error code (401|403) ", str(error))
+    return None if found is None else Refused(uri, _REFUSALS[found[1]])
+
+
 def telemetry_is_off() -> bool:
     """Whether MLflow has no client that could report to its makers."""
     return get_telemetry_client() is None
@@ -78,11 +98,17 @@ class Experiment:
         self._client = MlflowClient(tracking_uri=uri)
         self._runs: dict[str, str] = {}
         self._parent = ""
-        self._id, existed = self._open(sweep)
-        if existed:
-            self._find_runs()
-        if not self._parent:
-            self._make_parent(sweep)
+        try:
+            self._id, existed = self._open(sweep)
+            if existed:
+                self._find_runs()
+            if not self._parent:
+                self._make_parent(sweep)
+        except MlflowException as error:
+            refused = _refusal(uri, error)
+            if refused is None:
+                raise
+            raise refused from error
 
     def put(self, trial: TrialRecord) -> None:
         """Make the trial's run say what the record says."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import TracebackType
 from sweeps.store import Store
 from sweeps.tracking.lock import DrainLock
 
+STORE_VARIABLE, URI_VARIABLE = "SWEEPS_DRAIN_STORE", "SWEEPS_DRAIN_URI"
 WAIT_SECONDS = 900.0
 """How long the end of a sweep waits for a drain that is still making progress."""
 
@@ -60,13 +62,15 @@ class Drain:
             store.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        arguments = ["--store", self._store_url, "--sweep", self._sweep, "--uri", self._uri]
+        # Both URLs may hold a password, and everybody on the machine can list a process's arguments.
+        environment = {**os.environ, STORE_VARIABLE: self._store_url, URI_VARIABLE: self._uri}
         log = self.log
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as stream:
             # A session of its own: Ctrl-C in the terminal is for the controller.
             return subprocess.Popen(
-                [sys.executable, "-m", "sweeps.tracking.drain", *arguments],
+                [sys.executable, "-m", "sweeps.tracking.drain", "--sweep", self._sweep],
+                env=environment,
                 stdin=subprocess.PIPE,
                 stdout=stream,
                 stderr=stream,
@@ -74,8 +78,10 @@ class Drain:
             )
 
 
-def rebuild(store: Store, sweep: str, uri: str) -> int:
+def rebuild(store: Store, sweep: str, uri: str, folder: Path | None = None) -> int:
     """Make MLflow show exactly what the store holds of `sweep`; the number of trials' runs. May be repeated.
+
+    folder  the sweep's own one here, for the lock; default: where its controller was
 
     Runs that are missing are made, existing ones brought up to date, second runs of one trial deleted. Raises
     UnknownSweep, DrainRunning (another process is telling MLflow about this sweep), and MLflow's own errors.
@@ -83,7 +89,7 @@ def rebuild(store: Store, sweep: str, uri: str) -> int:
     from sweeps.tracking.mlflow_runs import Experiment
 
     record = store.sweep(sweep)
-    with DrainLock(Path(record.root) / sweep, wait_seconds=20.0):
+    with DrainLock(folder or Path(record.root) / sweep, wait_seconds=20.0):
         waiting = [row.id for row in store.outbox(sweep, limit=1_000_000)]
         experiment = Experiment(uri, record)
         trials = store.trials(sweep)

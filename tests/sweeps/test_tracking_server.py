@@ -1,0 +1,179 @@
+"""A real MLflow server with users, on Postgres, its artifacts on an S3-compatible store."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from sweeps.store import Store
+from sweeps.tracking import rebuild
+from sweeps.tracking.drain import EXIT_UNDELIVERED
+from sweeps.tracking.view import STORE_VARIABLE, URI_VARIABLE
+from tests.sweeps import view_sweeps
+from tests.sweeps.clusters import free_ports
+from tests.sweeps.object_stores import BUCKET, object_store
+from tests.sweeps.stores import postgres_server
+
+# MLflow makes its tables step by step: half a minute for two databases, and more on a machine with other work.
+pytestmark = pytest.mark.timeout(900)
+
+ROOT = Path(__file__).parents[2]
+USER, PASSWORD = "operator", "the-right-password"
+START_SECONDS = 400.0
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    with object_store() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(bucket, tmp_path_factory):
+    """Its address."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    with postgres_server() as postgres:
+        for name in ("mlflow", "mlflow_users"):
+            postgres.psql(f"CREATE DATABASE {name};")
+
+        def database(name):
+            return postgres.get_uri().replace("postgresql:", "postgresql+psycopg:").replace("/postgres?", f"/{name}?")
+
+        # As infra/README.md says.
+        (folder / "auth.ini").write_text(
+            f"[mlflow]\ndefault_permission = READ\ndatabase_uri = {database('mlflow_users')}\n"
+            f"admin_username = {USER}\nadmin_password = {PASSWORD}\n"
+        )
+        (port,) = free_ports(1)
+        words = ["server", "--app-name", "basic-auth", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+        words += ["--backend-store-uri", database("mlflow"), "--artifacts-destination", f"s3://{BUCKET}/artifacts"]
+        environment = {
+            **os.environ,
+            **bucket.environment(),
+            "MLFLOW_S3_ENDPOINT_URL": bucket.url,
+            "MLFLOW_AUTH_CONFIG_PATH": str(folder / "auth.ini"),
+            "MLFLOW_FLASK_SERVER_SECRET_KEY": "of the tests",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "DO_NOT_TRACK": "true",
+        }
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [str(Path(sys.executable).parent / "mlflow"), *words],
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        address = f"http://127.0.0.1:{port}"
+        limit = time.monotonic() + START_SECONDS
+        while not answers(address):
+            if process.poll() is not None or time.monotonic() > limit:
+                raise AssertionError((folder / "log").read_text()[-3000:])
+            time.sleep(0.3)
+        yield address
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+
+
+def answers(address):
+    try:
+        with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+@pytest.fixture
+def user(monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", USER)
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORD)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
+    return monkeypatch
+
+
+def drain(store_url, address, **changes):
+    """A drain as a controller starts it, told to end at once."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), STORE_VARIABLE: store_url, URI_VARIABLE: address, **changes}
+    return subprocess.run(
+        [sys.executable, "-m", "sweeps.tracking.drain", "--sweep", "views"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_wrong_password_costs_only_the_view_and_the_right_one_delivers_it(server, bucket, user, tmp_path):
+    store = view_sweeps.mixed_sweep(tmp_path, trials=3)
+    url = f"sqlite:///{tmp_path}/sweeps.db"
+    waiting = store.backlog("views")
+    assert waiting >= 6
+    refused = drain(url, server, MLFLOW_TRACKING_PASSWORD="a-wrong-password")
+    assert refused.returncode == EXIT_UNDELIVERED
+    assert "unknown user or wrong password" in refused.stdout
+    assert "MLFLOW_TRACKING_USERNAME" in refused.stdout
+    assert "a-wrong-password" not in refused.stdout + refused.stderr
+    assert store.backlog("views") == waiting
+    assert {trial.state for trial in store.trials("views")} >= {"complete", "failed"}
+    delivered = drain(url, server)
+    assert delivered.returncode == 0, delivered.stdout
+    assert store.backlog("views") == 0
+
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=server)
+    experiment = client.get_experiment_by_name("views")
+    runs = client.search_runs([experiment.experiment_id])
+    assert len(runs) == len(store.trials("views")) + 1
+    # Plans went through the server to the object store; this process has no key of it.
+    assert "AWS_ACCESS_KEY_ID" not in os.environ
+    assert sum(key.endswith("plan.json") for key in bucket.keys("artifacts")) == 5
+    # Rebuilding finds the same runs, and needs only a folder of its own here.
+    assert rebuild(store, "views", server, tmp_path / "elsewhere") == 6
+    assert len(client.search_runs([experiment.experiment_id])) == len(runs)
+    store.close()
+
+
+def test_the_command_says_what_is_wrong_with_the_user(server, user, tmp_path):
+    view_sweeps.mixed_sweep(tmp_path, trials=1).close()
+    words = ["track", "views", "--root", str(tmp_path), "--tracking", server]
+
+    def command(**changes):
+        return subprocess.run(
+            [sys.executable, "-m", "sweeps.cli", *words],
+            env={**os.environ, "PYTHONPATH": str(ROOT), **changes},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    refused = command(MLFLOW_TRACKING_PASSWORD="a-wrong-password")
+    assert refused.returncode == 2
+    assert "refuses this user (unknown user or wrong password)" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert "a-wrong-password" not in refused.stderr
+    nobody = command(MLFLOW_TRACKING_USERNAME="", MLFLOW_TRACKING_PASSWORD="")
+    assert "refuses this user" in nobody.stderr
+
+
+def test_passwords_are_in_no_list_of_processes(tmp_path):
+    """Whoever may run `ps` on the controller's machine reads every argument."""
+    from sweeps.tracking import Drain
+
+    store = view_sweeps.new_sweep(tmp_path)
+    store.close()
+    url = f"sqlite:///{tmp_path}/sweeps.db"
+    with Drain(url, "views", "http://user:the-right-password@127.0.0.1:9") as running:
+        arguments = Path(f"/proc/{running._process.pid}/cmdline").read_bytes()
+    assert b"sweeps.tracking.drain" in arguments
+    assert b"the-right-password" not in arguments
+    assert str(tmp_path).encode() not in arguments
+    assert Store.open(url).backlog("views") == 0
