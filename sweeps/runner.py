@@ -215,7 +215,7 @@ def check_reachable(address: str | None, resources: Resources) -> None:
 
 def execute(
     controller: Controller,
-    data: Dataset,
+    loaded: list[Dataset],
     secret: bytes,
     resources: Resources,
     *,
@@ -223,6 +223,7 @@ def execute(
 ) -> Ended:
     """Run the controller's decisions until it says Done. Needs a connected cluster.
 
+    loaded  the data set, taken out of the list: once the object store has it, this process keeps no copy
     reason  says why the launch of a name was lost
 
     Raises KeyboardInterrupt on Ctrl-C, the controller's own failure (LeaseLost, StoreError), and ClusterUnreachable
@@ -233,7 +234,7 @@ def execute(
     live = _LIVE[handle] = _Live(controller, reason)
     scratch = tempfile.mkdtemp(prefix="sweeps-tune-")
     # By reference: the arrays reach a node once, and its processes map them.
-    shared = SharedData.put(data)
+    shared = SharedData.put(loaded.pop())
     cpus, gpus = resources.per_worker()
     layout = TeamLayout(workers=resources.workers, cpus=cpus, gpus=gpus) if resources.workers > 1 else None
     trainable = tune.with_resources(

@@ -112,8 +112,8 @@ def resume(
     facts = source.facts(effective.data.options())
     with Interruption() as interruption, closing(store), _held(store, name) as lease:
         check_corners(effective, facts, store.calibrations())
-        data = source.load(effective.data.options())
-        _check_fingerprints(store, lease, recorded, effective, data.fingerprint, accept)
+        loaded = [source.load(effective.data.options())]
+        _check_fingerprints(store, lease, recorded, effective, loaded[0].fingerprint, accept)
         if (recorded.root, recorded.records) != (workspace.root, workspace.records or ""):
             store.set_place(lease, workspace.root, workspace.records or "")
         controller = _controller(store, lease, name, effective, facts, workspace, progress)
@@ -130,7 +130,7 @@ def resume(
         ):
             store.set_state(lease, "running")
             if working:
-                state.ended = _launch_all(controller, data, workspace, address, interruption, on_cluster_lost)
+                state.ended = _launch_all(controller, loaded, workspace, address, interruption, on_cluster_lost)
             else:
                 state.ended = "exhausted" if controller.is_exhausted() else "finished"
             # Written before the drain ends, so that the views learn it too.
@@ -146,7 +146,7 @@ def resume(
 
 def _launch_all(
     controller: Controller,
-    data: Dataset,
+    loaded: list[Dataset],
     workspace: Workspace,
     address: str | None,
     interruption: Interruption,
@@ -168,7 +168,7 @@ def _launch_all(
             ),
         ):
             runner.data_path_seen_by_all(controller.trials)
-            return str(runner.execute(controller, data, workspace.secret(name), resources, reason=messages.reason))
+            return str(runner.execute(controller, loaded, workspace.secret(name), resources, reason=messages.reason))
     except KeyboardInterrupt:
         controller.settle_running(INTERRUPTED)
         return "stopped"
