@@ -30,7 +30,7 @@ Records = Annotated[
 TrackingUri = Annotated[str | None, typer.Option("--tracking", help="MLflow tracking URI.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 DataDir = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's upstream files.")]
-Address = Annotated[str | None, typer.Option("--address", help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")]
+Address = Annotated[str | None, typer.Option("--address", help="Ray cluster: auto or HOST:PORT.")]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", help="path.to.key=VALUE (YAML) over the spec's own; repeatable.")
 ]

@@ -191,7 +191,10 @@ def _refused(address: str | None) -> None:
         raise ClusterUnreachable(f"--address={address!r}: {reason}")
 
 
-_ADDRESSES = "Expected auto (a cluster on this machine), HOST:PORT or ray://HOST:PORT."
+_ADDRESSES = (
+    "Expected auto or HOST:PORT of the head, on a machine of the cluster; from elsewhere use `sweeps submit` with the "
+    "address of its dashboard, such as http://HOST:8265."
+)
 
 
 def check_reachable(address: str | None, resources: Resources) -> None:
@@ -204,6 +207,9 @@ def check_reachable(address: str | None, resources: Resources) -> None:
         return
     if address in ("auto", "local"):
         return
+    if address.startswith("ray://"):
+        # Tune moves itself to the cluster for a Ray client, away from the controller that has to decide.
+        raise ClusterUnreachable(f"--address={address!r}: a Ray client cannot drive a sweep. {_ADDRESSES}")
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdecimal():
         raise ClusterUnreachable(f"--address={address!r}: not an address. {_ADDRESSES}")

@@ -28,7 +28,9 @@ def submit(
     trials: Annotated[int | None, typer.Option(help="Override search.trials.")] = None,
     seed: Annotated[int | None, typer.Option(help="Override search.seed.")] = None,
     accept: Annotated[list[str] | None, typer.Option(help="With --resume: go on although this changed.")] = None,
-    root: Annotated[str, typer.Option(help="The controller's folder, on the cluster's head.")] = "sweeps-state",
+    root: Annotated[
+        str, typer.Option(help="The controller's folder on the head.")
+    ] = "sweeps-state",
     store: Annotated[str | None, typer.Option("--store", envvar="SWEEPS_STORE", help="Store by URL.")] = None,
     records: Annotated[
         str | None,
@@ -43,8 +45,8 @@ def submit(
     """Run a sweep as a job of a Ray cluster, with the controller there."""
     from sweeps.examples import load_example_or_file
     from sweeps.submission.jobs import JobServer
-    from sweeps.submission.order import Order, versions
-    from sweeps.submission.parcel import SPEC_FILE, check_references, pack, taken_from_here
+    from sweeps.submission.order import SPEC_FILE, Order, versions
+    from sweeps.submission.parcel import check_references, pack, taken_from_here
 
     loaded = None if resume else load_example_or_file(spec, trials=trials, seed=seed)
     words = ["resume", spec] if loaded is None else ["run", SPEC_FILE]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ORDER_FILE = "sweeps-order.json"
+ORDER_FILE, SPEC_FILE = "sweeps-order.json", "spec.yaml"
 COMPARED = ("ray", "torch", "numpy", "optuna", "mlflow", "pyarrow", "SQLAlchemy")
 """Packages whose versions on the submitting machine travel along, to be compared with the cluster's."""
 

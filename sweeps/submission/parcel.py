@@ -19,10 +19,9 @@ from pathlib import Path
 
 from dpcore.checks import InvalidValue
 from sweeps.spec import SweepSpec
-from sweeps.submission.order import ORDER_FILE, Order
+from sweeps.submission.order import ORDER_FILE, SPEC_FILE, Order
 
 PACKAGES = ("dpcore", "trainables", "sweeps")
-SPEC_FILE = "spec.yaml"
 
 
 def taken_from_here(names: Iterable[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from sweeps.submission.order import ORDER_FILE, Order
+from sweeps.submission.order import ORDER_FILE, SPEC_FILE, Order
 
 EXIT_UNPREPARED = 2
 
@@ -37,12 +37,20 @@ def differing(order: Order) -> list[str]:
 
 
 def main() -> None:
-    """Carry out the order as the command line of this process."""
-    order = Order.read(Path(ORDER_FILE))
+    """Carry out the order as the command line of this process, in the home folder.
+
+    The parcel's folder belongs to Ray, which may unpack it anew; what the sweep writes must not lie there.
+    """
+    parcel = Path.cwd()
+    order = Order.read(parcel / ORDER_FILE)
     os.environ.update(order.environment)
+    # Processes that this one starts need the same code.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(parcel), *filter(None, [os.environ.get("PYTHONPATH")])])
+    sys.path.insert(0, str(parcel))
+    os.chdir(Path.home())
     if lines := differing(order):
         print(f"On this cluster: {', '.join(lines)}.", file=sys.stderr, flush=True)
-    sys.argv = ["sweeps", *order.arguments]
+    sys.argv = ["sweeps", *(str(parcel / word) if word == SPEC_FILE else word for word in order.arguments)]
     try:
         from sweeps.cli import main as command_line
     except ModuleNotFoundError as missing:
