@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from rich.console import Console
@@ -20,12 +21,14 @@ def reproduce_command(
 ) -> None:
     """Reproduce and print; with `as_json`, the claims as the one JSON document on stdout."""
     console = Console(stderr=as_json)
+    started = time.monotonic()
     result = reproduce(paper, data, workspace, effort, lambda line: console.print(line, highlight=False))
+    seconds = time.monotonic() - started
     if as_json:
         print_json(result.to_dict()["rows"])
         return
     _print(console, result)
-    console.print(_cost(paper, workspace), highlight=False)
+    console.print(f"cost: {seconds:.0f} s this time; {_trained(paper, workspace)}", highlight=False)
 
 
 def _print(console: Console, result: Result) -> None:
@@ -44,11 +47,10 @@ def _print(console: Console, result: Result) -> None:
         console.print(f"plot: {plot}", highlight=False)
 
 
-def _cost(paper: str, workspace: Workspace) -> str:
-    """What the trials behind it took, over all the times it was run."""
+def _trained(paper: str, workspace: Workspace) -> str:
+    """The trials behind it, over all the times it was run."""
     store = Store.open(workspace.store_url)
     sweeps = [sweep.name for sweep in store.sweeps() if sweep.name.startswith(f"{paper}-")]
     metrics = [trial.metrics for sweep in sweeps for trial in store.trials(sweep) if trial.metrics]
-    seconds = sum(one.get("seconds", 0.0) for one in metrics)
     peak = max((one.get("peak_memory_mb", 0.0) for one in metrics), default=0.0)
-    return f"cost: {len(metrics)} trials of {len(sweeps)} sweeps, {seconds:.0f} s of training, peak {peak:.0f} MB"
+    return f"{len(metrics)} trials of {len(sweeps)} sweeps in all, peak memory of a worker {peak:.0f} MB"
