@@ -75,7 +75,7 @@ def _stopped(console: Console, again: str) -> None:
 
 
 def _summary(sweep: str, workspace: Workspace, outcome: session.Outcome, console: Console) -> None:
-    from sweeps.front.pareto import sweep_front
+    from sweeps.front.pareto import LABELS, sweep_front
     from sweeps.report import write_report
 
     opened = Store.open(workspace.store_url, create=False)
@@ -84,7 +84,8 @@ def _summary(sweep: str, workspace: Workspace, outcome: session.Outcome, console
     for reason in outcome.reasons:
         console.print(reason, highlight=False, markup=False)
     if outcome.counts["complete"]:
-        console.print(sweep_front(opened, sweep, mix=["status"], total=True).table())
+        # One panel for each kind of claim, as on the report page.
+        console.print(sweep_front(opened, sweep, mix=LABELS, total=True).table())
     path = write_report(opened, sweep, workspace.report(sweep))
     console.print(f"Report  {path}", highlight=False, soft_wrap=True)
     uri = without_password(workspace.tracking_uri)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import math
 from dataclasses import replace
 from itertools import product
@@ -10,14 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
-from dpcore.guarantee import Notion
+from dpcore.guarantee import Notion, Status
+from sweeps import cli_run
 from sweeps.records import TrialRecord, TrialState
 from sweeps.report import gather, report_page
 from sweeps.report.guarantees import BAYESIAN
 from sweeps.reproductions import Effort, reproduce
 from sweeps.reproductions.triastcyn2020 import distances, formulas, training
 from sweeps.search.space import Space
+from sweeps.session import Outcome
 from sweeps.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.trainables.test_data import DATA, needs_data
@@ -168,6 +172,22 @@ def test_the_report_says_whom_a_bayesian_epsilon_does_not_cover(tmp_path: Path) 
     assert BAYESIAN in page
     assert "never a DP epsilon" in BAYESIAN
     assert "97%" in BAYESIAN
+
+
+def test_a_sweep_that_mixes_notions_ends_with_a_panel_for_each(tmp_path: Path) -> None:
+    store = view_sweeps.new_sweep(tmp_path)
+    lease = store.acquire("views")
+    for number in range(4):
+        average = {"notion": Notion.BAYESIAN_DP, "status": Status.AVERAGE_CASE, "accountant": "bayesian"}
+        view_sweeps.complete(store, lease, number, **(average if number % 2 else {}))
+    lease.release()
+    text = io.StringIO()
+    outcome = Outcome(sweep="views", state="finished", counts=store.counts("views"), seconds=1.0)
+    cli_run._summary("views", Workspace.at(tmp_path), outcome, Console(file=text, width=200))
+    assert text.getvalue().count("status: average-case") >= 1
+    assert "bayesian-dp" in text.getvalue()
+    assert "differential-privacy" in text.getvalue()
+    assert "Report" in text.getvalue()
 
 
 @needs_data
