@@ -112,6 +112,14 @@ def test_addresses_that_are_none_are_refused_at_once(address, said):
         JobServer(address)
 
 
+def test_a_ray_client_is_refused_and_shown_the_way():
+    from sweeps.runner import ClusterUnreachable, check_reachable
+    from sweeps.spec import Resources
+
+    with pytest.raises(ClusterUnreachable, match=r"a Ray client cannot drive a sweep.*sweeps submit"):
+        check_reachable("ray://127.0.0.1:10001", Resources())
+
+
 class Answers(http.server.BaseHTTPRequestHandler):
     """A server that answers as the test says."""
 
