@@ -32,6 +32,7 @@ table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
 th { text-align: left; font-weight: 500; color: var(--soft); white-space: nowrap; }
 th, td { padding: 6px 10px; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.n, th.n { text-align: right; white-space: nowrap; }
+tr > td:first-child:not([colspan]) { white-space: nowrap; }
 tr:last-child > td { border-bottom: 0; }
 button.key { font: inherit; color: var(--accent); background: none; border: 0; padding: 0; cursor: pointer;
   white-space: nowrap; }
@@ -51,7 +52,13 @@ pre { background: var(--code); border-radius: 6px; padding: 10px 12px; overflow:
 @media print {
   :root { color-scheme: light; --ground: #fff; --card: #fff; --ink: #000; --soft: #444; --line: #ccc; --accent: #0d9488;
     --good: #047857; --warn: #92400e; --bad: #b91c1c; --code: #f6f6f6; }
-  main { max-width: none; padding: 0; } .card, .tile { break-inside: avoid; } button.key::before { content: ""; }
+  main { max-width: none; padding: 0; } .card, .tile, tr { break-inside: avoid; } button.key::before { content: ""; }
+  h2, h3, h2 + p { break-after: avoid; }
+  /* Paper does not scroll: the table may break between rows, and its columns share the width. */
+  .card.scroll { break-inside: auto; overflow: visible; padding: 8px; }
+  .scroll table { font-size: 9.5px; } .scroll .badge { font-size: 8.5px; padding: 0 4px; white-space: normal; }
+  .scroll th, .scroll td { padding: 3px 4px; white-space: normal; overflow-wrap: anywhere; }
+  .scroll td:first-child:not([colspan]) { white-space: nowrap; } pre { max-height: none; white-space: pre-wrap; }
 }
 """
 
@@ -68,23 +75,27 @@ function layout(figure) {
   const axis = { gridcolor: c.line, zerolinecolor: c.line, linecolor: c.line, tickcolor: c.line };
   const own = figure.layout;
   return Object.assign(
-    { margin: { l: 64, r: 16, t: 16, b: 56 }, hovermode: "closest", legend: { orientation: "h", y: 1.08, x: 0 } },
+    { margin: { l: 64, r: 16, t: 16, b: 56 }, hovermode: "closest",
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 } },
     own, { font: font, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
       hoverlabel: { bgcolor: c.card, bordercolor: c.soft, font: { color: c.ink }, align: "left" },
       xaxis: Object.assign({}, axis, own.xaxis), yaxis: Object.assign({}, axis, own.yaxis) });
 }
-function draw() {
+function draw(width) {
+  const size = width ? { width: width, autosize: false } : {};
+  const options = { responsive: true, displaylogo: false, displayModeBar: false };
   for (const [id, figure] of Object.entries(figures))
-    Plotly.react(id, figure.data, layout(figure), { responsive: true, displaylogo: false, displayModeBar: false });
+    Plotly.react(id, figure.data, Object.assign(layout(figure), size), options);
 }
 draw();
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
 for (const button of document.querySelectorAll("button.key"))
   button.addEventListener("click", () => {
     const row = document.getElementById(button.getAttribute("aria-controls"));
     row.hidden = !row.hidden;
     button.setAttribute("aria-expanded", String(!row.hidden));
   });
-addEventListener("beforeprint", draw);
-addEventListener("afterprint", draw);
+// A page of paper has its own width, which nothing measures before it is printed: A4 and Letter have room for this.
+addEventListener("beforeprint", () => draw(640));
+addEventListener("afterprint", () => draw());
 """

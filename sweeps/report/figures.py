@@ -122,7 +122,9 @@ def parallel_figure(
         {"type": "line", "x0": i, "x1": i, "y0": 0, "y1": 1, "line": {"width": 1, "color": DOMINATED}, "layer": "below"}
         for i in range(len(names))
     ]
-    ticks = [escape(name if len(name) < 20 else name[:18] + "…") for name in names]
+    # One word a line: the names of eight axes stay upright on a telephone.
+    ticks = [escape(name if len(name) < 30 else name[:28] + "…").replace("_", "<br>") for name in names]
+    words = max(tick.count("<br>") for tick in ticks) + 1
     return {
         "data": data,
         "layout": {
@@ -133,12 +135,14 @@ def parallel_figure(
                 "showgrid": False,
                 "zeroline": False,
                 "side": "top",
+                "automargin": True,
+                "tickfont": {"size": 12},
                 "range": [-0.35, len(names) - 0.65],
             },
             "yaxis": {"visible": False, "range": [-0.12, 1.12]},
             "annotations": notes,
             "shapes": lines,
-            "margin": {"l": 24, "r": 24, "t": 46, "b": 16},
+            "margin": {"l": 24, "r": 24, "t": 30 + 16 * words, "b": 16},
         },
         "coloured_by": measured,
         "lines": len(kept),

@@ -101,9 +101,14 @@ def _infeasible(trials: Sequence[TrialRecord]) -> str:
     items = "".join(f"<li>{count} × {escape(reason)}</li>" for reason, count in reasons.most_common(MAX_REASONS))
     more = len(reasons) - MAX_REASONS
     items += f"<li>and {more} other reasons</li>" if more > 0 else ""
+    who = (
+        "1 proposal could not meet the budget. It was"
+        if len(trials) == 1
+        else (f"{len(trials)} proposals could not meet the budget. They were")
+    )
     return (
-        f'<h2>Infeasible proposals</h2><div class="card"><p>{len(trials)} proposals could not meet the budget. They '
-        f"were never launched and spent nothing.</p><ul>{items}</ul></div>"
+        f'<h2>Infeasible proposals</h2><div class="card"><p>{who} never launched and spent nothing.</p>'
+        f"<ul>{items}</ul></div>"
     )
 
 
