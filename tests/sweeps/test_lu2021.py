@@ -78,7 +78,7 @@ def test_every_part_is_a_valid_sweep_that_plans(one, effort: Effort, tmp_path: P
     """Every corner of the grid; the noise of the baselines is the accountants' affair and is left out here."""
     scope = replace(Scope.of(effort), private={})
     sized = scope.sized(one)
-    for raw in (algorithm_1(sized, scope, tmp_path), beside(sized, scope, tmp_path)):
+    for raw in (algorithm_1(sized, scope, tmp_path), beside(sized, scope, tmp_path, {})):
         spec = full_grid(raw)
         facts = SOURCES[spec.data.source].facts(spec.data.options())
         assert facts.n == sized.records
@@ -94,7 +94,7 @@ def test_baselines_that_are_noise_alone_are_not_launched(tmp_path: Path) -> None
     one = scope.sized(SETS[0])
     noises = baseline_noises(one, scope)
     assert noises[Counting.NAIVE, 1.0] > NOISE_MAX > noises[Counting.NAIVE, 1000.0] > noises[Counting.ZCDP, 100.0]
-    launched = beside(one, scope, tmp_path)["systems"]["noisy-adam"]["noise_multiplier"]["choice"]
+    launched = beside(one, scope, tmp_path, noises)["systems"]["noisy-adam"]["noise_multiplier"]["choice"]
     assert launched == sorted([noises[Counting.ZCDP, 100.0], noises[Counting.NAIVE, 1000.0]])
 
 

@@ -190,8 +190,8 @@ def algorithm_1(one: Set, scope: Scope, data: Path) -> dict[str, Any]:
     return _spec(f"lu2021-{one.name}", one, data, {"convexified-loss": knobs})
 
 
-def beside(one: Set, scope: Scope, data: Path) -> dict[str, Any]:
-    """The original loss without noise, and DP-SGD with the noise of each accountant."""
+def beside(one: Set, scope: Scope, data: Path, baselines: Mapping[tuple[Counting, float], float]) -> dict[str, Any]:
+    """The original loss without noise, and DP-SGD with each of the `baseline_noises` that is worth a training."""
     systems: dict[str, Any] = {
         "convexified-loss": {
             **_network(one),
@@ -201,7 +201,7 @@ def beside(one: Set, scope: Scope, data: Path) -> dict[str, Any]:
             "reference": True,
         }
     }
-    noises = sorted({noise for noise in baseline_noises(one, scope).values() if noise <= NOISE_MAX})
+    noises = sorted({noise for noise in baselines.values() if noise <= NOISE_MAX})
     if noises:
         systems["noisy-adam"] = {
             "model": "trainables.convexified.model:tanh_128",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import softmax
 
+from dpcore.convexified.baselines import Counting
 from sweeps.reproductions.lu2021.parts import NOISE_MAX, Scope, Set, algorithm_1, baseline_noises, beside
 from sweeps.reproductions.sweeping import full_grid, swept
 from trainables.attempt import Attempt
@@ -75,11 +76,12 @@ def measured(one: Set, scope: Scope, data: Path, workspace: Workspace) -> Measur
     original: tuple[float, float] | None = None
     untrained: list[tuple[str, float, float]] = []
     if scope.private:
-        other = full_grid(beside(one, scope, data))
+        noises = baseline_noises(one, scope)
+        other = full_grid(beside(one, scope, data, noises))
         found = _finished(swept(other, workspace))
         plain = [trial for trial in found if trial.config["system"] == "convexified-loss"]
         original = _mean(plain, "train_accuracy"), _mean(plain, "baseline_accuracy")
-        private, untrained = _private(one, scope, other, workspace, trials, found)
+        private, untrained = _private(one, other, workspace, noises, trials, found)
         points += private
     return Measured(
         set=one,
@@ -95,9 +97,9 @@ def measured(one: Set, scope: Scope, data: Path, workspace: Workspace) -> Measur
 
 def _private(
     one: Set,
-    scope: Scope,
     spec: SweepSpec,
     workspace: Workspace,
+    noises: Mapping[tuple[Counting, float], float],
     attackers: Sequence[TrialRecord],
     trials: Sequence[TrialRecord],
 ) -> tuple[list[Point], list[tuple[str, float, float]]]:
@@ -126,7 +128,7 @@ def _private(
             (float(trial.guarantee["epsilon"]), 1 - accuracy / baseline, leak)
         )
     points, untrained = [], []
-    for (counting, epsilon), noise in baseline_noises(one, scope).items():
+    for (counting, epsilon), noise in noises.items():
         method = f"DP-SGD ({counting})"
         if noise > NOISE_MAX:
             untrained.append((method, epsilon, noise))
