@@ -158,6 +158,24 @@ def test_add_remove_noise_sold_for_replace_one_is_refuted(tmp_path, monkeypatch)
     assert audited(workspace).outcome is Outcome.REFUTED
 
 
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_the_published_convexified_loss_is_refuted_from_its_answers_alone(noise, tmp_path):
+    """Ten classes, noise on one logit: whose differences occur says with certainty who was trained on."""
+    knobs = {"hidden": 8, "epochs": 2, "queries": 4, "noise": noise}
+    workspace = finished(tmp_path, "convexified-loss", knobs, epsilon=1.0)
+    record = audited(workspace, runs=30)
+    assert record.outcome is Outcome.REFUTED
+    assert record.claim.status == "refuted"
+    assert record.audit.threat_model == "black-box"
+    assert not record.reads_records
+    assert record.audit.evidence.counts == "30/30 in, 0/30 out"
+
+
+def test_the_repaired_head_is_consistent(tmp_path):
+    workspace = finished(tmp_path, "convexified-head", {"queries": 4}, epsilon=1.0, adjacency="replace-one")
+    assert audited(workspace, runs=12).outcome is Outcome.CONSISTENT
+
+
 def test_a_forgotten_clip_is_refuted_from_gradients(tmp_path, monkeypatch):
     import dpcore.gradients.engine as engine
 

@@ -99,7 +99,10 @@ def test_a_measure_that_cannot_be_given_is_refused_with_its_reason():
     assert "single records" in missing("membership_auc", mean)
     assert missing("audited_epsilon", mean) == ""
     bare = type("Bare", (), {})()
-    assert "canaries" in missing("audited_epsilon", bare)
+    assert "single records" in missing("audited_epsilon", bare)
+    scored = type("Scored", (), {"membership_scores": lambda self: None})()
+    assert missing("audited_epsilon", scored, DIGITS.facts) == ""
+    assert "labels" in missing("audited_epsilon", scored, replace(DIGITS.facts, classes=None))
     nobody = replace(DIGITS.facts, n_validation=0)
     assert "validation" in missing("priv_leak", SYSTEMS["noisy-sgd"], nobody)
 

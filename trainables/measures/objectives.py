@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpcore.checks import InvalidValue
 from trainables.measures.protocols import Answering, Auditable, CanaryTrained, Scored
 from trainables.system import Dataset, Execution, Member, Metric, PublicFacts, State, System
 
@@ -25,7 +26,7 @@ MEASURES: Mapping[str, Metric] = {
             name="audited_epsilon",
             goal="minimize",
             doc="lower bound on epsilon (95%, for this measurement alone) from a twin with canaries, which costs one "
-            f"more training; from {AUDIT_RUNS} runs on chosen neighbours where a system has no gradients to watch",
+            f"more training; from {AUDIT_RUNS} runs on chosen neighbours where those are known and gradients are not",
             released="a twin of the trial on the training records, with noise of its own: in no claim and no ledger",
         ),
         Metric(
@@ -72,12 +73,12 @@ def wanted(names: Sequence[str], system: System) -> tuple[str, ...]:
 def missing(name: str, system: System, facts: PublicFacts | None = None) -> str:
     """Why `name` cannot be measured of `system` on such data; empty if it can."""
     predicts = isinstance(system, Scored | Answering)
-    if name == "audited_epsilon":
-        if isinstance(system, CanaryTrained | Auditable):
-            return ""
-        return "it has no gradients to put canaries into and knows no neighbouring data sets"
+    if name == "audited_epsilon" and isinstance(system, CanaryTrained | Auditable):
+        return ""
     if not predicts:
         return "its release says nothing about single records"
+    if name == "audited_epsilon" and facts is not None and facts.classes is None:
+        return "there are no classes, and so no wrong labels to make canaries of"
     if facts is not None and not facts.n_validation:
         return "there are no validation records"
     return ""
@@ -120,5 +121,8 @@ def _audited(system: System, member: Member, data: Dataset, execution: Execution
         to_step=member.to_step,
         execution=execution,
     )
-    [method, *_] = evidence.methods(system, claim)
-    return evidence.gather(setting, method, runs=AUDIT_RUNS, curve=evidence.curve_of(setting)).audit.epsilon_lower
+    methods = evidence.methods(system, claim)
+    if not methods:
+        expected = f"a system that can be audited under {claim.adjacency}, unlike {system.name}"
+        raise InvalidValue("audited_epsilon", str(claim.adjacency), expected)
+    return evidence.gather(setting, methods[0], runs=AUDIT_RUNS, curve=evidence.curve_of(setting)).audit.epsilon_lower
