@@ -27,10 +27,9 @@ def submit(
     name: Annotated[str | None, typer.Option(help="Name of the sweep; default: the spec's, numbered if taken.")] = None,
     trials: Annotated[int | None, typer.Option(help="Override search.trials.")] = None,
     seed: Annotated[int | None, typer.Option(help="Override search.seed.")] = None,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="path.to.key=VALUE over the spec's own.")] = None,
     accept: Annotated[list[str] | None, typer.Option(help="With --resume: go on although this changed.")] = None,
-    root: Annotated[
-        str, typer.Option(help="The controller's folder on the head.")
-    ] = "sweeps-state",
+    root: Annotated[str, typer.Option(help="The controller's folder on the head.")] = "sweeps-state",
     store: Annotated[str | None, typer.Option("--store", envvar="SWEEPS_STORE", help="Store by URL.")] = None,
     records: Annotated[
         str | None,
@@ -48,7 +47,7 @@ def submit(
     from sweeps.submission.order import SPEC_FILE, Order, versions
     from sweeps.submission.parcel import check_references, pack, taken_from_here
 
-    loaded = None if resume else load_example_or_file(spec, trials=trials, seed=seed)
+    loaded = None if resume else load_example_or_file(spec, trials=trials, seed=seed, changes=changes or ())
     words = ["resume", spec] if loaded is None else ["run", SPEC_FILE]
     if loaded is not None:
         check_references(loaded)

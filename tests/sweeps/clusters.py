@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 TOKEN = "a-token-of-the-tests-" + "0123456789abcdef"
 HOST = "127.0.0.1"
 START_SECONDS = 120.0
+ATTEMPTS = 3
 
 
 def free_ports(count: int) -> list[int]:
@@ -69,12 +70,14 @@ class Cluster:
 
     def add_node(self, cpus: int = 1, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
         """Start another node; `prefix` are words before its command, such as those of `unshare`."""
-        (agent, agent_grpc, metrics, runtime) = free_ports(4)
-        words = ["--address", self.address, "--num-cpus", str(cpus)]
-        log = self.folder / f"node-{len(self.processes)}.log"
-        self.processes.append(_start([*prefix, *_ray(), *words, *_ports(agent, agent_grpc, metrics, runtime)], log))
-        _until_started(self.processes[-1], log)
-        return self.processes[-1]
+        words = [*prefix, *_ray(), "--address", self.address, "--num-cpus", str(cpus)]
+        for attempt in range(ATTEMPTS):
+            log = self.folder / f"node-{len(self.processes)}-{attempt}.log"
+            process = _start([*words, *_ports(*free_ports(4))], log)
+            if _started(process, log):
+                self.processes.append(process)
+                return process
+        raise AssertionError(log.read_text()[-3000:])
 
     def command(self, *arguments: str, **changes: str) -> subprocess.Popen[str]:
         """A `sweeps` command of a client."""
@@ -132,12 +135,14 @@ def _start(words: list[str], log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(words, stdout=stream, stderr=stream, start_new_session=True, env=environment)
 
 
-def _until_started(process: subprocess.Popen[bytes], log: Path) -> None:
+def _started(process: subprocess.Popen[bytes], log: Path) -> bool:
+    """Whether the node came up: Ray gives its processes 30 s, which a machine with other work may exceed."""
     limit = time.monotonic() + START_SECONDS
     while "Ray runtime started" not in log.read_text():
         if process.poll() is not None or time.monotonic() > limit:
-            raise AssertionError(log.read_text()[-3000:])
+            return False
         time.sleep(0.2)
+    return True
 
 
 def _answers(url: str) -> bool:
@@ -152,8 +157,23 @@ def _answers(url: str) -> bool:
 @contextmanager
 def ray_cluster(cpus: int = 1) -> Iterator[Cluster]:
     """A head with its dashboard and a token, and whatever nodes are added; all of it gone afterwards."""
-    # Paths of sockets are short.
-    folder = Path(tempfile.mkdtemp(prefix="rc", dir="/tmp"))
+    folders = []
+    try:
+        for _ in range(ATTEMPTS):
+            # Paths of sockets are short.
+            folders.append(Path(tempfile.mkdtemp(prefix="rc", dir="/tmp")))
+            cluster = _head(folders[-1], cpus)
+            if cluster is not None:
+                yield cluster
+                return
+        raise AssertionError((folders[-1] / "head.log").read_text()[-3000:])
+    finally:
+        for folder in folders:
+            _end_all(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _head(folder: Path, cpus: int) -> Cluster | None:
     port, dashboard, client, *ports = free_ports(7)
     words = [
         *_ray(),
@@ -164,31 +184,30 @@ def ray_cluster(cpus: int = 1) -> Iterator[Cluster]:
         *_ports(*ports),
     ]
     head = _start(words, folder / "head.log")
+    if not _started(head, folder / "head.log"):
+        return None
     cluster = Cluster(HOST, port, f"http://{HOST}:{dashboard}", f"ray://{HOST}:{client}", folder, processes=[head])
-    try:
-        _until_started(head, folder / "head.log")
-        limit = time.monotonic() + START_SECONDS
-        while not _answers(f"{cluster.dashboard}/api/version"):
-            if time.monotonic() > limit:
-                raise AssertionError("the dashboard does not answer")
-            time.sleep(0.3)
-        yield cluster
-    finally:
-        for process in reversed(cluster.processes):
-            _end_group(process)
-        shutil.rmtree(folder, ignore_errors=True)
+    limit = time.monotonic() + START_SECONDS
+    while not _answers(f"{cluster.dashboard}/api/version"):
+        if time.monotonic() > limit:
+            return None
+        time.sleep(0.3)
+    return cluster
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a node: its daemons are sessions of their own, so they are found as its descendants."""
+def _end_all(folder: Path) -> None:
+    """End every process of the session in this folder: its name is in the arguments of each of Ray's own."""
     import psutil
 
-    try:
-        family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
-    except psutil.NoSuchProcess:
-        family = []
-    process.terminate()
-    _, alive = psutil.wait_procs(family, timeout=8)
-    for one in alive:
-        one.kill()
-    process.wait()
+    def ours() -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter(["cmdline"]):
+            if process.pid != os.getpid() and any(str(folder) in word for word in process.info["cmdline"] or []):
+                found.append(process)
+        return found
+
+    for process in ours():
+        process.terminate()
+    _, alive = psutil.wait_procs(ours(), timeout=8)
+    for process in alive:
+        process.kill()

@@ -180,3 +180,17 @@ def test_the_command_refuses_before_it_connects(tmp_path):
         assert said in done.stderr
         assert "Traceback" not in done.stderr
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "section", [{"store": "postgresql://me:hidden-word@host/db"}, {"tracking": {"uri": "http://me:hidden-word@host"}}]
+)
+def test_passwords_in_a_spec_are_refused_before_it_is_kept(section, tmp_path):
+    from sweeps import session
+    from sweeps.workspace import Workspace
+
+    spec = load_spec({**load_example_or_file("toy").canonical(), **section})
+    with pytest.raises(InvalidValue, match="a URL without a password") as caught:
+        session.create(spec, Workspace.at(tmp_path))
+    assert "hidden-word" not in str(caught.value)
+    assert os.listdir(tmp_path) == []
