@@ -138,5 +138,5 @@ def check_records(config: Config, facts: PublicFacts, pairs: bool) -> None:
             config["distance_records"],
             f"at most {present // (PAIR if pairs else 1)}, {facts.dataset} has {present} "
             f"{'validation' if held_out else 'training'} records",
-            "Lower distance_records.",
+            "Lower distance_records, or use a split with more of them.",
         )
