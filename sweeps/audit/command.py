@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from sweeps.audit.records import AuditRecord
+    from trainables.measures.lira import Attacked
 
 EXIT_REFUTED = 3
 
@@ -25,6 +27,9 @@ def audit(
     runs: Annotated[
         int | None, typer.Option(help="Runs with the target, and as many without (default 1000, or 100 where slow).")
     ] = None,
+    shadows: Annotated[
+        int | None, typer.Option(help="Attack membership instead (LiRA, loss threshold) with so many shadow twins.")
+    ] = None,
     accept: Annotated[list[str] | None, typer.Option(help="Audit although this changed: code or data.")] = None,
     root: Annotated[Path, typer.Option("--root", envvar="SWEEPS_ROOT", help="Folder of the sweeps.")] = Path(".sweeps"),
     store: Annotated[
@@ -38,7 +43,7 @@ def audit(
     """
     from dpcore.audit import Outcome
     from dpcore.checks import InvalidValue
-    from sweeps.audit.trial import METHODS, audit_trial
+    from sweeps.audit.trial import METHODS, attack_trial, audit_trial
     from sweeps.cli_output import print_json
     from sweeps.workspace import Workspace
     from trainables.measures.evidence import CANARIES
@@ -50,6 +55,17 @@ def audit(
         if one not in ("code", "data"):
             raise InvalidValue("--accept", one, "code or data")
     workspace = Workspace.at(root, store=store)
+
+    def say(line: str) -> None:
+        print(f"training {line}", file=sys.stderr)
+
+    if shadows is not None:
+        key, attacks = attack_trial(workspace, sweep, trial, shadows, accept=accept or [], say=say)
+        if as_json:
+            print_json({"trial": key, "covered_by_claim": False, "attacks": [asdict(one) for one in attacks]})
+        else:
+            print("\n".join(attack_lines(key, attacks)))
+        return
     record = audit_trial(
         workspace,
         sweep,
@@ -58,7 +74,7 @@ def audit(
         canaries=CANARIES if canaries is None else canaries,
         runs=runs,
         accept=accept or [],
-        say=lambda line: print(f"training {line}", file=sys.stderr),
+        say=say,
     )
     if as_json:
         print_json(record.to_dict())
@@ -97,6 +113,19 @@ def lines(record: AuditRecord) -> list[str]:
         )
     else:
         shown.append("note     Every record of these twins was made up: the sweep's own were not read.")
+    return shown
+
+
+def attack_lines(key: str, attacks: tuple[Attacked, ...]) -> list[str]:
+    """Membership attacks as they are printed."""
+    shown = [f"{key}  a twin on a random half of the records: {attacks[0].members} members, {attacks[0].others} others"]
+    for one in attacks:
+        rates = ", ".join(f"TPR {tpr:.3g} at FPR {fpr:g}" for fpr, tpr in one.tpr_at.items())
+        calls = "" if one.accuracy is None or one.f1 is None else f", accuracy {one.accuracy:.3f}, F1 {one.f1:.3f}"
+        shown.append(f"{one.name:15} AUC {one.auc:.3f}{calls}, {rates}")
+    shown.append(
+        "note            Computed from the sweep's own records: no claim covers these numbers, nor any verdict."
+    )
     return shown
 
 

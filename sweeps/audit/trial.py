@@ -19,6 +19,7 @@ from sweeps.store import Store
 from sweeps.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.measures import evidence, twins
+from trainables.measures.lira import Attacked, attack
 from trainables.measures.protocols import Auditable
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, PrivacyPlan, PublicFacts, Split, System
@@ -79,17 +80,7 @@ def audit_trial(
     if chosen not in possible:
         offered = f"{' or '.join(possible)} for {audited.plan.system} under {audited.claim.adjacency}"
         raise InvalidValue("method", chosen, offered)
-    data = _data(recorded, load_spec(recorded.spec), chosen, audited.system, accept)
-    setting = evidence.Setting(
-        system=audited.system,
-        plan=audited.plan,
-        claim=audited.claim,
-        data=data,
-        rng=np.random.default_rng() if rng is None else rng,
-        to_step=audited.steps,
-        execution=_execution(load_spec(recorded.spec)),
-        secret=twins.fresh_secret() if secret is None else secret,
-    )
+    setting = _setting(recorded, audited, chosen, accept, rng, secret)
     say(_forecast(audited, chosen, runs))
     curve = evidence.curve_of(setting)
     number = begin(workspace.folder(sweep))
@@ -114,6 +105,52 @@ def audit_trial(
     )
     keep(workspace.folder(sweep), record)
     return record
+
+
+def attack_trial(
+    workspace: Workspace,
+    sweep: str,
+    trial: str,
+    shadows: int,
+    *,
+    accept: Collection[str] = (),
+    say: Callable[[str], None] = lambda line: None,
+    rng: np.random.Generator | None = None,
+    secret: bytes | None = None,
+) -> tuple[str, tuple[Attacked, ...]]:
+    """Membership attacks on a twin of `trial` with `shadows` further twins: (key, attacks). No verdict follows.
+
+    The other arguments are those of `audit_trial`. Raises what it raises, and InvalidValue for a system without a model
+    to ask.
+    """
+    store = Store.open(workspace.store_url, create=False)
+    recorded = store.sweep(sweep)
+    audited = _audited(store, sweep, trial)
+    setting = _setting(recorded, audited, "one-run", accept, rng, secret)
+    took = "" if audited.seconds is None else f"; the trial took {audited.seconds:.3g} s"
+    say(f"{shadows + 1} twin(s) of {audited.record.key}, {audited.steps} step(s) each, in this process{took}")
+    return audited.record.key, attack(setting, shadows)
+
+
+def _setting(
+    recorded: SweepRecord,
+    audited: Audited,
+    method: evidence.Method,
+    accept: Collection[str],
+    rng: np.random.Generator | None,
+    secret: bytes | None,
+) -> evidence.Setting:
+    spec = load_spec(recorded.spec)
+    return evidence.Setting(
+        system=audited.system,
+        plan=audited.plan,
+        claim=audited.claim,
+        data=_data(recorded, spec, method, audited.system, accept),
+        rng=np.random.default_rng() if rng is None else rng,
+        to_step=audited.steps,
+        execution=_execution(spec),
+        secret=twins.fresh_secret() if secret is None else secret,
+    )
 
 
 def _audited(store: Store, sweep: str, trial: str) -> Audited:

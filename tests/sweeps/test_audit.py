@@ -246,3 +246,15 @@ def test_the_report_page_shows_audits_and_warns_of_a_refuted_system(tmp_path):
     assert "Publish no trial of model-sensitivity" in page
     assert f"refuted at level {record.level:.3g}" in page
     assert "covered by no claim" in page
+
+
+def test_shadow_twins_attack_membership_without_a_verdict(tmp_path, command):
+    workspace = finished(tmp_path, "model-sensitivity", HEAD)
+    code, out, told = command("audit", "audited", "0", "--root", str(tmp_path), "--shadows", "8")
+    assert code == 0
+    assert "9 twin(s)" in told
+    for word in ("LiRA online", "LiRA offline", "loss threshold", "AUC", "F1", "accuracy", "FPR 0.001", "no claim"):
+        assert word in out
+    assert audits_of(workspace.folder("audited")) == []
+    code, _, told = command("audit", "audited", "0", "--root", str(tmp_path), "--shadows", "7")
+    assert (code, "even" in told) == (2, True)

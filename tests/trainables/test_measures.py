@@ -9,6 +9,8 @@ import torch
 from dpcore.adjacency import Adjacency
 from trainables.data import SOURCES
 from trainables.files import Folder
+from trainables.measures.evidence import Setting
+from trainables.measures.lira import Attacked, attack
 from trainables.measures.objectives import MEASURES, measure, missing, wanted
 from trainables.measures.twins import Twin, streams
 from trainables.registry import SYSTEMS
@@ -111,3 +113,27 @@ def test_a_measure_that_cannot_be_given_is_refused_with_its_reason():
 def test_every_measure_says_on_what_it_depends(name):
     assert MEASURES[name].released
     assert name == "queries" or "training records" in MEASURES[name].released
+
+
+def test_the_likelihood_ratio_attack_finds_members_where_noise_is_forgotten():
+    system, plan = SYSTEMS["model-sensitivity"], planned("model-sensitivity", regularisation=1e-6)
+    few = replace(DIGITS, train=replace_rows(DIGITS.train, 200), facts=replace(DIGITS.facts, n=200))
+
+    def online(noise_multiplier: float) -> Attacked:
+        loud = replace(plan, config={**plan.config, "noise_multiplier": noise_multiplier, "clip_norm": 0.1})
+        setting = Setting(
+            system=system,
+            plan=loud,
+            claim=plan.guarantee,
+            data=few,
+            rng=np.random.default_rng(1),
+            secret=bytes(32),
+        )
+        first, *_ = attack(setting, shadows=16)
+        return first
+
+    without = online(1e-9)
+    assert without.auc > 0.7
+    assert without.accuracy is not None
+    assert without.accuracy > 0.6
+    assert online(float(plan.config["noise_multiplier"])).auc < 0.65
