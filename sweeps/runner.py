@@ -319,7 +319,11 @@ class _Heartbeat:
                 return
 
     def _shrunk(self) -> ClusterUnreachable | None:
-        reason = lacking(self._resources, alive_nodes(), "nodes are gone, and the cluster has")
+        try:
+            reason = lacking(self._resources, alive_nodes(), "nodes are gone, and the cluster has")
+        except (ray.exceptions.RayError, RuntimeError, OSError):
+            # A cluster that does not answer is the watchdog's business.
+            return None
         now = time.monotonic()
         if reason is None:
             self._fitted = now

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-WAIT_SECONDS = 300.0
+WAIT_SECONDS = 800.0
 
 
 def table(megabytes: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -165,3 +166,36 @@ def test_other_versions_are_named_side_by_side():
     assert f"Python 3.9.1 there, {own_python} here" in str(
         other_versions(json.dumps(same | {"python_version": "3.9.1"}).encode())
     )
+
+
+# A cluster that shrinks
+
+
+class _Named:
+    sweep = "mine"
+
+
+class _Launches:
+    controller, failure = _Named(), None
+
+
+def test_a_cluster_that_lost_its_nodes_ends_the_wait_and_says_how_to_go_on(monkeypatch):
+    from sweeps import runner
+
+    nodes = [LAPTOP]
+    monkeypatch.setattr(runner, "alive_nodes", lambda: list(nodes))
+    monkeypatch.setattr(runner, "SHRUNK_SECONDS", 0.2)
+    heartbeat = runner._Heartbeat(_Launches(), Resources(workers=2))  # type: ignore[arg-type]
+    assert heartbeat._shrunk() is None
+    nodes.clear()
+    # A node that joins in time changes nothing.
+    assert heartbeat._shrunk() is None
+    nodes.append(LAPTOP)
+    time.sleep(0.25)
+    assert heartbeat._shrunk() is None
+    nodes.clear()
+    time.sleep(0.25)
+    ended = heartbeat._shrunk()
+    assert isinstance(ended, runner.ClusterUnreachable)
+    assert "room for 0 such workers" in str(ended)
+    assert "sweeps resume mine" in str(ended)

@@ -24,6 +24,7 @@ from ray.util import get_current_placement_group, get_node_ip_address
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from torch import nn
+from torch.distributed import DistError
 
 from trainables.parallel.link import Backend, Link, joined_store, owner_link, owner_store, worker_link
 from trainables.parallel.process import device_named
@@ -137,7 +138,8 @@ class RayTeam:
                 yield LinkedSums(task, model, self._link)
             except RuntimeError as error:
                 # What Gloo raises when a connection ends; the worker's own reason is better, and soon there.
-                self._explain(error)
+                if type(error) is RuntimeError or isinstance(error, DistError):
+                    self._explain()
                 raise
             self._await(self._serving)
         except BaseException:
@@ -150,6 +152,9 @@ class RayTeam:
         """End the workers."""
         for actor in self._actors:
             ray.kill(actor)
+        if self._link is not None:
+            # Its end waits for exchanges in flight, for ever if the other side fell silent: it ends with the process.
+            _ABANDONED.append(self._link)
         self._actors, self._link = [], None
 
     def usable(self) -> bool:
@@ -175,7 +180,7 @@ class RayTeam:
         except RayActorError as error:
             raise WorkerLost(_ENDED) from error
 
-    def _explain(self, error: RuntimeError) -> None:
+    def _explain(self) -> None:
         """Raise why a worker ended its connection, if one did."""
         until = time.monotonic() + FAREWELL_SECONDS
         while self._serving and time.monotonic() < until:
@@ -183,6 +188,7 @@ class RayTeam:
             time.sleep(0.1)
 
 
+_ABANDONED: list[Link] = []
 _ENDED = "a worker of the trial ended (killed, crashed, out of memory, or its node is gone)"
 
 
