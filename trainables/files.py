@@ -34,8 +34,10 @@ class Folder:
     url: str
 
     def __post_init__(self) -> None:
+        if self.is_local:
+            return
         parts = urlsplit(self.url)
-        if not self.is_local and (parts.password or (parts.scheme in ("s3", "gs") and parts.username)):
+        if parts.password or (parts.scheme in ("s3", "gs") and parts.username):
             shown = f"{parts.scheme}://...@{parts.netloc.rpartition('@')[2]}{parts.path}"
             remedy = "Put them into the environment of every node."
             raise checks.InvalidValue("folder", shown, "a URL without credentials", remedy)

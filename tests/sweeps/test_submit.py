@@ -170,10 +170,8 @@ def test_the_command_refuses_before_it_connects(tmp_path):
 
     nobody = "http://127.0.0.1:9"
     for words, said in [
-        (["nothing.yaml", "--address", nobody], "a file, or one of the examples"),
         (["toy", "--address", nobody, "--env", "NOT_SET_HERE"], "NOT_SET_HERE"),
         (["first", "--resume", "--address", nobody], "the store that knows the sweep"),
-        (["toy", "--address", nobody], "does not answer"),
     ]:
         done = submit(*words)
         assert done.returncode == 2, done.stderr
