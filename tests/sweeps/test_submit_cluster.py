@@ -1,0 +1,161 @@
+"""Sweeps on a real Ray cluster: a head with its dashboard and a token, and a second node process.
+
+Store on Postgres, records on an S3-compatible server, and three machines played by three folders: the head's, the
+node's (which sees one folder less), and the laptop's.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from sweeps.ledger import spending
+from sweeps.records import TrialState
+from sweeps.store import Store
+from tests.sweeps.clusters import TOKEN, ray_cluster
+from tests.sweeps.object_stores import BUCKET, object_store
+from tests.sweeps.stores import postgres_server
+
+pytestmark = pytest.mark.timeout(900)
+
+RECORDS = f"s3://{BUCKET}/sweeps"
+PASSWORD = "password-of-the-store"
+SPEC = """
+name: far
+data: {source: uniform, n: 100}
+systems: {noisy-mean: {clip: {uniform: [0.2, 1.0]}, steps: 60, step_seconds: 0.05}}
+privacy: {epsilon: 1.0, delta: 1.0e-5}
+objectives: [{metric: expected_error}]
+search: {sampler: random, trials: 4, seed: 0}
+execution: {checkpoint_seconds: 0.2}
+"""
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    with object_store() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def database():
+    """The URL of the store, without the password that its user needs."""
+    with postgres_server() as server:
+        server.psql(f"CREATE ROLE far LOGIN PASSWORD '{PASSWORD}';")
+        server.psql("CREATE DATABASE far OWNER far;")
+        rules = server.pgdata / "pg_hba.conf"
+        rules.write_text(f"local all far scram-sha-256\n{rules.read_text()}")
+        server.psql("SELECT pg_reload_conf();")
+        yield server.get_uri().replace("postgres:@", "far@").replace("/postgres?", "/far?")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """No trial fits on the head; the node does not see what lies in the folder `unseen`."""
+    with ray_cluster(cpus=0) as running:
+        unseen = running.folder / "unseen"
+        unseen.mkdir()
+        hide = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs tmpfs {unseen} && exec "$@"', "sh"]
+        allowed = subprocess.run([*hide, "true"], capture_output=True, check=False).returncode == 0
+        running.add_node(2, prefix=tuple(hide) if allowed else ())
+        running.hides = allowed
+        yield running
+
+
+def asked(cluster, path, method="GET"):
+    """What the job server answers."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    request = urllib.request.Request(f"{cluster.dashboard}{path}", headers=headers, method=method)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def until(condition, process):
+    limit = time.monotonic() + 180
+    while not condition():
+        if process.poll() is not None or time.monotonic() > limit:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise AssertionError(process.communicate()[0])
+        time.sleep(0.2)
+
+
+def test_a_job_is_stopped_on_the_cluster_and_goes_on_from_a_laptop(cluster, bucket, database, monkeypatch):
+    spec = cluster.folder / "far.yaml"
+    spec.write_text(SPEC)
+    secrets = {**bucket.worker, "PGPASSWORD": PASSWORD}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    tokens = {**bucket.environment(), **secrets}
+    places = ("--store", database, "--records", RECORDS)
+    sent = [word for name in tokens for word in ("--env", name)]
+    on_head = str(cluster.folder / "on-the-head")
+    words = ["submit", str(spec), "--address", cluster.dashboard, "--root", on_head, *places, *sent]
+    process = cluster.command(*words, **tokens)
+    until(lambda: any(key.endswith("checkpoint.npz") for key in bucket.keys("sweeps/far")), process)
+
+    # What everybody with the dashboard may read names no secret.
+    (job,) = [one for one in asked(cluster, "/api/jobs/") if one["type"] == "SUBMISSION"]
+    assert job["metadata"] == {"sweep": "far"}
+    assert not [value for value in (*secrets.values(), TOKEN) if value in json.dumps(job)]
+    asked(cluster, f"/api/jobs/{job['submission_id']}/stop", method="POST")
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, output
+    assert "Sweep far" in output
+    assert not [value for value in secrets.values() if value in output]
+
+    # The laptop: another folder, the store's URL, and the job server.
+    laptop = ("--root", str(cluster.folder / "laptop"), "--store", database)
+    shown = json.loads(cluster.run("show", "far", *laptop, "--json", **tokens))
+    assert shown["trials"]["complete"] < 4
+    words = ["submit", "far", "--resume", "--address", cluster.dashboard, "--root", on_head, "--store", database, *sent]
+    output = cluster.run(*words, **tokens)
+    assert "4 complete." in output
+    page = cluster.folder / "far.html"
+    cluster.run("report", "far", *laptop, "-o", str(page), **tokens)
+    assert "far-3" in page.read_text()
+    assert "far-" in cluster.run("pareto", "far", *laptop, "--json", **tokens)
+
+    store = Store.open(database, create=False)
+    assert store.sweep("far").records == RECORDS
+    spent = spending(store.ledger("far"))
+    for trial in store.trials("far"):
+        assert (trial.state, trial.step) == (TrialState.COMPLETE, 60)
+        assert spent[trial.key].path == 60
+        assert spent[trial.key].executed <= 120
+    store.close()
+
+
+def test_a_sweep_runs_from_a_machine_of_the_cluster(cluster):
+    """By HOST:PORT; its trials fit on the other node only."""
+    words = ["run", "toy", "--trials", "4", "--root", str(cluster.folder / "shared"), "--address", cluster.address]
+    assert "4 complete." in cluster.run(*words)
+
+
+def test_a_path_that_not_every_node_sees_is_found_before_the_first_trial(cluster):
+    if not cluster.hides:
+        pytest.skip("NOT TESTED: a node that sees another file system; this machine lets nobody unshare mounts")
+    root = cluster.folder / "unseen" / "state"
+    output = cluster.run("run", "toy", "--trials", "4", "--root", str(root), "--address", cluster.address, code=2)
+    assert "1 of 2 nodes do not see it" in output
+    assert "--records with an object store URL" in output
+    assert Store.open(f"sqlite:///{root}/sweeps.db").counts("toy")["complete"] == 0
+    assert not [path for path in Path(root).rglob("horizon*")]
+
+
+def test_a_wrong_token_is_told_without_the_token(cluster):
+    wrong = "another-token-" + "f" * 30
+    output = cluster.run("submit", "toy", "--address", cluster.dashboard, code=2, RAY_AUTH_TOKEN=wrong)
+    assert "refuses this token" in output
+    assert wrong not in output
+
+
+def test_a_failed_job_hands_on_its_exit_code(cluster):
+    nowhere = "postgresql://nobody@127.0.0.1:9/none"
+    words = ["submit", "toy", "--address", cluster.dashboard, "--store", nowhere]
+    output = cluster.run(*words, code=2)
+    assert "the server does not answer" in output
