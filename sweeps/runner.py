@@ -166,7 +166,8 @@ def cluster(
                 )
         except ClusterUnreachable:
             raise
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        except Exception as error:
+            # Ray has no class of its own for this: even a head that starts too slowly is a plain Exception.
             raise ClusterUnreachable(
                 f"--address={address!r}: no Ray cluster answered ({error}). {_ADDRESSES}"
             ) from error

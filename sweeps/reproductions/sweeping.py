@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,29 +33,33 @@ def full_grid(raw: Mapping[str, Any]) -> SweepSpec:
 def one_cluster() -> Iterator[None]:
     """All sweeps inside share one local Ray cluster, which the first that needs one starts: seconds saved for each."""
     with ExitStack() as stack:
-        token = _SHARED.set(stack)
+        token = _SHARED.set(_Shared(stack))
         try:
             yield
         finally:
             _SHARED.reset(token)
 
 
-_SHARED: ContextVar[ExitStack | None] = ContextVar("shared cluster", default=None)
+@dataclass(slots=True)
+class _Shared:
+    stack: ExitStack
+    started: bool = False
+
+
+_SHARED: ContextVar[_Shared | None] = ContextVar("shared cluster", default=None)
 
 
 def _start_shared_cluster(log: Path) -> None:
-    stack = _SHARED.get()
-    if stack is None:
+    shared = _SHARED.get()
+    if shared is None or shared.started:
         return
-    import ray
+    from sweeps import runner
+    from sweeps.runner_messages import short_messages
 
-    if not ray.is_initialized():
-        from sweeps import runner
-        from sweeps.runner_messages import short_messages
-
-        lost = "\nThe Ray cluster does not answer any more. Nothing is lost; the same command goes on."
-        with short_messages(log):
-            stack.enter_context(runner.cluster(on_lost=lambda: print(lost, file=sys.stderr)))
+    lost = "\nThe Ray cluster does not answer any more. Nothing is lost; the same command goes on."
+    with short_messages(log):
+        shared.stack.enter_context(runner.cluster(on_lost=lambda: print(lost, file=sys.stderr)))
+    shared.started = True
 
 
 def swept(spec: SweepSpec, workspace: Workspace) -> list[TrialRecord]:
