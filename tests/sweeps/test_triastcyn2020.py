@@ -93,7 +93,8 @@ def settings(*pairs: tuple[float, float, float], notion: Notion = Notion.DP) -> 
             seed=i,
             plan=None,
             violations={},
-            metrics={name: bayesian for _, name in training.PERCENTILES} | {"epsilon": ordinary, "accuracy": accuracy},
+            metrics={name: bayesian for _, name in training.PERCENTILES}
+            | {"epsilon": ordinary, "accuracy": accuracy, "steps_taken": 9.0},
             guarantee={"notion": str(notion)},
         )
         for i, (ordinary, bayesian, accuracy) in enumerate(pairs)

@@ -55,10 +55,10 @@ def trade_off(path: Path, parts: Mapping[str, Sequence[Setting]]) -> Path:
         (axes[0], "epsilon", "ordinary DP, delta 1e-5"),
         (axes[1], "bayesian_epsilon", "Bayesian (average-case), delta 1e-10"),
     ):
-        for name, settings in parts.items():
+        for position, (name, settings) in enumerate(parts.items()):
             points = sorted((one.metrics[metric], one.metrics["accuracy"]) for one in settings)
             if math.isfinite(points[0][0]):
-                axis.plot(*zip(*points, strict=True), "o-", ms=4, lw=0.8, label=name)
+                axis.plot(*zip(*points, strict=True), "o-", ms=4, lw=0.8, label=name, color=f"C{position}")
         axis.set(title=title, xlabel="epsilon", ylabel="validation accuracy", xscale="log")
         axis.legend(fontsize=6)
     return _saved(figure, path)
