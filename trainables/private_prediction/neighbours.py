@@ -19,7 +19,8 @@ from trainables.measures.protocols import Neighbours
 from trainables.private_prediction import fitting, voters
 from trainables.system import Config, Dataset, PrivacyPlan, PublicFacts, Split, State
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
+Theta = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 GROUPS, LEANING = 32, 0.4
@@ -59,7 +60,7 @@ def of_noisy_answers(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
     columns = _Columns(facts, plan.config, 1)
     target, queries = columns.target(range(0), 0.0), int(plan.config["queries"])
     asked = np.repeat(target[None], queries, axis=0)
-    nothing = np.zeros((facts.n - 1, columns.count))
+    nothing = np.zeros((facts.n - 1, columns.count), dtype=np.float32)
     # A bias, or a shared category, would make them speak: they balance.
     labels = np.arange(facts.n - 1) % classes_of(facts)
     with_it = columns.data(np.vstack([target, nothing]), np.append([1], labels), asked)
@@ -114,7 +115,7 @@ def of_votes(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
 def _pushing(columns: _Columns, groups: int, families: int, facts: PublicFacts) -> tuple[Array, Labels]:
     """n - 1 records in groups of equal size, [n - 1, columns], and their labels: 0 for the first family, then 1."""
     if not groups:
-        return np.zeros((facts.n - 1, columns.count)), np.arange(facts.n - 1) % classes_of(facts)
+        return np.zeros((facts.n - 1, columns.count), dtype=np.float32), np.arange(facts.n - 1) % classes_of(facts)
     members = np.arange(facts.n - 1) % (groups * families)
     directions = np.stack([columns.direction(1 + group) for group in range(groups * families)])
     return directions[members], (members >= groups).astype(np.int64)
@@ -138,7 +139,8 @@ class _Columns:
 
     def direction(self, block: int) -> Array:
         """The unit vector that spreads over one block; zero where there are no real columns."""
-        out = np.zeros(self.count)
+        # Single precision, as the records of every source: a data set of images would fill gigabytes otherwise.
+        out = np.zeros(self.count, dtype=np.float32)
         if self.count:
             mine = np.array_split(np.arange(self.count), self.blocks)[block]
             out[mine] = 1 / math.sqrt(len(mine))
@@ -162,7 +164,7 @@ class _Columns:
 
     def _split(self, vectors: Array, labels: Labels, targets: int) -> Split:
         inputs: dict[str, NDArray[np.generic]] = {}
-        start, scaled = 0, vectors * float(self.config["clip_norm"])
+        start, scaled = 0, vectors * np.float32(self.config["clip_norm"])
         for name, feature in self.facts.features.items():
             if feature.cardinality is not None:
                 codes = np.zeros((len(vectors), *feature.shape), dtype=np.int64)
@@ -183,7 +185,7 @@ class _ReleasedModel:
     plan: PrivacyPlan
     with_it: Dataset
     without_it: Dataset
-    _known: tuple[Array, Array] | None = None
+    _known: tuple[Theta, Theta] | None = None
 
     def __call__(self, released: State) -> float:
         theta = np.asarray(released["theta"], dtype=np.float64)
@@ -201,7 +203,7 @@ class _ReleasedModel:
             return float(np.vdot(theta - (near + far) / 2, near - far))
         return float(np.linalg.norm(theta - far) - np.linalg.norm(theta - near))
 
-    def _linear(self, data: Dataset, theta: Array) -> Array:
+    def _linear(self, data: Dataset, theta: Theta) -> Theta:
         risk = fitting.perturbed_risk(self.plan, data)
         return data.facts.n * risk.value_and_gradient(theta)[1]
 
