@@ -127,6 +127,17 @@ class Sweep:
         )
 
 
+def refusals(nodes: Nodes) -> list[str]:
+    """What the head says to its own token, to another one, and to none."""
+    ask = f"from sweeps.runner_connect import refusal; print(refusal('127.0.0.1', {nodes.port}))"
+    own = {**nodes.environment(), "PYTHONPATH": str(ROOT)}
+    asked = [own, {**own, "RAY_AUTH_TOKEN": "ab" * 32}, {**own, "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": ""}]
+    running = [
+        subprocess.Popen([sys.executable, "-c", ask], env=one, stdout=subprocess.PIPE, text=True) for one in asked
+    ]
+    return [one.communicate(timeout=PATIENCE_SECONDS)[0].strip() for one in running]
+
+
 def ranks(nodes: Nodes, name: str) -> list[int]:
     return [pid for pid, command in nodes.processes(name).items() if command.startswith("ray::_Worker")]
 
@@ -137,6 +148,9 @@ def test_workers_and_nodes_come_and_go(tmp_path):
     with Nodes() as nodes:
         sweep = Sweep(tmp_path, nodes)
         nodes.start("head", cpus=2, **sweep.extra)
+        welcome, *refused = refusals(nodes)
+        assert welcome == "None"
+        assert all("its token is missing or another one" in one for one in refused), refused
         nodes.start("second", cpus=2, **sweep.extra)
         sweep.note("two nodes are up")
         sweep.start()
@@ -160,9 +174,9 @@ def test_workers_and_nodes_come_and_go(tmp_path):
 
         # A notice, and the end of the node that had it.
         sweep.until("workers on the third node", lambda: bool(ranks(nodes, "third")) or sweep.finished() >= TRIALS - 1)
-        nodes.drain("third", seconds=5)
+        nodes.drain("third", seconds=2)
         sweep.note("the third node is drained")
-        time.sleep(5)
+        time.sleep(2)
         nodes.kill("third")
         sweep.note("the third node is gone")
         sweep.until("the end", lambda: sweep.process.poll() is not None)
