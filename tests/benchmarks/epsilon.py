@@ -2,9 +2,9 @@
 
 python -m tests.benchmarks.epsilon [--settings 200] [--seed 0] [--json FILE] [--tolerance 1e-3] [--cpu]
     [--matched] [--grid]
-Both are measured against the middle of a certified interval at a tenth of the tolerance. With --grid that
-interval has to overlap the one that a grid of losses alone certifies (`disagreements`), which shares neither grid nor transform with the sums
-over frequencies that tell most settings.
+Both are measured against the middle of a certified interval at a tenth of the tolerance. With --grid that interval has
+to overlap the one that a grid of losses alone certifies (`disagreements`), which shares neither grid nor transform with
+the sums over frequencies that tell most settings.
 Equal or smaller error: median and largest relative error both at most theirs, and in --matched mode theirs is refined,
 setting by setting, until it is within the tolerance.
 """

@@ -33,7 +33,10 @@ PEAKED = 0.3
 ABSOLUTE_FLOOR = 1e-6
 """Gaps below this many nats are always within tolerance."""
 
-_TILTS = (1.0, 0.65, 0.4)
+_GRID_TAIL = 1e-7
+"""Share of delta that grids leave out: they pay for every loss that they hold."""
+_EFFORT = 64
+_TILTS = (1.0, 0.8, 0.65, 0.4)
 _RELATIVE, _LEAST_RELATIVE = 1e-6, 1e-11
 """How closely a sum over frequencies is planned to tell delta; below the least all is rounding."""
 
@@ -182,13 +185,22 @@ def _one_direction(parts: Parts, direction: Cumulants, asked: _Asked, *, forward
     )
 
 
-def _contour(parts: Parts, direction: Cumulants, saddle: Saddle, asked: _Asked, *, forward: bool) -> Contour | None:
+def _contour(
+    parts: Parts,
+    direction: Cumulants,
+    saddle: Saddle,
+    asked: _Asked,
+    *,
+    forward: bool,
+    effort: int = 1,
+    tilts: tuple[float, ...] = _TILTS,
+) -> Contour | None:
     """A sum over frequencies that should tell epsilon far within tolerance; None where it would take too many.
 
     Where rare large losses decide, the saddle's tilt would make those beyond the quadrature's end count: less does.
     """
     scale, log_delta = _scale(saddle, asked), min(math.log(asked.delta), saddle.log_delta)
-    for share in _TILTS:
+    for share in tilts:
         tilted = saddle if share == 1.0 else at_tilt(direction, share * saddle.tilt, saddle.epsilon, log_delta)
         worth = 0.3 * tilted.tilt * asked.tolerance * scale
         relative = min(_RELATIVE, 0.2 * worth)
@@ -197,7 +209,7 @@ def _contour(parts: Parts, direction: Cumulants, saddle: Saddle, asked: _Asked, 
         if direction.at_ends(tilted.tilt) > worth:
             continue
         try:
-            return make_contour(parts, direction, tilted, math.log(relative), worth, forward=forward)
+            return make_contour(parts, direction, tilted, math.log(relative), worth, forward=forward, effort=effort)
         except TooFine:
             return None
     return None
@@ -213,7 +225,22 @@ def _inverted(contour: Contour, saddle: Saddle, asked: _Asked) -> Bounds | None:
 def _first_side(parts: Parts, direction: Cumulants, saddle: Saddle, asked: _Asked, *, forward: bool) -> Bounds:
     contour = _contour(parts, direction, saddle, asked, forward=forward)
     found = None if contour is None else _inverted(contour, saddle, asked)
-    return found or _one_direction(parts, direction, asked, forward=forward, saddle=saddle)
+    return found or _by_grid(parts, direction, saddle, asked, forward=forward)
+
+
+def _by_grid(parts: Parts, direction: Cumulants, saddle: Saddle, asked: _Asked, *, forward: bool) -> Bounds:
+    """What a grid of losses tells, or, where it would grow too large, a sum over however many frequencies."""
+    shorter = cumulants(parts, tail_for(asked.delta, parts, _GRID_TAIL), forward=forward)
+    try:
+        start = at_delta(shorter, math.log(asked.delta))
+        return _one_direction(parts, shorter, asked, forward=forward, saddle=start)
+    except ToleranceNotReached:
+        for tilt in _TILTS:
+            contour = _contour(parts, direction, saddle, asked, forward=forward, effort=_EFFORT, tilts=(tilt,))
+            found = None if contour is None else _inverted(contour, saddle, asked)
+            if found is not None:
+                return found
+        raise
 
 
 def _second_side(
@@ -229,7 +256,7 @@ def _second_side(
     if other is None:
         if _holds(parts, direction, saddle, asked, known.upper, forward=forward):
             return known
-        other = _one_direction(parts, direction, asked, forward=forward, saddle=saddle)
+        other = _by_grid(parts, direction, saddle, asked, forward=forward)
     return Bounds(max(known.lower, other.lower), max(known.upper, other.upper))
 
 

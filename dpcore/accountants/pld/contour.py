@@ -32,7 +32,7 @@ from dpcore.accountants.pld.parts import Parts
 from dpcore.accountants.pld.saddle import Cumulants, Saddle
 
 _EPS = float(np.finfo(float).eps)
-_SHIFTS: Array = np.geomspace(0.4, 2.0, 6)
+_SHIFTS: Array = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0])
 _MOST_FREQUENCIES = 1 << 12
 _MOST_PRODUCTS = 1 << 20
 """Frequencies times nodes that are worth it: a few milliseconds."""
@@ -232,12 +232,20 @@ def _piece(pair: DominatingPair, steps: int, log_mgf: float, tilt: float, tail: 
 
 
 def make_contour(
-    parts: Parts, direction: Cumulants, saddle: Saddle, log_relative: float, worth: float, *, forward: bool
+    parts: Parts,
+    direction: Cumulants,
+    saddle: Saddle,
+    log_relative: float,
+    worth: float,
+    *,
+    forward: bool,
+    effort: int = 1,
 ) -> Contour:
     """A contour whose bounds on delta at the saddle should be apart by about a relative exp(log_relative).
 
     direction  cumulants of the same parts; its `tail` says what is left out
     worth      relative distance beyond which the bounds would be of no use
+    effort     how many times more frequencies and nodes than usual are worth it
     Raises TooFine where that takes too many frequencies or nodes, DiscretisationInvalid where the guard refuses.
     """
     t = saddle.tilt
@@ -250,7 +258,7 @@ def make_contour(
         for (pair, count), mean in zip(parts, means, strict=True)
     ]
     frequency = max(math.sqrt(max(-2 * (log_share - 1), 1.0)) / max(saddle.spread, 1e-300), step)
-    most = _MOST_FREQUENCIES * step
+    most = effort * _MOST_FREQUENCIES * step
     while frequency <= most:
         if sum(p.missing(frequency, p.log_mgf) for p in pieces) + math.log(math.pi * frequency) >= -log_share:
             break
@@ -258,7 +266,7 @@ def make_contour(
     if not frequency <= most < math.inf:
         raise TooFine(f"frequencies up to {frequency:.3g} in steps of {step:.3g}")
     count = math.ceil(frequency / step)
-    last, nodes = step * (count + 1), _MOST_PRODUCTS // (count + 1)
+    last, nodes = step * (count + 1), effort * _MOST_PRODUCTS // (count + 1)
     target = max(min(math.exp(log_relative) / (20 * sum(p.steps for p in pieces)), 1e-8), 1e-17)
     lines: list[Line] = []
     outside = missing = 0.0

@@ -23,9 +23,9 @@ NEARLY_CERTAIN = 30.0
 _CUTS: Array = np.linspace(-8.0, 40.0, 97)
 
 
-def tail_for(delta: float, parts: Parts) -> float:
-    """Probability that one step's law may leave out at either end without being felt at `delta`."""
-    return max(1e-9 * delta / sum(count for _, count in parts), 1e-280)
+def tail_for(delta: float, parts: Parts, share: float = 1e-9) -> float:
+    """Probability that one step's law may leave out at either end: all steps together, twice a share of `delta`."""
+    return max(share * delta / sum(count for _, count in parts), 1e-280)
 
 
 def gaussian_mu(parts: Parts) -> float | None:
