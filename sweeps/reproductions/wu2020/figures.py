@@ -100,8 +100,15 @@ def plots(found: Measurements, hidden: int, folder: Path) -> list[Path]:
         colour = f"C{number // 2 if row.system != 'rmsprop' else 7}"
         across, up = (found.row(row, hidden, metric) for metric in ("attack_auc", "accuracy"))
         axes.plot(row.attack_auc, row.accuracy, "x", color=colour)
-        beside = {"textcoords": "offset points", "xytext": (6, -3)}
-        axes.annotate(row.name, (row.attack_auc, row.accuracy), fontsize=7, color=colour, alpha=0.7, **beside)
+        axes.annotate(
+            row.name,
+            (row.attack_auc, row.accuracy),
+            xytext=(6, -3),
+            textcoords="offset points",
+            fontsize=7,
+            color=colour,
+            alpha=0.7,
+        )
         if across is None or up is None:
             continue
         axes.errorbar(
