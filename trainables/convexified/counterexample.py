@@ -74,16 +74,19 @@ def tiny_plan(epsilon: float = 0.01, noise: str = "laplace", facts: PublicFacts 
     return planned
 
 
-def worst_case_scores(plan: PrivacyPlan, facts: PublicFacts, runs: int) -> tuple[Array, Array]:
+def worst_case_scores(
+    plan: PrivacyPlan, facts: PublicFacts, runs: int, secret: bytes | None = None
+) -> tuple[Array, Array]:
     """The attack's scores of `runs` independent releases with the record and as many without it; shapes [runs].
 
+    secret  of the releases' noise, drawn afresh by default; given, the scores repeat themselves
     Every run is the system's own `fit` on synthetic neighbours; the attack sees what it released and nothing else.
     """
     # Named here: the registry imports this room.
     from trainables.registry import SYSTEMS
 
     system, pair = SYSTEMS[plan.system], _PAIRS[plan.system](plan, facts)
-    secret, execution = fresh_secret(), Execution()
+    secret, execution = fresh_secret() if secret is None else secret, Execution()
     scores = [
         outcomes(system, plan, data, runs, pair.score, secret=secret, first=first, execution=execution)
         for data, first in ((pair.with_it, 1), (pair.without_it, runs + 1))
