@@ -96,14 +96,14 @@ def theorem_3_claims() -> list[Claim]:
             claim="Appendix A.3: integrated, c_R never exceeds c_L",
             published="never found",
             ours=f"largest c_R - c_L {worst:.2g}",
-            holds=worst <= 1e-12,
+            holds=bool(worst <= 1e-12),
             note="18 settings. Proved for Gaussians of equal variance (Mironov et al. 2019).",
         ),
         Claim(
             claim="Appendix A.3: the bound on c_R may exceed c_L",
             published="may happen",
             ours=f"up to {loosest:.0f} times c_L",
-            holds=loosest > 1,
+            holds=bool(loosest > 1),
             note="It is linear in the rate, c_L is not. Costs here are c_L alone.",
         ),
     ]
