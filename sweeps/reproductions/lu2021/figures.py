@@ -19,6 +19,8 @@ CLOSE = 0.05
 SLACK = 0.03
 """How far two losses may differ and count as equal, unless the answers are too few to tell."""
 SIGMAS = 3.0
+EXCEPTED = ("mnist", "adult")
+"""Finding 3 names them: models that hardly leak without noise."""
 
 STATEMENTS = (
     "Table V: accuracy and Priv_Leak of the models without noise",
@@ -194,9 +196,18 @@ def _against_sgd(one: Measured, where: str, gaussian: Sequence[Point]) -> Iterat
     beaten = [
         f"{other.method} at epsilon {other.epsilon:g}" for mine, other in pairs if other.loss < mine.loss - slack(one)
     ]
+    if one.set.name in EXCEPTED:
+        yield Claim(
+            claim=f"{where}: an exception, DP-SGD loses less than Alg. 1 (Gaus) somewhere at equal epsilon",
+            published="holds",
+            ours=f"{', '.join(beaten) or 'at none'} of {len(pairs)} points",
+            holds=bool(beaten),
+            note=UNLIKE,
+        )
+        return
     yield Claim(
         claim=f"{where}: Alg. 1 (Gaus) loses less accuracy than DP-SGD at equal epsilon ({len(pairs)} points)",
-        published="except MNIST and US Adult" if one.set.name in ("mnist", "adult") else "holds",
+        published="holds",
         ours=f"more than {', '.join(beaten)}" if beaten else "at every point",
         holds=not beaten,
         note=UNLIKE,
