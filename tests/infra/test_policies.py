@@ -126,7 +126,7 @@ def test_the_image_installs_what_is_pinned():
     assert set(bases) == {bases[0]}
     assert re.fullmatch(r"docker\.io/library/python:3\.11\.\d+-slim-bookworm", bases[0])
     pinned = constraints()
-    for package in ("ray", "mlflow", "torch"):
+    for package in ("ray", "mlflow", "torch", "boto3", "Flask-WTF"):
         assert package in pinned, f"{package}: in the image, and not in constraints.txt"
 
 

@@ -14,8 +14,9 @@ Departures  Inputs are cut to norm 1 one by one. Minimisers are certified by the
             leaves open is charged: `proved`, not an assumed exact minimiser. Loss perturbation counts replace-one with
             twice the gradient shift and hides how the optimiser stopped by output noise of its own share; its
             Gaussian form has the repaired scale. Votes use the exact loss of one vote, not the refuted
-            beta = epsilon/B; networks that vote are trained without flips and crops. `composition: standard` and `advanced` solve the noise as the paper does; the claim is
-            always the exact one, and the paper's stands beside it.
+            beta = epsilon/B; networks that vote are trained without flips and crops. `composition: standard` and
+            `advanced` solve the noise as the paper does; the claim is always the exact one, and the paper's stands
+            beside it.
 A query is one step. Prediction methods answer the first `queries` validation records of a publicly seeded order, so
 their accuracy is a fact about the private answers alone.
 """
