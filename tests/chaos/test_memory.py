@@ -34,6 +34,7 @@ def memory() -> dict[str, int]:
 
 
 @pytest.mark.chaos
+@pytest.mark.outage
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(memory()["MemAvailable"] < hungry.MOST + 2**30, reason="needs 6 GB of free memory")
 def test_a_worker_out_of_memory_costs_its_trial_an_attempt_and_nobody_else_anything(tmp_path):

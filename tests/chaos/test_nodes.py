@@ -143,6 +143,7 @@ def ranks(nodes: Nodes, name: str) -> list[int]:
 
 
 @pytest.mark.chaos
+@pytest.mark.outage
 @pytest.mark.timeout(900)
 def test_workers_and_nodes_come_and_go(tmp_path):
     with Nodes() as nodes:

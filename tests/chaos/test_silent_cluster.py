@@ -88,6 +88,7 @@ def launches(root: Path) -> int:
 
 
 @pytest.mark.chaos
+@pytest.mark.outage
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("silenced", [SERVERS, SERVERS[:1]])
 def test_a_cluster_that_falls_silent_ends_the_controller_with_the_way_to_go_on(tmp_path, silenced):
