@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpcore.events import Gaussian, PureDP
+from dpcore.events import Gaussian, PureDP, Unknown
 from dpcore.guarantee import Status, weakest
 from sweeps.controller import claim_of_prefix
 from sweeps.ledger import procedure_guarantee, summary
@@ -53,11 +53,11 @@ def test_a_procedure_stands_no_firmer_than_its_weakest_plan(status):
 
 
 def test_a_total_that_nobody_can_count_is_said_and_stops_nothing():
-    plan = plan_with(schedule=((PureDP(epsilon=700.0), 10),))
+    plan = plan_with(schedule=((Unknown(description="a log that nobody read"), 10),))
     proposal = {"key": "s-0", "number": 0, "config": {}, "seed": 0, "violations": {}}
     trial = TrialRecord(state=TrialState.COMPLETE, plan=plan.to_dict(), **proposal)
     entry = LedgerEntry(key="s-0", attempt=1, from_step=0, to_step=10, executed_to=10)
     shown = summary([trial], [entry], adaptive=False)
     assert "procedure" not in shown
-    assert "PureDP(epsilon=700.0" in shown["uncounted"]
+    assert "a log that nobody read" in shown["uncounted"]
     assert shown["steps_executed"] == 10
