@@ -12,6 +12,8 @@ from dpcore.accountants.pld import DiscretisationInvalid, analytic, bounds, cont
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian, SampledRandomisedResponse
 from dpcore.accountants.pld.parts import tail_for
 
+EPS = float(np.finfo(float).eps)
+
 
 def a_contour(parts, delta, *, forward=True, relative=1e-6):
     direction = bounds.cumulants(parts, tail_for(delta, parts), forward=forward)
@@ -157,6 +159,75 @@ def test_responses_join_without_decaying():
     assert grid.lower <= upper
     assert lower <= grid.upper
     assert upper - lower < 1e-4 * upper
+
+
+@pytest.mark.parametrize(
+    ("rate", "epsilon"), [(1.0, 30.0), (1.0, 29.3), (1 - 1e-7, 25.0), (1 - 1e-6, 18.0), (0.99, 30.0), (1e-6, 1e-6)]
+)
+def test_atoms_of_responses_are_those_of_forty_digits(rate, epsilon):
+    """1 + q expm1(-epsilon) once cancelled: the rarer answer's loss was off by 2e-4."""
+    with mpmath.workdps(40):
+        found = SampledRandomisedResponse(rate, epsilon).atom_losses()
+        for loss, sign in zip(found, (-1, 1), strict=True):
+            exact = mpmath.log(1 - mpmath.mpf(rate) + rate * mpmath.exp(sign * mpmath.mpf(epsilon)))
+            assert abs(loss - exact) <= 8 * EPS * abs(exact)
+
+
+def test_the_add_direction_of_large_responses_is_within_what_the_sum_of_parts_allows():
+    response, rest = SampledRandomisedResponse(1.0, 29.3), ((SampledGaussian(0.01, 1.0), 500),)
+    parts = ((response, 5), *rest)
+    found, saddle = a_contour(parts, 1e-6, forward=False)
+    alone, at = a_contour(rest, 1e-6, forward=False)
+    # All five tell the truth, but for 1e-12: the epsilons add up.
+    lower, upper = found.invert(math.log(1e-6), saddle.epsilon)
+    least, most = alone.invert(math.log(1e-6), at.epsilon)
+    assert lower <= 5 * 29.3 + most
+    assert upper >= 5 * 29.3 + least - 1e-5
+    assert upper - lower < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("pair", "forward"), [(SampledGaussian, True), (SampledGaussian, False), (ReplacedSampledGaussian, True)]
+)
+def test_errors_of_losses_and_densities_cover_the_real_ones(pair, forward):
+    """Rates near 1 leave the likelihood ratio a small difference; replacement once charged nothing for it."""
+    rng = random.Random(3)
+    worst = 0.0
+    for _ in range(150):
+        rate = 10 ** rng.uniform(-6, -1e-4) if rng.random() < 0.4 else 1 - 10 ** rng.uniform(-12, -0.5)
+        this = pair(rate, 10 ** rng.uniform(-1.3, 2))
+        low, high = this.x_range(10 ** rng.uniform(-30, -3))
+        x = low + (high - low) * np.array([rng.random() for _ in range(4)])
+        at = analytic.places(this, x, forward=forward)
+        with mpmath.workdps(40):
+            q, s = mpmath.mpf(rate), mpmath.mpf(this.noise_multiplier)
+            for i, place in enumerate(x):
+                y = mpmath.mpf(float(place))
+                loss = mpmath.log(1 - q + q * mpmath.exp((2 * y - 1) / (2 * s * s)))
+                density = mpmath.log(mpmath.npdf(y, 0, s))
+                if pair is ReplacedSampledGaussian:
+                    other = mpmath.log(1 - q + q * mpmath.exp((-2 * y - 1) / (2 * s * s)))
+                    loss, density = loss - other, density + other
+                density, loss = (density + loss, loss) if forward else (density, -loss)
+                assert abs(at.loss[i] - loss) <= at.loss_error[i]
+                assert abs(at.log_density[i] - density) <= at.density_error[i]
+                worst = max(worst, float(abs(at.log_density[i] - density) / at.density_error[i]))
+    assert worst > 0.05
+
+
+def test_losses_that_rounding_blurs_make_no_layers():
+    """At the low end all losses are ln(1 - q) to rounding: their differences say nothing of a cell's width."""
+    pair = SampledGaussian(0.3, 0.2)
+    x = np.linspace(-2.0, 0.4, 200)
+    losses, log_least = analytic.loss_density(pair, x, 2.0, forward=True)
+    assert (log_least[np.diff(losses) < 1e-13] == -np.inf).all()
+    assert np.isfinite(log_least).sum() > 50
+
+
+def test_replacement_with_losses_beyond_float64_is_left_to_grids():
+    parts = ((ReplacedSampledGaussian(0.5, 0.05), 3),)
+    with pytest.raises(lines.TooFine, match="cut at 600"):
+        a_contour(parts, 1e-200)
 
 
 # What each charge is for: without it, the interval misses.

@@ -43,8 +43,11 @@ def places(pair: Smooth, x: Array, *, forward: bool) -> Places:
     # q expm1(u) is off by the rounding of u; its logarithm by that over 1 + q expm1(u).
     spread = (np.abs(x) + 0.5) / (s * s)
     if isinstance(pair, ReplacedSampledGaussian):
-        log_density += np.log1p(pair.rate * np.expm1(np.minimum((-2 * x - 1) / (2 * s * s), 600.0)))
-        loss_error = _EPS * (4 * np.abs(loss) + 16 + 4 * spread)
+        log_other = np.log1p(pair.rate * np.expm1(np.minimum((-2 * x - 1) / (2 * s * s), 600.0)))
+        log_density += log_other
+        # Either hypothesis's 1 + q expm1(u) cancels where it is small: at rates near 1.
+        small = np.exp(-log_other) + np.exp(-(loss + log_other))
+        loss_error = _EPS * (4 * np.abs(loss) + 16 + 4 * spread + 4 * small)
     else:
         loss_error = _EPS * (2 * np.abs(loss) + (8 + 2 * spread) * np.abs(np.expm1(-loss)))
     density_error = _EPS * (8 + 4 * square + 2 * spread * (1.0 if isinstance(pair, ReplacedSampledGaussian) else 0.0))
@@ -120,6 +123,9 @@ def loss_density(pair: Smooth, x: Array, tilt: float, *, forward: bool) -> tuple
         log_g[:-1] + width * np.minimum(flattest, 0.0),
         log_g[1:] - width * np.maximum(steepest, 0.0),
     )
+    # Losses that differ by little more than their rounding would make a cell look wide; the others are so by 1e-3.
+    told = np.abs(np.diff(at.loss)) >= 1e3 * (at.loss_error[:-1] + at.loss_error[1:])
+    low = np.where(told, low - 5e-3, -np.inf)
     if forward:
         return at.loss, low
     return at.loss[::-1], low[::-1]

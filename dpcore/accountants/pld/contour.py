@@ -228,6 +228,8 @@ def _piece(pair: DominatingPair, steps: int, log_mgf: float, tilt: float, tail: 
     if not isinstance(pair, SampledGaussian | ReplacedSampledGaussian) or pair.rate == 1.0:
         return _Piece(pair, steps, log_mgf, (-math.inf, math.inf), None)
     ends = pair.x_range(tail)
+    if isinstance(pair, ReplacedSampledGaussian) and 2 * ends[1] + 1 > 1200 * pair.noise_multiplier**2:
+        raise TooFine(f"{pair}: losses at outputs up to {ends[1]:.3g} would be cut at 600")
     return _Piece(pair, steps, log_mgf, ends, cut(pair, tilt, log_mgf, *ends, forward=forward or pair.symmetric))
 
 

@@ -279,8 +279,13 @@ class SampledRandomisedResponse:
 
     def atom_losses(self) -> tuple[float, float]:
         """The losses of the two atoms."""
-        low, high = np.log1p(self.rate * np.expm1([-self.epsilon, self.epsilon]))
-        return float(low), float(high)
+        q, e = self.rate, self.epsilon
+        if q == 1.0:
+            return -e, e
+        # 1 - q (1 - exp(-e)) cancels near 0, where the sum of its two parts does not.
+        away = -q * math.expm1(-e)
+        low = math.log1p(-away) if away < 0.5 else math.log((1 - q) + q * math.exp(-e))
+        return low, math.log1p(q * math.expm1(e))
 
     def loss_range(self, tail: float) -> tuple[float, float]:
         return self.atom_losses()

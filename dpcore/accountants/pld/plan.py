@@ -87,6 +87,8 @@ def make_plan(direction: Cumulants, saddle: Saddle, gap: float, parts: Parts, sp
     # A few steps have a bounded support, and a window that holds it has no outside.
     pad = spacing * (sum(direction.counts) + 4)
     bottom, top = max(bottom, min(least, eps) - pad), min(top, max(most, eps) + pad)
+    if not (top - bottom) / spacing <= MAX_LOSSES:
+        raise ToleranceNotReached(f"window of {(top - bottom) / spacing:.3g} losses: expected at most {MAX_LOSSES}")
     size = fast_size(max(64, math.ceil((top - bottom) / spacing)))
     above = min(size - 2, max(2, math.ceil((top - eps) / spacing)))
     return Plan(saddle, spacing, direction.tail, Window(size, above, float(shifts[best_up]), float(shifts[best_down])))
