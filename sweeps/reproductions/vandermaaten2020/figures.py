@@ -114,10 +114,12 @@ def _second(points: Sequence[Point], *, pure: bool, horizontal: dict[str, Curve]
     curves = by_method(points, lambda p: p.queries, shown)
     if pure:
         curves[PUBLISHED] = curve(points, PUBLISHED, lambda p: p.queries, lambda p: shown(p, 2.0) and p.method == VOTES)
-    budgets = curves[VOTES].axis if VOTES in curves else ()
+    if VOTES not in curves:
+        return {}
+    budgets = curves[VOTES].axis
     for label in (LOSS, MODEL, SGD):
         level = horizontal[label].at(1.0) if label in horizontal else None
-        if level is not None and budgets:
+        if level is not None:
             curves[label] = Curve(label, budgets, (level,) * len(budgets), (0.0,) * len(budgets))
     return curves
 
