@@ -14,16 +14,10 @@ from urllib.parse import urlsplit
 
 # Engines report to their makers by default; a platform for private data switches that off before they load.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-# Ray sends its token only when told to; its own command line tells itself where there is one.
-if (
-    "RAY_AUTH_TOKEN" in os.environ
-    or "RAY_AUTH_TOKEN_PATH" in os.environ
-    or Path("~/.ray/auth_token").expanduser().exists()
-):
-    os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 import aiohttp
 import ray
+from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient
 
@@ -32,8 +26,9 @@ for _name in (
     "ray.dashboard.modules.dashboard_sdk",
     "ray.dashboard.modules.job.sdk",
     "ray._private.runtime_env.packaging",
+    "ray._private.authentication.authentication_token_setup",
 ):
-    logging.getLogger(_name).setLevel(logging.WARNING)
+    logging.getLogger(_name).setLevel(logging.ERROR)
 
 ANSWER_SECONDS = 5.0
 READY_SECONDS = 60.0
@@ -61,6 +56,9 @@ class JobServer:
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
         _check_answers(self.address)
+        # Ray sends its token only when told to; its own command line tells itself where there is one. By its own
+        # function: the variable alone would leave what this process has read before as it was.
+        maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
         try:
             self._client = JobSubmissionClient(self.address)
         except AuthenticationError as error:
