@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpcore.convexified.one_neuron import Noise
 from dpcore.convexified.published import Bound
+from trainables.linear import ROW_PARAMETERS
 from trainables.system import Metric, Parameter
 
 NOISE_MIN, NOISE_MAX = 1e-9, 1e9
@@ -125,22 +126,7 @@ HEAD_KNOBS = (
     Parameter(
         name="hidden", kind="int", low=1, high=20_000, default=128, unit="units", doc="random tanh units, if any"
     ),
-    Parameter(
-        name="clip_norm",
-        kind="float",
-        low=1e-6,
-        high=1e6,
-        default=1.0,
-        unit="input norm",
-        doc="each record is divided by the larger of this and its own L2 norm",
-    ),
-    Parameter(
-        name="bias",
-        kind="choice",
-        choices=(False, True),
-        default=False,
-        doc="adds a constant column; inputs are then divided by sqrt(2) to keep their norm",
-    ),
+    *ROW_PARAMETERS,
     _queries("number B of answers under the claim, asked of validation records; query B+1 is refused"),
     Parameter(
         name="noise_multiplier",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainables.linear import ROW_PARAMETERS
 from trainables.system import Metric, Parameter
 
 NOISE_MIN, NOISE_MAX = 1e-3, 1e9
@@ -15,22 +16,7 @@ _TRAINING = (
         high=100.0,
         doc="weight lambda of 0.5 ||theta||^2 in the objective; more of it means less sensitivity and more bias",
     ),
-    Parameter(
-        name="clip_norm",
-        kind="float",
-        low=1e-6,
-        high=1e6,
-        default=1.0,
-        unit="input norm",
-        doc="each record is divided by the larger of this and its own L2 norm",
-    ),
-    Parameter(
-        name="bias",
-        kind="choice",
-        choices=(False, True),
-        default=False,
-        doc="adds a constant column; inputs are then divided by sqrt(2) to keep their norm",
-    ),
+    *ROW_PARAMETERS,
 )
 _NOISE = (
     Parameter(
