@@ -22,6 +22,7 @@ class Scope:
     """How fine the figures are.
 
     epsilons, budgets, deltas, sizes, dimensions, classes, models, weights   horizontal axes of Figures 1-6
+    beside    the weights among which loss perturbation is tuned in Figures 3-5, each of which is a training
     rates, clips, epochs   of DP-SGD: learning rates and clip norms to choose from, passes over the data
     repeats   trainings and noises for each point
     budget_repeats   the same for Figure 2, whose points rest on few answers each
@@ -37,6 +38,7 @@ class Scope:
     classes: tuple[int, ...]
     models: tuple[int, ...]
     weights: tuple[float, ...]
+    beside: tuple[float, ...]
     rates: tuple[float, ...]
     clips: tuple[float, ...]
     epochs: int
@@ -51,14 +53,14 @@ class Scope:
         if effort.quick:
             return cls(
                 epsilons=(1.0, 10.0), budgets=(), deltas=(), sizes=(), dimensions=(), classes=(), models=(),
-                weights=(0.01, 0.1), rates=(2.0,), clips=(1.0,), epochs=2, repeats=effort.repeats or 1,
+                weights=(0.01, 0.1), beside=(), rates=(2.0,), clips=(1.0,), epochs=2, repeats=effort.repeats or 1,
                 budget_repeats=1, limit=2_000, votes=32,
             )  # fmt: skip
         if effort.grid == "coarse":
             return cls(
                 epsilons=(0.5, 1.0, 2.0, 5.0, 10.0), budgets=(10, 30, 100, 300, 1000), deltas=(1e-8, 1e-3),
                 sizes=(2_000, 10_000), dimensions=(20, 100), classes=(2, 5), models=(16, 64, 1024),
-                weights=(0.001, 0.01, 0.1, 0.5), rates=(2.0,), clips=(0.3, 1.0), epochs=10,
+                weights=(0.001, 0.01, 0.1, 0.5), beside=(0.01, 0.1), rates=(2.0,), clips=(0.3, 1.0), epochs=10,
                 repeats=effort.repeats or 2, budget_repeats=10,
             )  # fmt: skip
         return cls(
@@ -68,7 +70,8 @@ class Scope:
             dimensions=(10, 20, 50, 100, 200, 400), classes=(2, 3, 4, 5, 6, 7, 8, 9),
             models=(8, 16, 32, 64, 128, 512, 1024), rates=(0.5, 2.0, 8.0), epochs=20,
             weights=(1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1, 5e-1),
-            clips=(0.03, 0.1, 0.3, 1.0), repeats=effort.repeats or 5, budget_repeats=30,
+            beside=(1e-3, 5e-3, 1e-2, 5e-2, 1e-1), clips=(0.03, 0.1, 0.3, 1.0),
+            repeats=effort.repeats or 5, budget_repeats=30,
         )  # fmt: skip
 
     def cut(self) -> list[str]:
@@ -79,6 +82,7 @@ class Scope:
         lines = ["Figure 4 above 60,000 records: InfiMNIST is not at hand"]
         if len(self.weights) < 10:
             lines.append(f"Coarse grid: epsilon {self.epsilons}, lambda {self.weights}, {self.repeats} repeats")
+            lines.append(f"Coarse grid: loss perturbation in Figures 3-5 at lambda {self.beside} alone")
         return lines
 
 
@@ -90,7 +94,14 @@ def parts(scope: Scope, data: Path) -> Iterator[dict[str, Any]]:
     published = tuple(sorted({*scope.epsilons, *(2 * epsilon for epsilon in scope.epsilons)}))
     yield _part("fig1-pure", mnist, published, _pure(scope), scope)
     yield _part("fig1-gaussian", mnist, scope.epsilons, _gaussian(scope), scope)
-    yield _part("fig1-trained", mnist, scope.epsilons, _trained(scope, ("gaussian", "pure")), scope, "add-remove")
+    yield _part(
+        "fig1-trained",
+        mnist,
+        scope.epsilons,
+        _trained(scope, ("gaussian", "pure"), _tilted(scope.weights)),
+        scope,
+        "add-remove",
+    )
     if scope.budgets:
         budgets = _choice(scope.budgets)
         yield _part(
@@ -100,22 +111,22 @@ def parts(scope: Scope, data: Path) -> Iterator[dict[str, Any]]:
         yield _part("fig2-gaussian", mnist, (1.0,), both, scope, repeats=scope.budget_repeats)
     for delta in scope.deltas:
         yield _part(f"fig3-{delta:g}", mnist, (1.0,), _gaussian(scope), scope, delta=delta)
-        trained = _trained(scope, ("gaussian",))
+        trained = _trained(scope, ("gaussian",), scope.beside)
         yield _part(f"fig3-trained-{delta:g}", mnist, (1.0,), trained, scope, "add-remove", delta=delta)
     for size in scope.sizes:
         smaller = {**mnist, "limit": size}
         yield _part(f"fig4-{size}", smaller, (1.0,), _pure(scope), scope)
-        trained = _trained(scope, ("pure",), sgd=False)
+        trained = _trained(scope, ("pure",), scope.beside, sgd=False)
         yield _part(f"fig4-trained-{size}", smaller, (1.0,), trained, scope, "add-remove")
     for dimension in scope.dimensions:
         projected = {**mnist, "source": "projected", "of": "mnist", "dimension": dimension}
         yield _part(f"fig5a-{dimension}", projected, (1.0,), _pure(scope), scope)
-        trained = _trained(scope, ("pure",), sgd=False)
+        trained = _trained(scope, ("pure",), scope.beside, sgd=False)
         yield _part(f"fig5a-trained-{dimension}", projected, (1.0,), trained, scope, "add-remove")
     for classes in scope.classes:
         fewer = {**mnist, "classes": classes}
         yield _part(f"fig5b-{classes}", fewer, (1.0,), _pure(scope), scope)
-        trained = _trained(scope, ("pure",), sgd=False)
+        trained = _trained(scope, ("pure",), scope.beside, sgd=False)
         yield _part(f"fig5b-trained-{classes}", fewer, (1.0,), trained, scope, "add-remove")
     if scope.models:
         yield _part("fig6-models", mnist, (1.0,), _votes(scope, "standard", QUERIES, scope.models), scope)
@@ -191,13 +202,15 @@ def _gaussian(scope: Scope) -> dict[str, Any]:
     )
 
 
-def _trained(scope: Scope, noises: tuple[str, ...], *, sgd: bool = True) -> dict[str, Any]:
+def _tilted(weights: tuple[float, ...]) -> tuple[float, ...]:
+    """Weights for loss perturbation: below 1e-3 the noise of the objective alone decides the minimiser."""
+    enough = tuple(weight for weight in weights if weight >= 1e-3) or weights
+    return enough[: max(1, len(enough) - 1)]
+
+
+def _trained(scope: Scope, noises: tuple[str, ...], weights: tuple[float, ...], *, sgd: bool = True) -> dict[str, Any]:
     """Loss perturbation, and DP-SGD, which knows no delta of 0."""
-    # Below this weight the noise of the objective alone decides the minimiser.
-    weights = tuple(weight for weight in scope.weights if weight >= 1e-3) or scope.weights
-    systems: dict[str, Any] = {
-        "loss-perturbation": {"noise": _choice(noises), "regularisation": _choice(weights[: max(1, len(weights) - 1)])}
-    }
+    systems: dict[str, Any] = {"loss-perturbation": {"noise": _choice(noises), "regularisation": _choice(weights)}}
     if sgd:
         systems["noisy-sgd"] = {
             "model": "linear",
