@@ -30,7 +30,7 @@ Records = Annotated[
 TrackingUri = Annotated[str | None, typer.Option("--tracking", help="MLflow tracking URI.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 DataDir = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's upstream files.")]
-Address = Annotated[str | None, typer.Option("--address", help="Ray cluster: auto or HOST:PORT.")]
+Address = Annotated[str | None, typer.Option("--address", help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", help="path.to.key=VALUE (YAML) over the spec's own; repeatable.")
 ]
@@ -97,7 +97,10 @@ def run(
     address: Address = None,
     as_json: Json = False,
 ) -> None:
-    """Start a sweep and run it to its end."""
+    """Start a sweep and run it to its end. By ray://HOST:PORT it is submitted: the controller runs on the cluster."""
+    if _by_client(address, as_json):
+        places = _places_there(root, store, records, tracking)
+        return _submit(spec, address, name=name, trials=trials, seed=seed, changes=changes, data=data, **places)
     from sweeps import session
     from sweeps.cli_run import drive
     from sweeps.examples import load_example_or_file
@@ -120,12 +123,39 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a sweep from wherever it stopped."""
+    if _by_client(address, as_json, spec):
+        return _submit(sweep, address, resume=True, accept=accept, **_places_there(root, store, records, tracking))
     from sweeps.cli_run import drive
     from sweeps.spec import load_spec
 
     workspace = _workspace(root, store, tracking, records)
     given = load_spec(spec) if spec is not None else None
     drive(sweep, workspace, spec=given, accept=accept or [], address=address, shown=_shown if as_json else None)
+
+
+def _by_client(address: str | None, as_json: bool, spec: Path | None = None) -> bool:
+    """Tune moves itself to the cluster for a Ray client, and the controller has to be where Tune is."""
+    from dpcore.checks import InvalidValue
+
+    if address is None or not address.startswith("ray://"):
+        return False
+    if as_json or spec is not None:
+        option, value = ("json", True) if as_json else ("spec", str(spec))
+        raise InvalidValue(option, value, "left out with a ray:// address", "Ask `sweeps show NAME --json` afterwards.")
+    return True
+
+
+def _submit(what: str, address: str | None, **options: Any) -> None:
+    from sweeps.submission.command import submit
+
+    assert address is not None
+    submit(what, address, **options)
+
+
+def _places_there(root: Path, store: str | None, records: str | None, tracking: str | None) -> dict[str, Any]:
+    """The folder here is none there: without --root, the submission's own."""
+    places: dict[str, Any] = {"store": store, "records": records, "tracking": tracking}
+    return places if root == DEFAULT_ROOT else {**places, "root": str(root)}
 
 
 @app.command()

@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 EXIT_STOPPED = 130
 EXIT_FAILED = 75
 DETACHED = 0
+ROOT_ON_THE_HEAD = "sweeps-state"
 
 
 def submit(
     spec: Annotated[str, typer.Argument(help="Spec file or packaged example; with --resume, the name of a sweep.")],
     address: Annotated[
-        str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Job server: http://HOST:8265.")
+        str,
+        typer.Option(
+            "--address", envvar="RAY_API_SERVER_ADDRESS", help="Job server, http://HOST:8265, or ray://HOST:10001."
+        ),
     ],
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep of this name.")] = False,
     name: Annotated[str | None, typer.Option(help="Name of the sweep; default: the spec's, numbered if taken.")] = None,
@@ -29,7 +33,8 @@ def submit(
     seed: Annotated[int | None, typer.Option(help="Override search.seed.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="path.to.key=VALUE over the spec's own.")] = None,
     accept: Annotated[list[str] | None, typer.Option(help="With --resume: go on although this changed.")] = None,
-    root: Annotated[str, typer.Option(help="The controller's folder on the head.")] = "sweeps-state",
+    data: Annotated[Path | None, typer.Option("--data", help="Folder of the data set on the cluster.")] = None,
+    root: Annotated[str, typer.Option(help="The controller's folder on the head.")] = ROOT_ON_THE_HEAD,
     store: Annotated[str | None, typer.Option("--store", envvar="SWEEPS_STORE", help="Store by URL.")] = None,
     records: Annotated[
         str | None,
@@ -47,7 +52,7 @@ def submit(
     from sweeps.submission.order import SPEC_FILE, Order, versions
     from sweeps.submission.parcel import check_references, pack, taken_from_here
 
-    loaded = None if resume else load_example_or_file(spec, trials=trials, seed=seed, changes=changes or ())
+    loaded = None if resume else load_example_or_file(spec, data=data, trials=trials, seed=seed, changes=changes or ())
     words = ["resume", spec] if loaded is None else ["run", SPEC_FILE]
     if loaded is not None:
         check_references(loaded)

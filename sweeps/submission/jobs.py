@@ -18,11 +18,13 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 import aiohttp
 import ray
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+from ray.dashboard.utils import ray_client_address_to_api_server_url
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient
 
 # What it uploads, and that a connection closed, is nothing that a person has to read.
 for _name in (
+    "ray.client_builder",
     "ray.dashboard.modules.dashboard_sdk",
     "ray.dashboard.modules.job.sdk",
     "ray._private.runtime_env.packaging",
@@ -34,6 +36,7 @@ ANSWER_SECONDS = 5.0
 READY_SECONDS = 60.0
 SETTLE_SECONDS = 30.0
 ENTRY = "python -m sweeps.submission.start"
+CLIENT = "ray://"
 HOOK = "sweeps.submission.start.load_environment"
 
 
@@ -51,7 +54,10 @@ class Finished:
 
 
 class JobServer:
-    """The job server at `address`, such as http://HOST:8265. Raises JobServerRefused from every method."""
+    """The job server at `address`, http://HOST:8265, or of the cluster whose Ray client server is at ray://HOST:10001.
+
+    Raises JobServerRefused from every method.
+    """
 
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
@@ -59,13 +65,13 @@ class JobServer:
         # Ray sends its token only when told to; its own command line tells itself where there is one. By its own
         # function: the variable alone would leave what this process has read before as it was.
         maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+        if self.address.startswith(CLIENT):
+            self.address = _dashboard_behind(self.address)
+            _check_answers(self.address)
         try:
             self._client = JobSubmissionClient(self.address)
         except AuthenticationError as error:
-            raise JobServerRefused(
-                f"--address={address!r}: the cluster refuses this token, or wants one. Set RAY_AUTH_TOKEN (or "
-                "RAY_AUTH_TOKEN_PATH) to the one that it was started with."
-            ) from error
+            raise JobServerRefused(f"--address={address!r}: {_TOKEN}") from error
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise JobServerRefused(
                 f"--address={address!r}: no Ray job server answers ({error}). {_EXPECTED}"
@@ -139,16 +145,38 @@ class JobServer:
         self._client.stop_job(job)
 
 
-_EXPECTED = "Expected the dashboard of the cluster's head, such as http://HOST:8265."
+_EXPECTED = (
+    "Expected the dashboard of the cluster's head, such as http://HOST:8265, or its Ray client server, such as "
+    "ray://HOST:10001."
+)
+
+
+_TOKEN = (
+    "the cluster refuses this token, or wants one. Set RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to the one that it was "
+    "started with."
+)
+_PORTS = {"http": 80, "https": 443, "ray": 10001}
+
+
+def _dashboard_behind(address: str) -> str:
+    """The dashboard of the cluster that a Ray client reaches at `address`, by the host that was reached."""
+    try:
+        told = ray_client_address_to_api_server_url(address)
+    except AuthenticationError as error:
+        raise JobServerRefused(f"--address={address!r}: {_TOKEN}") from error
+    except (ConnectionError, RuntimeError, ValueError, OSError, ImportError) as error:
+        raise JobServerRefused(f"--address={address!r}: no Ray client is taken ({error}). {_EXPECTED}") from error
+    # The cluster names itself as its own nodes see it.
+    return f"http://{urlsplit(address).hostname}:{urlsplit(told).port}"
 
 
 def _check_answers(address: str) -> None:
     parts = urlsplit(address)
     try:
-        port = parts.port or (443 if parts.scheme == "https" else 80)
+        port = parts.port or _PORTS.get(parts.scheme, 0)
     except ValueError:
         port = 0
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port:
+    if parts.scheme not in ("http", "https", "ray") or not parts.hostname or not port:
         raise JobServerRefused(f"--address={address!r}: not an address of a job server. {_EXPECTED}")
     try:
         socket.create_connection((parts.hostname, port), timeout=ANSWER_SECONDS).close()

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from dpcore.checks import InvalidValue
+from sweeps.cli import app
 from sweeps.examples import load_example_or_file
 from sweeps.fingerprint import code_digest
 from sweeps.spec import load_spec
@@ -103,7 +105,8 @@ def test_data_are_sent_by_reference(path, fine):
         ("http://127.0.0.1:9", "does not answer"),
         ("auto", "not an address of a job server"),
         ("127.0.0.1:8265", "not an address of a job server"),
-        ("ray://127.0.0.1:10001", "not an address of a job server"),
+        ("ray://127.0.0.1:9", "does not answer"),
+        ("ray://:10001", "not an address of a job server"),
         ("http://127.0.0.1:none", "not an address of a job server"),
     ],
 )
@@ -112,12 +115,21 @@ def test_addresses_that_are_none_are_refused_at_once(address, said):
         JobServer(address)
 
 
-def test_a_ray_client_is_refused_and_shown_the_way():
+def test_a_ray_client_drives_no_session_and_is_shown_the_way():
     from sweeps.runner import ClusterUnreachable, check_reachable
     from sweeps.spec import Resources
 
     with pytest.raises(ClusterUnreachable, match=r"a Ray client cannot drive a sweep.*sweeps submit"):
         check_reachable("ray://127.0.0.1:10001", Resources())
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "toy", "--json"], ["resume", "toy", "--json"], ["resume", "toy", "--spec", "toy.yaml"]]
+)
+def test_what_a_ray_client_cannot_hand_on_is_refused(words):
+    told = CliRunner().invoke(app, [*words, "--address", "ray://127.0.0.1:9"])
+    assert isinstance(told.exception, InvalidValue)
+    assert "left out with a ray:// address" in str(told.exception)
 
 
 class Answers(http.server.BaseHTTPRequestHandler):

@@ -136,6 +136,18 @@ def test_a_sweep_runs_from_a_machine_of_the_cluster(cluster):
     assert "4 complete." in cluster.run(*words)
 
 
+def test_a_ray_client_address_submits_the_sweep(cluster):
+    """`run` by ray://HOST:PORT: the controller runs on the head, its words come here."""
+    folder = str(cluster.folder / "by-client")
+    store = f"sqlite:///{cluster.folder}/by-client.db"
+    places = ("--root", folder, "--store", store, "--address", cluster.client)
+    output = cluster.run("run", "toy", "--trials", "3", "--name", "client", *places)
+    assert f"at {cluster.dashboard}" in output
+    assert "3 complete." in output
+    assert "finished" in cluster.run("show", "client", "--root", str(cluster.folder / "laptop"), "--store", store)
+    assert "client_builder" not in output
+
+
 def test_a_path_that_not_every_node_sees_is_found_before_the_first_trial(cluster):
     if not cluster.hides:
         pytest.skip("NOT TESTED: a node that sees another file system; this machine lets nobody unshare mounts")
