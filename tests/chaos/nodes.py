@@ -48,9 +48,17 @@ class Nodes:
             self.kill(name)
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def ip(self, name: str) -> str:
+        """Where a node, or the `driver`, is reached."""
+        return "127.0.0.1"
+
+    def enter(self, name: str) -> list[str]:
+        """Words before a command of this node, or of the `driver`."""
+        return []
+
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.ip('driver')}:{self.port}"
 
     def environment(self, name: str = "driver") -> dict[str, str]:
         """What a process of this cluster runs under."""
@@ -73,10 +81,11 @@ class Nodes:
             f"--address={self.address}"
         ]  # fmt: skip
         arguments = [
+            *self.enter(name),
             str(RAY),
             "start",
             *where,
-            "--node-ip-address=127.0.0.1",
+            f"--node-ip-address={self.ip(name)}",
             f"--num-cpus={cpus:g}",
             "--num-gpus=0",
             "--object-store-memory=200000000",
@@ -142,7 +151,7 @@ class Nodes:
     def ray(self, *arguments: str) -> str:
         """The output of a `ray` command against this cluster."""
         done = subprocess.run(
-            [str(RAY), *arguments],
+            [*self.enter("driver"), str(RAY), *arguments],
             env=self.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -150,11 +150,12 @@ def _one_direction(parts: Parts, direction: Cumulants, asked: _Asked, *, forward
     saddle, steeper = _located(parts, direction, saddle, asked, forward=forward)
     shrink, result = 0.7 / steeper, Bounds(0.0, math.inf)
     spacing: float | None = None
+    precise, before = False, math.inf
     for attempt in range(9):
         # Where a few rare steps decide, the estimate is far off: what may be neglected follows the delta asked for.
         saddle = replace(saddle, log_delta=min(log_delta, saddle.log_delta))
         gap = shrink * asked.tolerance * _scale(saddle, asked)
-        plan = make_plan(direction, saddle, gap, parts, spacing)
+        plan = replace(make_plan(direction, saddle, gap, parts, spacing), precise=precise)
         composed = compose(parts, plan, upper=True, forward=forward)
         assert composed is not None
         upper = _invert(composed, log_delta, saddle.epsilon, gap, upper=True)
@@ -171,7 +172,11 @@ def _one_direction(parts: Parts, direction: Cumulants, asked: _Asked, *, forward
         if math.isfinite(upper):
             # Around the wrong epsilon the gap tells little about the grid; else it shrinks with the spacing's square.
             near = lower > 0 and abs(upper - saddle.epsilon) <= 0.1 * upper
-            if near:
+            if near and not precise and upper - lower > 0.9 * before:
+                # A finer grid did not help: what is left is round-off.
+                precise, spacing = True, plan.spacing
+            elif near:
+                before = upper - lower
                 spacing = plan.spacing * min(0.75, max(math.sqrt(0.85 * reached / (upper - lower)), 0.35))
                 shrink *= min(0.5, max(0.7 * reached / (upper - lower), 0.1))
             else:

@@ -66,12 +66,16 @@ def _tilt(law: Law, tilt: float) -> tuple[Array, float]:
 
 @dataclass(frozen=True)
 class Composition:
-    """`counts[i]` steps of `laws[i]` (one spacing), tilted by `tilt` > 0, on a ring."""
+    """`counts[i]` steps of `laws[i]` (one spacing), tilted by `tilt` > 0, on a ring.
+
+    precise  transform in long double, where round-off would be what separates the bounds
+    """
 
     laws: Sequence[Law]
     counts: Sequence[int]
     tilt: float
     window: Window
+    precise: bool = False
 
     @cached_property
     def spacing(self) -> float:
@@ -125,24 +129,30 @@ class Composition:
     def _spectrum(self) -> tuple[NDArray[np.int64], NDArray[Any], Array, float]:
         """Kept frequencies, their values over N (doubled for the mirrored half), error bounds, and what was dropped."""
         n = self.window.size
-        spectra, dropped = spectrum.transforms([w for w, _ in self._tilted], self.counts, n, _NEGLIGIBLE)
-        log_size: Array = np.zeros(len(spectra[0].values))
+        weights = [weight for weight, _ in self._tilted]
+        spectra, dropped = spectrum.transforms(weights, self.counts, n, _NEGLIGIBLE, precise=self.precise)
+        real = spectra[0].values.real.dtype
+        log_size = np.zeros(len(spectra[0].values), dtype=real)
         for transform, count in zip(spectra, self.counts, strict=True):
             log_size += count * np.log(np.abs(transform.values) + transform.error)
         keep = np.flatnonzero(log_size > _NEGLIGIBLE)
         if len(keep) < len(log_size):
             dropped = max(dropped, math.exp(_NEGLIGIBLE))
-        value = np.ones(len(keep), dtype=complex)
-        log_exact: Array = np.zeros(len(keep))
+        value = np.ones(len(keep), dtype=spectra[0].values.dtype)
+        log_exact = np.zeros(len(keep), dtype=real)
         for transform, count in zip(spectra, self.counts, strict=True):
             kept = transform.values[keep]
             value *= _power(kept, count)
             with np.errstate(divide="ignore"):
                 log_exact += count * np.log(np.abs(kept))
         bound = np.exp(log_size[keep])
-        error = -bound * np.expm1(log_exact - log_size[keep]) + bound * (8 * _EPS * sum(self.counts))
+        error = -bound * np.expm1(log_exact - log_size[keep]) + bound * (
+            8 * float(np.finfo(real).eps) * sum(self.counts)
+        )
         scale = np.where((keep == 0) | (2 * keep == n), 1.0, 2.0) / n
-        return keep.astype(np.int64), value * scale, error * scale, dropped
+        # Rounding what is precise to float64 is charged where the sum is (`_raw`), with the sum's own.
+        rounded = (value * scale).astype(np.complex128), (error * scale).astype(np.float64)
+        return keep.astype(np.int64), *rounded, dropped
 
     @cached_property
     def _series(self) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
@@ -227,7 +237,7 @@ def _log_sum(a: float, b: float) -> float:
     return high if math.isinf(high) else high + math.log(math.exp(a - high) + math.exp(b - high))
 
 
-def _power(z: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:
+def _power(z: NDArray[Any], count: int) -> NDArray[Any]:
     """z**count by repeated squaring: relative error at most a few units in the last place times count."""
     out = np.ones_like(z)
     square = z

@@ -34,12 +34,13 @@ class ToleranceNotReached(ArithmeticError):
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything about one direction that estimates decide."""
+    """Everything about one direction that estimates decide. `precise`: compose in long double."""
 
     saddle: Saddle
     spacing: float
     tail: float
     window: Window
+    precise: bool = False
 
 
 def _spacing(direction: Cumulants, tilt: float, gap: float, parts: Parts) -> float:
@@ -121,4 +122,4 @@ def compose(parts: Parts, plan: Plan, *, upper: bool, forward: bool) -> Composit
         if not law.masses.any():
             return None
         laws.append(law)
-    return Composition(laws, [count for _, count in parts], plan.saddle.tilt, plan.window)
+    return Composition(laws, [count for _, count in parts], plan.saddle.tilt, plan.window, plan.precise)

@@ -38,26 +38,35 @@ class Transform(NamedTuple):
 
 
 def transforms(
-    laws: Sequence[Array], counts: Sequence[int], size: int, negligible: float
+    laws: Sequence[Array], counts: Sequence[int], size: int, negligible: float, *, precise: bool = False
 ) -> tuple[list[Transform], float]:
     """Each law's discrete Fourier transform on a ring of `size`, and a bound on what was left out.
 
     laws        masses that sum to 1, each of its own length
     negligible  frequencies may be left out where ln |product of z^count| is at most this
+    precise     transform in long double, whatever that is on this machine: slow, and round-off hardly counts
     Returned are the lowest frequencies, as many of each; the bound is on every other product's absolute value.
     """
     needed = _needed(laws, counts, size, negligible) if size > _SMALL else size
+    if precise:
+        left_out = math.exp(negligible) if needed < size else 0.0
+        return [_in_long_double(law, size, needed) for law in laws], left_out
     block = _divisor(size, int(size * _REACH / (math.pi * needed)))
     if block < 4:
         return [Transform(rfft(_folded(law, size), size), _error(law, size)) for law in laws], 0.0
     return [_lowest(law, size, needed, block) for law in laws], math.exp(negligible)
 
 
-def _error(law: Array, size: int) -> float:
-    return _EPS * (8 * math.log2(size) + len(law) / size)
+def _error(law: Array, size: int, eps: float = _EPS) -> float:
+    return eps * (8 * math.log2(size) + len(law) / size)
 
 
-def _folded(law: Array, size: int) -> Array:
+def _in_long_double(law: Array, size: int, needed: int) -> Transform:
+    wide = _folded(law.astype(np.longdouble), size)
+    return Transform(rfft(wide, size)[:needed], _error(law, size, float(np.finfo(np.longdouble).eps)))
+
+
+def _folded(law: NDArray[Any], size: int) -> NDArray[Any]:
     if len(law) <= size:
         return law
     return np.pad(law, (0, -len(law) % size)).reshape(-1, size).sum(axis=0)

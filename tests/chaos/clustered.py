@@ -62,6 +62,7 @@ class Sweep:
     def start(self) -> None:
         self.process = subprocess.Popen(
             [
+                *self.nodes.enter("driver"),
                 *[sys.executable, "-m", "sweeps.cli", "run", str(self.folder / "spec.yaml"), "--name", NAME],
                 *["--root", str(self.root), "--address", self.nodes.address],
             ],
