@@ -138,6 +138,28 @@ def test_layers_of_a_uniform_law_are_that_law():
     assert two.masses.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("mode", [0, 7, 19])
+def test_layers_are_the_level_sets_of_the_density(mode):
+    """Held against cutting every level by hand; a law with one mode has a shorter way."""
+    rng = np.random.default_rng(mode)
+    places = np.cumsum(rng.uniform(0.1, 1.0, 21))
+    least = np.concatenate([np.sort(rng.uniform(0, 1, mode)), [1.0], np.sort(rng.uniform(0, 1, 19 - mode))[::-1]])
+    for density in (least, np.concatenate([least[:10], [0.0], least[11:]])):
+        by_hand, below = [], 0.0
+        for level in sorted({*density} - {0.0}):
+            start = None
+            for i, value in enumerate([*density, -1.0]):
+                if value >= level and start is None:
+                    start = i
+                elif value < level and start is not None:
+                    width = places[i] - places[start]
+                    by_hand.append(((level - below) * width, width))
+                    start = None
+            below = level
+        found = layers.layers(places, density)
+        assert np.allclose(sorted(zip(found.masses, found.widths, strict=True)), sorted(by_hand), rtol=1e-12)
+
+
 def test_mixed_scales_need_no_common_grid():
     """Noise multipliers 2^10 apart: the answer lies between the part's own and what group accounting allows."""
     small, large = (SampledGaussian(0.01, 1.0), 1000), (SampledGaussian(0.01, 1024.0), 100_000)

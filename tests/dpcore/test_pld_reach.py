@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dpcore.accountants.pld import PLDAccountant, deltas, gaussian
+from dpcore.accountants.pld import PLDAccountant, bounds, deltas, gaussian
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian, SampledRandomisedResponse
 from dpcore.accountants.pld.parts import total_variation
 from dpcore.adjacency import Adjacency
@@ -33,6 +33,15 @@ def exact_distance(pair):
 
     middle = 0.5 if isinstance(pair, SampledGaussian) else 0.0
     return quad(difference, middle, middle + 40 * s, epsabs=1e-14, points=[middle + s])[0]
+
+
+def test_round_off_of_a_long_rare_composition_yields_to_long_double():
+    """Tilted to this delta, a step in 1e8 decides: in float64 the bounds of every grid stay 0.15% apart, or more."""
+    parts = ((SampledGaussian(1.0188e-4, 0.906), 50012),)
+    wide = bounds.epsilon_bounds(parts, 1.96e-11, 1e-2)
+    close = bounds.epsilon_bounds(parts, 1.96e-11, 1e-3)
+    assert wide.lower <= close.lower <= close.upper <= wide.upper
+    assert close.upper - close.lower <= 1e-3 * close.upper
 
 
 PAIRS = [SampledGaussian(1e-3, 0.6), SampledGaussian(0.2, 3.0), SampledGaussian(1.0, 5.0)]

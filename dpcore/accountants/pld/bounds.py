@@ -19,6 +19,7 @@ from dpcore.accountants.pld.lines import TooFine
 from dpcore.accountants.pld.parts import (
     Parts,
     gaussian_mu,
+    least_variation,
     single_step,
     tail_for,
     total_variation,
@@ -293,7 +294,7 @@ def epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds:
     mu = gaussian_mu(parts)
     if mu is not None:
         return Bounds(*gaussian.epsilon_bounds(mu, delta))
-    if total_variation(parts) <= delta:
+    if least_variation(parts) < delta and total_variation(parts) <= delta:
         return Bounds(0.0, 0.0)
     one = single_step(parts)
     if one is not None:
@@ -304,8 +305,9 @@ def epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds:
     forward = cumulants(parts, tail, forward=True)
     if all(pair.symmetric for pair, _ in parts):
         return _first_side(parts, forward, at_delta(forward, log_delta), asked, forward=True)
-    backward = cumulants(parts, tail, forward=False)
-    saddles = at_delta(forward, log_delta), at_delta(backward, log_delta)
+    backward = forward.mirrored()
+    ahead = at_delta(forward, log_delta)
+    saddles = ahead, at_delta(backward, log_delta, near=ahead.tilt)
     forward_first = saddles[0].epsilon >= saddles[1].epsilon
     first, second = (forward, backward) if forward_first else (backward, forward)
     bounds = _first_side(parts, first, saddles[not forward_first], asked, forward=forward_first)

@@ -172,16 +172,16 @@ class Contour:
             return None
         pads = [max(x, 0.0) * 1.02 / -here.slope for x in (log_delta - here.lower, here.upper - log_delta)]
         for _ in range(6):
+            lower = max(0.0, lower - pads[0] - 4 * _EPS * lower)
             if lower == 0 or self.at(lower).lower >= log_delta:
                 break
-            lower = max(0.0, lower - pads[0] - 4 * _EPS * lower)
             pads[0] *= 3
         else:
             return None
         for _ in range(6):
+            upper += pads[1] + 4 * _EPS * upper
             if self.at(upper).upper <= log_delta:
                 return lower, upper
-            upper += pads[1] + 4 * _EPS * upper
             pads[1] *= 3
         return None
 
@@ -262,9 +262,12 @@ def make_contour(
     frequency = max(math.sqrt(max(-2 * (log_share - 1), 1.0)) / max(saddle.spread, 1e-300), step)
     most = effort * _MOST_FREQUENCIES * step
     while frequency <= most:
-        if sum(p.missing(frequency, p.log_mgf) for p in pieces) + math.log(math.pi * frequency) >= -log_share:
+        missing = sum(p.missing(frequency, p.log_mgf) for p in pieces)
+        wanted = -log_share - math.log(math.pi * frequency)
+        if missing >= wanted:
             break
-        frequency *= 1.15
+        # What is missing grows at most as the frequency's square.
+        frequency *= min(max(1.03 * math.sqrt(wanted / missing), 1.05), 1.5) if missing > 0 else 1.5
     if not frequency <= most < math.inf:
         raise TooFine(f"frequencies up to {frequency:.3g} in steps of {step:.3g}")
     count = math.ceil(frequency / step)

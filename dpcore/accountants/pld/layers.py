@@ -38,8 +38,15 @@ def layers(places: Array, least: Array) -> Layers:
     """Cut into layers: a density that is at least least[i] >= 0 between places[i] and places[i + 1] (increasing)."""
     order = np.sort(least)
     levels = order[np.linspace(0, len(order) - 1, min(_LEVELS, len(order))).astype(np.int64)]
-    thickness = np.diff(levels, prepend=0.0)
+    thickness = levels - np.append(0.0, levels[:-1])
     levels, thickness = levels[thickness > 0], thickness[thickness > 0]
+    top = int(np.argmax(least))
+    rising, falling = least[: top + 1], least[top:]
+    if (rising[1:] >= rising[:-1]).all() and (falling[1:] <= falling[:-1]).all():
+        # One mode, so each level has one interval.
+        end = len(least) - np.searchsorted(falling[::-1], levels)
+        widths = places[end] - places[np.searchsorted(rising, levels)]
+        return Layers(thickness * widths, widths)
     inside = np.zeros((len(levels), len(least) + 2), dtype=np.int8)
     inside[:, 1:-1] = least[None, :] >= levels[:, None]
     turns = np.diff(inside, axis=1)

@@ -125,6 +125,8 @@ class SampledGaussian:
         exponent = (2 * x - 1) / (2 * self.noise_multiplier**2)
         if q == 1.0:
             return exponent
+        if exponent.max() <= 30:
+            return np.asarray(np.log1p(q * np.expm1(exponent)))
         # Large exponents would overflow expm1; there the other mixture component is negligible.
         return np.where(
             exponent > 30,

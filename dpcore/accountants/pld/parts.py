@@ -60,6 +60,14 @@ def without_nearly_certain(parts: Parts) -> tuple[Parts, float, float]:
     return tuple(rest), shift, log_probability
 
 
+def least_variation(parts: Parts) -> float:
+    """The distance in total variation of one step, below that of the composition: what a glance tells."""
+    return max(
+        pair.rate * math.erf(math.sqrt(0.125) / pair.noise_multiplier) if isinstance(pair, SampledGaussian) else 0.0
+        for pair, _ in parts
+    )
+
+
 def total_variation(parts: Parts) -> float:
     """Upper bound on the composed pair's distance in total variation, which is delta at epsilon 0 on both sides.
 

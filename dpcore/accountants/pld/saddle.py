@@ -33,6 +33,11 @@ class Cumulants:
     counts: tuple[int, ...]
     tail: float
 
+    def mirrored(self) -> Cumulants:
+        """Those of the other direction: (Q, P) under Q."""
+        log_masses = (log_mass - loss for loss, log_mass in zip(self.losses, self.log_masses, strict=True))
+        return Cumulants(tuple(-loss for loss in self.losses), tuple(log_masses), self.counts, self.tail)
+
     def at(self, tilt: float) -> tuple[float, float, float]:
         """K, K', K'' of the composed loss at a real tilt."""
         k = mean = variance = 0.0
@@ -167,16 +172,21 @@ def _solve(function: Callable[[float], tuple[float, float]], start: float) -> fl
     return x
 
 
-def at_delta(cumulants: Cumulants, log_delta: float) -> Saddle:
-    """The saddle whose estimated delta is the given one; at epsilon 0 if the given delta lies above delta(0)."""
+def at_delta(cumulants: Cumulants, log_delta: float, near: float | None = None) -> Saddle:
+    """The saddle whose estimated delta is the given one; at epsilon 0 if the given delta lies above delta(0).
+
+    near  a tilt to start from, such as the other direction's
+    """
 
     def excess(x: float) -> tuple[float, float]:
         saddle = _saddle(cumulants, math.exp(x), None)
         # Along the saddles d ln delta / dt is -t times d epsilon / dt, but for the slow curvature term.
         return saddle.log_delta - log_delta, -(saddle.tilt**2) * saddle.curvature
 
-    _, _, variance = cumulants.at(1.0)
-    start = math.log(math.sqrt(max(-2 * log_delta, 1.0) / max(variance, 1e-12)) + 1e-3)
+    if near is None:
+        _, _, variance = cumulants.at(1.0)
+        near = math.sqrt(max(-2 * log_delta, 1.0) / max(variance, 1e-12)) + 1e-3
+    start = math.log(near)
     saddle = _saddle(cumulants, math.exp(_solve(excess, start)), None)
     return saddle if saddle.epsilon > 0 else at_epsilon(cumulants, 0.0)
 
