@@ -38,7 +38,7 @@ _GRID_TAIL = 1e-7
 """Share of delta that grids leave out: they pay for every loss that they hold."""
 _EFFORT = 64
 _TILTS = (1.0, 0.65, 0.4)
-_RELATIVE, _LEAST_RELATIVE = 1e-6, 1e-11
+_RELATIVE, _LEAST_RELATIVE = 1e-5, 1e-11
 """How closely a sum over frequencies is planned to tell delta; below the least all is rounding."""
 
 

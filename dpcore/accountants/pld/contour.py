@@ -192,14 +192,14 @@ def _log(x: float) -> float:
 
 def _period(direction: Cumulants, saddle: Saddle, log_relative: float) -> tuple[float, float, float]:
     """Shortest period whose neighbours should add a relative exp(log_relative) at most, and shifts that show it."""
-    t, eps = saddle.tilt, saddle.epsilon
-    k, _, _ = direction.at(t)
+    t, eps, k = saddle.tilt, saddle.epsilon, saddle.log_mgf
     log_share = saddle.log_delta - k + t * eps + log_relative - 1
     reach = math.sqrt(max(-2 * log_share, 1.0)) / max(saddle.spread, 1e-300)
     up = reach * _SHIFTS
     down = np.minimum(up, t * (1 - 1e-9))
-    above = (direction.values(t + up) - k - up * eps - log_share) / up
-    below = (direction.values(t - down) - k + down * eps - log_share) / down
+    values = direction.values(np.concatenate([t + up, t - down]))
+    above = (values[: len(up)] - k - up * eps - log_share) / up
+    below = (values[len(up) :] - k + down * eps - log_share) / down
     best_up, best_down = int(np.argmin(above)), int(np.argmin(below))
     period = max(float(above[best_up]), float(below[best_down]))
     return 1.02 * period, float(up[best_up]), float(down[best_down])
@@ -253,7 +253,7 @@ def make_contour(
     t = saddle.tilt
     period, up, down = _period(direction, saddle, log_relative)
     step = 2 * math.pi / period
-    log_share = saddle.log_delta - direction.at(t)[0] + t * saddle.epsilon + log_relative - 1
+    log_share = saddle.log_delta - saddle.log_mgf + t * saddle.epsilon + log_relative - 1
     means = direction.log_mgfs(t)
     pieces = [
         _piece(pair, count, mean, t, direction.tail, forward=forward)

@@ -27,17 +27,16 @@ class Layers(NamedTuple):
 
     def missing(self, frequency: float) -> float:
         """1 less a bound on |E exp(i w L)| for all w >= `frequency` >= 0, if the masses belong to a law of L."""
-        y = 0.5 * frequency * self.widths
-        with np.errstate(invalid="ignore", divide="ignore"):
-            rest = np.where(y < _BUMP, np.sin(y) / y, np.minimum(0.2394, 1 / y))
-        rest[y == 0] = 1.0
+        y = np.maximum(0.5 * frequency * self.widths, 1e-9)
+        rest = np.where(y < _BUMP, np.sin(y) / y, np.minimum(0.2394, 1 / y))
         return float(self.masses @ (1 - rest))
 
 
 def layers(places: Array, least: Array) -> Layers:
     """Cut into layers: a density that is at least least[i] >= 0 between places[i] and places[i + 1] (increasing)."""
     order = np.sort(least)
-    levels = order[np.linspace(0, len(order) - 1, min(_LEVELS, len(order))).astype(np.int64)]
+    count = min(_LEVELS, len(order))
+    levels = order[np.arange(count) * (len(order) - 1) // max(count - 1, 1)]
     thickness = levels - np.append(0.0, levels[:-1])
     levels, thickness = levels[thickness > 0], thickness[thickness > 0]
     top = int(np.argmax(least))

@@ -24,6 +24,7 @@ from dpcore.accountants.pld.pairs import Array, SampledGaussian, SampledRandomis
 
 _EPS = float(np.finfo(float).eps)
 _CELLS = 160
+_UNIT: Array = np.arange(_CELLS + 1, dtype=np.float64) / _CELLS
 _ANGLES: Array = 0.5 * np.pi * np.power(0.8, np.arange(24, dtype=np.float64))
 
 
@@ -288,5 +289,7 @@ class SmoothLine:
 
 def cut(pair: analytic.Smooth, tilt: float, log_mgf: float, low: float, high: float, *, forward: bool) -> Layers:
     """Uniform parts of the tilted loss's law, were `log_mgf` its ln E exp(tilt L): masses are relative to exp of it."""
-    losses, log_least = analytic.loss_density(pair, np.linspace(low, high, _CELLS + 1), tilt, forward=forward)
+    x = low + (high - low) * _UNIT
+    x[-1] = high
+    losses, log_least = analytic.loss_density(pair, x, tilt, forward=forward)
     return layers(losses, np.exp(log_least - (log_mgf + 1e-9)))

@@ -83,8 +83,11 @@ def _normal_tails(z: Array) -> tuple[Array, Array]:
     return np.where(negative, small, large), np.where(negative, large, small)
 
 
+_UNIT: Array = np.linspace(0.0, 1.0, QUADRATURE_NODES)
+
+
 def _normal_nodes(low: float, high: float, scale: float) -> tuple[Array, float]:
-    x = np.linspace(low, high, QUADRATURE_NODES)
+    x = low + (high - low) * _UNIT
     return x, math.log((high - low) / (QUADRATURE_NODES - 1) / scale)
 
 

@@ -127,6 +127,7 @@ class Saddle:
 
     epsilon    estimated (or given) epsilon, in nats; may be negative
     log_delta  estimated ln delta at it
+    log_mgf    K there
     mean, spread  tilted mean and standard deviation of the composed loss
     curvature     d epsilon / d tilt along the saddles
     """
@@ -134,6 +135,7 @@ class Saddle:
     tilt: float
     epsilon: float
     log_delta: float
+    log_mgf: float
     mean: float
     spread: float
     curvature: float
@@ -145,7 +147,7 @@ def _saddle(cumulants: Cumulants, tilt: float, epsilon: float | None) -> Saddle:
     eps = mean - pole if epsilon is None else epsilon
     curvature = variance + 1 / tilt**2 + 1 / (1 + tilt) ** 2
     log_delta = k - tilt * eps - math.log(tilt) - math.log1p(tilt) - 0.5 * math.log(2 * math.pi * curvature)
-    return Saddle(tilt, eps, log_delta, mean, math.sqrt(max(variance, 0.0)), curvature)
+    return Saddle(tilt, eps, log_delta, k, mean, math.sqrt(max(variance, 0.0)), curvature)
 
 
 def at_tilt(cumulants: Cumulants, tilt: float, epsilon: float, log_delta: float) -> Saddle:
@@ -153,8 +155,8 @@ def at_tilt(cumulants: Cumulants, tilt: float, epsilon: float, log_delta: float)
     return replace(_saddle(cumulants, tilt, epsilon), log_delta=log_delta)
 
 
-def _solve(function: Callable[[float], tuple[float, float]], start: float) -> float:
-    """Root of a decreasing function of ln t, given with its slope, to 1e-3: the tilt need not be exact."""
+def _solve(function: Callable[[float], tuple[float, float]], start: float, close: float = 1e-3) -> float:
+    """Root of a decreasing function of ln t, given with its slope, to `close`: the tilt need not be exact."""
     low, high, x = -60.0, 60.0, start
     for _ in range(60):
         value, slope = function(x)
@@ -166,7 +168,7 @@ def _solve(function: Callable[[float], tuple[float, float]], start: float) -> fl
         following = x + min(max(step, -3.0), 3.0)
         if not low < following < high:
             following = 0.5 * (max(low, x - 6.0) + min(high, x + 6.0))
-        if abs(following - x) < 1e-3 or high - low < 1e-3:
+        if abs(following - x) < close or high - low < close:
             return following
         x = following
     return x
@@ -175,7 +177,7 @@ def _solve(function: Callable[[float], tuple[float, float]], start: float) -> fl
 def at_delta(cumulants: Cumulants, log_delta: float, near: float | None = None) -> Saddle:
     """The saddle whose estimated delta is the given one; at epsilon 0 if the given delta lies above delta(0).
 
-    near  a tilt to start from, such as the other direction's
+    near  a tilt to start from, such as the other direction's; one that is found from there is less exact
     """
 
     def excess(x: float) -> tuple[float, float]:
@@ -186,8 +188,10 @@ def at_delta(cumulants: Cumulants, log_delta: float, near: float | None = None) 
     if near is None:
         _, _, variance = cumulants.at(1.0)
         near = math.sqrt(max(-2 * log_delta, 1.0) / max(variance, 1e-12)) + 1e-3
-    start = math.log(near)
-    saddle = _saddle(cumulants, math.exp(_solve(excess, start)), None)
+        close = 1e-3
+    else:
+        close = 0.02
+    saddle = _saddle(cumulants, math.exp(_solve(excess, math.log(near), close)), None)
     return saddle if saddle.epsilon > 0 else at_epsilon(cumulants, 0.0)
 
 
