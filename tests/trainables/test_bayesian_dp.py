@@ -451,6 +451,14 @@ def test_variational_runs_resume_and_score_members() -> None:
     assert -scores.mean() == pytest.approx(second.final[2]["loss"], rel=1e-6)
 
 
+def test_the_average_case_scores_members_by_their_loss() -> None:
+    data = tiny()
+    plan = planned(AVERAGE_CASE_SGD, data, AVERAGE)
+    run = fitted(AVERAGE_CASE_SGD, plan, data)
+    scores = AVERAGE_CASE_SGD.membership_scores(plan, data.facts, run.final[1], data.validation)
+    assert -scores.mean() == pytest.approx(run.final[2]["loss"], rel=1e-6)
+
+
 def test_draws_without_noise_are_refuted_because_earlier_steps_stay_in_the_mean() -> None:
     """Two data sets that differ in one record, all records in every batch, the same draws.
 

@@ -109,6 +109,12 @@ def test_a_measure_that_cannot_be_given_is_refused_with_its_reason():
     assert "validation" in missing("priv_leak", SYSTEMS["noisy-sgd"], nobody)
 
 
+def test_every_measure_can_be_asked_of_every_system_that_says_something_of_records():
+    for name, system in SYSTEMS.items():
+        said = {measure: missing(measure, system, DIGITS.facts) for measure in MEASURES}
+        assert name == "noisy-mean" or not any(said.values()), said
+
+
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_measure_says_on_what_it_depends(name):
     assert MEASURES[name].released

@@ -16,6 +16,9 @@ from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpcore.accountants.bayesian import beside_ordinary
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
@@ -36,6 +39,8 @@ from trainables.system import (
     Refusal,
     Run,
     Scalar,
+    Split,
+    State,
 )
 
 NO_ORDINARY = "No ordinary differential privacy: a record unlike the others is not protected at all."
@@ -139,6 +144,14 @@ class AverageCaseSGD:
 
         for run in runs:
             train(run, data, execution)
+
+    def membership_scores(
+        self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
+    ) -> NDArray[np.float64]:
+        """See `trainables.measures.protocols.Scored`: minus each record's loss."""
+        from trainables.noisy_training import negative_losses
+
+        return negative_losses(plan, facts, state, split)
 
     def _complete(self, config: Config, target: PrivacyTarget) -> dict[str, Scalar]:
         if target.adjacency is not Adjacency.ADD_REMOVE:
