@@ -1,7 +1,7 @@
-"""What a sweep leaves on disk and in memory, per trial: `python -m tests.benchmarks.footprint [--trials 2000]`.
+"""What a sweep leaves on disk and in memory: `python -m tests.benchmarks.footprint [--trials 2000] [--swept 60]`.
 
 The toy system, every trial complete with one attempt: rows written by the store's own calls, records by the workers'
-own code without Ray, MLflow through its door; then one real sweep on Postgres for memory and connections.
+own code without Ray, MLflow through its door; then one real sweep of `--swept` trials on Postgres, whole.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -132,11 +133,11 @@ def history(store: Store, trials: int) -> float:
     return (megabytes() - before) * 2**20 / trials
 
 
-def sweep(server: Any, folder: Path) -> tuple[int, float]:
-    """(most connections at once, peak megabytes of the controller) of a real sweep on Postgres."""
+def sweep(server: Any, folder: Path, trials: int) -> Iterator[str]:
+    """What a real sweep on Postgres leaves and takes, one line each."""
     server.psql("CREATE DATABASE running;")
     url = server.get_uri().replace("/postgres?", "/running?")
-    words = ["run", "toy", "--trials", "60", "--name", "running", "--root", str(folder), "--store", url]
+    words = ["run", "toy", "--trials", str(trials), "--name", "running", "--root", str(folder), "--store", url]
     process = subprocess.Popen([sys.executable, "-m", "sweeps.cli", *words], stdout=subprocess.DEVNULL)
     most, over = 0, threading.Event()
 
@@ -148,18 +149,36 @@ def sweep(server: Any, folder: Path) -> tuple[int, float]:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
+    began = time.monotonic()
     process.wait()
+    seconds = time.monotonic() - began
     over.set()
     watcher.join()
     assert process.returncode == 0
-    return most, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    yield f"{seconds:.0f} s; {most} connections at most; {peak:.0f} MB of the controller at most"
+    server.psql("CHECKPOINT;")
+    size = int(server.psql("SELECT pg_database_size('running');").splitlines()[2])
+    yield f"store: {size / 1e6:.1f} MB"
+    runs = folder / "running" / "trials"
+    count = sum(1 for _ in runs.rglob("*"))
+    yield f"records: {on_disk(runs)[0] / 1e6:.1f} MB of content, {_allocated(runs) / 1e6:.1f} MB on disk, {count} paths"
+    database = sum(one.stat().st_size for one in folder.glob("mlflow.db*"))
+    yield f"MLflow: {database / 1e6:.1f} MB of database, {_allocated(folder / 'mlartifacts') / 1e6:.1f} MB of artifacts"
+
+
+def _allocated(folder: Path) -> int:
+    """Bytes of blocks, folders included."""
+    return int(subprocess.run(["du", "-sB1", folder], capture_output=True, check=True).stdout.split()[0])
 
 
 def main() -> None:
     """Print one line per figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=2000)
-    trials = parser.parse_args().trials
+    parser.add_argument("--swept", type=int, default=60)
+    arguments = parser.parse_args()
+    trials = arguments.trials
     with tempfile.TemporaryDirectory() as name, postgres_server() as server:
         folder = Path(name)
         began = time.monotonic()
@@ -183,8 +202,8 @@ def main() -> None:
         (folder / "mlflow").mkdir()
         database, artifacts = in_mlflow(store, folder / "mlflow")
         print(f"MLflow: {database:.0f} bytes a run in the database, {artifacts:.0f} of artifacts ({SHOWN} runs)")
-        connections, peak = sweep(server, folder / "running")
-        print(f"a real sweep of 60 trials: {connections} connections at most, {peak:.0f} MB of the controller at most")
+        for line in sweep(server, folder / "running", arguments.swept):
+            print(f"a real sweep of {arguments.swept} trials: {line}")
 
 
 if __name__ == "__main__":
