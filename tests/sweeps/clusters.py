@@ -157,7 +157,8 @@ def _answers(url: str) -> bool:
 @contextmanager
 def ray_cluster(cpus: int = 1) -> Iterator[Cluster]:
     """A head with its dashboard and a token, and whatever nodes are added; all of it gone afterwards."""
-    folders = []
+    folders: list[Path] = []
+    cluster = None
     try:
         for _ in range(ATTEMPTS):
             # Paths of sockets are short.
@@ -168,6 +169,9 @@ def ray_cluster(cpus: int = 1) -> Iterator[Cluster]:
                 return
         raise AssertionError((folders[-1] / "head.log").read_text()[-3000:])
     finally:
+        # Of a node that joined, `ray start` itself names no folder.
+        for process in cluster.processes if cluster is not None else ():
+            process.terminate()
         for folder in folders:
             _end_all(folder)
             shutil.rmtree(folder, ignore_errors=True)

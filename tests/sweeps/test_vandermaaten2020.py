@@ -29,6 +29,7 @@ POINT = Point(
     weight=0.1,
     others=(),
     accuracy=0.5,
+    answers=10_000,
 )
 
 
@@ -64,6 +65,16 @@ def test_the_best_mean_over_regularisation_is_shown_not_the_best_run() -> None:
 )
 def test_who_leads_is_read_from_the_curves(levels: dict[str, tuple[float, float]], holds: bool) -> None:
     assert answer(panel(levels), "F1a: S&A best for most epsilons (beta corrected)") is holds
+
+
+def test_a_lead_that_few_answers_cannot_tell_is_undecided() -> None:
+    levels = {"loss perturbation": (0.53, 0.9), "prediction sensitivity": (0.1, 0.1), "model sensitivity": (0.5, 0.8)}
+    statement = "F1a: loss perturbation best at the smallest epsilon"
+    assert answer(panel(levels), statement) is True
+    few = [replace(point, answers=100) for point in panel(levels)]
+    assert answer(few, statement) is None
+    worse = panel(levels | {"model sensitivity": (0.6, 0.8)})
+    assert answer(worse, statement) is False
 
 
 def test_the_published_temperature_is_the_corrected_one_at_twice_epsilon() -> None:

@@ -82,7 +82,7 @@ def _first(points: Sequence[Point], *, pure: bool) -> dict[str, Curve]:
         curves[PUBLISHED] = curve(points, PUBLISHED, lambda p: p.epsilon / 2, lambda p: shown(p) and p.method == VOTES)
     if LOSS not in curves:
         return curves
-    return {label: _within(one, set(curves[LOSS].axis)) for label, one in curves.items()}
+    return {label: one.only(curves[LOSS].axis) for label, one in curves.items()}
 
 
 def _weights(points: Sequence[Point]) -> dict[str, Curve]:
@@ -93,16 +93,6 @@ def _weights(points: Sequence[Point]) -> dict[str, Curve]:
 
     curves = by_method(points, lambda p: p.weight, shown)
     return {label: one for label, one in curves.items() if len(one.axis) > 1}
-
-
-def _within(one: Curve, places: set[float]) -> Curve:
-    kept = [i for i, place in enumerate(one.axis) if place in places]
-    return Curve(
-        one.label,
-        tuple(one.axis[i] for i in kept),
-        tuple(one.mean[i] for i in kept),
-        tuple(one.spread[i] for i in kept),
-    )
 
 
 def _second(points: Sequence[Point], *, pure: bool, horizontal: dict[str, Curve]) -> dict[str, Curve]:
@@ -118,9 +108,8 @@ def _second(points: Sequence[Point], *, pure: bool, horizontal: dict[str, Curve]
         return {}
     budgets = curves[VOTES].axis
     for label in (LOSS, MODEL, SGD):
-        level = horizontal[label].at(1.0) if label in horizontal else None
-        if level is not None:
-            curves[label] = Curve(label, budgets, (level,) * len(budgets), (0.0,) * len(budgets))
+        if label in horizontal and 1.0 in horizontal[label].axis:
+            curves[label] = horizontal[label].level(1.0, budgets)
     return curves
 
 
@@ -191,6 +180,10 @@ def plots(points: Sequence[Point], folder: Path) -> list[Path]:
         cell.set_xlabel(axis)
         cell.set_ylabel("accuracy")
         cell.set_xscale("log")
+        cell.set_xticks(
+            places := sorted({place for one in curves.values() for place in one.axis}), [f"{one:g}" for one in places]
+        )
+        cell.minorticks_off()
         cell.set_ylim(0, 1)
         cell.grid(alpha=0.3)
         cell.legend(fontsize=7)

@@ -22,7 +22,7 @@ class Scope:
     """How fine the figures are.
 
     epsilons, budgets, deltas, sizes, dimensions, classes, models, weights   horizontal axes of Figures 1-6
-    beside    the weights among which loss perturbation is tuned in Figures 3-5, each of which is a training
+    beside    the weights among which loss perturbation is tuned in Figures 4-5, each of which is a training
     rates, clips, epochs   of DP-SGD: learning rates and clip norms to choose from, passes over the data
     repeats   trainings and noises for each point
     budget_repeats   the same for Figure 2, whose points rest on few answers each
@@ -82,7 +82,7 @@ class Scope:
         lines = ["Figure 4 above 60,000 records: InfiMNIST is not at hand"]
         if len(self.weights) < 10:
             lines.append(f"Coarse grid: epsilon {self.epsilons}, lambda {self.weights}, {self.repeats} repeats")
-            lines.append(f"Coarse grid: loss perturbation in Figures 3-5 at lambda {self.beside} alone")
+            lines.append(f"Coarse grid: loss perturbation in Figures 4-5 at lambda {self.beside} alone")
         return lines
 
 
@@ -111,7 +111,7 @@ def parts(scope: Scope, data: Path) -> Iterator[dict[str, Any]]:
         yield _part("fig2-gaussian", mnist, (1.0,), both, scope, repeats=scope.budget_repeats)
     for delta in scope.deltas:
         yield _part(f"fig3-{delta:g}", mnist, (1.0,), _gaussian(scope), scope, delta=delta)
-        trained = _trained(scope, ("gaussian",), scope.beside)
+        trained = _trained(scope, ("gaussian",), _tilted(scope.weights))
         yield _part(f"fig3-trained-{delta:g}", mnist, (1.0,), trained, scope, "add-remove", delta=delta)
     for size in scope.sizes:
         smaller = {**mnist, "limit": size}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ class Point:
     part     name of its sweep without the paper's
     delta    0 for pure noise and standard composition, else that of the sweep
     others   the remaining knobs, over which the best mean is taken
+    answers  how many answers the accuracy was taken over
     """
 
     part: str
@@ -45,6 +46,7 @@ class Point:
     weight: float
     others: tuple[tuple[str, Any], ...]
     accuracy: float
+    answers: int
 
 
 def points_of(spec: SweepSpec, trials: Iterable[TrialRecord]) -> list[Point]:
@@ -73,6 +75,7 @@ def points_of(spec: SweepSpec, trials: Iterable[TrialRecord]) -> list[Point]:
                 weight=float(config.get("regularisation", 0.0)),
                 others=tuple((name, config[name]) for name in ("learning_rate", "clip_norm") if name in config),
                 accuracy=float(trial.metrics["accuracy"]),
+                answers=int(config.get("queries", facts.n_validation)),
             )
         )
     return points
@@ -80,16 +83,36 @@ def points_of(spec: SweepSpec, trials: Iterable[TrialRecord]) -> list[Point]:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The best mean accuracy over regularisation (and the like) along one axis, with the standard deviation there."""
+    """The best mean accuracy over regularisation (and the like) along one axis.
+
+    spread  standard deviation over the repeats
+    error   standard error of the mean: over the repeats, but no less than that of as many answers
+    """
 
     label: str
     axis: tuple[float, ...]
     mean: tuple[float, ...]
     spread: tuple[float, ...]
+    error: tuple[float, ...]
 
     def at(self, value: float) -> float | None:
         """The mean at one place of the axis; None where nothing was run."""
         return self.mean[self.axis.index(value)] if value in self.axis else None
+
+    def error_at(self, value: float) -> float:
+        """The standard error there; 0 where nothing was run."""
+        return self.error[self.axis.index(value)] if value in self.axis else 0.0
+
+    def only(self, places: Container[float]) -> Curve:
+        """The part of the curve at these places."""
+        kept = [i for i, place in enumerate(self.axis) if place in places]
+        columns = (tuple(one[i] for i in kept) for one in (self.axis, self.mean, self.spread, self.error))
+        return Curve(self.label, *columns)
+
+    def level(self, value: float, places: tuple[float, ...]) -> Curve:
+        """A horizontal line along other places, as high as this curve is at `value`."""
+        index, count = self.axis.index(value), len(places)
+        return Curve(self.label, places, (self.mean[index],) * count, (0.0,) * count, (self.error[index],) * count)
 
 
 def curve(
@@ -101,18 +124,22 @@ def curve(
     chosen: bool = True,
 ) -> Curve:
     """Points that satisfy `where`, along `axis`. With `chosen`, knobs that are no axis take their best mean."""
-    repeats: dict[tuple[float, Any], list[float]] = defaultdict(list)
+    repeats: dict[tuple[float, Any], list[Point]] = defaultdict(list)
     for point in points:
         if where(point):
-            repeats[axis(point), (point.weight, point.others) if chosen else ()].append(point.accuracy)
-    best: dict[float, tuple[float, float]] = {}
-    for (place, _), values in repeats.items():
+            repeats[axis(point), (point.weight, point.others) if chosen else ()].append(point)
+    best: dict[float, tuple[float, float, float]] = {}
+    for (place, _), group in repeats.items():
+        values = [point.accuracy for point in group]
         mean = sum(values) / len(values)
         spread = math.sqrt(sum((one - mean) ** 2 for one in values) / max(1, len(values) - 1))
+        answers = sum(point.answers for point in group)
+        error = max(spread / math.sqrt(len(values)), math.sqrt(mean * (1 - mean) / max(1, answers)))
         if place not in best or mean > best[place][0]:
-            best[place] = (mean, spread)
+            best[place] = (mean, spread, error)
     places = sorted(best)
-    return Curve(label, tuple(places), tuple(best[one][0] for one in places), tuple(best[one][1] for one in places))
+    columns = zip(*(best[place] for place in places), strict=True) if places else ((), (), ())
+    return Curve(label, tuple(places), *columns)
 
 
 def by_method(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -47,8 +48,24 @@ class Panels:
         yield "Figure 6b, epsilon 1, delta 0", "models", {VOTES: self.models} if len(self.models.axis) > 1 else {}
 
 
-Answer = tuple[bool, str]
-"""Whether the statement holds, and the numbers that decide it."""
+Answer = tuple[bool | None, str]
+"""Whether the statement holds (None: it is undecided at two standard errors), and the numbers that decide it."""
+
+
+def _lead(one: Curve, other: Curve, place: float) -> float | None:
+    """By how much one curve is above another, beyond two standard errors and SLACK; 0 within, None if not run there."""
+    a, b = one.at(place), other.at(place)
+    if a is None or b is None:
+        return None
+    slack = max(SLACK, 2 * math.hypot(one.error_at(place), other.error_at(place)))
+    return a - b if abs(a - b) > slack else 0.0
+
+
+def _best(curves: Curves, label: str, place: float) -> bool | None:
+    """Whether a curve leads all others there; None if some other is as good."""
+    leads = [_lead(curves[label], other, place) for name, other in curves.items() if name != label]
+    known = [lead for lead in leads if lead is not None]
+    return False if any(lead < 0 for lead in known) else (True if all(lead > 0 for lead in known) else None)
 
 
 def _best_at(curves: Curves, place: float, among: tuple[str, ...] | None = None) -> str:
@@ -80,9 +97,8 @@ def _loss_best_at_smallest(panels: Panels) -> Answer | None:
     if LOSS not in curves:
         return None
     place = curves[LOSS].axis[0]
-    best = _best_at(curves, place)
     told = ", ".join(f"{label} {_percent(one.at(place))}" for label, one in curves.items())
-    return best == LOSS, f"at epsilon {place:g}: {told}"
+    return _best(curves, LOSS, place), f"at epsilon {place:g}: {told}"
 
 
 def _below(low: str, highs: tuple[str, ...], figure: str) -> Callable[[Panels], Answer | None]:
@@ -90,12 +106,11 @@ def _below(low: str, highs: tuple[str, ...], figure: str) -> Callable[[Panels], 
         curves: Curves = getattr(panels, figure)
         if low not in curves or any(high not in curves for high in highs):
             return None
-        over = []
-        for place in curves[low].axis:
-            values = [curves[high].at(place) for high in highs]
-            mine = curves[low].at(place)
-            if mine is not None and any(value is not None and mine > value + SLACK for value in values):
-                over.append(f"{place:g}")
+        over = [
+            f"{place:g}"
+            for place in curves[low].axis
+            if any((_lead(curves[low], curves[high], place) or 0.0) > 0 for high in highs)
+        ]
         return not over, "everywhere" if not over else f"not at {', '.join(over)}"
 
     return check
@@ -107,10 +122,10 @@ def _sgd_best(panels: Panels) -> Answer | None:
         return None
     lost = []
     for place in curves[SGD].axis:
-        mine, best = curves[SGD].at(place), _best_at(curves, place)
-        top = curves[best].at(place)
-        if mine is not None and top is not None and mine < top - SLACK:
-            lost.append(f"{best} leads at {place:g} ({_percent(top)} against {_percent(mine)})")
+        best = _best_at(curves, place)
+        if (_lead(curves[best], curves[SGD], place) or 0.0) > 0:
+            told = f"{_percent(curves[best].at(place))} against {_percent(curves[SGD].at(place))}"
+            lost.append(f"{best} leads at {place:g} ({told})")
     return not lost, "; ".join(lost) or "at every epsilon"
 
 
@@ -171,7 +186,7 @@ def _never_trail_votes(panels: Panels) -> Answer | None:
         f"{label} at B={place:g}"
         for label in (LOSS, SGD)
         for place in curves[VOTES].axis
-        if (curves[label].at(place) or 0.0) < (curves[VOTES].at(place) or 0.0) - SLACK
+        if (_lead(curves[VOTES], curves[label], place) or 0.0) > 0
     ]
     return not trails, "; ".join(trails) or "at every budget"
 
@@ -203,7 +218,7 @@ def _few_records(panels: Panels) -> Answer | None:
         return None
     place = curves[VOTES].axis[0]
     told = ", ".join(f"{label} {_percent(one.at(place))}" for label, one in curves.items())
-    return _best_at(curves, place) == VOTES, f"at n={place:g}: {told}"
+    return _best(curves, VOTES, place), f"at n={place:g}: {told}"
 
 
 def _overtaken_with_more_records(panels: Panels) -> Answer | None:
@@ -305,5 +320,7 @@ def held(panels: Panels) -> list[Claim]:
         if answer is None:
             out.append(Claim(claim=statement, published="holds", ours=None, holds=None, note="not run in this scope"))
         else:
-            out.append(Claim(claim=statement, published="holds", ours=answer[1], holds=answer[0], note=note))
+            open_ = "" if answer[0] is not None else "undecided at two standard errors"
+            told = "; ".join(filter(None, (note, open_)))
+            out.append(Claim(claim=statement, published="holds", ours=answer[1], holds=answer[0], note=told))
     return out
