@@ -1,5 +1,4 @@
 # setup: install; sweep: the first example; test: the suite; chaos: every kill; lint: style and types.
-# Nothing is compiled at installation: Python compiles what is imported when it is, which is little of all there is.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,6 +12,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt torch
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@# On all cores at once, where pip takes one; a few files of others are templates, which do not compile.
+	-$(BIN)/python -m compileall -q -q -j 0 -x '/tests?/' $(VENV)/lib dpcore trainables sweeps
 	touch $@
 
 sweep: setup
