@@ -1,34 +1,20 @@
-"""Solve one parameter of an event so that its epsilon meets a target: noise, steps, sampling rate or queries.
-
-The answer is always on the private side: noise is rounded up, rate and counts down, and the rounded value is counted
-again by the accountant itself, whose upper bound has to be at most the target. Estimates only choose where to look.
-"""
+"""How a parameter is searched: estimates choose where to look, the accountant's upper bound alone accepts."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from scipy.optimize import brentq
 
-from dpcore import checks
 from dpcore.accountants.gdp import GDPCLTAccountant
-from dpcore.accountants.registry import ACCOUNTANTS, TOLERANCE, make
-from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, PoissonSampled, Repeated, to_dict
+from dpcore.accountants.registry import make
+from dpcore.calibrate.parameter import DIGITS, Parameter
+from dpcore.calibrate.target import CannotCalibrate, Target
+from dpcore.events import Event
 from dpcore.gdp_dual import mu_gdp
 
-DIGITS = 5
-"""Significant digits of a solved noise multiplier (rounded up) or rate (rounded down)."""
-
-NOISE_RANGE = (0.05, 1e6)
-RATE_RANGE = (1e-9, 1.0)
-COUNT_RANGE = (1, 10**9)
-
-_VERSION = 2
 # The accepted answer spends at least 1 - _SLACK * tolerance of the target, unless rounding forbids.
 _SLACK = 2.0
 # The upper bound lies above an estimate by most of the tolerance; once that is measured, a small margin remains.
@@ -36,127 +22,6 @@ _LEAD, _MARGIN = 0.7, 0.25
 _ROUNDS = 12
 # How closely a root is wanted that only starts a search.
 _COARSE = 1e-4
-
-Cache = MutableMapping[str, float]
-
-
-class CannotCalibrate(ValueError):
-    """No value of the parameter meets the target. `nearest` is the value that comes closest, at `nearest_epsilon`."""
-
-    def __init__(self, parameter: str, target: Target, nearest: float, nearest_epsilon: float, remedy: str) -> None:
-        self.parameter, self.target, self.nearest, self.nearest_epsilon = parameter, target, nearest, nearest_epsilon
-        super().__init__(
-            f"epsilon={target.epsilon!r} at delta={target.delta!r}: expected a target that some {parameter} can meet, "
-            f"but even {parameter}={nearest:g} spends epsilon {nearest_epsilon:.6g} ({target.accountant}, "
-            f"{target.adjacency}). {remedy}"
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """What has to be met, and who counts it.
-
-    epsilon     in nats, above 0
-    delta       in (0, 1)
-    accountant  a name in `dpcore.accountants.registry.ACCOUNTANTS`
-    tolerance   relative gap between bounds that the accountant is asked for
-    """
-
-    epsilon: float
-    delta: float
-    adjacency: Adjacency = Adjacency.ADD_REMOVE
-    accountant: str = "pld"
-    tolerance: float = TOLERANCE
-
-    def __post_init__(self) -> None:
-        checks.positive_finite(epsilon=self.epsilon, tolerance=self.tolerance)
-        checks.probability_open(delta=self.delta)
-        make(self.accountant, self.adjacency, self.tolerance)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
-    """One positive number to be solved.
-
-    low, high  inclusive range that is searched
-    increases  whether epsilon rises with it (steps, rate, queries) or falls (noise)
-    integer    whether it is counted
-    remedy     what to change when no value meets the target
-    """
-
-    name: str
-    low: float
-    high: float
-    increases: bool
-    integer: bool = False
-    remedy: str = "Raise epsilon."
-
-    def __post_init__(self) -> None:
-        checks.positive_finite(low=self.low, high=self.high)
-        if self.low > self.high:
-            raise checks.InvalidValue("low", self.low, f"at most high={self.high!r}")
-
-    @property
-    def safest(self) -> float:
-        """The end of the range with the least epsilon."""
-        return self.low if self.increases else self.high
-
-    @property
-    def boldest(self) -> float:
-        """The end of the range with the largest epsilon."""
-        return self.high if self.increases else self.low
-
-    def rounded(self, value: float) -> float:
-        """`value` on the safe side with `DIGITS` digits (counts: the integer below), inside the range."""
-        up = not self.increases
-        if self.integer:
-            step: float = math.ceil(value) if up else math.floor(value)
-        else:
-            scale = 10.0 ** (DIGITS - 1 - math.floor(math.log10(value)))
-            # A value that already has so few digits is its own rounding, whatever the product says in its last bit.
-            near = round(value * scale)
-            exact = abs(value * scale - near) <= 1e-9 * near
-            step = (near if exact else math.ceil(value * scale) if up else math.floor(value * scale)) / scale
-        return min(max(float(step), self.low), self.high)
-
-    def next(self, value: float, towards_safe: bool) -> float:
-        """The neighbour of a rounded value, one unit of its last digit away, inside the range."""
-        unit = 1.0 if self.integer else 10.0 ** (math.floor(math.log10(value)) - DIGITS + 1)
-        moved = value + (unit if towards_safe is not self.increases else -unit)
-        digits = 0 if self.integer else DIGITS + 1 - math.floor(math.log10(value))
-        return min(max(round(moved, digits), self.low), self.high)
-
-
-NOISE = Parameter(
-    name="noise_multiplier",
-    low=NOISE_RANGE[0],
-    high=NOISE_RANGE[1],
-    increases=False,
-    remedy="Raise epsilon or delta, or take fewer steps or a smaller sampling rate.",
-)
-RATE = Parameter(
-    name="sample_rate",
-    low=RATE_RANGE[0],
-    high=RATE_RANGE[1],
-    increases=True,
-    remedy="Raise epsilon or the noise, or take fewer steps.",
-)
-STEPS = Parameter(
-    name="steps",
-    low=COUNT_RANGE[0],
-    high=COUNT_RANGE[1],
-    increases=True,
-    integer=True,
-    remedy="Raise epsilon or the noise, or lower the sampling rate.",
-)
-QUERIES = Parameter(
-    name="queries",
-    low=COUNT_RANGE[0],
-    high=COUNT_RANGE[1],
-    increases=True,
-    integer=True,
-    remedy="Raise epsilon, or spend less on each query.",
-)
 
 
 @runtime_checkable
@@ -168,62 +33,7 @@ class Estimating(Protocol):
         ...
 
 
-def noise_multiplier(target: Target, *, rate: float, steps: int, cache: Cache | None = None) -> float:
-    """The least noise multiplier for `steps` Poisson-sampled Gaussian steps at `rate`, rounded up to `DIGITS` digits.
-
-    Raises CannotCalibrate when even the largest noise in `NOISE_RANGE` spends too much, InvalidValue, and
-    UnsupportedEvent when the accountant cannot count sampled Gaussians. The least noise in the range is returned when
-    it already meets the target.
-    """
-    checks.rate(rate=rate)
-    checks.count(minimum=1, steps=steps)
-    return solve(target, NOISE, lambda noise: sampled_gaussian(noise, rate, steps), cache=cache)
-
-
-def steps(target: Target, *, rate: float, noise_multiplier: float, cache: Cache | None = None) -> int:
-    """The largest number of steps. Raises CannotCalibrate when one step already spends too much."""
-    checks.rate(rate=rate)
-    checks.positive_finite(noise_multiplier=noise_multiplier)
-    return int(solve(target, STEPS, lambda count: sampled_gaussian(noise_multiplier, rate, int(count)), cache=cache))
-
-
-def sample_rate(target: Target, *, noise_multiplier: float, steps: int, cache: Cache | None = None) -> float:
-    """The largest Poisson sampling rate, rounded down to `DIGITS` digits. Raises CannotCalibrate."""
-    checks.positive_finite(noise_multiplier=noise_multiplier)
-    checks.count(minimum=1, steps=steps)
-    return solve(target, RATE, lambda rate: sampled_gaussian(noise_multiplier, rate, steps), cache=cache)
-
-
-def queries(target: Target, event: Event, *, cache: Cache | None = None) -> int:
-    """How often `event` may be run. Raises CannotCalibrate when once already spends too much."""
-    return int(solve(target, QUERIES, lambda count: Repeated(event=event, count=int(count)), cache=cache))
-
-
-def sampled_gaussian(noise_multiplier: float, rate: float, steps: int) -> Event:
-    """`steps` runs of a Gaussian on a fresh Poisson sample each."""
-    return Repeated(event=PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise_multiplier)), count=steps)
-
-
-def solve(
-    target: Target, parameter: Parameter, event_of: Callable[[float], Event], *, cache: Cache | None = None
-) -> float:
-    """The boldest value of `parameter` whose event has an epsilon of at most `target.epsilon`.
-
-    event_of  the event at a value of the parameter; epsilon must be monotone in it, as `parameter.increases` says
-    cache     filled and asked by what decides the answer: accountant and version, adjacency, the event at two values
-              of the parameter, epsilon, delta, tolerance
-    Raises CannotCalibrate, naming the nearest reachable value; UnsupportedEvent from the accountant.
-    """
-    key = _key(target, parameter, event_of) if cache is not None else ""
-    if cache is not None and key in cache:
-        return cache[key]
-    value = _Search(target, parameter, event_of).run()
-    if cache is not None:
-        cache[key] = value
-    return value
-
-
-class _Search:
+class Search:
     """One calibration: its accountant, and what it has counted so far."""
 
     def __init__(self, target: Target, parameter: Parameter, event_of: Callable[[float], Event]) -> None:
@@ -404,22 +214,3 @@ class _Search:
 
     def _safer(self, one: float, other: float) -> float:
         return min(one, other) if self.parameter.increases else max(one, other)
-
-
-def _key(target: Target, parameter: Parameter, event_of: Callable[[float], Event]) -> str:
-    """What decides the answer, as text. The event at two values stands for the event's shape."""
-    probes = [parameter.safest, parameter.rounded(math.sqrt(parameter.low * parameter.high))]
-    return json.dumps(
-        [
-            f"calibration-{_VERSION}",
-            target.accountant,
-            ACCOUNTANTS[target.accountant].version,
-            target.adjacency.value,
-            [parameter.name, parameter.low, parameter.high],
-            [to_dict(event_of(probe)) for probe in probes],
-            target.epsilon,
-            target.delta,
-            target.tolerance,
-        ],
-        separators=(",", ":"),
-    )
