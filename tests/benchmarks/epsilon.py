@@ -24,7 +24,7 @@ from typing import Any
 
 from dp_accounting.pld import privacy_loss_distribution as theirs
 
-from dpcore.accountants.pld import bounds, plan
+from dpcore.accountants.pld import bounds, grid, plan
 from dpcore.accountants.pld.pairs import SampledGaussian
 from dpcore.accountants.pld.parts import Parts
 from dpcore.accountants.pld.plan import Bounds, ToleranceNotReached
@@ -35,12 +35,12 @@ THEIR_LARGEST_GRID = 20_000_000
 
 def by_grid_alone(parts: Parts, delta: float, tolerance: float) -> Bounds | None:
     """The interval that a grid of losses certifies in both directions; None where it would grow too large."""
-    asked, found = bounds._Asked(delta, tolerance), []
+    asked, found = plan.Asked(delta, tolerance), []
     for forward in (True, False):
         direction = bounds.cumulants(parts, bounds.tail_for(delta, parts), forward=forward)
         saddle = bounds.at_delta(direction, math.log(delta))
         try:
-            found.append(bounds._one_direction(parts, direction, asked, forward=forward, saddle=saddle))
+            found.append(grid.one_direction(parts, direction, asked, forward=forward, saddle=saddle))
         except ToleranceNotReached:
             return None
     return Bounds(max(b.lower for b in found), max(b.upper for b in found))

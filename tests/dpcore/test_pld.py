@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, bounds, convolve, deltas, loss
+from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, bounds, convolve, deltas, grid, loss, plan
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
@@ -42,7 +42,7 @@ def exact_delta(rate, s, epsilon):
 def one_direction(parts, delta, tail):
     direction = bounds.cumulants(parts, tail, forward=True)
     saddle = bounds.at_delta(direction, math.log(delta))
-    return bounds._one_direction(parts, direction, bounds._Asked(delta, 1e-3), forward=True, saddle=saddle)
+    return grid.one_direction(parts, direction, plan.Asked(delta, 1e-3), forward=True, saddle=saddle)
 
 
 # Bu et al. 2020, Tables 1 to 4, recomputed: noise, rate, steps, delta, (lower, upper) of an independent PLD.

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpcore.accountants.pld import DiscretisationInvalid, analytic, bounds, contour, layers, lines
+from dpcore.accountants.pld import DiscretisationInvalid, analytic, bounds, contour, grid, layers, lines, plan
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian, SampledRandomisedResponse
 from dpcore.accountants.pld.parts import tail_for
 
@@ -24,7 +24,7 @@ def a_contour(parts, delta, *, forward=True, relative=1e-6):
 def on_a_grid(parts, delta, tolerance, *, forward):
     direction = bounds.cumulants(parts, 1e-7 * delta / sum(c for _, c in parts), forward=forward)
     saddle = bounds.at_delta(direction, math.log(delta))
-    return bounds._one_direction(parts, direction, bounds._Asked(delta, tolerance), forward=forward, saddle=saddle)
+    return grid.one_direction(parts, direction, plan.Asked(delta, tolerance), forward=forward, saddle=saddle)
 
 
 def random_parts(rng, pair):

@@ -18,6 +18,9 @@ from dpcore.accountants.pld.saddle import Cumulants, Saddle
 MAX_LOSSES = 1 << 23
 """Largest grid that is tried, in losses: about a second and half a gigabyte."""
 
+ABSOLUTE_FLOOR = 1e-6
+"""Gaps below this many nats are always within tolerance."""
+
 _SHIFTS: Array = np.geomspace(0.02, 4.0, 16)
 
 
@@ -26,6 +29,13 @@ class Bounds(NamedTuple):
 
     lower: float
     upper: float
+
+
+class Asked(NamedTuple):
+    """What bounds on epsilon are asked for: at which delta, and how close together."""
+
+    delta: float
+    tolerance: float
 
 
 class ToleranceNotReached(ArithmeticError):
@@ -41,6 +51,11 @@ class Plan:
     tail: float
     window: Window
     precise: bool = False
+
+
+def scale(saddle: Saddle, asked: Asked) -> float:
+    """What the tolerance is relative to, as far as estimates tell."""
+    return max(saddle.epsilon, 0.03 * saddle.spread, ABSOLUTE_FLOOR / asked.tolerance)
 
 
 def _spacing(direction: Cumulants, tilt: float, gap: float, parts: Parts) -> float:
