@@ -17,7 +17,8 @@ from sweeps.cli import app
 from sweeps.examples import load_example_or_file
 from sweeps.fingerprint import code_digest
 from sweeps.spec import load_spec
-from sweeps.submission.jobs import JobServer, JobServerRefused
+from sweeps.submission.command import _end
+from sweeps.submission.jobs import Finished, JobServer, JobServerRefused
 from sweeps.submission.order import ORDER_FILE, Order, versions
 from sweeps.submission.parcel import check_references, pack, taken_from_here
 from sweeps.submission.start import differing
@@ -130,6 +131,27 @@ def test_what_a_ray_client_cannot_hand_on_is_refused(words):
     told = CliRunner().invoke(app, [*words, "--address", "ray://127.0.0.1:9"])
     assert isinstance(told.exception, InvalidValue)
     assert "left out with a ray:// address" in str(told.exception)
+
+
+@pytest.mark.parametrize(
+    ("finished", "code"),
+    [
+        (Finished("SUCCEEDED", 0, ""), None),
+        (Finished("FAILED", 2, "the server does not answer"), 2),
+        (Finished("FAILED", 75, ""), 75),
+        (Finished("FAILED", None, "the head is gone"), 75),
+        (Finished("STOPPED", None, ""), 130),
+        (Finished("FAILED", -9, ""), 75),
+    ],
+)
+def test_the_commands_exit_code_is_the_jobs(finished, code, capsys):
+    if code is None:
+        _end(finished, "job")
+        return
+    with pytest.raises(SystemExit) as left:
+        _end(finished, "job")
+    assert left.value.code == code
+    assert finished.message in capsys.readouterr().err
 
 
 class Answers(http.server.BaseHTTPRequestHandler):

@@ -164,10 +164,3 @@ def test_a_wrong_token_is_told_without_the_token(cluster):
     output = cluster.run("submit", "toy", "--address", cluster.dashboard, code=2, RAY_AUTH_TOKEN=wrong)
     assert "refuses this token" in output
     assert wrong not in output
-
-
-def test_a_failed_job_hands_on_its_exit_code(cluster):
-    nowhere = "postgresql://nobody@127.0.0.1:9/none"
-    words = ["submit", "toy", "--address", cluster.dashboard, "--store", nowhere]
-    output = cluster.run(*words, code=2)
-    assert "the server does not answer" in output
