@@ -12,8 +12,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt torch
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	@# On all cores at once, where pip takes one; a few files of others are templates, which do not compile.
-	-$(BIN)/python -m compileall -q -q -j 0 -x '/tests?/' $(VENV)/lib dpcore trainables sweeps
+	@# On all cores at once, where pip takes one; one file of torch is for later Pythons alone.
+	$(BIN)/python -m compileall -q -j 0 -x '/tests?/|/py312_intrinsics' $(VENV)/lib dpcore trainables sweeps
 	touch $@
 
 sweep: setup
