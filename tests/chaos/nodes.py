@@ -68,7 +68,9 @@ class Nodes:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": self.token,
             "RAY_USAGE_STATS_ENABLED": "0",
-            # A node whose processes are gone counts as dead after 6 s instead of 30.
+            # A node whose processes are gone counts as dead after 6 s instead of 30, one that is silent after 10
+            # instead of 65.
+            "RAY_health_check_timeout_ms": "1000",
             "RAY_health_check_initial_delay_ms": "1000",
             "RAY_health_check_period_ms": "1000",
             "RAY_health_check_failure_threshold": "5",

@@ -20,7 +20,7 @@ def test_a_cable_is_pulled_and_put_back(tmp_path):
     if not allowed():
         pytest.skip("NOT TESTED: hosts that lose each other; this machine lets nobody make network namespaces")
     with Hosts() as hosts:
-        sweep = Sweep(tmp_path, hosts, trials=TRIALS, epochs=60.0)
+        sweep = Sweep(tmp_path, hosts, trials=TRIALS, epochs=80.0)
         hosts.start("head", cpus=2, **sweep.extra)
         hosts.start("second", cpus=2, **sweep.extra)
         sweep.note("two hosts are up")

@@ -111,6 +111,22 @@ def look(data: SharedData) -> tuple[bool, bool]:
     return image.flags.writeable, image.flags.owndata
 
 
+def test_a_worker_that_lost_its_connection_is_no_reason_and_another_ones_error_is(cluster, monkeypatch):
+    """A node's death reaches the other workers as a broken connection, before Ray knows of it: the attempt is lost."""
+    from trainables.parallel import ray_team
+    from trainables.parallel.link import LinkEnded
+
+    monkeypatch.setattr(ray_team, "FAREWELL_SECONDS", 0.3)
+    cut, own = ray_team._Failed(LinkEnded("reset by peer"), ""), ray_team._Failed(ValueError("of the model"), "")
+    team = ray_team.RayTeam(ray_team.TeamLayout(workers=2, cpus=1, gpus=0), None, None, "gloo")
+    for answers, expected in (([cut, None], ray_team.WorkerLost), ([cut, own], ValueError)):
+        team._serving = [ray.put(answer) for answer in answers]
+        with pytest.raises(expected):
+            team._check()
+        with pytest.raises(expected):
+            team._await(team._serving)
+
+
 def test_data_are_mapped_and_not_copied(cluster, digits):
     shared = SharedData.put(digits)
     looks = ray.get([ray.remote(num_cpus=0.1)(look).remote(shared) for _ in range(4)])

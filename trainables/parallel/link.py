@@ -9,8 +9,9 @@ No member of a reduction is left out: one that never calls it would hold up all 
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, Protocol
@@ -116,6 +117,10 @@ def _reduce(group: Any, tensor: Tensor, root: int) -> Any:
     return group.reduce([tensor], options)
 
 
+class LinkEnded(RuntimeError):
+    """Another member's end of the connection is gone: why, only that member or its node could tell."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Gloo:
     group: Any
@@ -124,14 +129,16 @@ class _Gloo:
 
     def spread(self, tensors: Sequence[Tensor]) -> None:
         for one in tensors:
-            self._finish(_broadcast(self.group, one, OWNER))
+            self._finish(_broadcast, one)
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
         for one in tensors:
-            self._finish(_reduce(self.group, one, OWNER))
+            self._finish(_reduce, one)
 
-    def _finish(self, work: Any) -> None:
+    def _finish(self, exchange: Callable[[Any, Tensor, int], Any], tensor: Tensor) -> None:
         """Wait in naps, a hundredth of what has been waited already: Gloo itself cannot be woken from outside."""
+        with _ended_by_others():
+            work = exchange(self.group, tensor, OWNER)
         if self.alive is not _certainly:
             began = asked = time.monotonic()
             while not work.is_completed():
@@ -140,7 +147,17 @@ class _Gloo:
                     self.alive()
                     asked = now
                 time.sleep(min(max((now - began) / 100, SHORTEST_NAP_SECONDS), LONGEST_NAP_SECONDS))
-        work.wait()
+        with _ended_by_others():
+            work.wait()
+
+
+@contextlib.contextmanager
+def _ended_by_others() -> Iterator[None]:
+    """Gloo says all that goes wrong with a connection by a plain RuntimeError."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise LinkEnded(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)

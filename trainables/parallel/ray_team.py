@@ -26,7 +26,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from torch import nn
 from torch.distributed import DistError
 
-from trainables.parallel.link import Backend, Link, joined_store, owner_link, owner_store, worker_link
+from trainables.parallel.link import Backend, Link, LinkEnded, joined_store, owner_link, owner_store, worker_link
 from trainables.parallel.process import device_named
 from trainables.parallel.sums import BatchSums, GradientTask, LinkedSums, serve
 from trainables.ray_shared import SharedData, TeamLayout
@@ -137,10 +137,11 @@ class RayTeam:
             try:
                 yield LinkedSums(task, model, self._link)
             except RuntimeError as error:
-                # What Gloo raises when a connection ends; the worker's own reason is better, and soon there.
-                if type(error) is RuntimeError or isinstance(error, DistError):
-                    self._explain()
-                raise
+                # A connection that ended; the worker's own reason is better, and soon there.
+                if not isinstance(error, _CUT):
+                    raise
+                self._explain()
+                raise WorkerLost(_ENDED) from error
             self._await(self._serving)
         except BaseException:
             self.close()
@@ -163,7 +164,8 @@ class RayTeam:
 
     def _await(self, answers: list[Any]) -> None:
         try:
-            for answer in ray.get(answers, timeout=START_SECONDS):
+            # What only lost its connection to another says least.
+            for answer in sorted(ray.get(answers, timeout=START_SECONDS), key=_cut_off):
                 _raise_failed(answer)
         except RayActorError as error:
             raise WorkerLost(_ENDED) from error
@@ -172,19 +174,30 @@ class RayTeam:
 
     def _check(self) -> None:
         """Raises when a worker that should be serving has stopped."""
-        ended, _ = ray.wait(self._serving, timeout=0.0) if self._serving else ([], [])
-        if not ended:
-            return
-        try:
-            _raise_failed(ray.get(ended[0]))
-        except RayActorError as error:
-            raise WorkerLost(_ENDED) from error
+        if self._cut():
+            self._explain()
+            raise WorkerLost(_ENDED)
+
+    def _cut(self) -> bool:
+        """Whether a worker lost its connection to another. Raises the own error of one, WorkerLost for one's end."""
+        ended, _ = ray.wait(self._serving, num_returns=len(self._serving), timeout=0.0) if self._serving else ([], [])
+        cut = False
+        for one in ended:
+            try:
+                answer = ray.get(one)
+            except RayActorError as error:
+                raise WorkerLost(_ENDED) from error
+            if _cut_off(answer):
+                cut = True
+            else:
+                _raise_failed(answer)
+        return cut
 
     def _explain(self) -> None:
-        """Raise why a worker ended its connection, if one did."""
+        """Raise why a worker ended its connection, if one tells."""
         until = time.monotonic() + FAREWELL_SECONDS
         while self._serving and time.monotonic() < until:
-            self._check()
+            self._cut()
             time.sleep(0.1)
 
 
@@ -192,7 +205,16 @@ _ABANDONED: list[Link] = []
 _ENDED = "a worker of the trial ended (killed, crashed, out of memory, or its node is gone)"
 
 
+_CUT = (LinkEnded, DistError)
+
+
+def _cut_off(answer: object) -> bool:
+    return isinstance(answer, _Failed) and isinstance(answer.error, _CUT)
+
+
 def _raise_failed(answer: object) -> None:
+    if _cut_off(answer):
+        raise WorkerLost(_ENDED)
     if isinstance(answer, _Failed):
         raise answer.error from RuntimeError(answer.text)
 
