@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[2]
 # What a load of many processes on few cores may stretch; figures are printed.
 PATIENCE_SECONDS = float(os.environ.get("SWEEPS_CHAOS_PATIENCE_SECONDS", "240"))
 NAME = "clustered"
-STEPS_PER_EPOCH = 10
 
 SPEC = """
 name: clustered
@@ -44,7 +43,7 @@ class Sweep:
     """The controller's process, and what its records say."""
 
     def __init__(self, folder: Path, nodes: Nodes, *, trials: int, epochs: float) -> None:
-        self.trials, self.steps = trials, round(epochs * STEPS_PER_EPOCH)
+        self.trials = trials
         self.folder, self.nodes, self.root = folder, nodes, folder / "state"
         (folder / "spec.yaml").write_text(SPEC.replace("TRIALS", str(trials)).replace("EPOCHS", str(epochs)))
         self.witness = folder / "witness"
@@ -114,15 +113,17 @@ class Sweep:
         for record in records:
             assert record.plan is not None
             assert record.guarantee is not None
-            assert record.step == self.steps
+            planned = sum(count for _, count in record.plan["schedule"])
+            assert record.step == planned, self.words()
             assert record.guarantee["epsilon"] <= 3
-            assert sum(amount for (key, _), amount in charged.items() if key == record.key) >= self.steps
+            assert sum(amount for (key, _), amount in charged.items() if key == record.key) >= planned
 
     def figures(self) -> str:
         spent = total(self.store().ledger(NAME))
+        needed = sum(record.step for record in self.store().trials(NAME))
         return (
             f"attempts {spent.attempts}, steps charged {spent.executed}, drawn {sum(self.drawn().values())}, needed "
-            f"{self.trials * self.steps}; {time.monotonic() - self.began:.0f} s in all"
+            f"{needed}; {time.monotonic() - self.began:.0f} s in all"
         )
 
 
