@@ -139,9 +139,11 @@ def _by_client(address: str | None, as_json: bool, spec: Path | None = None) -> 
 
     if address is None or not address.startswith("ray://"):
         return False
-    if as_json or spec is not None:
-        option, value = ("json", True) if as_json else ("spec", str(spec))
-        raise InvalidValue(option, value, "left out with a ray:// address", "Ask `sweeps show NAME --json` afterwards.")
+    expected = "left out with a ray:// address"
+    if as_json:
+        raise InvalidValue("json", True, expected, "Ask `sweeps show NAME --json --store URL` afterwards.")
+    if spec is not None:
+        raise InvalidValue("spec", str(spec), expected, "Compare on the cluster itself: --address auto there.")
     return True
 
 

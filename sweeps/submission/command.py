@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 EXIT_STOPPED = 130
 EXIT_FAILED = 75
 DETACHED = 0
-ROOT_ON_THE_HEAD = "sweeps-state"
 
 
 def submit(
@@ -34,7 +33,7 @@ def submit(
     changes: Annotated[list[str] | None, typer.Option("--set", help="path.to.key=VALUE over the spec's own.")] = None,
     accept: Annotated[list[str] | None, typer.Option(help="With --resume: go on although this changed.")] = None,
     data: Annotated[Path | None, typer.Option("--data", help="Folder of the data set on the cluster.")] = None,
-    root: Annotated[str, typer.Option(help="The controller's folder on the head.")] = ROOT_ON_THE_HEAD,
+    root: Annotated[str, typer.Option(help="The controller's folder on the head.")] = "sweeps-state",
     store: Annotated[str | None, typer.Option("--store", envvar="SWEEPS_STORE", help="Store by URL.")] = None,
     records: Annotated[
         str | None,

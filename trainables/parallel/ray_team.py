@@ -203,9 +203,8 @@ class RayTeam:
 
 _ABANDONED: list[Link] = []
 _ENDED = "a worker of the trial ended (killed, crashed, out of memory, or its node is gone)"
-
-
 _CUT = (LinkEnded, DistError)
+"""What a worker raises when another one's end of the connection is gone."""
 
 
 def _cut_off(answer: object) -> bool:
