@@ -218,6 +218,12 @@ def footer(front: Front, panel: Panel) -> str:
 def _draw(axis: Any, front: Front, panel: Panel) -> None:
     from matplotlib.ticker import LogFormatter
 
+    class Plain(LogFormatter):
+        """0.6 where Matplotlib says 6e-01."""
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{x:g}" if super().__call__(x, pos) else ""
+
     first, second = 0, min(1, len(front.objectives) - 1)
     if len(front.objectives) > 1 and front.objectives[1].metric == "epsilon":
         first, second = 1, 0
@@ -228,7 +234,7 @@ def _draw(axis: Any, front: Front, panel: Panel) -> None:
     if front.objectives[first].metric == "epsilon" and (x > 0).all() and x.max() > 4 * x.min():
         axis.set_xscale("log")
         axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
+        axis.xaxis.set_minor_formatter(Plain(minor_thresholds=(1, 0.4)))
     axis.set_title(panel.title, fontsize=9)
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
