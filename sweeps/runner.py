@@ -43,7 +43,7 @@ from sweeps.runner_watchdog import START_SECONDS, STOP_SECONDS, Watchdog
 from sweeps.spec import Resources
 from sweeps.store import LeaseLost, StoreError
 from trainables.files import Folder
-from trainables.ray_shared import SharedData, TeamLayout
+from trainables.ray_shared import Shared, SharedData, TeamLayout
 from trainables.ray_trial import group_from_json, group_to_json, ray_trial
 from trainables.system import Dataset, TrialGroup
 
@@ -241,13 +241,11 @@ def execute(
     live = _LIVE[handle] = _Live(controller, reason)
     scratch = tempfile.mkdtemp(prefix="sweeps-tune-")
     # By reference: the arrays reach a node once, and its processes map them.
-    shared = SharedData.put(loaded.pop())
+    data = SharedData.put(loaded.pop())
     cpus, gpus = resources.per_worker()
     layout = TeamLayout(workers=resources.workers, cpus=cpus, gpus=gpus) if resources.workers > 1 else None
-    trainable = tune.with_resources(
-        tune.with_parameters(ray_trial, data=shared, trials=controller.trials, secret=secret, layout=layout),
-        request(resources),
-    )
+    shared = Shared(data=data, trials=controller.trials, secret=secret, layout=layout)
+    trainable = tune.with_resources(tune.with_parameters(ray_trial, shared=shared), request(resources))
     tuner = tune.Tuner(
         trainable,
         tune_config=tune.TuneConfig(

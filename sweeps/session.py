@@ -166,6 +166,7 @@ def _launch_all(
     on_cluster_lost: Callable[[str], None],
 ) -> str:
     from sweeps import runner
+    from sweeps.runner_lookups import one_lookup
     from sweeps.runner_losses import losses_of_workers
     from sweeps.runner_messages import short_messages
 
@@ -174,6 +175,7 @@ def _launch_all(
         with (
             short_messages(workspace.folder(name) / "ray.log") as messages,
             losses_of_workers(),
+            one_lookup(),
             runner.cluster(
                 address,
                 on_lost=lambda: on_cluster_lost(name),

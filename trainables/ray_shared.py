@@ -1,12 +1,13 @@
-"""What every process of a sweep shares: the records, once on each node, and the size of a trial's team."""
+"""What every process of a sweep shares: the records, once on each node, where results go, a trial's team."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 
+from trainables.files import Folder
 from trainables.system import Dataset
 
 
@@ -37,3 +38,19 @@ class TeamLayout:
     workers: int
     cpus: float
     gpus: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """All that the trials of a sweep have in common, as one object: each start of a trial fetches it once.
+
+    data    put into the object store by the driver
+    trials  where attempts and results are written
+    secret  noise and batches come from it; it travels through the object store, never in the experiment's files
+    layout  of a trial's workers; None: one process
+    """
+
+    data: SharedData
+    trials: Folder
+    secret: bytes = field(repr=False)
+    layout: TeamLayout | None = None

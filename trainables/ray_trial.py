@@ -7,11 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from trainables.files import Folder
 from trainables.system import Execution, Member, PrivacyPlan, TrialGroup
 
 if TYPE_CHECKING:
-    from trainables.ray_shared import SharedData, TeamLayout
+    from trainables.ray_shared import Shared
 
 
 def group_to_json(group: TrialGroup) -> str:
@@ -36,24 +35,16 @@ def group_from_json(text: str) -> TrialGroup:
     )
 
 
-def ray_trial(
-    config: Mapping[str, Any], *, data: SharedData, trials: Folder, secret: bytes, layout: TeamLayout | None = None
-) -> None:
-    """Run `config["group"]` and report its results as one list.
-
-    data    put into the object store once by the driver, mapped by every process of a node
-    layout  of the trial's workers; None: this process alone
-
-    The secret comes through the object store as well (`tune.with_parameters`), never into the experiment's files.
-    """
+def ray_trial(config: Mapping[str, Any], *, shared: Shared) -> None:
+    """Run `config["group"]` and report its results as one list."""
     from ray import tune
 
     from trainables.trial import run_group
 
     group = group_from_json(config["group"])
-    if layout is not None:
+    if shared.layout is not None:
         from trainables.parallel.ray_team import team_of
 
-        team = team_of(layout, data, group.execution.device)
+        team = team_of(shared.layout, shared.data, group.execution.device)
         group = dataclasses.replace(group, execution=dataclasses.replace(group.execution, team=team))
-    tune.report({"results": run_group(group, data.get(), trials, secret)})
+    tune.report({"results": run_group(group, shared.data.get(), shared.trials, shared.secret)})
