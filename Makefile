@@ -20,7 +20,8 @@ sweep: setup
 	$(BIN)/sweeps run quickstart
 
 test: lint
-	$(BIN)/python -m pytest -q
+	@# Two at a time, whole files each: half of the suite waits for processes.
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 chaos: setup
 	SWEEPS_CHAOS_KILLS=40 $(BIN)/python -m pytest -q -m chaos --timeout=3600

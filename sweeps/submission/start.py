@@ -5,22 +5,51 @@ Workers take the environment of the order too, when they start: `load_environmen
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.metadata
 import os
 import sys
+import time
 from pathlib import Path
+from types import ModuleType
 
 from sweeps.submission.order import ORDER_FILE, SPEC_FILE, Order
 
 EXIT_UNPREPARED = 2
+UNPACKED_SECONDS = 30.0
 
 
 def load_environment() -> None:
-    """Set what the order says. Workers are started in the parcel's folder, or a folder on their path is it."""
+    """Set what the order says. Workers are started in the parcel's folder, or a folder on their path is it.
+
+    Ray may unpack a parcel anew under a worker that starts: it waits UNPACKED_SECONDS, and without its order it does
+    not work. Raises FileNotFoundError.
+    """
+    limit = time.monotonic() + UNPACKED_SECONDS
+    while (found := _order_on_path()) is None:
+        if time.monotonic() > limit:
+            raise FileNotFoundError(f"{ORDER_FILE}: in none of {[str(Path.cwd()), *sys.path]}. Submit the sweep again.")
+        time.sleep(0.1)
+    parcel, order = found
+    os.environ.update(order.environment)
+    # What was imported meanwhile from elsewhere is not the code that was submitted.
+    importlib.invalidate_caches()
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "sweeps" and not _lies_in(module, parcel):
+            del sys.modules[name]
+
+
+def _order_on_path() -> tuple[Path, Order] | None:
     for folder in (Path.cwd(), *map(Path, sys.path)):
-        if (folder / ORDER_FILE).is_file():
-            os.environ.update(Order.read(folder / ORDER_FILE).environment)
-            return
+        # Half a file is none yet.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
+            return folder.resolve(), Order.read(folder / ORDER_FILE)
+    return None
+
+
+def _lies_in(module: ModuleType, folder: Path) -> bool:
+    return folder in Path(getattr(module, "__file__", None) or folder / "x").resolve().parents
 
 
 def differing(order: Order) -> list[str]:

@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -61,6 +62,32 @@ def test_the_start_carries_out_the_order_with_its_environment(parcel):
         environment = {**base_environment(), "PYTHONPATH": path}
         words = [sys.executable, "-c", hook]
         assert subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True).stdout.strip() == SECRET
+
+
+def test_a_worker_waits_for_a_parcel_that_is_being_unpacked(parcel, tmp_path):
+    """It begins with the code of another folder and half of the order, and works with the parcel's or not at all."""
+    late = tmp_path / "late"
+    late.mkdir()
+    order = (parcel / ORDER_FILE).read_text()
+    (late / ORDER_FILE).write_text(order[: len(order) // 2])
+    hook = (
+        "import sys, os; from sweeps.submission import start; start.UNPACKED_SECONDS = float(sys.argv[1]); "
+        "print('begun', flush=True); start.load_environment(); import sweeps; "
+        "print(os.environ['SENT_TOKEN'], sweeps.__file__)"
+    )
+    environment = {**base_environment(), "PYTHONPATH": os.pathsep.join([str(late), str(ROOT)])}
+    words = [sys.executable, "-c", hook]
+    options = {"cwd": "/", "env": environment, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    never = subprocess.run([*words, "0.3"], check=False, **options)
+    assert never.returncode != 0
+    assert f"{ORDER_FILE}: in none of" in never.stderr
+    assert SECRET not in never.stdout + never.stderr
+    process = subprocess.Popen([*words, "60"], **options)
+    assert process.stdout.readline() == "begun\n"
+    shutil.copytree(parcel / "sweeps", late / "sweeps")
+    (late / ORDER_FILE).write_text(order)
+    output, errors = process.communicate(timeout=60)
+    assert output.split() == [SECRET, str(late / "sweeps" / "__init__.py")], errors
 
 
 def test_a_head_without_our_requirements_is_told_so(parcel):

@@ -170,7 +170,9 @@ def test_passwords_are_in_no_list_of_processes(tmp_path):
     store.close()
     url = f"sqlite:///{tmp_path}/sweeps.db"
     with Drain(url, "views", "http://user:the-right-password@127.0.0.1:9") as running:
-        arguments = Path(f"/proc/{running._process.pid}/cmdline").read_bytes()
+        # Empty for the moment in which the process becomes its program.
+        while not (arguments := Path(f"/proc/{running._process.pid}/cmdline").read_bytes()):
+            assert running._process.poll() is None
     assert b"sweeps.tracking.drain" in arguments
     assert b"the-right-password" not in arguments
     assert str(tmp_path).encode() not in arguments
