@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
+from sweeps.collector import collector_paused
 from sweeps.records import (
     AttemptRecord,
     LedgerEntry,
@@ -82,7 +81,7 @@ def read_trials(
         statement = statement.where(trials.c.state.in_([str(state) for state in states]))
     if numbers is not None:
         statement = statement.where(trials.c.number.in_(list(numbers)))
-    with _collector_paused():
+    with collector_paused():
         rows = _tuples(connection, statement)
         return _trial_records(name, rows, _reports(connection, sweep)) if rows else []
 
@@ -150,7 +149,7 @@ def read_ledger(connection: Connection, name: str, number: int | None = None) ->
     )
     if number is not None:
         statement = statement.where(ledger.c.number == number)
-    with _collector_paused():
+    with collector_paused():
         return [
             LedgerEntry(key=f"{name}-{row[0]}", attempt=row[1], from_step=row[2], to_step=row[3], executed_to=row[4])
             for row in _tuples(connection, statement)
@@ -202,18 +201,6 @@ def read_backlog(connection: Connection, name: str) -> int:
     """How many rows are not yet delivered."""
     sweep = sweep_id(connection, name)
     return int(connection.execute(select(func.count()).where(outbox.c.sweep_id == sweep)).scalar_one())
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Half of the time of a large read is the collector looking through what is only being built."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _tuples(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
