@@ -24,7 +24,8 @@ test: lint
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 chaos: setup
-	SWEEPS_CHAOS_KILLS=40 $(BIN)/python -m pytest -q -m chaos --timeout=3600
+	@# -rP: each prints what it killed, charged, drew and needed.
+	SWEEPS_CHAOS_KILLS=40 $(BIN)/python -m pytest -q -rP -m chaos --timeout=3600
 
 lint: setup
 	$(BIN)/ruff check .

@@ -27,8 +27,8 @@ class ProgressDisplay:
     _best: dict[str, float] = field(default_factory=dict)
     _over: set[str] = field(default_factory=set)
     _infeasible: int = 0
-    _started: float = field(default_factory=time.monotonic)
-    _first_over: int = -1
+    _known: int = 0
+    _pace_from: tuple[float, int] | None = None
     _printed: float = 0.0
 
     def __enter__(self) -> ProgressDisplay:
@@ -59,8 +59,11 @@ class ProgressDisplay:
             self.total = controller.spec.search.trials
             for known in controller.records.values():
                 self._note(controller, known)
-            self._first_over = len(self._over)
+            self._known = len(self._over)
         self._note(controller, record)
+        if self._pace_from is None and len(self._over) > self._known:
+            # The first one's time was mostly the start of workers.
+            self._pace_from = (time.monotonic(), len(self._over))
         best = ", ".join(f"best {name} {value:.4g}" for name, value in self._best.items())
         if self._bar is not None:
             self._bar.update(
@@ -87,8 +90,11 @@ class ProgressDisplay:
             self._best[objective.metric] = better(value, self._best.get(objective.metric, value))
 
     def _left(self) -> str:
-        done = len(self._over) - self._first_over
+        if self._pace_from is None:
+            return ""
+        since, over = self._pace_from
+        done = len(self._over) - over
         if done < 2:
             return ""
-        seconds = (time.monotonic() - self._started) / done * (self.total - len(self._over))
+        seconds = (time.monotonic() - since) / done * (self.total - len(self._over))
         return f", about {seconds:.0f} s left"
