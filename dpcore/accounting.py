@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpcore.accountants.pld.accountant import failure_of
 from dpcore.accountants.protocol import Accountant
 from dpcore.accountants.registry import ACCOUNTANTS, TOLERANCE, make
 from dpcore.adjacency import Adjacency
@@ -65,6 +66,14 @@ def guarantee(
         assumptions=_assumptions(event, composed.status),
         epsilon_lower=_lower(composed, delta),
     )
+
+
+def fixed_delta(event: Event, adjacency: Adjacency) -> float:
+    """The delta that the ApproximateDP parts of `event` have spent, in [0, 1], rounded up: 1 - prod (1 - delta_i).
+
+    No epsilon holds at it or below (Kairouz, Oh & Viswanath 2015, theorem 3.3). Raises UnsupportedEvent.
+    """
+    return failure_of(phases(event), adjacency).upper
 
 
 def _lower(accountant: Accountant, delta: float) -> float | None:

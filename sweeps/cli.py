@@ -226,7 +226,9 @@ def pareto(
     mlflow: Annotated[tuple[str, str] | None, typer.Option(help="URI EXPERIMENT: read the front from MLflow.")] = None,
     objective: Annotated[list[str] | None, typer.Option(help="METRIC:maximize or METRIC:minimize; repeatable.")] = None,
     mix: Annotated[str, typer.Option(help="Allow one panel each: notion,status,adjacency,delta,unit.")] = "",
-    format: Annotated[str, typer.Option(help="table, csv, parquet, json, html or png.")] = "table",
+    format: Annotated[
+        str | None, typer.Option(help="table, csv, parquet, json, html or png; else by the name of --output.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write (parquet, html and png need one).")
     ] = None,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from dpcore.checks import InvalidValue
-from sweeps.front.export import render
+from sweeps.front.export import FORMATS, SUFFIXES, render
 from sweeps.front.pareto import Objective, sweep_front
 from sweeps.workspace import Workspace
 
@@ -18,11 +18,15 @@ def pareto_command(
     mlflow: tuple[str, str] | None,
     objectives: Sequence[str],
     mix: Collection[str],
-    form: str,
+    form: str | None,
     output: Path | None,
     workspace: Workspace,
 ) -> None:
-    """Raises InvalidValue (what to read, format, mixture), UnknownSweep, and OSError for an output that cannot be."""
+    """`form` None: by the name of `output`.
+
+    Raises InvalidValue (what to read, format, mixture), UnknownSweep, and OSError for an output that cannot be.
+    """
+    form = form or _form_of(output)
     parsed = [Objective.parse(one) for one in objectives]
     if (sweep is None) == (mlflow is None):
         raise InvalidValue("sweep", sweep, "either a sweep of the store or --mlflow URI EXPERIMENT")
@@ -43,6 +47,17 @@ def pareto_command(
         return
     content = render(front, form)
     _write(content, output)
+
+
+def _form_of(output: Path | None) -> str:
+    if output is None:
+        return "table"
+    if output.suffix not in SUFFIXES:
+        raise InvalidValue("output", str(output), f"a name that ends in {', '.join(filter(None, SUFFIXES))}", _FORMAT)
+    return SUFFIXES[output.suffix]
+
+
+_FORMAT = f"Or say --format: {', '.join(FORMATS)}."
 
 
 def _write(content: str | bytes, output: Path | None) -> None:

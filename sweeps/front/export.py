@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 FORMATS = ("table", "csv", "parquet", "json", "html", "png")
-BINARY = ("parquet", "png")
+SUFFIXES = {"": "table", ".txt": "table", **{f".{form}": form for form in FORMATS if form != "table"}}
 _GUARANTEE = ("epsilon", "delta", "notion", "adjacency", "unit", "status", "accountant")
 
 
@@ -157,7 +157,10 @@ def table(front: Front, limit: int = 40) -> RenderableType:
         chosen = [int(i) for i in panel.order()[: int(panel.on_front.sum())]]
         listed = chosen[:limit]
         knobs = list(dict.fromkeys(name for i in listed for name in panel.records[i].config))
+        # What a panel mixes is told even where one kind has the whole front: that is the answer.
+        mixed = len({record.config.get("system") for record in panel.records}) > 1
         varied = [name for name in knobs if len({panel.records[i].config.get(name) for i in chosen}) > 1]
+        varied = [*(["system"] if mixed else []), *(name for name in varied if name != "system")]
         grid = Table(title=escape(panel.title), title_justify="left", title_style="bold", header_style="dim")
         grid.add_column("trial", no_wrap=True)
         for one in front.objectives:
@@ -168,7 +171,7 @@ def table(front: Front, limit: int = 40) -> RenderableType:
             )
         for name in varied:
             grid.add_column(escape(_header(name)), justify="right", overflow="fold")
-        several = len({_status(panel, i) for i in chosen}) > 1
+        several = len({_status(panel, i) for i in range(len(panel.records))}) > 1
         if several:
             grid.add_column("status", overflow="fold")
         for i in listed:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated, phases
+from dpcore.events import ApproximateDP, Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated, phases
 from dpcore.guarantee import Status
 from sweeps import ledger
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
@@ -105,6 +105,19 @@ def test_the_ledgers_epsilon_is_that_of_everything_executed():
     assert counted.status is Status.PROVED
     one_path = headline(plan().event(), 1e-4, ADD_REMOVE).epsilon
     assert counted.epsilon > one_path
+
+
+def test_deltas_that_approximate_releases_have_fixed_come_on_top():
+    """Three releases at (1, 1e-4) have no epsilon at delta 1e-4; together with 1e-4 for the Gaussian they have one."""
+    release = ApproximateDP(epsilon=1.0, delta=1e-4, adjacency=ADD_REMOVE)
+    mixed = replace(plan(), schedule=((release, 3), (Gaussian(noise_multiplier=5.0), 97)))
+    assert headline(mixed.event(), 1e-4, ADD_REMOVE).epsilon == math.inf
+    counted = ledger.procedure_guarantee({"a-0": mixed}, [entry()], delta=1e-4, adaptive=False)
+    assert counted.delta == pytest.approx(1e-4 + 1 - (1 - 1e-4) ** 3, rel=1e-9)
+    assert counted.delta > 1e-4 + 1 - (1 - 1e-4) ** 3 - 1e-18
+    alone = headline(Repeated(event=Gaussian(noise_multiplier=5.0), count=97), 1e-4, ADD_REMOVE).epsilon
+    assert alone < counted.epsilon < alone + 3.0
+    assert headline(mixed.event(), counted.delta, ADD_REMOVE).epsilon == pytest.approx(counted.epsilon, rel=1e-3)
 
 
 def test_under_an_adaptive_sampler_the_number_is_no_unconditional_claim():

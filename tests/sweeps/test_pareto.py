@@ -17,6 +17,7 @@ from dpcore.checks import InvalidValue
 from sweeps.front import export, pareto
 from sweeps.front.pareto import Front, MixedGuarantees, Objective, front, hypervolume, nondominated
 from sweeps.records import TrialRecord, TrialState
+from tests.sweeps import view_sweeps
 
 ACCURACY, EPSILON = Objective("accuracy", "maximize"), Objective("epsilon", "minimize")
 ERROR = Objective("error", "minimize")
@@ -217,6 +218,14 @@ def test_systems_and_statuses_are_told_apart_in_the_table_and_the_picture():
     assert export.to_png(found)[:8] == b"\x89PNG\r\n\x1a\n"
 
 
+def test_a_system_that_has_the_whole_front_is_named_when_others_lost():
+    loser = replace(claiming(0, epsilon=9.0), config={"system": "a"})
+    found = front([claiming(1), loser], [ACCURACY, EPSILON])
+    assert len(found.keys()) == 1
+    assert "noisy-sgd" in str(export.render(found, "table"))
+    assert "noisy-sgd" not in str(export.render(front([claiming(1)], [ACCURACY, EPSILON]), "table"))
+
+
 @pytest.mark.parametrize("name", pareto.LABELS)
 def test_a_front_that_forgets_one_label_is_caught(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pareto, "LABELS", tuple(one for one in pareto.LABELS if one != name))
@@ -311,6 +320,32 @@ class TestExport:
 
         for one in (example(), front([], [ACCURACY, EPSILON])):
             assert bytes(render(one, "png"))[:8] == b"\x89PNG\r\n\x1a\n"  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("form", export.FORMATS)
+    def test_the_name_of_the_file_says_the_format(self, form, tmp_path, capsys):
+        from sweeps.front.command import pareto_command
+        from sweeps.workspace import Workspace
+
+        workspace = Workspace.at(str(tmp_path))
+        view_sweeps.new_sweep(tmp_path).close()
+
+        def written(name: str, said: str | None = None) -> bytes:
+            pareto_command(
+                sweep="views",
+                mlflow=None,
+                objectives=[],
+                mix=[],
+                form=said,
+                output=tmp_path / name,
+                workspace=workspace,
+            )
+            return (tmp_path / name).read_bytes()
+
+        by_name = written("front.txt" if form == "table" else f"front.{form}")
+        assert len(by_name) == len(written("said", form))
+        with pytest.raises(InvalidValue, match=r"front\.pdf.*\.png.*--format"):
+            written("front.pdf")
+        capsys.readouterr()
 
     def test_unknown_format(self):
         from sweeps.front.export import render
