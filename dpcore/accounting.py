@@ -30,6 +30,17 @@ def headline(
     return guarantee(HEADLINE, event, delta, adjacency, unit, tolerance)
 
 
+def headline_of_many(event: Event, delta: float, adjacency: Adjacency, unit: str = "record") -> Guarantee:
+    """The headline of several releases together, some of which may be known only to be (epsilon, delta)-DP.
+
+    Those have fixed deltas of their own, at or below whose composition no epsilon holds (Kairouz, Oh & Viswanath 2015,
+    theorem 3.3): 1 - prod (1 - delta_i) comes on top of `delta`, and the guarantee carries the sum. Where that leaves
+    nothing below 1, epsilon is infinite at `delta`. Raises as `headline` does.
+    """
+    whole = delta + failure_of(phases(event), adjacency).upper
+    return headline(event, whole if whole < 1 else delta, adjacency, unit)
+
+
 def side_by_side(
     event: Event, delta: float, adjacency: Adjacency, unit: str = "record", tolerance: float = TOLERANCE
 ) -> tuple[Guarantee, ...]:
@@ -66,14 +77,6 @@ def guarantee(
         assumptions=_assumptions(event, composed.status),
         epsilon_lower=_lower(composed, delta),
     )
-
-
-def fixed_delta(event: Event, adjacency: Adjacency) -> float:
-    """The delta that the ApproximateDP parts of `event` have spent, in [0, 1], rounded up: 1 - prod (1 - delta_i).
-
-    No epsilon holds at it or below (Kairouz, Oh & Viswanath 2015, theorem 3.3). Raises UnsupportedEvent.
-    """
-    return failure_of(phases(event), adjacency).upper
 
 
 def _lower(accountant: Accountant, delta: float) -> float | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-from dpcore.accounting import fixed_delta, headline
+from dpcore.accounting import headline_of_many
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Gaussian, PoissonSampled, Repeated, UnsupportedEvent, phases
@@ -129,8 +129,7 @@ def procedure_guarantee(
 ) -> Guarantee:
     """The ledger's epsilon at `delta`: all that the sweep executed, taken as released, by the headline accountant.
 
-    delta     on top of what approximate releases have fixed as their own deltas, which no accountant can buy back:
-              the guarantee carries the sum
+    delta     on top of what approximate releases have fixed as their own deltas: the guarantee carries the sum
     adaptive  whether configurations were chosen from earlier results (TPE, NSGA-II, GP, early stopping). The
               composition theorem (Zhu, Dong & Wang 2022, theorem 27) lets mechanisms adapt within budgets fixed in
               advance; here the budgets adapt too, so the number is labelled with that assumption and is no claim.
@@ -146,8 +145,7 @@ def procedure_guarantee(
         raise InvalidValue("plans", sorted(kinds), "plans under one adjacency and one unit", "They never add up.")
     ((adjacency, unit),) = kinds
     event, ratio = coarsened(collapsed(procedure_event(plans, entries), adjacency), MAX_PHASES)
-    whole = delta + fixed_delta(event, adjacency)
-    counted = headline(event, whole if whole < 1 else delta, adjacency, unit=unit)
+    counted = headline_of_many(event, delta, adjacency, unit=unit)
     assumptions = counted.assumptions
     if ratio > 1:
         # The lower bound belongs to the rounded event, which spends more than the true one.

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from dpcore.events import ApproximateDP, Composed, NonPrivate, UnsupportedEvent, phases
+from dpcore.events import Composed, NonPrivate, UnsupportedEvent, phases
 from sweeps.records import TrialRecord
 from sweeps.rounding import delta_text, epsilon_text
 from sweeps.search.history import WarmStart, fitting
@@ -368,11 +368,11 @@ def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, lis
     if not plans:
         return None, []
     from dpcore.accountants.pld import ToleranceNotReached
-    from dpcore.accounting import headline
+    from dpcore.accounting import headline_of_many
 
     chosen = [plans[i % len(plans)] for i in range(spec.search.trials)]
     try:
-        claim = headline(
+        claim = headline_of_many(
             Composed(events=tuple(plan.event() for plan in chosen)),
             spec.privacy.delta,
             spec.privacy.adjacency,
@@ -380,12 +380,6 @@ def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, lis
         )
     except (UnsupportedEvent, ToleranceNotReached) as error:
         return None, [f"total of the procedure: no accountant can count it ({error})"]
-    needy = sum(isinstance(part, ApproximateDP) for plan in chosen for part in phases(plan.event()))
-    if math.isinf(claim.epsilon) and needy > 1:
-        return None, [
-            f"total of the procedure: no finite epsilon at delta {delta_text(spec.privacy.delta)}: {needy} trials are "
-            "known only to be (epsilon, delta)-DP, and each spends all of delta"
-        ]
     return (
         Total(
             trials=spec.search.trials,
