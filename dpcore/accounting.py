@@ -34,8 +34,8 @@ def headline_of_many(event: Event, delta: float, adjacency: Adjacency, unit: str
     """The headline of several releases together, some of which may be known only to be (epsilon, delta)-DP.
 
     Those have fixed deltas of their own, at or below whose composition no epsilon holds (Kairouz, Oh & Viswanath 2015,
-    theorem 3.3): 1 - prod (1 - delta_i) comes on top of `delta`, and the guarantee carries the sum. Where that leaves
-    nothing below 1, epsilon is infinite at `delta`. Raises as `headline` does.
+    theorems 3.3 and 3.5): 1 - prod (1 - delta_i) comes on top of `delta`, and the guarantee carries the sum. Where that
+    leaves nothing below 1, epsilon is infinite at `delta`. Raises as `headline` does.
     """
     whole = delta + failure_of(phases(event), adjacency).upper
     return headline(event, whole if whole < 1 else delta, adjacency, unit)

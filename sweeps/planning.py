@@ -367,7 +367,7 @@ def _notes(spec: SweepSpec, space: Space, plans: list[PrivacyPlan], samples: int
 def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, list[str]]:
     if not plans:
         return None, []
-    from dpcore.accountants.pld import ToleranceNotReached
+    from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
     from dpcore.accounting import headline_of_many
 
     chosen = [plans[i % len(plans)] for i in range(spec.search.trials)]
@@ -378,7 +378,7 @@ def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, lis
             spec.privacy.adjacency,
             unit=spec.privacy.unit,
         )
-    except (UnsupportedEvent, ToleranceNotReached) as error:
+    except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
         return None, [f"total of the procedure: no accountant can count it ({error})"]
     return (
         Total(

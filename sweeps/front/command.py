@@ -52,9 +52,9 @@ def pareto_command(
 def _form_of(output: Path | None) -> str:
     if output is None:
         return "table"
-    if output.suffix not in SUFFIXES:
+    if output.suffix.lower() not in SUFFIXES:
         raise InvalidValue("output", str(output), f"a name that ends in {', '.join(filter(None, SUFFIXES))}", _FORMAT)
-    return SUFFIXES[output.suffix]
+    return SUFFIXES[output.suffix.lower()]
 
 
 _FORMAT = f"Or say --format: {', '.join(FORMATS)}."

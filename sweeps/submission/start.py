@@ -29,7 +29,9 @@ def load_environment() -> None:
     limit = time.monotonic() + UNPACKED_SECONDS
     while (found := _order_on_path()) is None:
         if time.monotonic() > limit:
-            raise FileNotFoundError(f"{ORDER_FILE}: in none of {[str(Path.cwd()), *sys.path]}. Submit the sweep again.")
+            raise FileNotFoundError(
+                f"{ORDER_FILE}: in none of {[str(Path.cwd()), *sys.path]}. Try: sweeps submit NAME --resume"
+            )
         time.sleep(0.1)
     parcel, order = found
     os.environ.update(order.environment)
@@ -49,7 +51,7 @@ def _order_on_path() -> tuple[Path, Order] | None:
 
 
 def _lies_in(module: ModuleType, folder: Path) -> bool:
-    return folder in Path(getattr(module, "__file__", None) or folder / "x").resolve().parents
+    return folder in Path(str(module.__file__)).resolve().parents
 
 
 def differing(order: Order) -> list[str]:

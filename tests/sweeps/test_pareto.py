@@ -341,7 +341,7 @@ class TestExport:
             )
             return (tmp_path / name).read_bytes()
 
-        by_name = written("front.txt" if form == "table" else f"front.{form}")
+        by_name = written("front.txt" if form == "table" else f"front.{form.upper()}")
         assert len(by_name) == len(written("said", form))
         with pytest.raises(InvalidValue, match=r"front\.pdf.*\.png.*--format"):
             written("front.pdf")
