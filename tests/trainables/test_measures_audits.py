@@ -18,6 +18,7 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Notion, Status
 from dpcore.sampling import PoissonSampling
 from trainables import noisy_training, sgld_training
+from trainables.bayesian_dp import training as bayesian_training
 from trainables.data import SOURCES
 from trainables.measures import evidence
 from trainables.measures.evidence import Method, Setting, curve_of, gather, methods
@@ -39,13 +40,22 @@ KNOBS: dict[str, dict[str, Scalar]] = {
         "epochs": 5,
     },
     "clipped-sgld": {"model": "linear", "step_size": 1e-4, "halve_every": 5, "batch_size": 144, "epochs": 5},
+    "bayesian-sgd": {
+        "model": "linear",
+        "learning_rate": 0.2,
+        "clip_norm": CLIP,
+        "batch_size": 144,
+        "epochs": 5,
+        "updated_share": 0.5,
+    },
     "model-sensitivity": {"regularisation": 0.001},
     "loss-perturbation": {"regularisation": 0.01, "noise": "pure"},
     "prediction-sensitivity": {"regularisation": 0.01, "queries": 40},
     "subsample-and-aggregate": {"regularisation": 0.01, "queries": 1, "models": 3, "composition": "standard"},
     "noisy-mean": {"clip": 1.0, "steps": 4, "shrinkage": 1.0, "prior": 0.5, "step_seconds": 0.0},
 }
-GRADIENTS = ("noisy-sgd", "noisy-adam", "clipped-sgld")
+GRADIENTS = ("noisy-sgd", "noisy-adam", "clipped-sgld", "bayesian-sgd")
+TRAININGS = (noisy_training, sgld_training, bayesian_training)
 
 
 def plan_of(
@@ -96,7 +106,7 @@ def few_enough(wrong: int, audits: int) -> bool:
 
 
 def scaled_noise(monkeypatch, factor: float) -> None:
-    for module in (noisy_training, sgld_training):
+    for module in TRAININGS:
         right = module.noisy_mean_gradient
 
         def wrong(clipped, *, noise_multiplier, right=right, **options):
@@ -170,7 +180,7 @@ class Repeating:
 
 
 def repeated_noise(monkeypatch) -> None:
-    for module in (noisy_training, sgld_training):
+    for module in TRAININGS:
         right = module.noise_source
         monkeypatch.setattr(
             module, "noise_source", lambda *arguments, right=right, **options: Repeating(right(*arguments, **options))

@@ -117,12 +117,20 @@ class Watched:
         stopping = filter_for(budget, float(full["bayesian_delta"]), steps, float(full["estimate_failure"]))
         return (stopping.guarantee(target.unit),)
 
+
+class WatchedDescent(Watched):
+    """NoisySGD on a random share of the weights."""
+
     def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
         """See `System.fit`; one run after the other."""
         from trainables.bayesian_dp.training import train
 
         for run in runs:
             train(run, data, execution)
+
+    def canary_scale(self, plan: PrivacyPlan, facts: PublicFacts) -> tuple[float, float]:
+        """See `trainables.measures.protocols.CanaryTrained`: q n is the batch size."""
+        return float(plan.config["clip_norm"]), float(plan.config["batch_size"])
 
     def membership_scores(
         self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
@@ -176,7 +184,7 @@ _PRIOR = (
 )
 _WITHOUT_MODEL = tuple(one for one in NOISY_SGD.parameters if one.name not in ("model", "hidden"))
 
-BAYESIAN_SGD = Watched(NoisyOptimiser("bayesian-sgd", (*NOISY_SGD.parameters, SHARE, *ACCOUNTING, BUDGET)))
+BAYESIAN_SGD = WatchedDescent(NoisyOptimiser("bayesian-sgd", (*NOISY_SGD.parameters, SHARE, *ACCOUNTING, BUDGET)))
 BAYESIAN_VARIATIONAL = WatchedVariational(
     _Variational("bayesian-variational", (*_WITHOUT_MODEL, *_PRIOR, *ACCOUNTING, BUDGET))
 )

@@ -19,6 +19,7 @@ from trainables.bayesian_dp.knobs import NO_BUDGET
 from trainables.bayesian_dp.sampled import Draws, GradientDistances, looked_at, stream
 from trainables.bayesian_dp.watch import Watch
 from trainables.losses import judge, loss_function, tensor
+from trainables.measures import watching
 from trainables.noisy_training import (
     Descent,
     Pace,
@@ -105,7 +106,7 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
     mechanism = Mechanism.of(config, data.facts.n)
     mechanism.check(run)
     device = device_of(execution)
-    model, loss = initial_model(run, data, device), loss_function(data.facts)
+    model, loss = watching.attach(run, initial_model(run, data, device), loss_function(data.facts))
     descent = MaskedDescent(config, model, run)
     watch = watch_of(run.member.plan, mechanism.largest)
     if run.state is not None:
@@ -128,11 +129,14 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
         # A stopped run has no steps left to take: it goes to its end as it stands.
         until = stop if watch.stopped else min(stop, step + pace.steps)
         run.may_execute(until)
-        for _ in range(step, until):
+        for now in range(step, until):
             mask = descent.next_mask()
             if not watch.admits(distances.measure(mask), mechanism.rate, mechanism.sigma):
                 break
-            descent.update_masked(gradient(), mask)
+            noisy = gradient()
+            # Before the mask: an ordinary claim covers every coordinate, whether it is used or not.
+            watching.saw(run, now, noisy)
+            descent.update_masked(noisy, mask)
         pace.after(until - step)
         step = until
         metrics: dict[str, float] = {}

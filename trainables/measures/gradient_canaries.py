@@ -39,9 +39,10 @@ COLUMN = "canary"
 
 
 def planted(data: Dataset, included: NDArray[np.bool_], rng: np.random.Generator) -> Dataset:
-    """The training records and the canaries that `included` [M] marks, in random order; no validation records.
+    """The training records and the canaries that `included` [M] marks, in random order.
 
-    The public facts stay: n is a constant that neighbours share.
+    The public facts stay: n is a constant that neighbours share. So do the validation records, which some systems look
+    at while they train.
     """
     chosen = np.flatnonzero(included) + 1
     # A canary has the inputs of some record; its loss does not depend on them.
@@ -50,16 +51,18 @@ def planted(data: Dataset, included: NDArray[np.bool_], rng: np.random.Generator
     codes = np.concatenate([np.zeros(len(data.train), dtype=np.int64), chosen])
     order = rng.permutation(len(rows))
     inputs = {name: array[rows[order]] for name, array in data.train.inputs.items()}
-    nobody = {name: array[:0] for name, array in data.validation.inputs.items()}
+    ordinary = np.zeros(len(data.validation), dtype=np.int64)
     return replace(
         data,
         train=Split(inputs | {COLUMN: codes[order]}, data.train.targets[rows[order]]),
-        validation=Split(nobody | {COLUMN: codes[:0]}, data.validation.targets[:0]),
+        validation=Split({**data.validation.inputs, COLUMN: ordinary}, data.validation.targets),
     )
 
 
 class WithCanaries(nn.Module):
     """`model` with one more input, the canary codes [B], and one more output column: the canary's mark, 0 for others.
+
+    The column is there in training alone: a model that is judged answers as it would without canaries.
 
     signs  [M + 1, PIECES]; row 0 belongs to ordinary records
     """
@@ -75,6 +78,8 @@ class WithCanaries(nn.Module):
     def forward(self, *inputs: Tensor) -> Tensor:
         *ordinary, codes_B = inputs
         outputs = self.model(*ordinary)
+        if not self.training:
+            return outputs
         # A canary leaves every ordinary parameter alone.
         ordinary_B = (codes_B == 0).reshape(-1, *[1] * (outputs.ndim - 1))
         outputs = torch.where(ordinary_B, outputs, outputs.detach())
