@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -27,9 +26,8 @@ from dpcore.audit import (
     guess,
     toss,
 )
-from dpcore.events import PureDP, UnsupportedEvent
+from dpcore.events import UnsupportedEvent
 from dpcore.guarantee import Guarantee, Notion, Status
-from dpcore.mechanisms.pure_composition import eps_pure
 from dpcore.tradeoff import TradeOff, enveloped
 from trainables.measures import twins
 from trainables.measures.protocols import Answering, Auditable, CanaryTrained, Scored
@@ -114,8 +112,6 @@ def curve_of(setting: Setting) -> TradeOff | None:
     if setting.claim.status is Status.REFUTED:
         return None
     plan, steps = setting.plan, _steps(setting)
-    if len(plan.schedule) == 1 and isinstance(each := plan.schedule[0][0], PureDP):
-        return enveloped(partial(eps_pure, each.epsilon, steps))
     try:
         accountant = PLDAccountant(adjacency=setting.claim.adjacency)
         return enveloped(accountant.compose(plan.event(0, steps)).epsilon)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dpcore import checks
 from dpcore.accountants._parts import approximate
-from dpcore.accountants.pld import bounds, deltas
+from dpcore.accountants.pld import bounds, deltas, responses
 from dpcore.accountants.pld.pairs import (
     DominatingPair,
     ReplacedSampledGaussian,
@@ -26,7 +26,9 @@ MAX_STEPS = 10**9
 """Rounding grows with the number of steps; beyond this it would no longer be small."""
 
 LARGEST_PURE = 30.0
-"""Beyond it the rarer answer of a sampled randomised response vanishes beside 1 in float64."""
+"""Beyond it the rarer answer of a sampled randomised response vanishes beside 1 in float64: it counts as pure then."""
+_LEAST_LEFT = 1e-12
+"""Of delta: where less is left, lower bounds are asked at this, which only lowers them."""
 SMALLEST_NOISE = 0.05
 """Below this noise multiplier a sampled Gaussian's losses exceed what float64 can exponentiate."""
 
@@ -34,7 +36,8 @@ SMALLEST_NOISE = 0.05
 def dominating_pair(part: Event, adjacency: Adjacency) -> DominatingPair | None:
     """The pair that dominates one release under `adjacency`, or None if none is known (or proved).
 
-    Add-remove: Gaussian, PureDP (randomised response), Poisson sampling of either (Zhu, Dong & Wang 2022).
+    Add-remove: Gaussian, PureDP (randomised response), Poisson sampling of either (Zhu, Dong & Wang 2022), of a PureDP
+    above LARGEST_PURE by its amplified epsilon.
     Replace-one: a sensitivity to one record added or removed counts twice, so a Gaussian has half its
     multiplier and a PureDP twice its epsilon; a Poisson-sampled Gaussian has `ReplacedSampledGaussian` (proof
     there), a Poisson-sampled PureDP twice its amplified epsilon (group privacy). Sensitivities that refer to
@@ -49,26 +52,24 @@ def dominating_pair(part: Event, adjacency: Adjacency) -> DominatingPair | None:
             return SampledGaussian(1.0, z / 2 if replace else float(z))
         case PureDP(epsilon=epsilon, adjacency=reference):
             if reference is Adjacency.REPLACE_ONE:
-                return _response(1.0, float(epsilon)) if replace else None
-            return _response(1.0, 2 * epsilon if replace else float(epsilon))
+                return SampledRandomisedResponse(1.0, float(epsilon)) if replace else None
+            return SampledRandomisedResponse(1.0, 2 * epsilon if replace else float(epsilon))
         case ApproximateDP(adjacency=reference):
             # Its delta is a mass of infinite loss (`failure_of`); the rest is randomised response.
             if reference is Adjacency.REPLACE_ONE and not replace:
                 return None
-            return _response(1.0, approximate("pld", part, adjacency)[0])
+            return SampledRandomisedResponse(1.0, approximate("pld", part, adjacency)[0])
         case PoissonSampled(rate=q, event=Gaussian(noise_multiplier=z, adjacency=Adjacency.ADD_REMOVE)):
             if z < SMALLEST_NOISE:
                 return None
             return ReplacedSampledGaussian(float(q), float(z)) if replace else SampledGaussian(float(q), float(z))
         case PoissonSampled(rate=q, event=PureDP(epsilon=epsilon, adjacency=Adjacency.ADD_REMOVE)):
             if replace:
-                return _response(1.0, 2 * _amplified(float(q), float(epsilon)))
-            return _response(float(q), float(epsilon))
+                return SampledRandomisedResponse(1.0, 2 * _amplified(float(q), float(epsilon)))
+            if epsilon > LARGEST_PURE:
+                return SampledRandomisedResponse(1.0, _amplified(float(q), float(epsilon)))
+            return SampledRandomisedResponse(float(q), float(epsilon))
     return None
-
-
-def _response(rate: float, epsilon: float) -> SampledRandomisedResponse | None:
-    return SampledRandomisedResponse(rate, epsilon) if rate == 1.0 or epsilon <= LARGEST_PURE else None
 
 
 def _amplified(rate: float, epsilon: float) -> float:
@@ -104,11 +105,15 @@ def parts_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Parts:
 
 def failure_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Bounds:
     """(lower, upper) around the chance that some ApproximateDP release tells all: 1 - prod (1 - delta_i)."""
-    log_safe = math.fsum(
-        count * math.log1p(-min(approximate("pld", part, adjacency)[1], 1 - 1e-16))
+    fixed = [
+        (approximate("pld", part, adjacency)[1], count)
         for part, count in event_phases.items()
         if isinstance(part, ApproximateDP)
-    )
+    ]
+    if len(fixed) == 1 and fixed[0][1] == 1:
+        # Exactly, so that one release may be asked at its own delta.
+        return Bounds(fixed[0][0], fixed[0][0])
+    log_safe = math.fsum(count * math.log1p(-min(delta, 1 - 1e-16)) for delta, count in fixed)
     mass = -math.expm1(log_safe)
     return Bounds(mass * (1 - 1e-12), min(1.0, mass * (1 + 1e-12)))
 
@@ -186,9 +191,15 @@ class PLDAccountant:
             return bounds.epsilon_bounds(parts, float(delta), wanted)
         # delta(epsilon) = failure + (1 - failure) * delta of the rest, so the rest is asked at what is left.
         left = Bounds(_left(delta, failure.upper) * (1 - 1e-12), _left(delta, failure.lower) * (1 + 1e-12))
-        upper = bounds.epsilon_bounds(parts, left.lower, wanted).upper if left.lower > 0 else math.inf
-        lower = bounds.epsilon_bounds(parts, left.upper, wanted).lower if 0 < left.upper < 1 else 0.0
-        return Bounds(lower if left.upper > 0 else math.inf, upper)
+        if delta < failure.lower:
+            return Bounds(math.inf, math.inf)
+        share = max(left.upper, _LEAST_LEFT)
+        lower = bounds.epsilon_bounds(parts, share, wanted).lower if share < 1 else 0.0
+        if left.lower > 0:
+            return Bounds(lower, bounds.epsilon_bounds(parts, left.lower, wanted).upper)
+        # All of delta is the releases' own: what is left of them is pure, if they are all there is.
+        pure = delta >= failure.upper and responses.only_responses(parts)
+        return Bounds(lower, responses.largest_sum(parts) if pure else math.inf)
 
     def epsilon(self, delta: float) -> float:
         """Certified upper bound on epsilon at `delta` in (0, 1), in nats; infinite after a NonPrivate event."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from dpcore.accountants.pld import gaussian, single
+from dpcore.accountants.pld import gaussian, responses, rounded_responses, single
 from dpcore.accountants.pld.contour import Contour, make_contour
 from dpcore.accountants.pld.grid import holds, one_direction
 from dpcore.accountants.pld.lines import TooFine
@@ -119,6 +119,9 @@ def epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds:
     """
     if not parts:
         return Bounds(0.0, 0.0)
+    exact = responses.epsilon_bounds(parts, delta)
+    if exact is not None:
+        return exact
     rest, shift, log_probability = without_nearly_certain(parts)
     if shift > 0:
         return _shifted(rest, shift, log_probability, delta, tolerance)
@@ -131,6 +134,9 @@ def epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds:
     if one is not None:
         return Bounds(*single.epsilon_bounds(one, delta))
     asked = Asked(delta, tolerance)
+    rounded = rounded_responses.epsilon_bounds(parts, asked)
+    if rounded is not None:
+        return rounded
     tail = tail_for(delta, parts)
     log_delta = math.log(delta)
     forward = cumulants(parts, tail, forward=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from dpcore.accountants.pld import gaussian, single
+from dpcore.accountants.pld import gaussian, responses, single
 from dpcore.accountants.pld.contour import make_contour
 from dpcore.accountants.pld.lines import TooFine
 from dpcore.accountants.pld.parts import Parts, gaussian_mu, single_step, tail_for, without_nearly_certain
@@ -22,6 +22,9 @@ def delta_bounds(parts: Parts, epsilon: float, tolerance: float) -> Bounds:
     """
     if not parts:
         return Bounds(*(2 * (max(0.0, -math.expm1(epsilon)),)))
+    exact = responses.delta_bounds(parts, epsilon)
+    if exact is not None:
+        return exact
     rest, shift, log_probability = without_nearly_certain(parts)
     if shift > 0:
         known = delta_bounds(rest, epsilon - shift, tolerance)

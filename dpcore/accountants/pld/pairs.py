@@ -292,6 +292,12 @@ class SampledRandomisedResponse:
         low = math.log1p(-away) if away < 0.5 else math.log((1 - q) + q * math.exp(-e))
         return low, math.log1p(q * math.expm1(e))
 
+    def log_masses(self, *, forward: bool) -> tuple[float, float]:
+        """ln of the two atoms' masses under the first distribution of the pair, or, backwards, under the second."""
+        likely = -math.log1p(math.exp(-self.epsilon))
+        low, high = self.atom_losses() if forward else (0.0, 0.0)
+        return likely + low, likely - self.epsilon + high
+
     def loss_range(self, tail: float) -> tuple[float, float]:
         return self.atom_losses()
 
