@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 from scipy.special import expit
 
@@ -70,19 +71,6 @@ def test_table_i():
     assert 0.3 < wu_constant_step(1.5, 0.01, 1000, 1e-4) < 0.3002
     with pytest.raises(InvalidValue, match="step_size"):
         wu_constant_step(1.5, 0.01, 1000, 100.0)
-
-
-def test_the_printed_correlations():
-    """The nine data sets with test accuracy above one half: stability against accuracy gap and leakage."""
-    stability = [10.8532, 18.8945, 1.8193, 1.7827, 1.6750, 1.5036, 0.4641, 1.9845, 0.0109]
-    gap = [0.3432, 0.3406, 0.2219, 0.1670, 0.1037, 0.0832, 0.0309, 0.0197, 0.0002]
-    leak = [0.3600, 0.2295, 0.1664, 0.1236, 0.0727, 0.0292, 0.0073, 0.0035, 0.0023]
-    assert stats.pearsonr(stability, gap)[0] == pytest.approx(0.8277, abs=5e-5)
-    assert stats.spearmanr(stability, gap)[0] == pytest.approx(0.7333, abs=5e-5)
-    assert stats.kendalltau(stability, gap)[0] == pytest.approx(0.6667, abs=5e-5)
-    assert stats.pearsonr(stability, leak)[0] == pytest.approx(0.7412, abs=5e-5)
-    assert stats.pearsonr(leak, gap)[0] == pytest.approx(0.9592, abs=5e-5)
-    assert stats.spearmanr(leak, gap)[0] == pytest.approx(1.0)
 
 
 def test_metrics():
@@ -222,6 +210,18 @@ def test_the_lipschitz_constant_is_not_one():
     assert found.claimed == pytest.approx(2.2274, abs=5e-5)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fresh_network_is_steeper_than_its_lipschitz_constant(seed):
+    """784-128-10 as torch initialises it, on pixels in [0, 1]: 8 to 15, where 2.23 is claimed."""
+    torch.manual_seed(seed)
+    net = torch.nn.Sequential(torch.nn.Linear(784, 128), torch.nn.Tanh(), torch.nn.Linear(128, 10))
+    for pixels in (torch.ones(1, 784), torch.rand(1, 784)):
+        net.zero_grad()
+        torch.nn.functional.cross_entropy(net(pixels), torch.tensor([seed])).backward()
+        squares = sum(float(one.grad.square().sum()) for one in net.parameters())
+        assert 3 * 2.2274 < math.sqrt(squares) < 16
+
+
 # The repaired variant
 
 HEAD = repaired.Head(records=60, classes=3, alpha=0.5, regulariser=0.05, radius=0.5, tolerance=1e-6)
@@ -239,6 +239,12 @@ def test_the_weight_factor():
     assert repaired.largest_weight(5.0, 1.0, 10_000) * 10_000 == pytest.approx(146, abs=0.5)
     small = repaired.Head(records=500, classes=3, alpha=1e-9, regulariser=0.05, radius=1.0, tolerance=1e-9)
     assert small.exact_sensitivity == pytest.approx(2 * math.sqrt(2) / (0.2 * 500), rel=1e-6)
+    # At a finite alpha: (2 sqrt 2 / m) exp(alpha B) / (exp(alpha B) + n - 1), B the largest loss in the ball.
+    large = repaired.Head(records=10_000, classes=3, alpha=0.5, regulariser=0.05, radius=0.5, tolerance=1e-6)
+    largest = math.exp(0.5 * large.loss_bound)
+    exact = 2 * math.sqrt(2) / large.modulus * largest / (largest + 9_999)
+    assert large.exact_sensitivity == pytest.approx(exact, rel=1e-9)
+    assert large.exact_sensitivity == pytest.approx(0.003179612414, rel=1e-9)
 
 
 def test_the_loss_bound_is_reached_and_not_passed():

@@ -83,6 +83,9 @@ def test_the_repaired_bound_covers_the_gap_that_the_theorem_drops():
     loss_of_mean = -np.log(tilted * np.exp(-bound) + 1 - tilted)
     ensemble = (bound * p - loss_of_mean).max() / 4
     assert leave_one_out_constant(bound) / 4 < ensemble <= repaired_bound(bound)
+    # Section 6(e) of the theory notes: (B/4) tanh(B/4) + B^2/32, a quarter of the Jensen gap's B^2/8.
+    assert repaired_bound(bound) == pytest.approx(math.tanh(0.25) / 4 + 1 / 32, rel=1e-12)
+    assert repaired_bound(2.0) == pytest.approx(math.tanh(0.5) / 2 + 1 / 8, rel=1e-12)
 
 
 def test_property_1_holds_for_pure_privacy():

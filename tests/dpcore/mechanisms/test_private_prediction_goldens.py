@@ -39,7 +39,9 @@ def test_sensitivity():
 def test_certificate_inflates_and_proves():
     assert CERTIFIED.value == pytest.approx(1.01 * EXACT.value)
     assert CERTIFIED.status is Status.PROVED
+    # A largest entry of 1e-4 is what a library's default stops at: over 7840 weights this norm.
     sloppy = MinimiserSensitivity(n=N, modulus=LAMBDA, adjacency=REPLACE, tau=0.00885)
+    assert math.sqrt(7840) * 1e-4 == pytest.approx(0.00885, abs=5e-6)
     assert sloppy.value - EXACT.value == pytest.approx(17.7)
 
 
