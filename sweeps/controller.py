@@ -26,7 +26,7 @@ from sweeps.search import Proposer
 from sweeps.search.rungs import Promote, first_stop, next_rung
 from sweeps.spec import SweepSpec
 from sweeps.store import Lease, Store
-from trainables.attempt import Attempt, RecordsUnwritable, Recovered, latest_checkpoint
+from trainables.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovered, latest_checkpoint
 from trainables.files import Folder
 from trainables.measures.objectives import MEASURES
 from trainables.system import Execution, Member, PrivacyPlan, PublicFacts, Refusal, TrialGroup
@@ -277,19 +277,25 @@ class Controller:
     def _conclude(self, record: TrialRecord, reason: str, losses: int = 0) -> bool:
         """Fence the attempt; commit its result if it got that far, else charge it to its horizon and queue it.
 
-        losses  of its worker, with this one: too many, and the trial fails. Returns whether the attempt was lost.
+        losses  of its worker, with this one: too many, and the trial fails. Returns whether its worker was lost.
         """
         left = self._recovered(record)
         if left.result is not None:
             self._commit(record, left.result)
             return False
+        if left.moved:
+            self._relaunch_lost(record, left, NODE_LEAVES)
+            return False
         if losses > self.spec.execution.retries:
             self._fail(record, f"its worker was lost {losses} times ({reason}); more than execution.retries allow")
             return True
+        self._relaunch_lost(record, left, reason)
+        return True
+
+    def _relaunch_lost(self, record: TrialRecord, left: Recovered, reason: str) -> None:
         self.store.lose(self.lease, record.key, record.attempts, left.executed_to, reason)
         self._relaunch.append(record.key)
         self._changed(replace(record, state=TrialState.PLANNED))
-        return True
 
     def _commit(self, record: TrialRecord, result: Mapping[str, Any]) -> None:
         assert record.plan is not None

@@ -3,7 +3,8 @@
 A worker that dies takes its trial's luck with it: the next one may die of the same trial (memory, a bad node), so such
 losses are limited, and the store remembers them across controllers. Nobody's worker is to blame when the attempt ended
 because its controller did: stopped by Ctrl-C or SIGTERM, killed, or gone with its cluster. Nor when the folder of
-records refused a write. Those attempts are charged like any other, are lost in the store's words, and cost no retry.
+records refused a write, or when it moved away from a node that had notice to go. Those attempts are charged like any
+other, are lost in the store's words, and cost no retry.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections import Counter
 from collections.abc import Iterable
 
 from sweeps.records import AttemptRecord, Outcome
-from trainables.attempt import UNWRITABLE
+from trainables.attempt import NODE_LEAVES, UNWRITABLE
 
 CONTROLLER_ENDED = "the controller ended while it ran"
 INTERRUPTED = "interrupted by the user"
 
-NOT_OF_THE_WORKER = (CONTROLLER_ENDED, INTERRUPTED, UNWRITABLE)
+NOT_OF_THE_WORKER = (CONTROLLER_ENDED, INTERRUPTED, UNWRITABLE, NODE_LEAVES)
 """Reasons of attempts that begin like this are no loss of the worker; every other reason is."""
 
 

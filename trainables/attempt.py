@@ -7,6 +7,7 @@ One folder per attempt, `trials/<key>/<attempt>/`, written by its worker alone:
                      (on an object store horizon.<until_step>.json, one for each)
     checkpoint.npz   arrays, the step that they stand for and, at the end of the reservation, the result:
                      one atomic file, so that metrics never exist without the state that covers them
+    moved            its worker stopped between two intervals, because its node had notice that it is to go
 
 and two files of the controller:
 
@@ -39,9 +40,13 @@ from trainables.system import State
 CLAIM, HORIZON, CHECKPOINT, FENCE = "claim", "horizon.json", "checkpoint.npz", "fence"
 RESERVED = "reserved"
 ERROR = "error.txt"
+MOVED = "moved"
 
 UNWRITABLE = "its records cannot be written"
 """How the reason of an attempt begins that `RecordsUnwritable` ended."""
+
+NODE_LEAVES = "its node had notice to go, and it moves"
+"""How the reason of an attempt begins that `NodeLeaves` ended."""
 
 _HEAD, _STATE = "head", "state."
 _NUMBERED = re.compile(r"horizon\.(\d+)\.json")
@@ -59,6 +64,10 @@ class RecordsUnwritable(RuntimeError):
     """The folder of records refuses a write (full disk, read-only, gone): says nothing about the configuration."""
 
 
+class NodeLeaves(OSError):
+    """The node has notice that it is to go, so the attempt ends here and another goes on from its checkpoint."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """What a fenced attempt left behind.
@@ -67,12 +76,14 @@ class Recovered:
     untouched    the folder shows that no horizon was ever written: no step was, or will be, executed
     checkpoint   step of its checkpoint, None without one
     result       the result inside that checkpoint, None when it is not the last one
+    moved        it ended by itself, to go on elsewhere
     """
 
     executed_to: int | None
     untouched: bool
     checkpoint: int | None
     result: Mapping[str, Any] | None
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +166,12 @@ class Attempt:
             untouched=horizon is None and head["step"] is None and self._is_whole(),
             checkpoint=head["step"],
             result=head["result"],
+            moved=self.folder.exists(MOVED),
         )
+
+    def move(self) -> None:
+        """Note that nothing went wrong: the worker stops between two intervals."""
+        self.folder.write(MOVED, b"")
 
     def explain(self, text: str) -> None:
         """Keep the full text of a failure here, inside the release boundary: it may quote private values."""

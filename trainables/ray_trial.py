@@ -39,6 +39,7 @@ def ray_trial(config: Mapping[str, Any], *, shared: Shared) -> None:
     """Run `config["group"]` and report its results as one list."""
     from ray import tune
 
+    from trainables.ray_notice import notice
     from trainables.trial import run_group
 
     group = group_from_json(config["group"])
@@ -47,4 +48,5 @@ def ray_trial(config: Mapping[str, Any], *, shared: Shared) -> None:
 
         team = team_of(shared.layout, shared.data, group.execution.device)
         group = dataclasses.replace(group, execution=dataclasses.replace(group.execution, team=team))
-    tune.report({"results": run_group(group, shared.data.get(), shared.trials, shared.secret)})
+    leaving = notice(with_workers=shared.layout is not None)
+    tune.report({"results": run_group(group, shared.data.get(), shared.trials, shared.secret, leaving)})

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.randomness import Streams
-from trainables.attempt import ERROR, UNWRITABLE, AlreadyExecuted, Attempt, Fenced, RecordsUnwritable
+from trainables.attempt import (
+    ERROR,
+    NODE_LEAVES,
+    UNWRITABLE,
+    AlreadyExecuted,
+    Attempt,
+    Fenced,
+    NodeLeaves,
+    RecordsUnwritable,
+)
 from trainables.files import Folder
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Member, State, System, TrialGroup
@@ -24,6 +33,7 @@ class RecordedRun:
     """A `Run` that keeps its records in an attempt folder (see trainables.attempt for the order of writes).
 
     measured  what the spec asks for besides the system's metrics, from the state at the end of the reservation
+    leaving   whether this node has notice that it is to go
     """
 
     member: Member
@@ -32,15 +42,19 @@ class RecordedRun:
     streams: Streams
     attempt: Attempt
     measured: Callable[[State], Mapping[str, float]] = lambda state: {}
+    leaving: Callable[[], bool] = lambda: False
     started: float = field(default_factory=time.monotonic)
     result: Mapping[str, Any] | None = None
 
     def may_execute(self, until_step: int) -> None:
-        """Durably note the horizon. Raises ValueError beyond the reservation, Fenced when given up."""
+        """Durably note the horizon. Raises ValueError beyond the reservation, Fenced when given up, NodeLeaves."""
         if until_step > self.member.to_step:
             raise ValueError(
                 f"until_step={until_step}: the reservation of {self.member.key} ends at {self.member.to_step}"
             )
+        if self.leaving():
+            # Everything up to here is in a checkpoint, so that moving costs no step.
+            raise NodeLeaves(NODE_LEAVES)
         with _records():
             self.attempt.may_execute(until_step)
 
@@ -97,12 +111,18 @@ def open_run(member: Member, trials: Folder, secret: bytes) -> RecordedRun:
     )
 
 
-def run_group(group: TrialGroup, data: Dataset, trials: Folder, secret: bytes) -> list[dict[str, Any]]:
+def run_group(
+    group: TrialGroup, data: Dataset, trials: Folder, secret: bytes, leaving: Callable[[], bool] = lambda: False
+) -> list[dict[str, Any]]:
     """Train every member; one dictionary each, in order: its result, or {"key", "attempt", "error" or "unwritable"}.
 
     An exception of the system ends its group with an error text instead of killing the worker: the same
     configuration would fail again, so it is not retried. Members that had finished keep their results. The text
     names the exception and its place; its message may quote a record, so it stays in the attempt's folder.
+
+    leaving  whether this node has notice that it is to go; asked before each interval
+
+    Raises NodeLeaves, and other OSErrors, which say nothing about the configuration.
     """
     try:
         runs = [open_run(member, trials, secret) for member in group.members]
@@ -110,6 +130,8 @@ def run_group(group: TrialGroup, data: Dataset, trials: Folder, secret: bytes) -
         return [{"key": member.key, "attempt": member.attempt, "error": str(stop)} for member in group.members]
     except RecordsUnwritable as refused:
         return [{"key": member.key, "attempt": member.attempt, "unwritable": str(refused)} for member in group.members]
+    for run in runs:
+        run.leaving = leaving
     kind, error = "error", ""
     system = SYSTEMS[group.members[0].plan.system]
     if group.measures:
@@ -121,6 +143,10 @@ def run_group(group: TrialGroup, data: Dataset, trials: Folder, secret: bytes) -
         error = "given up by the controller"
     except RecordsUnwritable as refused:
         kind, error = "unwritable", str(refused)
+    except NodeLeaves:
+        for run in runs:
+            run.attempt.move()
+        raise
     except OSError:
         # A path or a peer that went away says nothing about the configuration: let the launch be lost.
         raise

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from sweeps.controller import Controller, Done
+from sweeps.losses import worker_losses
 from sweeps.records import SweepRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store import Store
+from trainables.attempt import NODE_LEAVES, Attempt, NodeLeaves
 from trainables.data import SOURCES
 from trainables.files import Folder
 from trainables.system import TrialGroup
@@ -99,6 +101,31 @@ def test_a_lost_launch_goes_on_together_and_keeps_what_was_finished(controller: 
     assert [member.key for member in again.members] == [member.key for member in first.members[1:]]
     assert {member.attempt for member in again.members} == {2}
     assert controller.records[first.members[0].key].state is TrialState.COMPLETE
+
+
+@pytest.mark.parametrize("intervals", [0, 1])
+def test_a_launch_on_a_node_that_is_to_go_moves_without_cost(controller: Controller, intervals: int) -> None:
+    """The notice comes after so many intervals: what is done is charged exactly, and no retry is used up."""
+    data = SOURCES["digits"].load({})
+    group = next(group for group in launches(controller) if len(group.members) == 4)
+    notices = iter([False] * intervals)
+    with pytest.raises(NodeLeaves):
+        run_group(group, data, controller.trials, b"secret" * 6, lambda: next(notices, True))
+    controller.lost(group, "its worker process ended")
+    again = controller.decide()
+    assert isinstance(again, TrialGroup)
+    moved = {member.key for member in again.members}
+    attempts = [one for one in controller.store.attempts("shared") if one.attempt == 1 and one.key in moved]
+    assert {one.reason for one in attempts} == {NODE_LEAVES}
+    assert not worker_losses(attempts)
+    for entry in controller.store.ledger("shared"):
+        if entry.attempt > 1 or entry.key not in moved:
+            continue
+        left = Attempt.of(controller.trials, entry.key, 1).step()
+        assert entry.executed_to == (entry.from_step if left is None else left)
+    finished = [one for one in group.members if controller.records[one.key].state is TrialState.COMPLETE]
+    assert len(finished) + len(again.members) == 4
+    assert bool(finished) == bool(intervals)
 
 
 def test_a_controller_that_ends_between_two_reservations_leaves_no_gap(tmp_path: Path) -> None:
