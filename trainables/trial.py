@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.randomness import Streams
+from trainables import memory
 from trainables.attempt import (
     ERROR,
     NODE_LEAVES,
@@ -34,6 +34,7 @@ class RecordedRun:
 
     measured  what the spec asks for besides the system's metrics, from the state at the end of the reservation
     leaving   whether this node has notice that it is to go
+    memory_elsewhere  peak of the trial's other processes, in MiB
     """
 
     member: Member
@@ -43,6 +44,7 @@ class RecordedRun:
     attempt: Attempt
     measured: Callable[[State], Mapping[str, float]] = lambda state: {}
     leaving: Callable[[], bool] = lambda: False
+    memory_elsewhere: Callable[[], float] = lambda: 0.0
     started: float = field(default_factory=time.monotonic)
     result: Mapping[str, Any] | None = None
 
@@ -66,7 +68,7 @@ class RecordedRun:
             return
         # What measuring takes is none of the trial's.
         seconds = time.monotonic() - self.started
-        peak_memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        peak_memory_mb = memory.peak_mb() + self.memory_elsewhere()
         result = {
             "key": self.member.key,
             "attempt": self.member.attempt,
@@ -130,8 +132,11 @@ def run_group(
         return [{"key": member.key, "attempt": member.attempt, "error": str(stop)} for member in group.members]
     except RecordsUnwritable as refused:
         return [{"key": member.key, "attempt": member.attempt, "unwritable": str(refused)} for member in group.members]
+    memory.forget_peak()
     for run in runs:
         run.leaving = leaving
+        if group.execution.team is not None:
+            run.memory_elsewhere = group.execution.team.peak_memory_mb
     kind, error = "error", ""
     system = SYSTEMS[group.members[0].plan.system]
     if group.measures:

@@ -77,9 +77,9 @@ def owner(data: SharedData, plans: list[PrivacyPlan], kill_last: bool = False) -
         try:
             NOISY_SGD.fit([run], data.get(), Execution(team=team))
         except Exception as error:
-            out.append((type(error), str(error), id(team)))
+            out.append((type(error), str(error), id(team), 0.0))
         else:
-            out.append((run.final[1], "", id(team)))
+            out.append((run.final[1], "", id(team), team.peak_memory_mb()))
     return out
 
 
@@ -96,6 +96,8 @@ def test_a_team_of_processes_trains_the_model_of_one_fails_as_one_and_is_reused(
     NOISY_SGD.fit([alone], digits, Execution())
     for found in (first, second):
         assert isinstance(found[0], dict), found
+        # Two processes that have torch loaded.
+        assert 2 * 150 < found[3] < 2 * 2000
         for name, value in alone.final[1].items():
             np.testing.assert_allclose(found[0][name], value, rtol=2e-4, atol=2e-5)
     # Reused after a success, with the very workers; replaced after a failure.

@@ -26,6 +26,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from torch import nn
 from torch.distributed import DistError
 
+from trainables import memory
 from trainables.parallel.link import Backend, Link, LinkEnded, joined_store, owner_link, owner_store, worker_link
 from trainables.parallel.process import device_named
 from trainables.parallel.sums import BatchSums, GradientTask, LinkedSums, serve
@@ -64,9 +65,14 @@ class _Worker:
         self._rank, self._workers = rank, workers
         self._link = worker_link(joined_store(host, port), get_node_ip_address(), rank, workers, backend)
 
+    def peak_memory_mb(self) -> float:
+        """Of the run that is being served."""
+        return memory.peak_mb()
+
     def serve(self, task: GradientTask) -> _Failed | None:
         """Form this rank's sums of one run."""
         assert self._link is not None
+        memory.forget_peak()
         try:
             serve(task, self._data, self._rank, self._workers, self._link, device_named(task.device))
         except Exception as error:
@@ -103,7 +109,9 @@ class RayTeam:
         """Start the workers and connect them. Raises WorkerLost."""
         began = time.monotonic()
         layout, host = self.layout, get_node_ip_address()
-        worker = ray.remote(num_cpus=layout.cpus, num_gpus=layout.gpus, max_restarts=0)(_Worker)
+        # Two calls at once: what a worker holds is asked while it serves.
+        kind = {"num_cpus": layout.cpus, "num_gpus": layout.gpus, "max_restarts": 0, "max_concurrency": 2}
+        worker = ray.remote(**kind)(_Worker)
         first = len(self.group.bundle_specs) - layout.workers
         self._actors = [
             worker.options(
@@ -148,6 +156,14 @@ class RayTeam:
             raise
         finally:
             self._serving = []
+
+    def peak_memory_mb(self) -> float:
+        """See `Team`. Raises WorkerLost."""
+        asked = [actor.peak_memory_mb.remote() for actor in self._actors]
+        try:
+            return float(sum(ray.get(asked, timeout=START_SECONDS)))
+        except (RayActorError, GetTimeoutError) as error:
+            raise WorkerLost(_ENDED) from error
 
     def close(self) -> None:
         """End the workers."""

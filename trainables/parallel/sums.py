@@ -83,6 +83,10 @@ class Team(Protocol):
         """The sums at `model`'s parameters as they are at each call; `task.steps` of them are to be asked for."""
         ...
 
+    def peak_memory_mb(self) -> float:
+        """Largest resident memory of all its processes in the present run, added up, in MiB."""
+        ...
+
 
 class LocalSums:
     """Sums over one shard of the records, formed in this process.
