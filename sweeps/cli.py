@@ -64,7 +64,7 @@ def check(
     The store is opened only for a spec that names an earlier sweep in search.warm_start.
     """
     from sweeps.examples import load_example_or_file
-    from sweeps.planning import preview
+    from sweeps.preview import preview
 
     loaded = load_example_or_file(spec, data=data, trials=trials, changes=changes or ())
     plan = preview(loaded, warm=_warm_trials(loaded, _workspace(root, store or loaded.store)))

@@ -10,28 +10,23 @@ or not.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, NonPrivate, UnsupportedEvent, phases
-from sweeps.records import TrialRecord
-from sweeps.rounding import delta_text, epsilon_text
-from sweeps.search.history import WarmStart, fitting
-from sweeps.search.rungs import first_stop
-from sweeps.search.space import SYSTEM, TARGET_EPSILON, Space
+from dpcore.events import NonPrivate, phases
+from sweeps.search.space import SYSTEM, TARGET_EPSILON, Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems
 from sweeps.spec.model import SweepSpec
+from trainables.measures.objectives import check_measurable
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, Scalar, System
 
 EXHAUSTED_PROPOSALS_PER_TRIAL = 20
 EXHAUSTED_INFEASIBLE_IN_A_ROW = 200
-PREVIEW_SAMPLES = 200
+OTHER_DRAWS = 20
+"""Of the remaining knobs, before an end of a domain counts as senseless."""
 
 
 def exhausted(spec: SweepSpec, proposals: int, infeasible_in_a_row: int) -> bool:
@@ -49,17 +44,19 @@ def plan_proposal(
 ) -> PrivacyPlan | Refusal:
     """Plan one proposal, or say why it is not launched.
 
-    The plan's own claim is held against the target: a system whose plan exceeds it has a bug, and is refused
-    here, loudly, rather than launched.
+    A combination of knobs that makes no sense is refused like one that is too large: others of the space may do
+    (`check_corners` finds values that never do).
 
-    Raises InvalidValue for a configuration that makes no sense at all (`check_corners` finds most beforehand).
+    The plan's own claim is held against the target: a system whose plan exceeds it has a bug, which is raised as an
+    InvalidValue, loudly. So is an unprotected plan that no reason was given for.
     """
-    system = _systems(systems)[str(config[SYSTEM])]
-    epsilon = float(config[TARGET_EPSILON])
-    knobs = {name: value for name, value in config.items() if name not in (SYSTEM, TARGET_EPSILON)}
-    plan = system.plan(knobs, facts, spec.privacy.target(epsilon), calibrations)
+    try:
+        plan = _planned(spec, config, facts, calibrations, systems)
+    except _Senseless as error:
+        return Refusal(violations={error.found.name: 1.0}, reason=str(error.found))
     if isinstance(plan, Refusal):
         return plan
+    system, epsilon = _systems(systems)[str(config[SYSTEM])], float(config[TARGET_EPSILON])
     claim = plan.guarantee
     if is_unprotected(plan):
         if spec.privacy.allow_unprotected is None:
@@ -77,6 +74,33 @@ def plan_proposal(
             "The system's calibration is wrong: nothing was launched.",
         )
     return _within_limits(spec, plan, system)
+
+
+class _Senseless(Exception):
+    """What the system said of one configuration."""
+
+    def __init__(self, found: InvalidValue) -> None:
+        super().__init__(str(found))
+        self.found = found
+
+
+def _planned(
+    spec: SweepSpec,
+    config: Config,
+    facts: PublicFacts,
+    calibrations: MutableMapping[str, float],
+    systems: Mapping[str, System] | None,
+) -> PrivacyPlan | Refusal:
+    """The system's own plan, if what the objectives ask can be measured of it. Raises _Senseless."""
+    system = _systems(systems)[str(config[SYSTEM])]
+    knobs = {name: value for name, value in config.items() if name not in (SYSTEM, TARGET_EPSILON)}
+    try:
+        plan = system.plan(knobs, facts, spec.privacy.target(float(config[TARGET_EPSILON])), calibrations)
+        if isinstance(plan, PrivacyPlan):
+            check_measurable([one.metric for one in spec.objectives], system, plan)
+    except InvalidValue as error:
+        raise _Senseless(error) from error
+    return plan
 
 
 def is_unprotected(plan: PrivacyPlan) -> bool:
@@ -107,208 +131,63 @@ def check_corners(
 ) -> None:
     """Plan the ends of every domain, one knob at a time, so that senseless values surface before the first trial.
 
-    Raises SpecErrors with one error per end that the system calls senseless.
+    An end that makes sense beside some other draws of the remaining knobs is none: it is refused where it does not.
+    Raises SpecErrors with one error per end that the system calls senseless, and for what `plan_proposal` raises.
     """
     problems = Problems()
     space = Space.of(spec)
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(spec.search.seed, spawn_key=(0, 4))))
     for branch in space.branches:
         middle = {name: domain.draw(0.5) for name, domain in branch.searched.items()}
+        others = [_drawn(branch, rng) for _ in range(OTHER_DRAWS if branch.searched else 0)]
         for name, domain in ({"": None} | dict(branch.searched)).items():
             for end in [None] if domain is None else dict.fromkeys(_ends(domain)):
-                knobs = middle if end is None else middle | {name: end}
-                try:
-                    plan_proposal(spec, space.config(branch, space.epsilons[0], knobs), facts, calibrations, systems)
-                except InvalidValue as error:
-                    inside = error.name in branch.fixed or error.name in branch.searched
-                    path = f"systems.{branch.system}.{error.name}" if inside else error.name
-                    if all((path, error.value) != (one.path, one.value) for one in problems.errors):
-                        problems.add(path, error.value, error.expected, error.remedy)
+                moved = {} if end is None else {name: end}
+                configs = [space.config(branch, space.epsilons[0], {**knobs, **moved}) for knobs in (middle, *others)]
+                found = _senseless(spec, configs, facts, calibrations, systems)
+                if found is not None:
+                    path = _path(branch, found.name)
+                    if all((path, found.value) != (one.path, one.value) for one in problems.errors):
+                        problems.add(path, found.value, found.expected, found.remedy)
     problems.raise_any()
+
+
+def _senseless(
+    spec: SweepSpec,
+    configs: Sequence[Config],
+    facts: PublicFacts,
+    calibrations: MutableMapping[str, float],
+    systems: Mapping[str, System] | None,
+) -> InvalidValue | None:
+    """What is wrong with the first configuration, unless one of the others makes sense."""
+    first = None
+    for config in configs:
+        try:
+            _planned(spec, config, facts, calibrations, systems)
+        except _Senseless as error:
+            first = first or error.found
+            continue
+        try:
+            plan_proposal(spec, config, facts, calibrations, systems)
+        except InvalidValue as error:
+            return error
+        return None
+    return first
+
+
+def _drawn(branch: Branch, rng: np.random.Generator) -> dict[str, Scalar]:
+    return {name: domain.draw(float(rng.random())) for name, domain in branch.searched.items()}
+
+
+def _path(branch: Branch, name: str) -> str:
+    """Where in a spec: a knob, a part of the spec that the system names itself, or else the system."""
+    if name in branch.fixed or name in branch.searched:
+        return f"systems.{branch.system}.{name}"
+    return name if name.partition(".")[0] in SweepSpec.model_fields else f"systems.{branch.system}: {name}"
 
 
 def _ends(domain: Domain) -> tuple[Scalar, ...]:
     return domain.values if domain.kind == "choice" else (domain.draw(0.0), domain.draw(1.0 - 1e-16))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Smallest, median and largest of some numbers."""
-
-    low: float
-    median: float
-    high: float
-
-    @classmethod
-    def of(cls, values: list[float]) -> Spread:
-        """The spread of at least one value."""
-        return cls(low=min(values), median=float(np.median(values)), high=max(values))
-
-    def __str__(self) -> str:
-        return f"{self.low:.4g} .. {self.high:.4g} (median {self.median:.4g})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Total:
-    """What the whole sweep may release, when every trial is published: the composition of all of them.
-
-    The trials are not known yet; the total is that of as many feasible draws from the prior: an estimate, no claim.
-    """
-
-    trials: int
-    epsilon: float
-    delta: float
-    accountant: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
-    """The plan of a sweep, as `sweeps check` prints it.
-
-    space       one line per knob and system
-    grid_size   number of grid points; None for other samplers
-    samples, feasible  draws from the prior that were planned, and how many of them may be launched
-    reasons     why the others may not, with counts
-    solved      {"<system>.<parameter>": spread of the solved values}
-    work        of a feasible trial, in its system's unit; None without a feasible draw
-    warm_start  what the earlier sweep named in `search.warm_start` is worth here; None without one
-    total       None with the reason in `notes` when no accountant can count it
-    """
-
-    name: str
-    data: str
-    n: int
-    digest: str
-    epsilons: tuple[float, ...]
-    delta: float
-    adjacency: str
-    unit: str
-    sampler: str
-    trials: int
-    space: tuple[tuple[str, str, str], ...]
-    grid_size: int | None
-    repeats: int
-    samples: int
-    feasible: int
-    reasons: Mapping[str, int]
-    solved: Mapping[str, Spread]
-    work: Spread | None
-    total: Total | None
-    notes: tuple[str, ...]
-    warm_start: WarmStart | None = None
-
-    @property
-    def feasible_share(self) -> float:
-        """Share of the prior that may be launched."""
-        return self.feasible / self.samples
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; an infinite total is the string "inf"."""
-        out = asdict(self) | {"feasible_share": self.feasible_share}
-        if self.total is not None and math.isinf(self.total.epsilon):
-            out["total"]["epsilon"] = "inf"
-        if self.warm_start is not None:
-            # A Counter does not survive `asdict`.
-            out["warm_start"] = {
-                "offered": self.warm_start.offered,
-                "fitting": self.warm_start.fitting,
-                "reasons": dict(self.warm_start.reasons),
-            }
-        return out
-
-    def render(self) -> str:
-        """For people, in lines of at most about a hundred characters."""
-        budgets = ", ".join(epsilon_text(epsilon, digits=6) for epsilon in self.epsilons)
-        lines = [
-            f"{self.name}: {self.trials} trials by {self.sampler} on {self.data} (n={self.n})",
-            f"budget   epsilon {budgets} at delta {delta_text(self.delta)}, {self.adjacency}, unit {self.unit}, "
-            "for each trial",
-            "space",
-        ]
-        width = max(len(f"{system}.{knob}") for system, knob, _ in self.space)
-        lines += [f"  {f'{system}.{knob}':<{width}}  {domain}" for system, knob, domain in self.space]
-        if self.grid_size is not None:
-            each = f", each {self.repeats} times" if self.repeats > 1 else ""
-            lines.append(f"  {self.grid_size} grid points{each}")
-        lines.append(f"feasible {self.feasible} of {self.samples} draws from the prior ({self.feasible_share:.0%})")
-        lines += [f"  {count} refused: {reason}" for reason, count in self.reasons.items()]
-        lines += [f"solved   {name} {spread}" for name, spread in self.solved.items()]
-        if self.work is not None:
-            lines.append(f"work     {self.work} a trial, about {self.work.median * self.trials:.4g} in all")
-        if self.warm_start is not None:
-            lines.append(f"warm     {self.warm_start}")
-        if self.total is not None:
-            lines.append(
-                f"total    epsilon about {epsilon_text(self.total.epsilon)} at delta {delta_text(self.total.delta)} "
-                "when all "
-                f"{self.total.trials} trials are published (estimated by {self.total.accountant} over draws from the "
-                "prior, no claim); each trial's claim holds for that trial alone"
-            )
-        lines += [f"note     {note}" for note in self.notes]
-        return "\n".join(lines)
-
-
-def preview(
-    spec: SweepSpec,
-    facts: PublicFacts | None = None,
-    calibrations: MutableMapping[str, float] | None = None,
-    *,
-    systems: Mapping[str, System] | None = None,
-    samples: int = PREVIEW_SAMPLES,
-    warm: Sequence[TrialRecord] = (),
-) -> Preview:
-    """Plan `samples` draws from the prior and sum up. Reads no record.
-
-    warm  trials of the sweep that `search.warm_start` names
-
-    Raises SpecErrors when a system calls an end of a domain senseless.
-    """
-    if facts is None:
-        from sweeps.spec import public_facts
-
-        facts = public_facts(spec)
-    calibrations = {} if calibrations is None else calibrations
-    check_corners(spec, facts, calibrations, systems)
-    space = Space.of(spec)
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(spec.search.seed, spawn_key=(0, 3))))
-    outcomes = [plan_proposal(spec, space.draw(rng), facts, calibrations, systems) for _ in range(samples)]
-    plans = [one for one in outcomes if isinstance(one, PrivacyPlan)]
-    refusals = [one for one in outcomes if isinstance(one, Refusal)]
-    grid_size = space.grid_size() if spec.search.sampler == "grid" else None
-    notes = [f"for example: {refusals[0].reason}"] if refusals else []
-    notes += _notes(spec, space, plans, samples, grid_size)
-    total, why_not = _total(spec, plans)
-    earlier = None
-    if spec.search.warm_start is not None:
-        _, earlier = fitting(spec, space, warm)
-        if not earlier.fitting:
-            notes.append(f"nothing of sweep {spec.search.warm_start!r} fits: the search starts cold")
-        notes.append(
-            f"the total leaves sweep {spec.search.warm_start!r} out: its results choose configurations here, so what "
-            "it released on the same data adds up with this"
-        )
-    return Preview(
-        name=spec.name,
-        data=facts.dataset,
-        n=facts.n,
-        digest=spec.digest,
-        epsilons=space.epsilons,
-        delta=spec.privacy.delta,
-        adjacency=str(spec.privacy.adjacency),
-        unit=spec.privacy.unit,
-        sampler=spec.search.sampler,
-        trials=spec.search.trials,
-        space=_listing(space),
-        grid_size=grid_size,
-        repeats=spec.search.repeats,
-        samples=samples,
-        feasible=len(plans),
-        reasons=dict(Counter(", ".join(sorted(one.violations)) for one in refusals).most_common()),
-        solved=_solved(plans),
-        work=Spread.of([plan.work for plan in plans]) if plans else None,
-        total=total,
-        notes=(*notes, *why_not),
-        warm_start=earlier,
-    )
 
 
 def _systems(systems: Mapping[str, System] | None) -> Mapping[str, System]:
@@ -317,75 +196,3 @@ def _systems(systems: Mapping[str, System] | None) -> Mapping[str, System]:
     from trainables.registry import SYSTEMS
 
     return SYSTEMS
-
-
-def _listing(space: Space) -> tuple[tuple[str, str, str], ...]:
-    rows: list[tuple[str, str, str]] = []
-    for branch in space.branches:
-        knobs: dict[str, Scalar | Domain] = {**branch.fixed, **branch.searched}
-        rows += [(branch.system, name, str(knobs[name])) for name in sorted(knobs)]
-    return tuple(rows)
-
-
-def _solved(plans: list[PrivacyPlan]) -> dict[str, Spread]:
-    values: dict[str, list[float]] = {}
-    for plan in plans:
-        for name in plan.solved:
-            values.setdefault(f"{plan.system}.{name}", []).append(float(plan.config[name]))
-    return {name: Spread.of(found) for name, found in sorted(values.items())}
-
-
-def _notes(spec: SweepSpec, space: Space, plans: list[PrivacyPlan], samples: int, grid_size: int | None) -> list[str]:
-    notes: list[str] = []
-    if unprotected := sorted({plan.system for plan in plans if is_unprotected(plan)}):
-        notes.append(
-            f"{', '.join(unprotected)} claim NOTHING: epsilon is infinite, whatever the budget. "
-            f"Allowed because: {spec.privacy.allow_unprotected}"
-        )
-    if not plans:
-        notes.append("no draw is feasible: raise epsilon or `limits`, or narrow the space")
-    elif len(plans) * EXHAUSTED_PROPOSALS_PER_TRIAL < samples:
-        notes.append("few draws are feasible: a sampler that does not learn would end exhausted. Narrow the space.")
-    points = None if grid_size is None else grid_size * spec.search.repeats
-    if points is not None and points < spec.search.trials:
-        notes.append(f"the grid ends after {points} of {spec.search.trials} trials")
-    if len(space.epsilons) == 1 and any(objective.metric == "epsilon" for objective in spec.objectives):
-        notes.append("epsilon is an objective and there is one budget: it will hardly vary. Give a list of budgets.")
-    if len(space.epsilons) > 1 and len(spec.objectives) == 1 and spec.search.sampler not in ("random", "grid"):
-        notes.append(
-            f"{spec.search.sampler} will favour the best budget: add epsilon as an objective to cover them all"
-        )
-    if spec.early_stopping is not None and plans:
-        steps = round(float(np.median([plan.steps for plan in plans])))
-        notes.append(f"early stopping: a trial of {steps} steps stops first after {first_stop(spec, steps)}")
-    timed = sorted({"seconds", "peak_memory_mb"} & {objective.metric for objective in spec.objectives})
-    if timed:
-        notes.append(f"{', '.join(timed)} depend on the machine: the same seed may then not give the same proposals")
-    return notes
-
-
-def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, list[str]]:
-    if not plans:
-        return None, []
-    from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-    from dpcore.accounting import headline_of_many
-
-    chosen = [plans[i % len(plans)] for i in range(spec.search.trials)]
-    try:
-        claim = headline_of_many(
-            Composed(events=tuple(plan.event() for plan in chosen)),
-            spec.privacy.delta,
-            spec.privacy.adjacency,
-            unit=spec.privacy.unit,
-        )
-    except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
-        return None, [f"total of the procedure: no accountant can count it ({error})"]
-    return (
-        Total(
-            trials=spec.search.trials,
-            epsilon=claim.epsilon,
-            delta=claim.delta,
-            accountant=claim.accountant,
-        ),
-        [],
-    )

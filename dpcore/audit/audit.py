@@ -38,13 +38,13 @@ class Audit:
 
     evidence      what was observed, and the method that reads it
     threat_model  who observed it
-    adjacency     the relation between the data sets of the experiment
+    adjacency     the relation between the data sets of the experiment: add-remove where each coin (or the two kinds of
+                  runs) decided whether a record was there, replace-one where it decided which of two was
     unit          what the experiment put in or left out
     delta         in [0, 1)
     confidence    in (0, 1), for this audit alone; several audits of one sweep share the error (`Verdict`)
 
-    An audit proves violations and never the absence of one. Raises InvalidValue where the method cannot test
-    `adjacency`.
+    An audit proves violations and never the absence of one.
     """
 
     evidence: Evidence
@@ -58,9 +58,6 @@ class Audit:
         checks.probability_open(confidence=self.confidence)
         if not 0 <= self.delta < 1:
             raise checks.InvalidValue("delta", self.delta, "a number in [0, 1)")
-        if self.adjacency not in self.evidence.adjacencies:
-            can = ", ".join(self.evidence.adjacencies)
-            raise checks.InvalidValue("adjacency", str(self.adjacency), f"{can}, which {self.method} can test")
 
     @property
     def method(self) -> str:

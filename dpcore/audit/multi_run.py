@@ -13,7 +13,6 @@ from typing import ClassVar
 from scipy.special import ndtri
 
 from dpcore import checks
-from dpcore.adjacency import Adjacency
 from dpcore.audit import clopper_pearson
 from dpcore.tradeoff import TradeOff
 
@@ -41,7 +40,6 @@ class MultiRun:
 
     method: ClassVar[str] = "multi-run"
     theorem: ClassVar[str] = "Clopper & Pearson (1934); Jagielski, Ullman & Oprea (2020)"
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)
 
     def __post_init__(self) -> None:
         checks.count(minimum=1, runs_in=self.runs_in, runs_out=self.runs_out, tried=self.tried)

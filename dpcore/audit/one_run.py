@@ -1,4 +1,8 @@
-"""Evidence from one run with many canaries, each included by its own fair coin (Steinke, Nasr & Jagielski 2023)."""
+"""Evidence from one run with many canaries, each by its own fair coin (Steinke, Nasr & Jagielski 2023).
+
+The theorems ask that flipping one coin leads to a neighbour: a canary that is there or not, or, under replace-one, one
+of two records in its place.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,6 @@ import numpy as np
 from scipy.special import betainc, expit, gammaln, xlog1py, xlogy
 
 from dpcore import checks
-from dpcore.adjacency import Adjacency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +52,6 @@ class OneRun:
 
     method: ClassVar[str] = "one-run"
     theorem: ClassVar[str] = "Steinke, Nasr & Jagielski (2023), approximate DP"
-    # A coin that decides whether a canary is there at all tests the insertion of one record.
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ADD_REMOVE,)
 
     @property
     def counts(self) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dpcore import checks, tradeoff
-from dpcore.adjacency import Adjacency
 from dpcore.audit.one_run import Guesses
 from dpcore.gdp_dual import eps_gdp
 from dpcore.tradeoff import TradeOff
@@ -33,7 +32,6 @@ class OneRunFDP:
 
     method: ClassVar[str] = "one-run-f-dp"
     theorem: ClassVar[str] = "Mahloujifar, Melis & Chaudhuri (2025), bounded number of guesses"
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ADD_REMOVE,)
 
     @property
     def counts(self) -> str:

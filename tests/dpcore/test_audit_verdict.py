@@ -95,12 +95,6 @@ def test_only_like_is_compared_with_like(fields, message):
         Verdict(audit=audit(), guarantee=claim(1.0, **fields))
 
 
-@pytest.mark.parametrize("evidence", EVIDENCE[1:], ids=lambda one: one.method)
-def test_coins_cannot_test_replace_one(evidence):
-    with pytest.raises(InvalidValue, match="add-remove"):
-        audit(evidence, adjacency=Adjacency.REPLACE_ONE)
-
-
 def test_independent_runs_can_test_replace_one():
     found = audit(EVIDENCE[0], adjacency=Adjacency.REPLACE_ONE)
     assert (

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sweeps import cli
-from sweeps.planning import preview
+from sweeps.preview import preview
 from sweeps.records import TrialRecord
 from sweeps.search import Proposer
 from sweeps.spec import load_spec

@@ -1,4 +1,4 @@
-"""Two nodes, two workers a trial, through `sweeps run` itself: a node has notice, and its trial moves before it goes."""
+"""Two nodes, two workers a trial, through `sweeps run` itself: a node has notice, and its trial moves."""
 
 import pytest
 

@@ -14,7 +14,8 @@ from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import Event, Gaussian, NonPrivate, Repeated
 from dpcore.guarantee import Status
-from sweeps.planning import check_corners, exhausted, plan_proposal, preview
+from sweeps.planning import check_corners, exhausted, plan_proposal
+from sweeps.preview import preview
 from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from tests.sweeps.toys import SOURCES, SYSTEMS, Hill, spec_with

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.planning import preview
+from sweeps.preview import preview
 from sweeps.records import TrialRecord, TrialState
 from sweeps.reproductions import Effort, reproduce
 from sweeps.reproductions.sweeping import full_grid

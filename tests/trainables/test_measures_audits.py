@@ -224,9 +224,20 @@ def test_a_bug_in_training_is_refuted_from_one_run(system, bug, monkeypatch):
     assert refuted(plan, canaries=3000)
 
 
-@pytest.mark.parametrize("system", GRADIENTS)
-def test_training_as_it_is_is_not_refuted_more_often_than_stated(system):
-    plan = plan_of(system, epochs=1)
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_in_training_is_refuted_under_replace_one(bug, monkeypatch):
+    """Canaries that are there one way or the opposite one."""
+    plan = plan_of("noisy-sgd", adjacency=Adjacency.REPLACE_ONE)
+    bug(monkeypatch)
+    assert refuted(plan, canaries=3000)
+
+
+@pytest.mark.parametrize(
+    ("system", "adjacency"),
+    [(one, Adjacency.ADD_REMOVE) for one in GRADIENTS] + [("noisy-sgd", Adjacency.REPLACE_ONE)],
+)
+def test_training_as_it_is_is_not_refuted_more_often_than_stated(system, adjacency):
+    plan = plan_of(system, epochs=1, adjacency=adjacency)
     assert few_enough(sum(refuted(plan, seed, canaries=400) for seed in range(12)), 12)
 
 

@@ -34,15 +34,21 @@ def sensitivities(config: Config, facts: PublicFacts) -> Chain:
     largest = max(
         max(abs(one.low), abs(one.high)) if one.cardinality is None else 1.0 for one in facts.features.values()
     )
-    return chain(
-        (width, int(config["hidden"])),
-        classes_of(facts),
-        facts.n,
-        float(config["regularisation"]),
-        bound=Bound(str(config["bound"])),
-        input_norm=largest * math.sqrt(width),
-        step_size=float(config["learning_rate"]),
-    )
+    try:
+        return chain(
+            (width, int(config["hidden"])),
+            classes_of(facts),
+            facts.n,
+            float(config["regularisation"]),
+            bound=Bound(str(config["bound"])),
+            input_norm=largest * math.sqrt(width),
+            step_size=float(config["learning_rate"]),
+        )
+    except InvalidValue as error:
+        if error.name != "step_size":
+            raise
+        remedy = "Lower learning_rate or regularisation, or choose another bound."
+        raise InvalidValue("learning_rate", error.value, error.expected, remedy) from error
 
 
 def held_out(config: Config, facts: PublicFacts) -> int:

@@ -88,7 +88,7 @@ def methods(system: System, claim: Guarantee) -> tuple[Method, ...]:
     if claim.notion is not Notion.DP:
         return ()
     coins = claim.adjacency is Adjacency.ADD_REMOVE
-    if isinstance(system, CanaryTrained) and coins:
+    if isinstance(system, CanaryTrained):
         return ("f-dp", "one-run", "multi-run")
     inserted: tuple[Method, ...] = ()
     if coins and isinstance(system, Scored | Answering):
@@ -166,7 +166,7 @@ def _one_run(setting: Setting, method: Method, canaries: int) -> Found:
     if isinstance(setting.system, CanaryTrained):
         coins = toss(canaries, setting.rng)
         scores, threat = gradient_scores(setting, setting.system, coins, 1), ThreatModel.EVERY_UPDATE
-        design = f"{canaries} canaries in gradient space; the attacker reads every noisy update"
+        design = f"{canaries} {_canaries(setting)}; the attacker reads every noisy update"
     else:
         planted = _mislabelled(setting, canaries)
         coins = toss(len(planted), setting.rng)
@@ -183,7 +183,8 @@ def _one_run(setting: Setting, method: Method, canaries: int) -> Found:
 def gradient_scores(
     setting: Setting, system: CanaryTrained, coins: NDArray[np.bool_], number: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Scores of gradient canaries, of which `coins` [M] puts some into twin `number`."""
+    """Scores of gradient canaries, of which `coins` [M] puts some into twin `number`; under replace-one it puts the
+    opposite of the others."""
     from trainables.measures.gradient_canaries import Watched, check, draw_signs, planted
 
     check(setting.plan)
@@ -194,9 +195,19 @@ def gradient_scores(
         signs=draw_signs(len(coins), setting.rng),
         clip_norm=clip_norm,
         divisor=divisor,
+        replaced=_replaced(setting),
     )
-    setting.system.fit([run], planted(setting.data, coins, setting.rng), setting.execution)
+    data = planted(setting.data, coins, setting.rng, replaced=run.replaced)
+    setting.system.fit([run], data, setting.execution)
     return run.scores()
+
+
+def _replaced(setting: Setting) -> bool:
+    return setting.claim.adjacency is Adjacency.REPLACE_ONE
+
+
+def _canaries(setting: Setting) -> str:
+    return "canaries in gradient space" + (", each one way or the opposite" if _replaced(setting) else "")
 
 
 def _mislabelled(setting: Setting, canaries: int) -> Split:
@@ -290,7 +301,8 @@ def _one_canary(setting: Setting, runs: int, curve: TradeOff | None) -> Found:
         return found[:, 0], found[:, 1]
 
     if planted is None:
-        threat, design = ThreatModel.EVERY_UPDATE, "one canary in gradient space; the attacker reads every noisy update"
+        threat = ThreatModel.EVERY_UPDATE
+        design = f"one of the {_canaries(setting)}; the attacker reads every noisy update"
     else:
         threat = ThreatModel.BLACK_BOX
         design = "one validation record with a wrong label; the attacker asks what is predicted for it"

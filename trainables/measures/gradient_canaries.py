@@ -6,6 +6,9 @@ canary is its rows' sum times SCALE * clip norm. Ordinary records do not touch t
 clip per tensor, a wrong rate, a wrong divisor of the noise, too little noise or noise that repeats show in them, and
 the claim, which holds at any number of parameters, covers them.
 
+Under add-remove a canary is there or not; under replace-one it is there in one of two ways, its direction or the
+opposite one. The coins that decide are as far apart as neighbours in either case.
+
 The attacker is Nasr, Hayes, Steinke, Balle, Tramer, Jagielski, Carlini & Terzis's (2023): he reads every noisy update.
 """
 
@@ -35,16 +38,19 @@ AIM = 0.7
 """The likelihood ratio is taken for this share of the planned noise: the score then finds halved noise more often, and
 the planned noise hardly less often."""
 COLUMN = "canary"
-"""Name of the input that says which canary a record is; 0 for an ordinary record."""
+"""Name of the input that says which canary a record is, negative for the opposite way; 0 for an ordinary record."""
 
 
-def planted(data: Dataset, included: NDArray[np.bool_], rng: np.random.Generator) -> Dataset:
-    """The training records and the canaries that `included` [M] marks, in random order.
+def planted(data: Dataset, coins: NDArray[np.bool_], rng: np.random.Generator, *, replaced: bool) -> Dataset:
+    """The training records and the canaries as `coins` [M] have them, in random order.
+
+    replaced  all canaries are there, those without a coin the opposite way; else only those with a coin are
 
     The public facts stay: n is a constant that neighbours share. So do the validation records, which some systems look
     at while they train.
     """
-    chosen = np.flatnonzero(included) + 1
+    numbers = np.arange(1, len(coins) + 1)
+    chosen = np.where(coins, numbers, -numbers) if replaced else numbers[coins]
     # A canary has the inputs of some record; its loss does not depend on them.
     models = rng.integers(0, len(data.train), len(chosen))
     rows = np.concatenate([np.arange(len(data.train)), models])
@@ -83,7 +89,9 @@ class WithCanaries(nn.Module):
         # A canary leaves every ordinary parameter alone.
         ordinary_B = (codes_B == 0).reshape(-1, *[1] * (outputs.ndim - 1))
         outputs = torch.where(ordinary_B, outputs, outputs.detach())
-        marks_BP = torch.cat([rows(codes_B) for rows in self.rows], 1) * self.signs[codes_B]  # type: ignore[index]
+        canaries_B = codes_B.abs()
+        signs_BP = self.signs[canaries_B] * codes_B.sign()[:, None]  # type: ignore[index]
+        marks_BP = torch.cat([rows(canaries_B) for rows in self.rows], 1) * signs_BP
         return torch.cat([outputs, marks_BP.sum(1, keepdim=True)], 1)
 
 
@@ -94,12 +102,15 @@ class Watched(Twin):
     signs      [M, PIECES], each -1 or 1: the canaries' private directions
     clip_norm  C
     divisor    what the noisy sum is divided by before it is shown
+    replaced   canaries are there in one of two ways
     """
 
     signs: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, PIECES)))
     clip_norm: float = 1.0
     divisor: float = 1.0
+    replaced: bool = False
     _steps: int = 0
+    _sum: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     _likelihood: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     _highest: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     _lowest: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
@@ -117,7 +128,8 @@ class Watched(Twin):
         return with_canaries, loss_with_canaries
 
     def saw(self, step: int, gradient: Mapping[str, Tensor]) -> None:
-        """Read off each canary's inner product with the gradient: about 1 in a step with it, 0 without, plus noise."""
+        """Read off each canary's inner product with the gradient: about 1 in a step with it (-1 the opposite way), 0
+        without, plus noise."""
         pieces = [gradient[f"rows.{piece}.weight"][1:, 0] for piece in range(PIECES)]
         found = torch.stack(pieces, 1).detach().cpu().double().numpy()
         response = (found * self.signs).sum(1) * (self.divisor / (self.clip_norm * math.sqrt(PIECES)))
@@ -125,23 +137,32 @@ class Watched(Twin):
         response = np.nan_to_num(response, nan=np.inf)
         noise, rate = _gaussian(self.member.plan, step)
         likelihood = sampled_log_likelihood_ratio(response[None], AIM * noise, rate)
+        if self.replaced:
+            likelihood = likelihood - sampled_log_likelihood_ratio(-response[None], AIM * noise, rate)
         # In units of the noise: so noise that repeats cancels even where its scale changes.
         response = response / noise
         if not self._steps:
-            self._likelihood, self._highest, self._lowest = likelihood, response, response
+            self._likelihood, self._sum, self._highest, self._lowest = likelihood, response, response, response
         else:
             self._likelihood = self._likelihood + likelihood
+            self._sum = self._sum + response
             self._highest = np.maximum(self._highest, response)
             self._lowest = np.minimum(self._lowest, response)
         self._steps += 1
 
     def scores(self) -> dict[str, NDArray[np.float64]]:
-        """[M] each: the likelihood ratio of the planned steps; and, of several steps, the spread of the responses,
-        which fresh noise hides and repeated noise lays bare. Raises RuntimeError where no gradient was shown."""
+        """[M] each: the likelihood ratio of the planned steps; and, of several steps, the spread of the responses, or
+        how far it leans to one side, which fresh noise hides and repeated noise lays bare.
+
+        Raises RuntimeError where no gradient was shown.
+        """
         if not self._steps:
             raise RuntimeError(f"{self.member.plan.system} showed no gradient to its audit")
         found = {"likelihood ratio": self._likelihood}
-        if self._steps > 1:
+        if self._steps > 1 and self.replaced:
+            leans = self._highest + self._lowest - 2 * self._sum / self._steps
+            found["lean"] = np.nan_to_num(leans, nan=0.0)
+        elif self._steps > 1:
             # Infinite responses have no spread, and say enough by themselves.
             found["spread"] = np.nan_to_num(self._highest - self._lowest, nan=np.inf)
         return found

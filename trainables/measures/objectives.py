@@ -11,8 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from dpcore.checks import InvalidValue
+from dpcore.guarantee import Guarantee, Notion
 from trainables.measures.protocols import Answering, Auditable, CanaryTrained, Scored
-from trainables.system import Dataset, Execution, Member, Metric, PublicFacts, State, System
+from trainables.system import Dataset, Execution, Member, Metric, PrivacyPlan, PublicFacts, State, System
 
 _MEMBERS = (
     "the training records, without noise: it is outside every claim, and for the eyes of those who may see the records"
@@ -84,6 +85,23 @@ def missing(name: str, system: System, facts: PublicFacts | None = None) -> str:
     return ""
 
 
+def check_measurable(names: Sequence[str], system: System, plan: PrivacyPlan) -> None:
+    """Raises InvalidValue where a run of `plan` could not be measured by one of `names`, before any of it is spent."""
+    asked = wanted(names, system)
+    attacked = [name for name in asked if name in _ATTACK]
+    if attacked and not isinstance(system, Scored) and plan.steps < 2:
+        expected = f"at least 2 for {attacked[0]}: one of a member and one of another record"
+        raise InvalidValue("queries", plan.steps, expected, f"Raise queries, or drop {attacked[0]}.")
+    if "audited_epsilon" in asked:
+        from trainables.measures import evidence
+
+        claim = _audited_claim(plan)
+        if not evidence.methods(system, claim):
+            expected = f"an audit of {system.name} under {claim.adjacency}, which has none"
+            remedy = "Drop this objective or that system, or change privacy.adjacency."
+            raise InvalidValue("objectives.audited_epsilon", str(claim.adjacency), expected, remedy)
+
+
 def measure(
     names: Sequence[str], system: System, member: Member, state: State, data: Dataset, execution: Execution
 ) -> dict[str, float]:
@@ -108,10 +126,7 @@ def measure(
 def _audited(system: System, member: Member, data: Dataset, execution: Execution) -> float:
     from trainables.measures import evidence
 
-    claim = evidence.dp_claim(member.plan, member.plan.guarantee)
-    if claim is None:
-        # Nothing to hold a bound against, but the bound itself needs a delta and a relation only.
-        claim = replace(member.plan.guarantee, notion=evidence.Notion.DP)
+    claim = _audited_claim(member.plan)
     setting = evidence.Setting(
         system=system,
         plan=member.plan,
@@ -121,8 +136,13 @@ def _audited(system: System, member: Member, data: Dataset, execution: Execution
         to_step=member.to_step,
         execution=execution,
     )
-    methods = evidence.methods(system, claim)
-    if not methods:
-        expected = f"a system that can be audited under {claim.adjacency}, unlike {system.name}"
-        raise InvalidValue("audited_epsilon", str(claim.adjacency), expected)
-    return evidence.gather(setting, methods[0], runs=AUDIT_RUNS, curve=evidence.curve_of(setting)).audit.epsilon_lower
+    method = evidence.methods(system, claim)[0]
+    return evidence.gather(setting, method, runs=AUDIT_RUNS, curve=evidence.curve_of(setting)).audit.epsilon_lower
+
+
+def _audited_claim(plan: PrivacyPlan) -> Guarantee:
+    """The claim that a bound is held against, or, without one, a delta and a relation for the bound itself."""
+    from trainables.measures import evidence
+
+    claim = evidence.dp_claim(plan, plan.guarantee)
+    return replace(plan.guarantee, notion=Notion.DP) if claim is None else claim
