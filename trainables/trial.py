@@ -29,12 +29,31 @@ from trainables.system import Dataset, Member, State, System, TrialGroup
 
 
 @dataclass(slots=True)
+class Clock:
+    """Time of one launch: what passes before the first member's first step is every member's, for it is their training.
+
+    Each is then timed from its own first step, so that none pays for what was done, or measured, of the others.
+    """
+
+    opened: float = field(default_factory=time.monotonic)
+    _first: float | None = None
+
+    def first_step(self) -> float:
+        """Called by each member as it begins: when it would have begun alone."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now
+        return now - (self._first - self.opened)
+
+
+@dataclass(slots=True)
 class RecordedRun:
     """A `Run` that keeps its records in an attempt folder (see trainables.attempt for the order of writes).
 
     measured  what the spec asks for besides the system's metrics, from the state at the end of the reservation
     leaving   whether this node has notice that it is to go
     memory_elsewhere  peak of the trial's other processes, in MiB
+    clock     of the launch
     """
 
     member: Member
@@ -45,8 +64,9 @@ class RecordedRun:
     measured: Callable[[State], Mapping[str, float]] = lambda state: {}
     leaving: Callable[[], bool] = lambda: False
     memory_elsewhere: Callable[[], float] = lambda: 0.0
-    started: float = field(default_factory=time.monotonic)
+    clock: Clock = field(default_factory=Clock)
     result: Mapping[str, Any] | None = None
+    _began: float | None = None
 
     def may_execute(self, until_step: int) -> None:
         """Durably note the horizon. Raises ValueError beyond the reservation, Fenced when given up, NodeLeaves."""
@@ -57,6 +77,8 @@ class RecordedRun:
         if self.leaving():
             # Everything up to here is in a checkpoint, so that moving costs no step.
             raise NodeLeaves(NODE_LEAVES)
+        if self._began is None:
+            self._began = self.clock.first_step()
         with _records():
             self.attempt.may_execute(until_step)
 
@@ -67,7 +89,7 @@ class RecordedRun:
                 self.attempt.save(step, state)
             return
         # What measuring takes is none of the trial's.
-        seconds = time.monotonic() - self.started
+        seconds = time.monotonic() - (self.clock.opened if self._began is None else self._began)
         peak_memory_mb = memory.peak_mb() + self.memory_elsewhere()
         result = {
             "key": self.member.key,
@@ -133,11 +155,12 @@ def run_group(
     except RecordsUnwritable as refused:
         return [{"key": member.key, "attempt": member.attempt, "unwritable": str(refused)} for member in group.members]
     memory.forget_peak()
+    clock = Clock()
     for run in runs:
-        run.leaving = leaving
+        run.leaving, run.clock = leaving, clock
         if group.execution.team is not None:
             run.memory_elsewhere = group.execution.team.peak_memory_mb
-    kind, error = "error", ""
+    kind, why = "error", dict.fromkeys((member.key for member in group.members), "ended before its last step")
     system = SYSTEMS[group.members[0].plan.system]
     if group.measures:
         for run in runs:
@@ -145,9 +168,9 @@ def run_group(
     try:
         system.fit(runs, data, group.execution)
     except Fenced:
-        error = "given up by the controller"
+        why = dict.fromkeys(why, "given up by the controller")
     except RecordsUnwritable as refused:
-        kind, error = "unwritable", str(refused)
+        kind, why = "unwritable", dict.fromkeys(why, str(refused))
     except NodeLeaves:
         for run in runs:
             run.attempt.move()
@@ -156,13 +179,13 @@ def run_group(
         # A path or a peer that went away says nothing about the configuration: let the launch be lost.
         raise
     except Exception as failure:
-        error = _without_values(failure)
         for run in runs:
             run.attempt.explain(traceback.format_exc())
+            why[run.member.key] = f"{_without_values(failure)}; the whole text is in {run.attempt.folder.url}/{ERROR}"
     return [
         dict(run.result)
         if run.result is not None
-        else {"key": run.member.key, "attempt": run.member.attempt, kind: error or "ended before its last step"}
+        else {"key": run.member.key, "attempt": run.member.attempt, kind: why[run.member.key]}
         for run in runs
     ]
 
@@ -176,4 +199,4 @@ def _measured(group: TrialGroup, system: System, member: Member, data: Dataset, 
 def _without_values(failure: Exception) -> str:
     frame = traceback.extract_tb(failure.__traceback__)[-1]
     place = f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}"
-    return f"{type(failure).__name__} ({place}); the whole text is in the attempt's folder, in {ERROR}"
+    return f"{type(failure).__name__} ({place})"

@@ -77,6 +77,10 @@ class ConvexifiedLoss(QueryingSystem):
 
         return published_neighbours(plan, facts)
 
+    def without_its_attack(self, plan: PrivacyPlan) -> PrivacyPlan:
+        """See `trainables.measures.protocols.AttacksItself`: no shadows."""
+        return replace(plan, config={**plan.config, "shadows": 0})
+
     def _check(self, full: Config, facts: PublicFacts) -> None:
         if int(full["batch_size"]) > facts.n:
             raise InvalidValue("batch_size", full["batch_size"], f"at most n={facts.n} records of {facts.dataset}")

@@ -16,7 +16,7 @@ from dpcore import checks
 from dpcore.attacks import auc, decide, mean_training_loss_threshold
 from trainables.measures import twins
 from trainables.measures.evidence import answer_scores
-from trainables.measures.protocols import Answering, Scored
+from trainables.measures.protocols import Answering, AttacksItself, Scored
 from trainables.system import Dataset, Execution, Member, Split, State, System
 
 AUC, ACCURACY, F1, PRIV_LEAK = "membership_auc", "membership_accuracy", "membership_f1", "priv_leak"
@@ -64,7 +64,8 @@ def _of_answers(system: System, member: Member, data: Dataset, execution: Execut
         np.concatenate([split.targets[rows] for split, rows in pairs]),
     )
     # Every query is asked: the plan's number of answers is at least that of these records.
-    run = twins.Twin(twins.member(member.plan, 1, 2 * count), twins.streams(1, twins.fresh_secret()))
+    plan = system.without_its_attack(member.plan) if isinstance(system, AttacksItself) else member.plan
+    run = twins.Twin(twins.member(plan, 1, 2 * count), twins.streams(1, twins.fresh_secret()))
     system.fit([run], replace(data, validation=queried), execution)
     scores = answer_scores(run.outcome(), queried)
     return scores[:count], scores[count:], 0.75

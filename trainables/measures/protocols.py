@@ -39,6 +39,15 @@ class Answering(Protocol):
 
 
 @runtime_checkable
+class AttacksItself(Protocol):
+    """An `Answering` system that can spend queries on an attack of its own, with records that it keeps back for it."""
+
+    def without_its_attack(self, plan: PrivacyPlan) -> PrivacyPlan:
+        """The same mechanism, with every query for the validation records."""
+        ...
+
+
+@runtime_checkable
 class CanaryTrained(Protocol):
     """A system that releases noisy sums of clipped per-record gradients.
 
