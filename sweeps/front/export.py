@@ -8,17 +8,13 @@ import json
 import math
 import textwrap
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from sweeps.front.pareto import Front, Panel
-from sweeps.rounding import epsilon_text
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 FORMATS = ("table", "csv", "parquet", "json", "html", "png")
 SUFFIXES = {"": "table", ".txt": "table", **{f".{form}": form for form in FORMATS if form != "table"}}
@@ -55,6 +51,8 @@ def render(front: Front, form: str, everything: bool = False) -> str | bytes:
     """The front in one of `FORMATS`: bytes for parquet and png, else text. Raises InvalidValue."""
     if form == "table":
         from rich.console import Console
+
+        from sweeps.front.terminal import table
 
         buffer = io.StringIO()
         Console(file=buffer, width=120).print(table(front))
@@ -145,68 +143,6 @@ def to_png(front: Front) -> bytes:
     return buffer.getvalue()
 
 
-def table(front: Front, limit: int = 40) -> RenderableType:
-    """Rich tables, one per panel, at most `limit` rows each; says how many rows it leaves out."""
-    from rich.console import Group
-    from rich.markup import escape
-    from rich.table import Table
-    from rich.text import Text
-
-    parts: list[Any] = []
-    for panel in front.panels:
-        chosen = [int(i) for i in panel.order()[: int(panel.on_front.sum())]]
-        listed = chosen[:limit]
-        knobs = list(dict.fromkeys(name for i in listed for name in panel.records[i].config))
-        # What a panel mixes is told even where one kind has the whole front: that is the answer.
-        mixed = len({record.config.get("system") for record in panel.records}) > 1
-        varied = [name for name in knobs if len({panel.records[i].config.get(name) for i in chosen}) > 1]
-        varied = [*(["system"] if mixed else []), *(name for name in varied if name != "system")]
-        grid = Table(title=escape(panel.title), title_justify="left", title_style="bold", header_style="dim")
-        grid.add_column("trial", no_wrap=True)
-        for one in front.objectives:
-            grid.add_column(
-                escape(_header(f"{one.metric} {'↑' if one.goal == 'maximize' else '↓'}")),
-                justify="right",
-                overflow="fold",
-            )
-        for name in varied:
-            grid.add_column(escape(_header(name)), justify="right", overflow="fold")
-        several = len({_status(panel, i) for i in range(len(panel.records))}) > 1
-        if several:
-            grid.add_column("status", overflow="fold")
-        for i in listed:
-            config = panel.records[i].config
-            values = zip(front.objectives, panel.values[i].tolist(), strict=True)
-            cells = [panel.records[i].key]
-            cells += [epsilon_text(v) if one.metric == "epsilon" else f"{v:.4g}" for one, v in values]
-            cells += [_short(config.get(name)) for name in varied]
-            cells += [_status(panel, i)] if several else []
-            grid.add_row(*(escape(cell) for cell in cells))
-        parts.append(grid)
-        if len(chosen) > limit:
-            parts.append(Text(f"… and {len(chosen) - limit} more on the front: use --format csv, parquet or json"))
-        parts.append(Text(footer(front, panel), style="dim"))
-    if not front.panels:
-        parts.append(Text("No finished trial yet."))
-    if front.excluded:
-        left = ", ".join(f"{count} {reason}" for reason, count in front.excluded.items())
-        parts.append(Text(f"left out: {left}", style="dim"))
-    if front.note:
-        parts.append(Text(front.note))
-    return Group(*parts)
-
-
-def _status(panel: Panel, index: int) -> str:
-    guarantee = panel.records[index].guarantee
-    assert guarantee is not None
-    return str(guarantee["status"])
-
-
-def _header(name: str) -> str:
-    # One word a line: eight knobs fit a terminal of 80 columns without losing the ends of their names.
-    return name.replace("_", " ")
-
-
 def footer(front: Front, panel: Panel) -> str:
     volume = "not computed (too many points for so many objectives)"
     if panel.hypervolume is not None:
@@ -250,7 +186,7 @@ _COLOURS = ("#0f766e", "#b45309", "#1d4ed8", "#be185d", "#4d7c0f", "#6d28d9", "#
 
 def _scatter(axis: Any, panel: Panel, x: Any, y: Any) -> None:
     """The points: by system and status where there are several, else front against dominated."""
-    kinds = [(str(record.config.get("system", "")), _status(panel, i)) for i, record in enumerate(panel.records)]
+    kinds = [(str(record.config.get("system", "")), panel.status(i)) for i, record in enumerate(panel.records)]
     if len(set(kinds)) == 1:
         axis.scatter(x[~panel.on_front], y[~panel.on_front], s=14, color="#9aa5b1", linewidths=0, label="dominated")
         axis.scatter(x[panel.on_front], y[panel.on_front], s=30, color=_COLOURS[0], linewidths=0, label="front")
@@ -285,9 +221,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _short(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

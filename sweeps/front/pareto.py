@@ -96,6 +96,12 @@ class Panel:
             f"status: {label['status']}"
         )
 
+    def status(self, index: int) -> str:
+        """What is known of the claim of one point."""
+        guarantee = self.records[index].guarantee
+        assert guarantee is not None
+        return str(guarantee["status"])
+
     def order(self) -> NDArray[np.intp]:
         """Front points first, then the others, each sorted by the first objective, then by trial number."""
         numbers = np.array([record.number for record in self.records])
@@ -124,7 +130,7 @@ class Front:
 
     def table(self, limit: int = 40) -> RenderableType:
         """The front for a terminal: at most `limit` rows a panel."""
-        from sweeps.front.export import table
+        from sweeps.front.terminal import table
 
         return table(self, limit)
 

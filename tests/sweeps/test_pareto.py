@@ -305,7 +305,7 @@ class TestExport:
     def test_table_says_what_it_leaves_out_and_escapes_markup(self):
         from rich.console import Console
 
-        from sweeps.front.export import table
+        from sweeps.front.terminal import table
 
         console = Console(record=True, width=140)
         nasty = replace(record(0, epsilon=0.25, accuracy=0.3), config={"system": "[red]x[/red]", "model": "[/]"})
@@ -314,6 +314,30 @@ class TestExport:
         assert "[red]x[/red]" in text
         assert "1 more on the front" in text
         assert "worst observed" in text
+
+    @pytest.mark.parametrize(("width", "kept", "lines"), [(140, True, False), (52, False, False), (30, False, True)])
+    def test_a_table_is_no_wider_than_the_terminal_and_breaks_no_number(self, width, kept, lines):
+        """Knobs give way, and are named; where not even objectives fit, each trial is told in a line."""
+        from rich.console import Console
+
+        from sweeps.front.terminal import table
+
+        knobs = {"system": "noisy-sgd", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 128, "model": "linear"}
+        several = [
+            replace(record(n, epsilon=0.25 * (n + 1), accuracy=0.3 + n / 10), config={**knobs, "learning_rate": n / 7})
+            for n in range(3)
+        ]
+        other = replace(record(3, epsilon=0.1, accuracy=0.2), config={"system": "noisy-adam", "learning_rate": 0.125})
+        console = Console(record=True, width=width)
+        console.print(table(front([*several, other], [ACCURACY, EPSILON])))
+        text = console.export_text()
+        assert max(map(len, text.splitlines())) <= width
+        assert ("0.1429" in text) == kept
+        assert ("learning_rate left out" in " ".join(text.split())) == (not kept)
+        # What each system's trials have in common is no column.
+        assert "batch" not in text
+        assert ("accuracy ↑ 0.3" in " ".join(text.replace("│", " ").split())) == lines
+        assert "noisy-adam" in text
 
     def test_png_is_a_picture_also_of_nothing(self):
         from sweeps.front.export import render

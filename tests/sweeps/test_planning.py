@@ -121,6 +121,62 @@ def test_senseless_ends_of_domains_surface_before_the_first_trial() -> None:
     check_corners(spec_with(), FACTS, {}, SYSTEMS)
 
 
+SGLD = {"model": "linear", "step_size": 1e-4, "halve_every": 5, "batch_size": 144, "epochs": 2}
+
+
+class Paired(Hill):
+    """A system that finds some combinations senseless, though each value has its uses."""
+
+    def plan(
+        self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+    ) -> PrivacyPlan | Refusal:
+        """Knows oak above 1 only, and mlp below."""
+        if (config["model"] == "oak") != (float(config["rate"]) > 1):
+            raise InvalidValue("model", config["model"], "the other one at this rate", "Change rate.")
+        return super().plan(config, facts, target, calibrations)
+
+
+@pytest.mark.parametrize("models", [["mlp", "oak"], ["oak", "mlp"]])
+def test_a_senseless_combination_is_refused_and_ends_nothing(models: list[str]) -> None:
+    """It used to end the sweep, and every resumption of it, with the system's error."""
+    spec = spec_with(systems={"hill": {"rate": {"log_uniform": [0.1, 10]}, "model": {"choice": models}, "clip": 1.0}})
+    paired = {"hill": Paired()}
+    check_corners(spec, FACTS, {}, paired)
+    found = preview(spec, FACTS, {}, systems=paired)
+    assert 60 < found.feasible < 140
+    assert dict(found.reasons) == {"model": found.samples - found.feasible}
+    assert any("expected the other one at this rate. Change rate." in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "expected"),
+    [
+        (
+            {"systems": {"prediction-sensitivity": {"regularisation": 1.0, "queries": 1}}},
+            "systems.prediction-sensitivity.queries",
+            "at least 2 for priv_leak",
+        ),
+        ({"systems": {"clipped-sgld": SGLD}, "adjacency": "replace-one"}, "privacy.adjacency", "add-remove"),
+    ],
+)
+def test_a_measure_that_cannot_be_taken_is_found_before_any_trial(changes: dict, path: str, expected: str) -> None:
+    spec = load_spec(
+        {
+            "name": "measured",
+            "data": {"source": "digits"},
+            "systems": changes["systems"],
+            "privacy": {"epsilon": 1.0, "delta": 1e-5, "adjacency": changes.get("adjacency", "add-remove")},
+            "objectives": [{"metric": "accuracy"}, {"metric": "priv_leak"}, {"metric": "audited_epsilon"}],
+            "search": {"sampler": "random", "trials": 2},
+        }
+    )
+    with pytest.raises(SpecErrors) as caught:
+        preview(spec)
+    (error,) = caught.value.errors
+    assert error.path == path
+    assert expected in error.expected
+
+
 def test_preview_counts_what_may_be_launched() -> None:
     """Half of the prior asks for too much work; 200 draws give a share within 0.12 (3.4 standard deviations)."""
     spec = spec_with(
