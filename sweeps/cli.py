@@ -194,6 +194,8 @@ def show(
     trials, ledger = shown["trials"], shown["ledger"]
     console.print(f"[bold]{sweep}[/bold]  {shown['state']}", highlight=False)
     console.print("trials   " + ", ".join(f"{count} {state}" for state, count in trials.items()), highlight=False)
+    for line in shown["stopped"]:
+        console.print(f"stopped  {line}", highlight=False, markup=False, soft_wrap=True)
     for name in ("attempts", "steps_executed", "steps_on_paths", "steps_in_excess", "steps_reserved_unsettled"):
         console.print(f"ledger   {name.replace('_', ' ')}: {ledger[name]}", highlight=False)
     lines = [f"claim    {line}" for line in claim_lines(ledger["claims"])]
@@ -204,6 +206,7 @@ def show(
 
 def _shown(sweep: str, workspace: Any) -> dict[str, Any]:
     from sweeps.ledger import summary_in_passing
+    from sweeps.ledger_text import stopped_lines
     from sweeps.store import Store
 
     opened = Store.open(workspace.store_url, create=False)
@@ -213,6 +216,7 @@ def _shown(sweep: str, workspace: Any) -> dict[str, Any]:
         "sweep": sweep,
         "state": record.state,
         "trials": opened.counts(sweep),
+        "stopped": list(stopped_lines(trials)),
         "ledger": summary_in_passing(record, trials, entries),
         "root": workspace.root,
         "report": str(workspace.report(sweep)),

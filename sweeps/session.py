@@ -14,6 +14,7 @@ from dpcore.checks import InvalidValue
 from sweeps import fingerprint
 from sweeps.controller import Controller
 from sweeps.interruption import Interruption
+from sweeps.ledger_text import stopped_lines
 from sweeps.losses import INTERRUPTED
 from sweeps.planning import check_corners
 from sweeps.records import TrialRecord, TrialState
@@ -203,6 +204,7 @@ def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
             reasons.append(f"The last one, {refused[-1].key}: {refused[-1].reason}")
     if failed:
         reasons.append(f"{len(failed)} failed; the last one, {failed[-1].key}: {failed[-1].reason}")
+    reasons += [f"{line}." for line in stopped_lines(records)]
     return tuple(reasons)
 
 

@@ -87,12 +87,11 @@ def audit(
 def lines(record: AuditRecord) -> list[str]:
     """The audit as it is printed."""
     from dpcore.audit import Outcome
-    from sweeps.rounding import claim_text
 
     against = "the whole curve of its planned steps" if record.on_curve else "the claimed (epsilon, delta)"
     shown = [
         f"{record.trial}  {record.system}, {record.steps} step(s)",
-        f"claim    {claim_text(record.claim.to_dict())}",
+        *_claims(record),
         f"audit    {record.audit}",
         *_shaped(record),
         f"attack   {record.design}; {record.trainings} twin(s) in {record.seconds:.1f} s",
@@ -114,6 +113,20 @@ def lines(record: AuditRecord) -> list[str]:
     else:
         shown.append("note     Every record of these twins was made up: the sweep's own were not read.")
     return shown
+
+
+def _claims(record: AuditRecord) -> list[str]:
+    from sweeps.rounding import claim_text
+
+    tested = claim_text(record.claim.to_dict())
+    if record.headline == record.claim:
+        return [f"claim    {tested}"]
+    return [
+        f"claim    {claim_text(record.headline.to_dict())}",
+        f"beside   {tested}",
+        "         No audit can be held against the first: an average does not bound what one record shows. It is the "
+        "second that is tested.",
+    ]
 
 
 def attack_lines(key: str, attacks: tuple[Attacked, ...]) -> list[str]:

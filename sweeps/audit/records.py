@@ -26,6 +26,7 @@ class AuditRecord:
 
     number         which audit of its sweep this is, from 1
     claim          what was held against it
+    headline       the trial's own claim: `claim`, or one of another notion that no audit can be held against
     steps          of the trial, behind the claim
     level          error probability of the verdict; those of all audits of a sweep add up to at most 0.05
     on_curve       whether the whole trade-off curve of the planned steps was tested, or the claimed point alone
@@ -39,6 +40,7 @@ class AuditRecord:
     system: str
     number: int
     claim: Guarantee
+    headline: Guarantee
     steps: int
     audit: Audit
     outcome: Outcome
@@ -53,17 +55,20 @@ class AuditRecord:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         plain = {name: getattr(self, name) for name in self.__slots__}
-        values = {"claim": self.claim.to_dict(), "audit": self.audit.to_dict(), "outcome": str(self.outcome)}
+        claims = {"claim": self.claim.to_dict(), "headline": self.headline.to_dict()}
+        values = {**claims, "audit": self.audit.to_dict(), "outcome": str(self.outcome)}
         return plain | values | {"covered_by_claim": False}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AuditRecord:
         """The inverse of `to_dict`; the bound is computed anew from the evidence."""
-        fields = {name: data[name] for name in cls.__slots__}
+        # Records of earlier releases name one claim.
+        fields = {"headline": data["claim"], **{name: data[name] for name in cls.__slots__ if name in data}}
         return cls(
             **fields
             | {
                 "claim": Guarantee.from_dict(fields["claim"]),
+                "headline": Guarantee.from_dict(fields["headline"]),
                 "audit": Audit.from_dict(fields["audit"]),
                 "outcome": Outcome(fields["outcome"]),
             }

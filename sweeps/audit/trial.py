@@ -19,7 +19,7 @@ from sweeps.store import Store
 from sweeps.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.measures import evidence, twins
-from trainables.measures.lira import Attacked, attack
+from trainables.measures.lira import Attacked, attack, check
 from trainables.measures.protocols import Auditable
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, PrivacyPlan, PublicFacts, Split, System
@@ -29,12 +29,16 @@ METHODS: tuple[evidence.Method, ...] = ("one-run", "f-dp", "multi-run")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """A trial that can be audited: its plan, the claim on `steps` of it, and how long it took to train."""
+    """A trial that can be audited: its plan, the claim on `steps` of it, and how long it took to train.
+
+    headline  what the trial claims first of all: `claim`, unless that is of another notion
+    """
 
     record: TrialRecord
     plan: PrivacyPlan
     system: System
     claim: Guarantee
+    headline: Guarantee
     steps: int
     seconds: float | None
 
@@ -92,6 +96,7 @@ def audit_trial(
         system=audited.plan.system,
         number=number,
         claim=audited.claim,
+        headline=audited.headline,
         steps=audited.steps,
         audit=found.audit,
         outcome=verdict.outcome,
@@ -126,6 +131,7 @@ def attack_trial(
     store = Store.open(workspace.store_url, create=False)
     recorded = store.sweep(sweep)
     audited = _audited(store, sweep, trial)
+    check(audited.system, audited.claim.adjacency, shadows)
     setting = _setting(recorded, audited, "one-run", accept, rng, secret)
     took = "" if audited.seconds is None else f"; the trial took {audited.seconds:.3g} s"
     say(f"{shadows + 1} twin(s) of {audited.record.key}, {audited.steps} step(s) each, in this process{took}")
@@ -173,7 +179,15 @@ def _audited(store: Store, sweep: str, trial: str) -> Audited:
             f"An audit cannot be held against {reported.notion}: an average does not bound what one record shows.",
         )
     seconds = record.metrics.get("seconds")
-    return Audited(record=record, plan=plan, system=SYSTEMS[plan.system], claim=claim, steps=steps, seconds=seconds)
+    return Audited(
+        record=record,
+        plan=plan,
+        system=SYSTEMS[plan.system],
+        claim=claim,
+        headline=reported,
+        steps=steps,
+        seconds=seconds,
+    )
 
 
 def _data(

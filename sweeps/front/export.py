@@ -151,7 +151,9 @@ def footer(front: Front, panel: Panel) -> str:
         )
         logs = f", log10 {', '.join(front.log10)}" if front.log10 else ""
         volume = f"{panel.hypervolume:.4g} (reference {corner}; {front.reference_source}{logs})"
-    return f"{int(panel.on_front.sum())} of {len(panel.records)} trials on the front, hypervolume {volume}"
+    average = [one.metric for one in front.objectives if one.metric.startswith("bayesian_epsilon")]
+    apart = f". {', '.join(average)}: average-case, no part of the claim above" if average else ""
+    return f"{int(panel.on_front.sum())} of {len(panel.records)} trials on the front, hypervolume {volume}{apart}"
 
 
 def _draw(axis: Any, front: Front, panel: Panel) -> None:

@@ -13,6 +13,8 @@ def only(source: str, options: Mapping[str, object], *known: str) -> None:
     """Raises InvalidValue for an option that `source` does not have."""
     for name in options:
         if name not in known:
+            if name == "path":
+                raise InvalidValue("data.path", options[name], f"no folder: {source} needs none", "Leave --data out.")
             listed = ", ".join(known) or "none"
             raise InvalidValue(f"data.{name}", options[name], f"an option of {source}", f"Its options: {listed}.")
 

@@ -16,8 +16,8 @@ from dpcore.adjacency import Adjacency
 from dpcore.attacks import auc, balanced_splits, decide, lira, mean_training_loss_threshold, tpr_at_fpr
 from trainables.measures import twins
 from trainables.measures.evidence import Setting
-from trainables.measures.protocols import Scored
-from trainables.system import Dataset, Split
+from trainables.measures.protocols import CanaryTrained, Scored
+from trainables.system import Dataset, Split, System
 
 FPRS = (0.001, 0.01, 0.1)
 SHARED_BELOW = 64
@@ -44,15 +44,9 @@ class Attacked:
 def attack(setting: Setting, shadows: int) -> tuple[Attacked, ...]:
     """LiRA online and offline, and the loss threshold, from `shadows` twins (even) and an attacked one.
 
-    Raises InvalidValue where the release says nothing about single records, or where records cannot be left out.
+    Raises InvalidValue as `check`.
     """
-    system = setting.system
-    if not isinstance(system, Scored):
-        raise checks.InvalidValue("shadows", shadows, "a system that releases a model", f"{system.name} does not.")
-    if setting.claim.adjacency is not Adjacency.ADD_REMOVE:
-        expected = "add-remove: under replace-one no record can be left out of a twin"
-        raise checks.InvalidValue("adjacency", str(setting.claim.adjacency), expected)
-    checks.count(minimum=4, shadows=shadows)
+    check(setting.system, setting.claim.adjacency, shadows)
     records = len(setting.data.train)
     inside = balanced_splits(records, shadows, setting.rng).inside
     target_inside = setting.rng.random(records) < 0.5
@@ -67,6 +61,20 @@ def attack(setting: Setting, shadows: int) -> tuple[Attacked, ...]:
         _attacked("LiRA offline", offline, target_inside, None),
         _attacked("loss threshold", losses[-1], target_inside, threshold),
     )
+
+
+def check(system: System, adjacency: Adjacency, shadows: int) -> None:
+    """Raises InvalidValue where the release says nothing about single records, or where records cannot be left out."""
+    if not isinstance(system, Scored):
+        raise checks.InvalidValue("shadows", shadows, "a system that releases a model", f"{system.name} does not.")
+    # Systems that sample for themselves take whoever is there; the others are exact about n.
+    if adjacency is not Adjacency.ADD_REMOVE and not isinstance(system, CanaryTrained):
+        expected = f"add-remove: under replace-one {system.name} lets no record be left out of a twin"
+        raise checks.InvalidValue("adjacency", str(adjacency), expected)
+    checks.count(minimum=4, shadows=shadows)
+    if shadows % 2:
+        expected = "an even number: each record is in one half of the shadows"
+        raise checks.InvalidValue("shadows", shadows, expected)
 
 
 def _minus_losses(setting: Setting, rows: NDArray[np.bool_], number: int) -> NDArray[np.float64]:
