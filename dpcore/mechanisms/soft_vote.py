@@ -65,15 +65,19 @@ def sample(beta: float, votes: NDArray[np.int64], normals: Normals) -> int:
 def loss_per_query(beta: float, models: int, classes: int) -> float:
     """The exact privacy loss of one vote, beta <= loss <= 2 beta.
 
-    beta + ln((exp(beta M) + c - 1) / (exp(beta (M-1)) + exp(beta) + c - 2)), reached when all votes agree.
+    beta + ln((exp(beta M) + c - 1) / (exp(beta (M-1)) + exp(beta) + c - 2)), reached when all votes agree. The fraction
+    is 1 + (exp(beta (M-1)) - 1) (exp(beta) - 1) / denominator, here in logarithms: no beta overflows, none cancels.
     """
     checks.non_negative_finite(beta=beta)
     checks.count(minimum=1, models=models)
     checks.count(minimum=2, classes=classes)
-    # Divided by exp(beta M), nothing overflows.
-    before = math.log1p((classes - 1) * math.exp(-beta * models))
-    after = math.exp(-beta) + math.exp(-beta * (models - 1)) + (classes - 2) * math.exp(-beta * models)
-    return beta + before - math.log(after)
+    if beta == 0 or models == 1:
+        return beta
+    rest = beta * (models - 1)
+    others = math.log(classes - 2) - rest if classes > 2 else -math.inf
+    denominator = np.logaddexp.reduce([0.0, beta - rest, others])
+    excess = math.log(-math.expm1(-rest)) + beta + math.log(-math.expm1(-beta)) - denominator
+    return beta + float(np.logaddexp(0.0, excess))
 
 
 def standard(

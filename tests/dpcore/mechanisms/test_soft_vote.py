@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -39,6 +40,26 @@ def test_the_formula_is_the_worst_case_over_all_neighbours(models, classes, beta
         for one, other in neighbours(models, classes)
     )
     assert soft_vote.loss_per_query(beta, models, classes) == pytest.approx(worst, rel=1e-10)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(-12, 6).map(lambda power: 10**power), st.integers(1, 100_000), st.integers(2, 1000))
+def test_the_loss_is_exact_at_any_temperature(beta, models, classes):
+    """Against the fraction in 400 digits or more; both the loss and what it adds to beta."""
+    with mpmath.workdps(400):
+        b = mpmath.mpf(beta)
+        above = mpmath.exp(b * models) + classes - 1
+        exact = b + mpmath.log(above / (mpmath.exp(b * (models - 1)) + mpmath.exp(b) + classes - 2))
+        found = mpmath.mpf(soft_vote.loss_per_query(beta, models, classes))
+        assert abs(found / exact - 1) < 1e-15
+        assert b <= found <= 2 * b * (1 + mpmath.mpf(1e-15))
+
+
+@pytest.mark.parametrize("epsilon", [1e3, 1e6])
+def test_every_rule_reaches_large_budgets(epsilon):
+    for found in (soft_vote.exact(epsilon, 1, 32, 10), soft_vote.optimal(epsilon, 1e-5, 1, 32, 10)):
+        assert found.beta == pytest.approx(epsilon / 2, rel=1e-4)
+        assert found.each.epsilon == pytest.approx(epsilon, rel=1e-4)
 
 
 def test_epsilon_over_b_is_refuted_by_exact_computation():
