@@ -9,7 +9,7 @@ Source  Dwork & Feldman (2018); van der Maaten & Hannun (2020), Theorems 7 and 8
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,27 +150,21 @@ def as_published(
     adjacency: Adjacency = Adjacency.REPLACE_ONE,
     unit: str = "record",
 ) -> CalibratedVote:
-    """beta = epsilon/B, as in the public experiments: `refuted`. Its guarantee repeats the claim and the true loss."""
+    """beta = epsilon/B, as in the public experiments: `refuted`, and its guarantee says what is true.
+
+    A single model is the exception: its vote moves without changing what the labels' weights add up to.
+    """
     checks.positive_finite(epsilon=epsilon)
     checks.count(minimum=1, queries=queries)
     beta = epsilon / queries
-    true = queries * loss_per_query(beta, models, classes)
-    return CalibratedVote(
-        beta=beta,
-        models=models,
-        classes=classes,
-        queries=queries,
-        guarantee=Guarantee(
-            epsilon=epsilon,
-            delta=0.0,
-            adjacency=adjacency,
-            unit=unit,
-            accountant="as-published",
-            status=Status.REFUTED,
-            theorem="van der Maaten & Hannun 2020, Theorem 7 with beta = epsilon/B",
-            assumptions=(f"Refuted: one record moves two counts, and the true epsilon is {true:.6g}.",),
-        ),
-    )
+    theorem = "van der Maaten & Hannun 2020, Theorem 7 with beta = epsilon/B"
+    vote = _vote(beta, epsilon, 0.0, queries, models, classes, adjacency, unit, "as-published", theorem)
+    if vote.each.epsilon == beta:
+        return vote
+    true = queries * vote.each.epsilon
+    reason = f"Refuted: one record moves two counts, and the true epsilon at delta 0 is {true:.6g}."
+    claim = replace(vote.guarantee, status=Status.REFUTED, assumptions=(reason, *vote.guarantee.assumptions))
+    return replace(vote, guarantee=claim)
 
 
 def zcdp_epsilon(beta: float, queries: int, delta: float) -> float:

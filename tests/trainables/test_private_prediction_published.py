@@ -1,34 +1,60 @@
 """The rules that the paper prints: each runs, says how firmly it stands, and is charged what is proved to be spent."""
 
+import numpy as np
 import pytest
 import torch
 
+from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
+from dpcore.audit import Outcome, Verdict
+from dpcore.events import PureDP
+from dpcore.guarantee import Guarantee, Status
+from dpcore.mechanisms import soft_vote
+from dpcore.mechanisms.pure_composition import eps_pure
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
+from trainables.measures.evidence import Setting, curve_of, gather
 from trainables.registry import SYSTEMS
-from trainables.system import Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar
+from trainables.system import Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar
 
 torch.set_num_threads(1)
 DELTA = 1e-5
+REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 DIGITS = SOURCES["digits"].load({})
 KNOBS: dict[str, dict[str, Scalar]] = {
     "subsample-and-aggregate": {"regularisation": 0.01, "models": 3, "queries": 1},
 }
 
 
+def target(epsilon: float = 1.0, adjacency: Adjacency = REPLACE, solve: str = "noise") -> PrivacyTarget:
+    return PrivacyTarget(epsilon=epsilon, delta=DELTA, adjacency=adjacency, solve=solve)
+
+
 def planned(
     name: str,
     epsilon: float = 1.0,
-    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    adjacency: Adjacency = REPLACE,
     solve: str = "noise",
     facts: PublicFacts = DIGITS.facts,
     **knobs: Scalar,
 ) -> PrivacyPlan:
-    target = PrivacyTarget(epsilon=epsilon, delta=DELTA, adjacency=adjacency, solve=solve)
-    plan = SYSTEMS[name].plan({**KNOBS[name], **knobs}, facts, target, {})
+    plan = SYSTEMS[name].plan({**KNOBS[name], **knobs}, facts, target(epsilon, adjacency, solve), {})
     assert isinstance(plan, PrivacyPlan), plan
     return plan
+
+
+def outcome(plan: PrivacyPlan, claim: Guarantee, runs: int = 4000) -> Outcome:
+    setting = Setting(
+        system=SYSTEMS[plan.system],
+        plan=plan,
+        claim=claim,
+        data=DIGITS,
+        rng=np.random.default_rng(0),
+        secret=b"a secret of tests, never of a sweep",
+    )
+    curve = curve_of(setting)
+    found = gather(setting, "multi-run", curve=curve, runs=runs)
+    return Verdict(audit=found.audit, guarantee=claim, curve=curve).outcome
 
 
 # ---- votes
@@ -42,3 +68,61 @@ def test_votes_run_at_the_largest_budget_and_the_lowest_temperature():
         SYSTEMS[plan.system].fit([run], DIGITS, Execution())
         assert run.final[0] == 1
     assert cold.schedule[0][0].epsilon == pytest.approx(2000)
+
+
+@pytest.mark.parametrize(("models", "queries", "spent"), [(2, 1, 1.2), (3, 1, 1.474), (32, 1, 2.0), (256, 10, 2.0)])
+def test_the_published_vote_claims_epsilon_and_is_charged_its_exact_loss(models, queries, spent):
+    plan = planned("subsample-and-aggregate", composition="published", models=models, queries=queries)
+    claim = plan.guarantee
+    assert plan.config["temperature"] == pytest.approx(queries, rel=1e-8)
+    assert (claim.status, claim.accountant, claim.delta) == (Status.REFUTED, "as-published", DELTA)
+    assert claim.epsilon == pytest.approx(1.0, rel=1e-8)
+    assert claim.epsilon <= 1.0
+    ((each, count),) = plan.schedule
+    assert isinstance(each, PureDP)
+    assert each.epsilon == soft_vote.loss_per_query(1 / plan.config["temperature"], models, 10)
+    assert count * each.epsilon == pytest.approx(spent, abs=0.002)
+    assert f"the true epsilon at delta 0 is {count * each.epsilon:.6g}" in claim.assumptions[0]
+    assert {one.status for one in plan.beside} == {Status.PROVED}
+    at_delta, at_zero = plan.beside[0], plan.beside[-1]
+    assert at_delta.epsilon <= eps_pure(each.epsilon, count, DELTA)
+    assert (at_delta.delta, at_zero.delta, at_zero.epsilon) == (DELTA, 0.0, count * each.epsilon)
+    # The accountant of ledger and total counts the exact loss, whatever is claimed.
+    assert headline(plan.event(), DELTA, REPLACE).epsilon > 0.5 * claim.epsilon
+    assert PrivacyPlan.from_dict(plan.to_dict()) == plan
+
+
+def test_one_model_loses_what_the_paper_says():
+    plan = planned("subsample-and-aggregate", composition="published", models=1)
+    assert plan.guarantee.status is Status.PROVED
+    assert plan.schedule[0][0].epsilon == pytest.approx(1.0, rel=1e-8)
+
+
+def test_the_published_rule_also_solves_queries_and_judges_a_given_temperature():
+    solved = planned("subsample-and-aggregate", composition="published", temperature=30.5, solve="steps")
+    assert solved.steps == 30
+    given = planned("subsample-and-aggregate", **{**solved.config}, solve="none")
+    assert given.guarantee == solved.guarantee
+    over = SYSTEMS["subsample-and-aggregate"].plan(
+        {**solved.config, "queries": 31}, DIGITS.facts, target(solve="none"), {}
+    )
+    assert isinstance(over, Refusal)
+
+
+def test_published_votes_are_answered_at_their_temperature(monkeypatch):
+    seen = []
+    right = soft_vote.sample
+    monkeypatch.setattr(soft_vote, "sample", lambda beta, *rest: (seen.append(beta), right(beta, *rest))[1])
+    plan = planned("subsample-and-aggregate", epsilon=2.0, composition="published", queries=4)
+    run = memory_run(plan)
+    SYSTEMS[plan.system].fit([run], DIGITS, Execution())
+    assert run.final[0] == 4
+    assert seen == [pytest.approx(0.5, rel=1e-8)] * 4
+
+
+@pytest.mark.parametrize("models", [3, 32])
+def test_the_published_vote_is_refuted_from_its_answers(models):
+    plan = planned("subsample-and-aggregate", composition="published", models=models)
+    assert outcome(plan, plan.guarantee) is Outcome.REFUTED
+    # What is proved to be spent stands beside it, and these answers do not contradict that.
+    assert outcome(plan, plan.beside[0]) is Outcome.CONSISTENT

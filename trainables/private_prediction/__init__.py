@@ -13,10 +13,11 @@ Claim       Gaussian noise: the exact composition of `queries` Gaussians. Pure n
 Departures  Inputs are cut to norm 1 one by one. Minimisers are certified by their gradient, and what the certificate
             leaves open is charged: `proved`, not an assumed exact minimiser. Loss perturbation counts replace-one with
             twice the gradient shift and hides how the optimiser stopped by output noise of its own share; its
-            Gaussian form has the repaired scale. Votes use the exact loss of one vote, not the refuted
-            beta = epsilon/B; networks that vote are trained without flips and crops. `composition: standard` and
-            `advanced` solve the noise as the paper does; the claim is always the exact one, and the paper's stands
-            beside it.
+            Gaussian form has the repaired scale. Votes use the exact loss of one vote; networks that vote are
+            trained without flips and crops. `composition: standard` and `advanced` solve the noise as the paper
+            does; the claim is the exact one, and the paper's stands beside it.
+As printed  `composition: published` votes at the refuted beta = epsilon/B. The headline is then the paper's claim with
+            its status; the ledger is charged what is proved to be spent, and that stands beside it.
 A query is one step. Prediction methods answer the first `queries` validation records of a publicly seeded order, so
 their accuracy is a fact about the private answers alone.
 """

@@ -53,16 +53,21 @@ _NETWORK = (
     ),
     Parameter(name="batch_size", kind="int", low=1, high=1_000_000, default=64, unit="records", doc="of a network"),
 )
-_QUERIES = (
-    Parameter(
-        name="queries",
-        kind="int",
-        low=1,
-        high=1_000_000,
-        default=100,
-        unit="queries",
-        doc="number B of answers under the claim, asked of validation records; query B+1 is refused",
-    ),
+_QUERIES = Parameter(
+    name="queries",
+    kind="int",
+    low=1,
+    high=1_000_000,
+    default=100,
+    unit="queries",
+    doc="number B of answers under the claim, asked of validation records; query B+1 is refused",
+)
+
+MODEL_SENSITIVITY_KNOBS = _TRAINING + _NOISE
+PREDICTION_SENSITIVITY_KNOBS = (
+    *_TRAINING,
+    *_NOISE,
+    _QUERIES,
     Parameter(
         name="composition",
         kind="choice",
@@ -71,9 +76,6 @@ _QUERIES = (
         doc="how the noise is solved: joint is exact and the least noise; the others are the paper's",
     ),
 )
-
-MODEL_SENSITIVITY_KNOBS = _TRAINING + _NOISE
-PREDICTION_SENSITIVITY_KNOBS = _TRAINING + _NOISE + _QUERIES
 LOSS_PERTURBATION_KNOBS = (
     *_TRAINING,
     Parameter(
@@ -110,7 +112,15 @@ SUBSAMPLE_KNOBS = (
     *_TRAINING,
     Parameter(name="models", kind="int", low=1, high=100_000, default=256, unit="models", doc="number M of parts"),
     *_NETWORK,
-    *_QUERIES,
+    _QUERIES,
+    Parameter(
+        name="composition",
+        kind="choice",
+        choices=("joint", "advanced", "standard", "published"),
+        default="joint",
+        doc="how the temperature is solved: joint is exact and the lowest; advanced and standard are proved; published "
+        "is B/epsilon, whose claim is refuted: it is the headline, and what is spent stands beside it",
+    ),
     Parameter(
         name="temperature",
         kind="float",

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.adjacency import Adjacency
+from dpcore.guarantee import Status
 from trainables.linear import classes_of
 from trainables.measures.protocols import Neighbours
 from trainables.private_prediction import fitting, voters
@@ -85,7 +86,12 @@ def of_votes(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
     config, classes = plan.config, classes_of(facts)
     models, queries = int(config["models"]), int(config["queries"])
     beta = 1 / float(config["temperature"])
-    dissenters = max(range(max(1, models)), key=lambda k: _divergence(beta, models, k, classes))
+    if plan.guarantee.status is Status.REFUTED:
+        # Such a claim is tested at its one point, any other on a whole curve.
+        each = plan.guarantee.epsilon / queries
+        dissenters = max(range(models), key=lambda k: _excess(each, beta, models, k, classes))
+    else:
+        dissenters = max(range(models), key=lambda k: _divergence(beta, models, k, classes))
     columns = _Columns(facts, config, 1)
     target = columns.target(range(0), 0.0)
     parts = voters.parts_of(facts.n, models, seed=0)
@@ -212,6 +218,13 @@ def _log_probabilities(beta: float, models: int, dissenters: int, classes: int) 
     votes = np.zeros(classes)
     votes[:2] = models - dissenters, dissenters
     return beta * votes - float(np.logaddexp.reduce(beta * votes))
+
+
+def _excess(epsilon: float, beta: float, models: int, dissenters: int, classes: int) -> float:
+    """By how much the labels after exceed exp(epsilon) times those before: the hockey-stick divergence."""
+    before = _log_probabilities(beta, models, dissenters, classes)
+    after = _log_probabilities(beta, models, dissenters + 1, classes)
+    return float(np.exp(after) @ -np.expm1(np.minimum(epsilon + before - after, 0.0)))
 
 
 def _divergence(beta: float, models: int, dissenters: int, classes: int) -> float:

@@ -31,6 +31,8 @@ from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, S
 Array = NDArray[np.float64]
 _Either = Calibrated[GaussianNoise] | Calibrated[RadialNoise]
 
+PURE_CLAIM = "What is refuted is the pure claim, made for every delta; what is proved at this one stands beside it."
+
 
 class Sensitivity(LinearSystem):
     """Noise on the minimiser, or on what it says to each query."""
@@ -198,7 +200,7 @@ class LossPerturbation(LinearSystem):
 
 
 class SubsampleAndAggregate(LinearSystem):
-    """Theorems 7 and 8, at the exact loss of one vote."""
+    """Theorems 7 and 8, at the exact loss of one vote; or the refuted beta = epsilon/B, charged that loss too."""
 
     solves = MappingProxyType({"noise": "temperature", "steps": "queries"})
     # Records have no public names here: parts are made of positions, which add-remove would shift.
@@ -228,13 +230,27 @@ class SubsampleAndAggregate(LinearSystem):
             theorem=soft_vote.ZCDP_THEOREM,
         )
         first, second = (claim, zcdp) if claim.epsilon <= zcdp.epsilon else (zcdp, claim)
-        return first, (second, *beside)
+        if full["composition"] != "published":
+            return first, (second, *beside)
+        return self._published(full, classes, target), (first, second, *beside)
+
+    def _published(self, full: Config, classes: int, target: PrivacyTarget) -> Guarantee:
+        """What the paper's rule claims at this temperature, at the budget's delta: one delta serves every axis."""
+        queries = self._steps(full)
+        epsilon = queries / float(full["temperature"])
+        vote = soft_vote.as_published(
+            epsilon, queries, int(full["models"]), classes, adjacency=target.adjacency, unit=target.unit
+        )
+        lines = (PURE_CLAIM,) if vote.guarantee.status is Status.REFUTED else ()
+        return replace(vote.guarantee, delta=target.delta, assumptions=(*vote.guarantee.assumptions, *lines))
 
     def _noise(
         self, full: Config, facts: PublicFacts, classes: int, target: PrivacyTarget
     ) -> tuple[float, tuple[Guarantee, ...]]:
         shape = (int(full["queries"]), int(full["models"]), classes)
         epsilon, delta, how, unit = target.epsilon, target.delta, full["composition"], target.unit
+        if how == "published":
+            return 1 / soft_vote.as_published(epsilon, *shape, unit=unit).beta, ()
         found = [soft_vote.standard(epsilon, *shape, unit=unit)]
         if how != "standard":
             found.append(soft_vote.advanced(epsilon, delta, *shape, unit=unit))

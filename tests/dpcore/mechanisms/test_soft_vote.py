@@ -70,7 +70,13 @@ def test_epsilon_over_b_is_refuted_by_exact_computation():
     loss = log_probabilities(claim.beta, after)[1] - log_probabilities(claim.beta, before)[1]
     assert loss == pytest.approx(2.0, abs=1e-6)
     assert loss > claim.guarantee.epsilon
-    assert "true epsilon is 2" in claim.guarantee.assumptions[0]
+    assert "true epsilon at delta 0 is 2" in claim.guarantee.assumptions[0]
+
+
+def test_epsilon_over_b_holds_for_a_single_model():
+    """Its vote moves without changing what the labels' weights add up to: the loss is beta."""
+    assert soft_vote.as_published(1.0, 3, 1, 10).guarantee.status is Status.PROVED
+    assert soft_vote.as_published(1.0, 3, 2, 10).guarantee.status is Status.REFUTED
 
 
 @pytest.mark.parametrize("queries", [1, 7, 100])
