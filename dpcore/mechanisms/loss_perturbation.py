@@ -17,7 +17,7 @@ tau needs `output_noise` of its own, charged beside (Iyengar et al. 2019).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Literal
 
 from scipy.special import ndtr, ndtri
@@ -117,24 +117,22 @@ def gaussian_published(
 ) -> PerturbedLoss[GaussianNoise]:
     """The noise as printed, s = K sqrt(8 ln(2/delta) + 4 epsilon)/epsilon, add-remove.
 
-    The guarantee names the delta that the repaired proof establishes for this noise, if that is more than `delta`.
+    The claim stands where the repaired proof establishes it too. Elsewhere the printed proof is all that it has, and
+    that one is refuted: its tail bound is too small by up to c-1.
     """
     checks.positive_finite(epsilon=epsilon)
     checks.probability_open(delta=delta)
     sigma = lipschitz * math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
     established = established_delta(sigma, epsilon, classes, lipschitz)
-    repair = "" if established <= delta else f", which claims delta={delta:g}: not established for c={classes}"
+    holds = established <= delta
+    repair = "" if holds else f", whose proof is refuted: delta={established:.3g} is established for c={classes}"
+    claim = _guarantee(
+        epsilon, delta, Adjacency.ADD_REMOVE, unit, "as-published", _THEOREM.format(number=4, repair=repair)
+    )
     return PerturbedLoss(
         noise=GaussianNoise(sigma),
         modulus=least_modulus(epsilon, n, classes, jacobian),
-        guarantee=_guarantee(
-            epsilon,
-            max(delta, established),
-            Adjacency.ADD_REMOVE,
-            unit,
-            "tail-bound",
-            _THEOREM.format(number=4, repair=repair),
-        ),
+        guarantee=claim if holds else replace(claim, status=Status.REFUTED),
     )
 
 
@@ -143,6 +141,13 @@ def epsilon_of(noise_multiplier: float, delta: float, classes: int, adjacency: A
     checks.positive_finite(noise_multiplier=noise_multiplier)
     quantile = _quantile(delta, classes, adjacency)
     return (1 + 2 * noise_multiplier * quantile) / noise_multiplier**2
+
+
+def published_epsilon_of(noise_multiplier: float, delta: float) -> float:
+    """The epsilon at which `gaussian_published` asks for sigma = noise_multiplier * K."""
+    checks.positive_finite(noise_multiplier=noise_multiplier)
+    checks.probability_open(delta=delta)
+    return (2 + math.sqrt(4 + 8 * noise_multiplier**2 * math.log(2 / delta))) / noise_multiplier**2
 
 
 def _quantile(delta: float, classes: int, adjacency: Adjacency) -> float:
@@ -159,6 +164,15 @@ def established_delta(sigma: float, epsilon: float, classes: int, lipschitz: flo
     """The delta that the repaired proof gives Gaussian noise `sigma` under add-remove: (c-1) Q(q), at most 1."""
     quantile = (sigma / lipschitz) * (epsilon / 2 - lipschitz**2 / (2 * sigma**2))
     return min(1.0, (classes - 1) * float(ndtr(-quantile)))
+
+
+def established_epsilon(noise_multiplier: float, epsilon: float, delta: float, classes: int) -> float:
+    """The epsilon at `delta` that the repaired proof gives the modulus of `epsilon` and sigma = noise_multiplier * K.
+
+    Under add-remove: half of `epsilon` for the Jacobian, and half of what `gaussian` would sell this noise for.
+    """
+    checks.positive_finite(epsilon=epsilon)
+    return (epsilon + epsilon_of(noise_multiplier, delta, classes, Adjacency.ADD_REMOVE)) / 2
 
 
 def output_noise(epsilon: float, tau: float, modulus: float) -> RadialNoise:

@@ -1,5 +1,7 @@
 """The rules that the paper prints: each runs, says how firmly it stands, and is charged what is proved to be spent."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,15 +9,18 @@ import torch
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.audit import Outcome, Verdict
-from dpcore.events import PureDP
+from dpcore.checks import InvalidValue
+from dpcore.erm import minimise
+from dpcore.events import ApproximateDP, PureDP
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms import soft_vote
 from dpcore.mechanisms.pure_composition import eps_pure
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.measures.evidence import Setting, curve_of, gather
+from trainables.private_prediction import fitting
 from trainables.registry import SYSTEMS
-from trainables.system import Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar
+from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar
 
 torch.set_num_threads(1)
 DELTA = 1e-5
@@ -23,6 +28,7 @@ REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 DIGITS = SOURCES["digits"].load({})
 KNOBS: dict[str, dict[str, Scalar]] = {
     "subsample-and-aggregate": {"regularisation": 0.01, "models": 3, "queries": 1},
+    "loss-perturbation": {"regularisation": 0.01},
 }
 
 
@@ -43,12 +49,12 @@ def planned(
     return plan
 
 
-def outcome(plan: PrivacyPlan, claim: Guarantee, runs: int = 4000) -> Outcome:
+def outcome(plan: PrivacyPlan, claim: Guarantee, runs: int = 4000, data: Dataset = DIGITS) -> Outcome:
     setting = Setting(
         system=SYSTEMS[plan.system],
         plan=plan,
         claim=claim,
-        data=DIGITS,
+        data=data,
         rng=np.random.default_rng(0),
         secret=b"a secret of tests, never of a sweep",
     )
@@ -126,3 +132,67 @@ def test_the_published_vote_is_refuted_from_its_answers(models):
     assert outcome(plan, plan.guarantee) is Outcome.REFUTED
     # What is proved to be spent stands beside it, and these answers do not contradict that.
     assert outcome(plan, plan.beside[0]) is Outcome.CONSISTENT
+
+
+# ---- a perturbed loss
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 3.0])
+def test_the_printed_gaussian_perturbation_is_held_up_by_the_repaired_proof(epsilon):
+    plan = planned("loss-perturbation", epsilon, ADD, noise="gaussian-published")
+    claim, (repaired,) = plan.guarantee, plan.beside
+    assert claim.epsilon == pytest.approx(epsilon, rel=1e-6)
+    assert claim.epsilon <= epsilon
+    assert (claim.status, claim.accountant) == (Status.PROVED_UNDER_ASSUMPTIONS, "as-published")
+    assert (repaired.status, repaired.accountant) == (Status.PROVED_UNDER_ASSUMPTIONS, "tail-bound")
+    assert repaired.epsilon < claim.epsilon
+    # Less than printed is proved to be spent, and that is what the ledger counts.
+    assert plan.schedule == ((ApproximateDP(epsilon=repaired.epsilon, delta=DELTA, adjacency=ADD), 1),)
+
+
+def test_the_printed_scale_is_that_of_the_paper():
+    """theory.md section 1, golden for epsilon 1 on the objective and delta 1e-5; K = sqrt(2)."""
+    plan = planned("loss-perturbation", 1 / 0.99, ADD, noise="gaussian-published")
+    assert plan.config["noise_multiplier"] * np.sqrt(2) == pytest.approx(14.25823, rel=1e-6)
+
+
+def test_what_no_proof_establishes_is_refuted_and_charged_what_is_established():
+    facts = replace(DIGITS.facts, classes=100)
+    plan = planned("loss-perturbation", 1.0, ADD, facts=facts, noise="gaussian-published")
+    claim, (repaired,) = plan.guarantee, plan.beside
+    assert claim.status is Status.REFUTED
+    assert "proof is refuted: delta=2.97e-05 is established for c=100" in claim.theorem
+    assert repaired.status is Status.PROVED_UNDER_ASSUMPTIONS
+    assert 1.0 < repaired.epsilon < 1.1
+    assert plan.schedule == ((ApproximateDP(epsilon=repaired.epsilon, delta=DELTA, adjacency=ADD), 1),)
+
+
+def test_the_printed_perturbation_counts_a_record_more_or_less_alone():
+    knobs = {**KNOBS["loss-perturbation"], "noise": "gaussian-published"}
+    with pytest.raises(InvalidValue, match=r"gaussian or pure under replace-one.*add-remove") as refused:
+        SYSTEMS["loss-perturbation"].plan(knobs, DIGITS.facts, target(), {})
+    assert refused.value.name == "noise"
+
+
+def test_the_printed_perturbation_runs_at_its_own_scale_and_modulus(monkeypatch):
+    scales, risks = [], []
+    right = fitting.GaussianNoise.sample
+    monkeypatch.setattr(
+        fitting.GaussianNoise, "sample", lambda self, *rest: (scales.append(self.sigma), right(self, *rest))[1]
+    )
+    monkeypatch.setattr(fitting, "minimise", lambda risk, tau: (risks.append(risk), minimise(risk, tau))[1])
+    plan = planned("loss-perturbation", 1.0, ADD, noise="gaussian-published", jacobian="rank", regularisation=1e-6)
+    run = memory_run(plan)
+    SYSTEMS[plan.system].fit([run], DIGITS, Execution())
+    assert run.final[0] == 1
+    assert scales == [pytest.approx(plan.config["noise_multiplier"] * np.sqrt(2), rel=1e-9)]
+    # (c - 1)/(n epsilon) at the printed epsilon of the objective.
+    assert risks[0].modulus == pytest.approx(9 / (DIGITS.facts.n * 0.99), rel=1e-6)
+
+
+def test_the_printed_perturbation_withstands_the_audit_and_less_noise_does_not():
+    few = replace(DIGITS, facts=replace(DIGITS.facts, n=120))
+    plan = planned("loss-perturbation", 1.0, ADD, facts=few.facts, noise="gaussian-published")
+    assert outcome(plan, plan.guarantee, runs=30, data=few) is Outcome.CONSISTENT
+    quieter = {**plan.config, "noise_multiplier": plan.config["noise_multiplier"] * 1e-3}
+    assert outcome(replace(plan, config=quieter), plan.guarantee, runs=30, data=few) is Outcome.REFUTED

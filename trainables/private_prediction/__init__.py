@@ -16,8 +16,9 @@ Departures  Inputs are cut to norm 1 one by one. Minimisers are certified by the
             Gaussian form has the repaired scale. Votes use the exact loss of one vote; networks that vote are
             trained without flips and crops. `composition: standard` and `advanced` solve the noise as the paper
             does; the claim is the exact one, and the paper's stands beside it.
-As printed  `composition: published` votes at the refuted beta = epsilon/B. The headline is then the paper's claim with
-            its status; the ledger is charged what is proved to be spent, and that stands beside it.
+As printed  `composition: published` votes at the refuted beta = epsilon/B, and `noise: gaussian-published` perturbs the
+            loss at the scale of Theorem 4. The headline is then the paper's claim with its status; the ledger is
+            charged what is proved to be spent, and that stands beside it.
 A query is one step. Prediction methods answer the first `queries` validation records of a publicly seeded order, so
 their accuracy is a fact about the private answers alone.
 """

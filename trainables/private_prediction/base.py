@@ -53,8 +53,12 @@ def sensitivity_of(config: Config, n: int, adjacency: Adjacency) -> MinimiserSen
 def split_of(config: Config, delta: float, classes: int, adjacency: Adjacency) -> tuple[float, float]:
     """(epsilon of the objective's noise, epsilon of the output noise) of a loss perturbation; delta is the first's."""
     noise = float(config["noise_multiplier"])
-    gaussian = config["noise"] == "gaussian"
-    objective = loss_perturbation.epsilon_of(noise, delta, classes, adjacency) if gaussian else 2 / noise
+    if config["noise"] == "pure":
+        objective = 2 / noise
+    elif config["noise"] == "gaussian-published":
+        objective = loss_perturbation.published_epsilon_of(noise, delta)
+    else:
+        objective = loss_perturbation.epsilon_of(noise, delta, classes, adjacency)
     share = float(config["output_share"])
     return objective, objective * share / (1 - share)
 
@@ -85,7 +89,7 @@ class LinearSystem:
                 "privacy.adjacency", str(target.adjacency), f"{' or '.join(self.adjacencies)} for {self.name}"
             )
         full = self._complete(config, target)
-        self._check(full, facts)
+        self._check(full, facts, target)
         solved: dict[str, Scalar] = {}
         beside: tuple[Guarantee, ...] = ()
         if target.solve == "noise":
@@ -142,7 +146,7 @@ class LinearSystem:
             full[parameter.name] = value
         return full
 
-    def _check(self, full: Config, facts: PublicFacts) -> None:
+    def _check(self, full: Config, facts: PublicFacts, target: PrivacyTarget) -> None:
         if "queries" in full and int(full["queries"]) > facts.n_validation:
             raise InvalidValue(
                 "queries",

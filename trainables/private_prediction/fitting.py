@@ -127,6 +127,8 @@ def _perturbed_loss(plan: PrivacyPlan, data: Dataset) -> _Perturbed:
     delta, adjacency = plan.guarantee.delta, plan.guarantee.adjacency
     objective, _ = split_of(plan.config, delta, classes, adjacency)
     jacobian: loss_perturbation.Jacobian = "trace" if plan.config["jacobian"] == "trace" else "rank"
+    if plan.config["noise"] == "gaussian-published":
+        return loss_perturbation.gaussian_published(objective, delta, n, classes, jacobian=jacobian)
     if plan.config["noise"] == "gaussian":
         return loss_perturbation.gaussian(objective, delta, n, classes, adjacency, jacobian=jacobian)
     return loss_perturbation.pure(objective, n, classes, adjacency, jacobian=jacobian)

@@ -81,9 +81,10 @@ LOSS_PERTURBATION_KNOBS = (
     Parameter(
         name="noise",
         kind="choice",
-        choices=("gaussian", "pure"),
+        choices=("gaussian", "pure", "gaussian-published"),
         default="gaussian",
-        doc="gaussian: Theorem 4, repaired; or pure: Theorem 3, density exp(-beta ||N||), (epsilon, 0)-DP",
+        doc="gaussian: Theorem 4, repaired; pure: Theorem 3, density exp(-beta ||N||), (epsilon, 0)-DP; "
+        "gaussian-published: Theorem 4 as printed, for add-remove, with what the repaired proof gives it beside",
     ),
     Parameter(
         name="jacobian",

@@ -112,8 +112,8 @@ class PredictionSensitivity(Sensitivity):
             return prediction_sensitivity.pure_joint(epsilon, delta, queries, sensitivity, unit)
         return prediction_sensitivity.pure(epsilon, queries, sensitivity, unit)
 
-    def _check(self, full: Config, facts: PublicFacts) -> None:
-        super()._check(full, facts)
+    def _check(self, full: Config, facts: PublicFacts, target: PrivacyTarget) -> None:
+        super()._check(full, facts, target)
         if full["noise"] == "pure" and full["composition"] == "advanced":
             raise InvalidValue(
                 "composition", "advanced", "joint or standard with pure noise", "joint is never more noise."
@@ -138,13 +138,27 @@ class PredictionSensitivity(Sensitivity):
 
 
 class LossPerturbation(LinearSystem):
-    """Theorems 3 and 4 (repaired), for exact minimisers, with output noise for what the optimiser leaves open."""
+    """Theorems 3 and 4 (repaired, or as printed), with output noise for what the optimiser leaves open."""
 
-    def _each(self, full: Config, classes: int, target: PrivacyTarget) -> Event:
-        epsilon = sum(split_of(full, target.delta, classes, target.adjacency))
-        if full["noise"] == "gaussian":
-            return ApproximateDP(epsilon=epsilon, delta=target.delta, adjacency=target.adjacency)
-        return PureDP(epsilon=epsilon, adjacency=target.adjacency)
+    def _check(self, full: Config, facts: PublicFacts, target: PrivacyTarget) -> None:
+        super()._check(full, facts, target)
+        if full["noise"] == "gaussian-published" and target.adjacency is not Adjacency.ADD_REMOVE:
+            raise InvalidValue(
+                "noise",
+                full["noise"],
+                f"gaussian or pure under {target.adjacency}",
+                "The printed theorem counts a record more or less: or set privacy.adjacency to add-remove.",
+            )
+
+    def _each(self, full: Config, classes: int, target: PrivacyTarget) -> PureDP | ApproximateDP:
+        """What is proved to be spent, whatever is claimed."""
+        objective, output = split_of(full, target.delta, classes, target.adjacency)
+        if full["noise"] == "pure":
+            return PureDP(epsilon=objective + output, adjacency=target.adjacency)
+        if full["noise"] == "gaussian-published":
+            noise = float(full["noise_multiplier"])
+            objective = loss_perturbation.established_epsilon(noise, objective, target.delta, classes)
+        return ApproximateDP(epsilon=objective + output, delta=target.delta, adjacency=target.adjacency)
 
     def _claims(
         self, full: Config, facts: PublicFacts, classes: int, target: PrivacyTarget
@@ -153,8 +167,8 @@ class LossPerturbation(LinearSystem):
         lines = (UNIT_INPUTS, "The optimiser's distance from the minimiser is bounded and hidden by output noise.")
         if isinstance(each, PureDP):
             return pure_claims(each, 1, target, Status.PROVED_UNDER_ASSUMPTIONS, lines)
-        claim = Guarantee(
-            epsilon=sum(split_of(full, target.delta, classes, target.adjacency)),
+        repaired = Guarantee(
+            epsilon=each.epsilon,
             delta=target.delta,
             adjacency=target.adjacency,
             unit=target.unit,
@@ -163,7 +177,18 @@ class LossPerturbation(LinearSystem):
             theorem="van der Maaten & Hannun 2020, Theorem 4, repaired for c >= 3",
             assumptions=(*lines, FLOATING_POINT),
         )
-        return claim, ()
+        if full["noise"] == "gaussian":
+            return repaired, ()
+        objective, output = split_of(full, target.delta, classes, target.adjacency)
+        printed = loss_perturbation.gaussian_published(objective, target.delta, facts.n, classes).guarantee
+        claim = replace(
+            repaired,
+            epsilon=objective + output,
+            accountant=printed.accountant,
+            status=printed.status,
+            theorem=printed.theorem,
+        )
+        return claim, (repaired,)
 
     def _noise(
         self, full: Config, facts: PublicFacts, classes: int, target: PrivacyTarget
@@ -171,7 +196,10 @@ class LossPerturbation(LinearSystem):
         objective = target.epsilon * (1 - float(full["output_share"]))
         if full["noise"] == "pure":
             return 2 / objective, ()
-        perturbed = loss_perturbation.gaussian(objective, target.delta, facts.n, classes, target.adjacency)
+        if full["noise"] == "gaussian-published":
+            perturbed = loss_perturbation.gaussian_published(objective, target.delta, facts.n, classes)
+        else:
+            perturbed = loss_perturbation.gaussian(objective, target.delta, facts.n, classes, target.adjacency)
         shift = SOFTMAX_LIPSCHITZ * (2 if target.adjacency is Adjacency.REPLACE_ONE else 1)
         return perturbed.noise.sigma / shift, ()
 
@@ -206,8 +234,8 @@ class SubsampleAndAggregate(LinearSystem):
     # Records have no public names here: parts are made of positions, which add-remove would shift.
     adjacencies = (Adjacency.REPLACE_ONE,)
 
-    def _check(self, full: Config, facts: PublicFacts) -> None:
-        super()._check(full, facts)
+    def _check(self, full: Config, facts: PublicFacts, target: PrivacyTarget) -> None:
+        super()._check(full, facts, target)
         if int(full["models"]) > facts.n:
             raise InvalidValue("models", full["models"], f"at most n={facts.n} records of {facts.dataset}")
         if full["model"] != "linear":

@@ -93,6 +93,21 @@ def test_gaussian_tail_bound_holds_for_the_worst_label():
     assert exceeded > 3 * delta / (classes - 1)
 
 
+@pytest.mark.parametrize("classes", [2, 10, 100])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+def test_what_the_printed_noise_is_sold_for_and_what_is_established_for_it(classes, epsilon):
+    """At the epsilon that is established for `delta`, the repaired tail bound spends exactly `delta`."""
+    delta = 1e-5
+    found = lp.gaussian_published(epsilon, delta, 1000, classes)
+    noise_multiplier = found.noise.sigma / lp.SOFTMAX_LIPSCHITZ
+    assert lp.published_epsilon_of(noise_multiplier, delta) == pytest.approx(epsilon, rel=1e-12)
+    established = lp.established_epsilon(noise_multiplier, epsilon, delta, classes)
+    assert (established <= epsilon) == (found.guarantee.status is Status.PROVED_UNDER_ASSUMPTIONS)
+    # Half of epsilon is the Jacobian's, whose modulus is printed; the rest is left for the noise.
+    left = 2 * (established - epsilon / 2)
+    assert lp.established_delta(found.noise.sigma, left, classes) == pytest.approx(delta, rel=1e-6)
+
+
 @pytest.mark.parametrize("bad", [{"classes": 1}, {"epsilon": 0.0}, {"delta": 1.0}, {"n": 0}])
 def test_senseless_values_are_refused(bad):
     values = {"epsilon": 1.0, "delta": 1e-5, "n": 10, "classes": 3, "adjacency": Adjacency.ADD_REMOVE} | bad

@@ -72,8 +72,9 @@ def test_what_the_repaired_proof_establishes_for_the_published_noise(classes, de
     published = loss_perturbation.gaussian_published(1.0, DELTA, N, classes)
     established = loss_perturbation.established_delta(published.noise.sigma, 1.0, classes)
     assert established == pytest.approx(delta, rel=5e-3)
-    assert published.guarantee.delta == max(DELTA, established)
-    assert ("not established" in published.guarantee.theorem) == (classes == 100)
+    assert (published.guarantee.epsilon, published.guarantee.delta) == (1.0, DELTA)
+    assert published.guarantee.status == ("refuted" if classes == 100 else "proved-under-assumptions")
+    assert ("delta=2.97e-05 is established for c=100" in published.guarantee.theorem) == (classes == 100)
 
 
 @pytest.mark.parametrize("classes", [2, 10, 100])
