@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from dpcore.adjacency import Adjacency
@@ -19,6 +20,7 @@ from dpcore.mechanisms.minimiser import MinimiserSensitivity
 from dpcore.mechanisms.pure_composition import eps_pure
 from dpcore.mechanisms.query_budget import QueriesSpent
 from tests.trainables.recording import memory_run
+from trainables import models, noisy_training
 from trainables.data.digits import DIGITS
 from trainables.linear import rows, width_of
 from trainables.private_prediction import (
@@ -373,7 +375,7 @@ def test_one_record_changes_one_vote(model):
     targets = data.train.targets.copy()
     targets[11] = (targets[11] + 1) % 3
     changed = replace(data, train=replace(data.train, targets=targets))
-    before, after = (voters.winners(config, one) for one in (data, changed))
+    before, after = (voters.winners(config, one, Execution()) for one in (data, changed))
     assert before.shape == (8, len(data.validation))
     assert sum(not np.array_equal(a, b) for a, b in zip(before, after, strict=True)) == 1
 
@@ -381,13 +383,42 @@ def test_one_record_changes_one_vote(model):
 def test_networks_vote_as_well_as_linear_models_on_separated_classes():
     data = small(n=120, n_validation=60)
     plan = SUBSAMPLE_AND_AGGREGATE.plan(
-        {"regularisation": 0.01, "models": 6, "queries": 60, "model": "mlp", **NETWORK}, data.facts, target(50.0), {}
+        {"models": 6, "queries": 60, "model": "mlp", **NETWORK}, data.facts, target(50.0), {}
     )
     assert isinstance(plan, PrivacyPlan)
     assert "mlp" in plan.group
     run = memory_run(plan)
     SUBSAMPLE_AND_AGGREGATE.fit([run], data, Execution())
     assert run.final[2]["accuracy"] > 0.9
+
+
+def test_networks_know_no_regularisation_and_linear_members_have_a_default():
+    knobs = {"models": 6, "model": "mlp", **NETWORK}
+    first, second = (
+        SUBSAMPLE_AND_AGGREGATE.plan({**knobs, "regularisation": weight}, FACTS, target(), {}) for weight in (1e-6, 1.0)
+    )
+    assert isinstance(first, PrivacyPlan)
+    assert isinstance(second, PrivacyPlan)
+    assert (first.group, first.work) == (second.group, second.work)
+    assert first.work == FACTS.n * NETWORK["epochs"]
+    linear = SUBSAMPLE_AND_AGGREGATE.plan({"models": 6}, FACTS, target(), {})
+    assert isinstance(linear, PrivacyPlan)
+    assert linear.config["regularisation"] == 1e-4
+    assert linear.group != planned(SUBSAMPLE_AND_AGGREGATE, {"models": 6}).group
+
+
+def test_networks_train_where_and_as_wide_as_the_execution_says(monkeypatch):
+    data, devices, threads = small(seed=7), [], []
+    right, build = noisy_training.device_named, models.build
+    monkeypatch.setattr(noisy_training, "device_named", lambda name: (devices.append(name), right("cpu"))[1])
+    monkeypatch.setattr(
+        models, "build", lambda *args, **knobs: (threads.append(torch.get_num_threads()), build(*args, **knobs))[1]
+    )
+    knobs = {"models": 2, "queries": 5, "model": "mlp", **NETWORK, "epochs": 1}
+    plan = SUBSAMPLE_AND_AGGREGATE.plan(knobs, data.facts, target(50.0), {})
+    assert isinstance(plan, PrivacyPlan)
+    SUBSAMPLE_AND_AGGREGATE.fit([memory_run(plan)], data, Execution(device="cuda", threads=2))
+    assert (devices, threads) == (["cuda"], [2, 2])
 
 
 def test_a_network_that_cannot_see_the_data_is_refused_before_training():

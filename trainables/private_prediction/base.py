@@ -31,6 +31,9 @@ from trainables.system import (
     Scalar,
 )
 
+ROWS = ("regularisation", "clip_norm", "bias")
+"""What decides a minimiser on rows of norm at most 1."""
+
 SOURCE = "van der Maaten & Hannun 2020"
 
 # Outweighs what the accountants charge for round-off.
@@ -65,7 +68,7 @@ def split_of(config: Config, delta: float, classes: int, adjacency: Adjacency) -
 
 def trained_together(config: Config, *names: str) -> str:
     """What decides the training before any noise: equal texts, equal models."""
-    return ",".join(f"{name}={config[name]!r}" for name in ("regularisation", "clip_norm", "bias", *names))
+    return ",".join(f"{name}={config[name]!r}" for name in names)
 
 
 class LinearSystem:
@@ -121,8 +124,7 @@ class LinearSystem:
             schedule=((self._each(full, classes, target), self._steps(full)),),
             guarantee=replace(claim, assumptions=(*claim.assumptions, *ASSUMPTIONS, *facts.assumptions)),
             beside=(*exact, *beside),
-            # Descent needs about sqrt(condition number) passes over the records.
-            work=float(facts.n) * math.ceil(math.sqrt(1 + 0.5 / float(full["regularisation"]))),
+            work=self._work(full, facts),
             group=self._group(full),
         )
 
@@ -188,8 +190,12 @@ class LinearSystem:
     def _mechanism(self, full: Config, facts: PublicFacts) -> str:
         raise NotImplementedError
 
+    def _work(self, full: Config, facts: PublicFacts) -> float:
+        # Descent needs about sqrt(condition number) passes over the records.
+        return float(facts.n) * math.ceil(math.sqrt(1 + 0.5 / float(full["regularisation"])))
+
     def _group(self, full: Config) -> str:
-        return trained_together(full)
+        return trained_together(full, *ROWS)
 
 
 def pure_claims(

@@ -37,6 +37,10 @@ def fit(runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
 
     A record more or less than n is possible under add-remove alone: the divisor stays the public n.
     """
+
+    def votes(config: Config, data: Dataset) -> Kept:
+        return winners(config, data, execution)
+
     # Of the records as they are: a neighbour's model must never be taken for this one's.
     digest = fingerprint(data.train)
     for run in runs:
@@ -54,7 +58,7 @@ def fit(runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
         elif plan.system == "prediction-sensitivity":
             _answer(run, data, _noisy_labels(run, data, _TRAINED.of(minimiser_of, plan, data, digest), normals))
         else:
-            _answer(run, data, _voted_labels(run, data, _TRAINED.of(winners, plan, data, digest), normals))
+            _answer(run, data, _voted_labels(run, data, _TRAINED.of(votes, plan, data, digest), normals))
 
 
 Kept = NDArray[Any]

@@ -110,7 +110,15 @@ LOSS_PERTURBATION_KNOBS = (
     ),
 )
 SUBSAMPLE_KNOBS = (
-    *_TRAINING,
+    Parameter(
+        name="regularisation",
+        kind="float",
+        low=1e-6,
+        high=100.0,
+        default=1e-4,
+        doc="of a linear member: weight lambda of 0.5 ||theta||^2; the paper has none, and a minimiser needs a little",
+    ),
+    *ROW_PARAMETERS,
     Parameter(name="models", kind="int", low=1, high=100_000, default=256, unit="models", doc="number M of parts"),
     *_NETWORK,
     _QUERIES,

@@ -19,7 +19,14 @@ from dpcore.mechanisms.minimiser import SOFTMAX_LIPSCHITZ, UNIT_INPUTS, Minimise
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
 from trainables import models
 from trainables.measures.protocols import Neighbours
-from trainables.private_prediction.base import LinearSystem, pure_claims, sensitivity_of, split_of, trained_together
+from trainables.private_prediction.base import (
+    ROWS,
+    LinearSystem,
+    pure_claims,
+    sensitivity_of,
+    split_of,
+    trained_together,
+)
 from trainables.private_prediction.knobs import (
     LOSS_PERTURBATION_KNOBS,
     MODEL_SENSITIVITY_KNOBS,
@@ -293,9 +300,13 @@ class SubsampleAndAggregate(LinearSystem):
             f"temperature {float(full['temperature']):.5g}"
         )
 
+    def _work(self, full: Config, facts: PublicFacts) -> float:
+        return super()._work(full, facts) if full["model"] == "linear" else float(facts.n) * int(full["epochs"])
+
     def _group(self, full: Config) -> str:
-        network = () if full["model"] == "linear" else ("hidden", "epochs", "learning_rate", "batch_size")
-        return trained_together(full, "models", "model", *network)
+        if full["model"] == "linear":
+            return trained_together(full, *ROWS, "models", "model")
+        return trained_together(full, "models", "model", "hidden", "epochs", "learning_rate", "batch_size")
 
     def queries(self, plan: PrivacyPlan) -> int:
         """See `trainables.measures.protocols.Answering`."""

@@ -5,12 +5,17 @@ Nothing is noised or claimed here: however a member was trained, its vote on a q
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.erm import LogisticRisk, minimise
 from trainables.linear import classes_of, rows
-from trainables.system import Config, Dataset, Split
+from trainables.system import Config, Dataset, Execution, Split
+
+if TYPE_CHECKING:
+    import torch
 
 Labels = NDArray[np.int64]
 
@@ -27,14 +32,20 @@ def parts_of(n: int, models: int, seed: int) -> list[NDArray[np.int64]]:
     return [np.sort(part) for part in np.array_split(np.random.default_rng(seed).permutation(n), models)]
 
 
-def winners(config: Config, data: Dataset) -> Labels:
+def winners(config: Config, data: Dataset, execution: Execution) -> Labels:
     """The class that each member gives each validation record, shape (models, n_validation)."""
     parts = parts_of(data.facts.n, int(config["models"]), seed=0)
-    train = _linear if config["model"] == "linear" else _network
-    return np.stack([train(config, data, part, number) for number, part in enumerate(parts)])
+    if config["model"] == "linear":
+        return np.stack([_linear(config, data, part) for part in parts])
+    from trainables.noisy_training import device_of
+    from trainables.parallel import limited_threads
+
+    device = device_of(execution)
+    with limited_threads(execution.threads):
+        return np.stack([_network(config, data, part, number, device) for number, part in enumerate(parts)])
 
 
-def _linear(config: Config, data: Dataset, part: NDArray[np.int64], number: int) -> Labels:
+def _linear(config: Config, data: Dataset, part: NDArray[np.int64]) -> Labels:
     risk = LogisticRisk(
         inputs=_rows(config, data, _at(data.train, part)),
         labels=data.train.targets[part].astype(np.int64),
@@ -51,15 +62,13 @@ def _rows(config: Config, data: Dataset, split: Split) -> NDArray[np.float64]:
     return rows(data.facts, split, float(config["clip_norm"]), bool(config["bias"]))
 
 
-def _network(config: Config, data: Dataset, part: NDArray[np.int64], number: int) -> Labels:
+def _network(config: Config, data: Dataset, part: NDArray[np.int64], number: int, device: torch.device) -> Labels:
     """SGD with momentum on shuffled batches; weights and order from the member's number, a public fact."""
     import torch
 
     from trainables import models
     from trainables.losses import loss_function, tensor
-    from trainables.parallel.process import device_named
 
-    device = device_named("auto")
     with torch.random.fork_rng():
         torch.manual_seed(number)
         model = models.build(str(config["model"]), data.facts, hidden=int(config["hidden"])).to(device)
