@@ -26,7 +26,7 @@ SYSTEMS: dict[str, System] = by_name(
     noisy_sgd.NOISY_SGD,  # Bu, Dong, Long & Su 2020, Algorithm 1
     noisy_sgd.NOISY_ADAM,  # Bu, Dong, Long & Su 2020, Algorithm 2
     private_prediction.MODEL_SENSITIVITY,  # van der Maaten & Hannun 2020, Theorems 1 and 2
-    private_prediction.LOSS_PERTURBATION,  # van der Maaten & Hannun 2020, Theorem 3
+    private_prediction.LOSS_PERTURBATION,  # van der Maaten & Hannun 2020, Theorems 3 and 4
     private_prediction.PREDICTION_SENSITIVITY,  # van der Maaten & Hannun 2020, Theorems 5 and 6
     private_prediction.SUBSAMPLE_AND_AGGREGATE,  # van der Maaten & Hannun 2020, Theorems 7 and 8
     sgld.CLIPPED_SGLD,  # Wu et al. 2020, clipped and accounted

@@ -78,6 +78,13 @@ def test_senseless_configurations(digits: Dataset) -> None:
         with pytest.raises(InvalidValue) as caught:
             planned("sgld", digits.facts, **changes)  # type: ignore[arg-type]
         assert caught.value.name == name
+    for name, changes, said in (
+        ("sgd", {"average": 25}, "at most the 24 steps"),
+        ("sgld", {"draws": 25}, "at most the 24 steps"),
+        ("dropout", {"model": "linear"}, "hidden units"),
+    ):
+        with pytest.raises(InvalidValue, match=said):
+            planned(name, digits.facts, **changes)  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="classes to predict"):
         planned("sgd", SOURCES["uniform"].facts({}))
     blind = PublicFacts(

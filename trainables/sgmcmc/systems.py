@@ -76,6 +76,13 @@ class Unprotected:
                 "batch_size", full["batch_size"], f"at most n={facts.n} records of {facts.dataset}", "Lower batch_size."
             )
         steps = sum(phase.steps for phase in schedule(full, facts.n, self.rate))
+        for name in ("average", "draws"):
+            # Asked for, that is: short runs make do with what they have of the defaults.
+            if name in full and name in config and int(full[name]) > steps:
+                expected = f"at most the {steps} steps of this trial: there are no more iterates"
+                raise InvalidValue(name, full[name], expected, "Take more epochs, or smaller batches.")
+        if full.get("dropout") and full["model"] == "linear":
+            raise InvalidValue("model", "linear", "a model with hidden units: nothing is dropped out of it", "Use sgd.")
         return PrivacyPlan(
             system=self.name,
             config=full,
