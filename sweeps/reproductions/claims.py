@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 Say = Callable[[str], None]
 """Told one line of progress."""
 
@@ -34,6 +36,11 @@ class Table:
     columns: tuple[str, ...]
     rows: Sequence[Sequence[object]]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        rows = [[cell.item() if isinstance(cell, np.generic) else cell for cell in row] for row in self.rows]
+        return {"title": self.title, "columns": list(self.columns), "rows": rows}
+
 
 @dataclass(slots=True)
 class Result:
@@ -53,5 +60,6 @@ class Result:
             "title": self.title,
             "rows": [claim.to_dict() for claim in self.claims],
             "cut": list(self.cut),
+            "tables": [table.to_dict() for table in self.tables],
             "plots": [str(plot) for plot in self.plots],
         }

@@ -19,16 +19,16 @@ HOLDS = {True: "yes", False: "NO", None: "not tried"}
 def reproduce_command(
     paper: str, data: Path | None, workspace: Workspace, effort: Effort, *, as_json: bool = False
 ) -> None:
-    """Reproduce and print; with `as_json`, the claims as the one JSON document on stdout."""
+    """Reproduce and print; with `as_json`, everything as the one JSON document on stdout: `rows` are the claims."""
     console = Console(stderr=as_json)
     started = time.monotonic()
     result = reproduce(paper, data, workspace, effort, lambda line: console.print(line, highlight=False))
-    seconds = time.monotonic() - started
+    cost = f"{time.monotonic() - started:.0f} s this time; {_trained(paper, workspace)}"
     if as_json:
-        print_json(result.to_dict()["rows"])
+        print_json({**result.to_dict(), "cost": cost})
         return
     _print(console, result)
-    console.print(f"cost: {seconds:.0f} s this time; {_trained(paper, workspace)}", highlight=False)
+    console.print(f"cost: {cost}", highlight=False)
 
 
 def _print(console: Console, result: Result) -> None:

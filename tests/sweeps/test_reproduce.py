@@ -11,6 +11,7 @@ import pytest
 from dpcore.checks import InvalidValue
 from sweeps.reproductions import PAPERS, Effort, reproduce
 from sweeps.reproductions.bu2020 import accounting_claims, load, spec_of, training_claim
+from sweeps.reproductions.command import reproduce_command
 from sweeps.reproductions.sweeping import full_grid, swept
 from sweeps.workspace import Workspace
 from trainables.data import SOURCES
@@ -112,3 +113,17 @@ def test_a_swept_grid_repeats_its_points_and_is_not_run_again(tmp_path: Path) ->
     assert swept(spec, workspace) == first
     with pytest.raises(InvalidValue, match="--root"):
         swept(full_grid({**spec.canonical(), "search": {"repeats": 2}}), workspace)
+
+
+def test_json_carries_what_was_cut_the_tables_and_the_plots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reproduce_command("triastcyn2020", None, Workspace.at(tmp_path), Effort(quick=True), as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert {"claim", "published", "ours", "holds", "note"} == set(told["rows"][0])
+    assert any("no --data DIR" in line for line in told["cut"])
+    assert all(Path(plot).is_file() for plot in told["plots"])
+    assert len(told["plots"]) == 2
+    (best,) = [table for table in told["tables"] if table["title"].startswith("Figure 5")]
+    assert all(len(row) == len(best["columns"]) for row in best["rows"])
+    # Orders come from NumPy: still numbers.
+    assert all(isinstance(row[1], int) for row in best["rows"])
+    assert "trials of" in told["cost"]
