@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,3 +29,17 @@ class Effort:
             raise checks.InvalidValue("grid", self.grid, "coarse or paper")
         if self.repeats is not None:
             checks.count(minimum=1, repeats=self.repeats)
+
+
+def reduced(ours: Mapping[str, object], full: Mapping[str, object]) -> list[str]:
+    """Where the sizes that are run are not the full ones, with both: "epochs 5 instead of 32"."""
+    told = ((name, _listed(ours[name]), _listed(full[name])) for name in ours)
+    return [f"{name} {mine} instead of {other}" for name, mine, other in told if mine != other]
+
+
+def _listed(value: object) -> str:
+    if isinstance(value, Mapping):
+        value = value["choice"]
+    if not isinstance(value, tuple | list):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    return ", ".join(map(_listed, value))

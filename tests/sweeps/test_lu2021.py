@@ -200,3 +200,11 @@ def test_quick_runs_on_real_data_and_is_read_again(tmp_path: Path) -> None:
     assert bound.holds is False
     again = reproduce("lu2021", DATA, Workspace.at(tmp_path), Effort(quick=True), print)
     assert [claim.ours for claim in again.claims] == [claim.ours for claim in result.claims]
+
+
+def test_fewer_epsilons_are_said_to_be_cut() -> None:
+    lines = [Scope.of(effort).cut([]) for effort in (Effort(quick=True), Effort())]
+    assert [any(line.startswith("Algorithm 1: epsilon 0.01, 1, 1000 instead of") for line in one) for one in lines] == [
+        True,
+        False,
+    ]

@@ -209,3 +209,13 @@ def test_the_quick_form_runs_on_the_real_data(tmp_path: Path) -> None:
     assert again.to_dict()["rows"] == result.to_dict()["rows"]
     with pytest.raises(InvalidValue, match="another --root"):
         reproduce("wu2020", DATA, Workspace.at(tmp_path), Effort(quick=True, repeats=2), lines.append)
+
+
+@needs_data
+def test_every_size_below_the_full_grid_is_said_with_both_numbers() -> None:
+    quick, coarse, paper = (parts.Scope.of(one) for one in (QUICK, Effort(), Effort(grid="paper")))
+    assert "Table 1: splits 1 instead of 30" in quick.cut()
+    assert "Table 1: trainings on each split 1 instead of 2" in quick.cut()
+    assert "Table 1: hidden units 16, 64 instead of 16, 32, 64, 256" in coarse.cut()
+    assert any("2 epochs" in line and "instead of 100 epochs" in line for line in parts.images(coarse, DATA)[1])
+    assert paper.cut() == []

@@ -209,3 +209,14 @@ def test_the_quick_form_runs_on_the_real_data(tmp_path: Path) -> None:
     # A finished reproduction is read, not run again.
     again = reproduce("triastcyn2020", DATA, workspace, Effort(quick=True), lambda line: None)
     assert [one.to_dict() for one in again.claims] == [one.to_dict() for one in result.claims]
+
+
+def test_every_size_below_the_papers_is_said_with_both_numbers() -> None:
+    by_id = {part.id: part for part in training.PARTS}
+    (quick,) = training.cut(by_id["abalone"], EFFORTS["quick"])
+    for told in ("epochs 10 instead of 50", "clip_norm 5 instead of 0.5, 1, 2, 5, 10", "noise_multiplier 1, 4 instead"):
+        assert told in quick
+    (coarse,) = training.cut(by_id["mnist-whole"], EFFORTS["coarse"])
+    assert "epochs 5 instead of 32" in coarse
+    assert "trainings of each 1 instead of 3" in coarse
+    assert not [line for part in training.PARTS for line in training.cut(part, EFFORTS["paper"])]

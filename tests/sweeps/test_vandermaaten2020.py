@@ -119,3 +119,13 @@ def test_quick_runs_on_real_data_and_is_read_again(tmp_path: Path) -> None:
     assert any("--quick" in line for line in result.cut)
     again = reproduce("vandermaaten2020", DATA, Workspace.at(tmp_path), effort, print)
     assert again.claims == result.claims
+
+
+def test_every_size_below_the_full_grid_is_said_with_both_numbers() -> None:
+    quick, coarse, paper = (Scope.of(one).cut() for one in (Effort(quick=True), Effort(), Effort(grid="paper")))
+    assert "epochs of DP-SGD 2 instead of 20" in quick
+    assert "votes elsewhere 32 instead of 256" in quick
+    assert "epochs of DP-SGD 10 instead of 20" in coarse
+    assert "clip norms of DP-SGD 0.3, 1 instead of 0.03, 0.1, 0.3, 1" in coarse
+    assert "repeats 2 instead of 5" in coarse
+    assert not [line for line in paper if "instead of" in line]

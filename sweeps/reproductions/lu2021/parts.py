@@ -9,7 +9,7 @@ from typing import Any
 
 from dpcore.checks import InvalidValue
 from dpcore.convexified.baselines import Counting, baseline_noise
-from sweeps.reproductions.effort import Effort
+from sweeps.reproductions.effort import Effort, reduced
 from trainables.noisy_sgd import NOISE_MAX, NOISE_MIN
 
 EPSILONS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0)
@@ -132,13 +132,11 @@ class Scope:
         lines = ["Purchase-2, -10, -20, -50 and CIFAR-100: no source for their records; Table VI and OARO by formula"]
         for one in sets:
             full = next(other for other in SETS if other.name == one.name)
-            told = [
-                f"{name} {getattr(one, name)} instead of {getattr(full, name)}"
-                for name in ("records", "shadows", "epochs", "attack_epochs")
-                if getattr(one, name) != getattr(full, name)
-            ]
+            names = ("records", "shadows", "epochs", "attack_epochs")
+            told = reduced(*({name: getattr(size, name) for name in names} for size in (one, full)))
             if told:
-                lines.append(f"{one.row}: {', '.join(told)}")
+                lines.append(f"{one.row}: {'; '.join(told)}")
+        lines += [f"Algorithm 1: {told}" for told in reduced({"epsilon": self.epsilons}, {"epsilon": EPSILONS})]
         if self.draws < 10:
             lines.append(f"{self.draws} repeats instead of 10; every repeat has seeds of its own on one split")
         if not self.private:

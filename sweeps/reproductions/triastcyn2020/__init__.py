@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.reproductions.claims import Result, Say
-from sweeps.reproductions.effort import Effort
+from sweeps.reproductions.effort import Effort, reduced
 from sweeps.reproductions.sweeping import swept
 from sweeps.reproductions.triastcyn2020 import distances, formulas, plots, training
 
@@ -33,6 +33,8 @@ def reproduce(data: Path | None, workspace: Workspace, effort: Effort, say: Say)
     say("Theorems 3 and 4, Figures 1 and 5")
     claims, tables, (free, clipped, orders) = formulas.without_data(effort.quick)
     result = Result(paper="triastcyn2020", title=TITLE, claims=claims, tables=tables)
+    if smaller := reduced(formulas.sizes(effort.quick), formulas.sizes(quick=False)):
+        result.cut.append(f"Without data: {'; '.join(smaller)} (--quick)")
     steps = {"Figure 1, no clip for BDP": free, "Figure 1(d), clipped at the noise": clipped}
     result.plots += [
         plots.curves(folder / "figure-1.png", steps, "steps", "epsilon", x_log=True),
@@ -46,6 +48,7 @@ def reproduce(data: Path | None, workspace: Workspace, effort: Effort, say: Say)
             result.cut.append(f"Table 1, {part.name}: not trained ({why})")
             continue
         say(f"Table 1, {part.name}")
+        result.cut += training.cut(part, effort)
         found = training.settings_of(swept(training.spec_of(part, data, effort), workspace))
         settings[part.id] = found
         result.claims += training.claims_of(part, found)
@@ -93,5 +96,3 @@ def _figures(
         plots.histograms(folder / "figure-2.png", several),
         plots.curves(folder / "figures-3-4.png", lines, "noise over clip", "epsilon", x_log=True),
     ]
-    if effort.grid == "coarse":
-        result.cut.append("Table 1: fewer noise levels and epochs than the paper's (--grid paper runs them)")

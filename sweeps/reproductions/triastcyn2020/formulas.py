@@ -35,6 +35,8 @@ QUANTILES = (0.05, 0.5, 0.75, 0.99)
 RATIOS = (1.0, 0.5, 0.2, 0.1, 0.05)
 """Distance over noise of Figure 5."""
 FIGURE_5_ORDERS = tuple(range(1, 257))
+GRADIENTS, SAMPLES = "gradients of Figure 1", "samples of Theorem 4"
+"""What `sizes` counts."""
 
 Array = NDArray[np.float64]
 
@@ -268,14 +270,19 @@ def table_1_claims() -> list[Claim]:
     ]
 
 
+def sizes(quick: bool) -> dict[str, int]:
+    """How many gradients Figure 1 draws, and how many samples test Theorem 4."""
+    return {GRADIENTS: 1_000, SAMPLES: 200} if quick else {GRADIENTS: 10_000, SAMPLES: 1_000}
+
+
 def without_data(quick: bool) -> tuple[list[Claim], list[Table], list[list[Curve]]]:
     """(claims, tables, lines of Figures 1 without and with a clip, and 5)."""
-    free, clipped, first, table_1 = figure_1(1_000 if quick else 10_000)
+    free, clipped, first, table_1 = figure_1(sizes(quick)[GRADIENTS])
     lines, fifth, table_5 = figure_5()
     claims = [
         *attack_claims(),
         *theorem_3_claims(),
-        *theorem_4_claims(200 if quick else 1_000),
+        *theorem_4_claims(sizes(quick)[SAMPLES]),
         *first,
         *fifth,
         *table_1_claims(),

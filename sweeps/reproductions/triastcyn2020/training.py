@@ -13,7 +13,7 @@ import numpy as np
 from dpcore.accountants.bayesian import attack_success
 from dpcore.guarantee import Notion
 from sweeps.reproductions.claims import Claim, Table
-from sweeps.reproductions.effort import Effort
+from sweeps.reproductions.effort import Effort, reduced
 from sweeps.reproductions.sweeping import full_grid
 from sweeps.reproductions.triastcyn2020.formulas import DELTA, DELTA_MU, FAILURE, ORDERS
 from trainables.registry import SYSTEMS
@@ -208,8 +208,6 @@ class Setting:
 
 def spec_of(part: Part, data: Path, effort: Effort) -> SweepSpec:
     """The sweep behind a part. Raises SpecErrors."""
-    changes = (part.quick or {}) if effort.quick else part.paper if effort.grid == "paper" else {}
-    repeats = effort.repeats or (3 if effort.grid == "paper" and not effort.quick else 1)
     size = "quick" if effort.quick else effort.grid
     known = {parameter.name for parameter in SYSTEMS[part.system].parameters}
     accounting = {name: value for name, value in _ACCOUNTING.items() if name in known}
@@ -217,12 +215,29 @@ def spec_of(part: Part, data: Path, effort: Effort) -> SweepSpec:
         {
             "name": f"triastcyn2020-{part.id}-{size}",
             "data": {**part.data, "path": str(data.absolute())},
-            "systems": {part.system: {**accounting, **part.knobs, **changes}},
+            "systems": {part.system: {**accounting, **_knobs(part, effort)}},
             "privacy": {"epsilon": LARGEST_EPSILON, "delta": part.delta, "solve": "none"},
             "objectives": [{"metric": "accuracy"}, {"metric": "epsilon", "goal": "minimize"}],
-            "search": {"repeats": repeats},
+            "search": {"repeats": _repeats(effort)},
         }
     )
+
+
+def _knobs(part: Part, effort: Effort) -> dict[str, Any]:
+    changes = (part.quick or {}) if effort.quick else part.paper if effort.grid == "paper" else {}
+    return {**part.knobs, **changes}
+
+
+def _repeats(effort: Effort) -> int:
+    return effort.repeats or (3 if effort.grid == "paper" and not effort.quick else 1)
+
+
+def cut(part: Part, effort: Effort) -> list[str]:
+    """What of the part's grid an effort leaves out, with both numbers."""
+    paper, each = Effort(grid="paper"), "trainings of each"
+    full = {**_knobs(part, paper), each: _repeats(paper)}
+    told = reduced({**_knobs(part, effort), each: min(_repeats(effort), _repeats(paper))}, full)
+    return [f"Table 1, {part.name}: {'; '.join(told)}"] if told else []
 
 
 def settings_of(records: Sequence[TrialRecord]) -> list[Setting]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.reproductions.effort import Effort
+from sweeps.reproductions.effort import Effort, reduced
 
 DELTA = 1e-5
 QUERIES = 100
@@ -76,14 +76,36 @@ class Scope:
 
     def cut(self) -> list[str]:
         """What this scope leaves out, beside the full paper grid."""
+        full = Scope.of(Effort(grid="paper"))
+        # More repeats than the full grid's leave nothing out.
+        most = {name: min(getattr(self, name), getattr(full, name)) for name in ("repeats", "budget_repeats")}
+        ours = {name: value for name, value in (asdict(self) | most).items() if name in _SAID and value != ()}
+        lines = reduced(
+            {_SAID[name]: value for name, value in ours.items()}, {_SAID[name]: getattr(full, name) for name in ours}
+        )
         if self.limit is not None:
-            told = f"on {self.limit} training records at epsilon {self.epsilons}, {self.votes} votes"
-            return [f"Figure 1 {told}; Figures 2-6 not run (--quick)"]
-        lines = ["Figure 4 above 60,000 records: InfiMNIST is not at hand"]
-        if len(self.weights) < 10:
-            lines.append(f"Coarse grid: epsilon {self.epsilons}, lambda {self.weights}, {self.repeats} repeats")
-            lines.append(f"Coarse grid: loss perturbation in Figures 4-5 at lambda {self.beside} alone")
-        return lines
+            return [*lines, f"Figure 1 on {self.limit} training records of 60000; Figures 2-6 not run (--quick)"]
+        return [*lines, "Figure 4 above 60,000 records: InfiMNIST is not at hand"]
+
+
+_SAID = {
+    "epsilons": "epsilon",
+    "budgets": "budgets of Figure 2",
+    "deltas": "deltas of Figure 3",
+    "sizes": "records of Figure 4",
+    "dimensions": "dimensions of Figure 5a",
+    "classes": "classes of Figure 5b",
+    "models": "votes of Figure 6b",
+    "weights": "lambda",
+    "beside": "lambda of loss perturbation in Figures 4-5",
+    "rates": "learning rates of DP-SGD",
+    "clips": "clip norms of DP-SGD",
+    "epochs": "epochs of DP-SGD",
+    "repeats": "repeats",
+    "budget_repeats": "repeats of Figure 2",
+    "votes": "votes elsewhere",
+}
+"""Sizes of a scope, as `cut` names them."""
 
 
 def parts(scope: Scope, data: Path) -> Iterator[dict[str, Any]]:
