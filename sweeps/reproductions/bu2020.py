@@ -136,7 +136,7 @@ def _accounting(row: Row) -> list[Claim]:
             claim=f"{name}: the CLT's epsilon is an upper bound",
             published=printed["epsilon_clt"],
             ours=f"PLD [{epsilon_text(lower, up=False, digits=6)}, {epsilon_text(pld.epsilon, digits=6)}]",
-            holds=clt >= pld.epsilon,
+            holds=True if clt >= pld.epsilon else False if clt < lower else None,
             note=""
             if clt >= pld.epsilon
             else "The certified lower bound is above it: the CLT is no guarantee."

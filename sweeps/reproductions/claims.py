@@ -15,13 +15,23 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One published number or statement beside ours. `holds` is None when it was not tried, and `note` says why."""
+    """One published number or statement beside ours; `note` says why `holds` is None.
+
+    holds  None with `ours`: measured, and too little to decide; None without: not tried
+    """
 
     claim: str
     published: float | str
     ours: float | str | None
     holds: bool | None
     note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """`holds` in a word."""
+        if self.holds is None:
+            return "not tried" if self.ours is None else "undecided"
+        return "yes" if self.holds else "NO"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -13,8 +13,6 @@ from sweeps.reproductions import Effort, Result, reproduce
 from sweeps.store import Store
 from sweeps.workspace import Workspace
 
-HOLDS = {True: "yes", False: "NO", None: "not tried"}
-
 
 def reproduce_command(
     paper: str, data: Path | None, workspace: Workspace, effort: Effort, *, as_json: bool = False
@@ -39,7 +37,7 @@ def _print(console: Console, result: Result) -> None:
         console.print(shown)
     claims = Shown("claim", "published", "ours", "holds", "note", title=result.title)
     for claim in result.claims:
-        claims.add_row(claim.claim, str(claim.published), str(claim.ours), HOLDS[claim.holds], claim.note)
+        claims.add_row(claim.claim, str(claim.published), str(claim.ours), claim.verdict, claim.note)
     console.print(claims)
     for line in result.cut:
         console.print(f"cut: {line}", highlight=False)

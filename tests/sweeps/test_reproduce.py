@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.reproductions import PAPERS, Effort, reproduce
+from sweeps.reproductions import PAPERS, Claim, Effort, reproduce
 from sweeps.reproductions.bu2020 import accounting_claims, load, spec_of, training_claim
 from sweeps.reproductions.command import reproduce_command
 from sweeps.reproductions.sweeping import full_grid, swept
@@ -113,6 +113,14 @@ def test_a_swept_grid_repeats_its_points_and_is_not_run_again(tmp_path: Path) ->
     assert swept(spec, workspace) == first
     with pytest.raises(InvalidValue, match="--root"):
         swept(full_grid({**spec.canonical(), "search": {"repeats": 2}}), workspace)
+
+
+def test_measured_and_undecided_is_not_called_untried() -> None:
+    claims = [
+        Claim(claim="c", published="holds", ours=ours, holds=holds)
+        for ours, holds in ((None, None), ("difference 0.018", None), (0.5, False), (0.5, True))
+    ]
+    assert [claim.verdict for claim in claims] == ["not tried", "undecided", "NO", "yes"]
 
 
 def test_json_carries_what_was_cut_the_tables_and_the_plots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

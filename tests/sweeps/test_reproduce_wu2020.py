@@ -92,10 +92,12 @@ def test_methods_are_compared_split_by_split() -> None:
     # Split to split the AUC moves more than the methods differ; their difference does not.
     assert alone.error > 0.004
     assert together.holds
-    assert not verdict(drawn(0.59, 0.58)).holds
+    assert verdict(drawn(0.59, 0.58)).verdict == "NO"
     assert verdict(drawn(0.59, 0.58)).note == "the other way round"
+    assert verdict(drawn(0.58, 0.58)).verdict == "undecided"
     assert verdict(drawn(0.58, 0.58)).note == "undecided at two standard errors"
-    assert verdict(drawn(0.58, 0.59, splits=1)).holds is None
+    assert verdict(drawn(0.58, 0.59, splits=1)).verdict == "undecided"
+    assert verdict(Measurements()).verdict == "not tried"
 
 
 def test_repeats_on_one_split_are_no_independent_evidence() -> None:
@@ -111,9 +113,8 @@ def test_repeats_on_one_split_are_no_independent_evidence() -> None:
 
 def test_no_change_needs_evidence_too() -> None:
     assert statements._same(Mean(0.0, 0.001), 0.01) == (True, "margin 0.01")
-    assert not statements._same(Mean(0.0, 0.02), 0.01)[0]
-    assert "undecided" in statements._same(Mean(0.0, 0.02), 0.01)[1]
-    assert "passed" in statements._same(Mean(0.05, 0.001), 0.01)[1]
+    assert statements._same(Mean(0.0, 0.02), 0.01) == (None, "margin 0.01: undecided at two standard errors")
+    assert statements._same(Mean(0.05, 0.001), 0.01) == (False, "margin 0.01: passed")
 
 
 def test_table_cells_hold_within_both_errors() -> None:

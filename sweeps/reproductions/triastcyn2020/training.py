@@ -302,7 +302,7 @@ def claims_of(part: Part, settings: Sequence[Setting]) -> list[Claim]:
             Claim(
                 claim=f"Table 1, {part.name}: private accuracy at {kind} epsilon {limit:g} at most",
                 published=private,
-                ours=None if best is None else round(best.metrics["accuracy"], 4),
+                ours="none" if best is None else round(best.metrics["accuracy"], 4),
                 holds=None if best is None else best.metrics["accuracy"] >= private - AGREEMENT,
                 note="no run of the grid is within it"
                 if best is None

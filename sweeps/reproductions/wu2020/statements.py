@@ -1,8 +1,8 @@
 """What the paper says about its tables, held against the results.
 
-An ordering holds when the mean difference over splits passes two standard errors in the stated direction. Between the
-two it is undecided, and does not hold. "No change" holds when the difference and two standard errors stay within a
-margin that is printed.
+An ordering holds when the mean difference over splits passes two standard errors in the stated direction, and falls
+when it does in the other; between the two it is undecided. "No change" holds when the difference and two standard
+errors stay within a margin that is printed, and falls when they pass it.
 """
 
 from __future__ import annotations
@@ -145,18 +145,20 @@ def _statements(found: Measurements, hidden: int) -> Iterator[Claim]:
             yield Claim(claim=claim, published=one.published, ours=f"difference {difference}", holds=holds, note=note)
 
 
-def _ordered(difference: Mean) -> tuple[bool, str]:
+def _ordered(difference: Mean) -> tuple[bool | None, str]:
     """Of a difference that should be above 0."""
     if difference.value > 2 * difference.error:
         return True, ""
     if difference.value < -2 * difference.error:
         return False, "the other way round"
-    return False, "undecided at two standard errors"
+    return None, "undecided at two standard errors"
 
 
-def _same(difference: Mean, margin: float) -> tuple[bool, str]:
+def _same(difference: Mean, margin: float) -> tuple[bool | None, str]:
     """Of a difference that should not be above `margin`."""
     within = f"margin {margin:g}"
     if difference.value + 2 * difference.error <= margin:
         return True, within
-    return False, f"{within}: " + ("passed" if difference.value - 2 * difference.error > margin else "undecided")
+    if difference.value - 2 * difference.error > margin:
+        return False, f"{within}: passed"
+    return None, f"{within}: undecided at two standard errors"
