@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -129,7 +130,7 @@ def _along(
 
 
 def tables(points: Sequence[Point]) -> list[Table]:
-    """The numbers behind the pictures: mean and standard deviation by method and place."""
+    """The numbers behind the pictures: mean by method and place, and the standard deviation of several runs."""
     found = []
     for title, axis, curves in panels(points).all():
         if not curves:
@@ -140,10 +141,14 @@ def tables(points: Sequence[Point]) -> list[Table]:
             cells = [f"{place:g}"]
             for one in curves.values():
                 index = one.axis.index(place) if place in one.axis else None
-                cells.append("" if index is None else f"{100 * one.mean[index]:.1f} ({100 * one.spread[index]:.1f})")
+                cells.append("" if index is None else _cell(one.mean[index], one.spread[index]))
             rows.append(cells)
         found.append(Table(f"{title}: accuracy in % (sd)", (axis, *curves), rows))
     return found
+
+
+def _cell(mean: float, spread: float) -> str:
+    return f"{100 * mean:.1f}" + ("" if math.isnan(spread) else f" ({100 * spread:.1f})")
 
 
 def plots(points: Sequence[Point], folder: Path) -> list[Path]:

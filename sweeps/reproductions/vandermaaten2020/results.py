@@ -6,8 +6,10 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
+from sweeps.reproductions.vandermaaten2020.comparing import Estimate
 from sweeps.reproductions.vandermaaten2020.parts import MODELS
 
 if TYPE_CHECKING:
@@ -85,8 +87,9 @@ def points_of(spec: SweepSpec, trials: Iterable[TrialRecord]) -> list[Point]:
 class Curve:
     """The best mean accuracy over regularisation (and the like) along one axis.
 
-    spread  standard deviation over the repeats
-    error   standard error of the mean: over the repeats, but no less than that of as many answers
+    spread  standard deviation over the repeats; NaN of one run alone
+    error   standard error of the mean: over the repeats, but no less than that of as many answers, which is all that
+            one run has
     """
 
     label: str
@@ -99,9 +102,13 @@ class Curve:
         """The mean at one place of the axis; None where nothing was run."""
         return self.mean[self.axis.index(value)] if value in self.axis else None
 
-    def error_at(self, value: float) -> float:
-        """The standard error there; 0 where nothing was run."""
-        return self.error[self.axis.index(value)] if value in self.axis else 0.0
+    def estimates(self) -> list[Estimate]:
+        """The means with their errors, in the order of the axis."""
+        return [Estimate(mean, error) for mean, error in zip(self.mean, self.error, strict=True)]
+
+    def estimate(self, value: float) -> Estimate | None:
+        """The mean at one place of the axis with its error; None where nothing was run."""
+        return self.estimates()[self.axis.index(value)] if value in self.axis else None
 
     def only(self, places: Container[float]) -> Curve:
         """The part of the curve at these places."""
@@ -111,8 +118,9 @@ class Curve:
 
     def level(self, value: float, places: tuple[float, ...]) -> Curve:
         """A horizontal line along other places, as high as this curve is at `value`."""
-        index, count = self.axis.index(value), len(places)
-        return Curve(self.label, places, (self.mean[index],) * count, (0.0,) * count, (self.error[index],) * count)
+        index = self.axis.index(value)
+        columns = ((one[index],) * len(places) for one in (self.mean, self.spread, self.error))
+        return Curve(self.label, places, *columns)
 
 
 def curve(
@@ -132,14 +140,20 @@ def curve(
     for (place, _), group in repeats.items():
         values = [point.accuracy for point in group]
         mean = sum(values) / len(values)
-        spread = math.sqrt(sum((one - mean) ** 2 for one in values) / max(1, len(values) - 1))
-        answers = sum(point.answers for point in group)
-        error = max(spread / math.sqrt(len(values)), math.sqrt(mean * (1 - mean) / max(1, answers)))
+        spread = stdev(values) if len(values) > 1 else math.nan
+        of_answers = _binomial(mean, sum(point.answers for point in group))
+        error = of_answers if math.isnan(spread) else max(spread / math.sqrt(len(values)), of_answers)
         if place not in best or mean > best[place][0]:
             best[place] = (mean, spread, error)
     places = sorted(best)
     columns = zip(*(best[place] for place in places), strict=True) if places else ((), (), ())
     return Curve(label, tuple(places), *columns)
+
+
+def _binomial(share: float, answers: int) -> float:
+    """Standard error of a share of right answers; one of either kind more, since ten of ten are no certainty."""
+    smoothed = (share * answers + 1) / (answers + 2)
+    return math.sqrt(smoothed * (1 - smoothed) / max(1, answers))
 
 
 def by_method(

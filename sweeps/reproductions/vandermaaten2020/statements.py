@@ -1,16 +1,18 @@
-"""What the paper says of its figures, as checks on curves."""
+"""What the paper says of its figures, as checks on curves: each decides at two standard errors, or not at all."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from sweeps.reproductions.claims import Claim
+from sweeps.reproductions.vandermaaten2020.comparing import SLACK, Estimate, above, at_most, every, some
 from sweeps.reproductions.vandermaaten2020.results import Curve
 
-SLACK = 0.005
-"""Accuracies closer than half a point are called equal."""
+GOOD = 0.1
+"""Points of accuracy lost at the smallest delta that still count as good."""
 
 LOSS, MODEL, SGD = "loss perturbation", "model sensitivity", "DP-SGD"
 LOGITS, VOTES = "prediction sensitivity", "subsample-and-aggregate"
@@ -52,30 +54,30 @@ Answer = tuple[bool | None, str]
 """Whether the statement holds (None: it is undecided at two standard errors), and the numbers that decide it."""
 
 
-def _lead(one: Curve, other: Curve, place: float) -> float | None:
-    """By how much one curve is above another, beyond two standard errors and SLACK; 0 within, None if not run there."""
-    a, b = one.at(place), other.at(place)
-    if a is None or b is None:
-        return None
-    slack = max(SLACK, 2 * math.hypot(one.error_at(place), other.error_at(place)))
-    return a - b if abs(a - b) > slack else 0.0
+def _lead(one: Curve, other: Curve, place: float) -> bool | None:
+    """Whether a curve is above another there; None if too little tells, or one was not run."""
+    a, b = one.estimate(place), other.estimate(place)
+    return None if a is None or b is None else above(a, b)
 
 
 def _best(curves: Curves, label: str, place: float) -> bool | None:
-    """Whether a curve leads all others there; None if some other is as good."""
-    leads = [_lead(curves[label], other, place) for name, other in curves.items() if name != label]
-    known = [lead for lead in leads if lead is not None]
-    return False if any(lead < 0 for lead in known) else (True if all(lead > 0 for lead in known) else None)
-
-
-def _best_at(curves: Curves, place: float, among: tuple[str, ...] | None = None) -> str:
-    named = {label: one.at(place) for label, one in curves.items() if among is None or label in among}
-    values = {label: value for label, value in named.items() if value is not None}
-    return max(values, key=lambda label: values[label])
+    """Whether a curve leads all others that were run there."""
+    others = [other for name, other in curves.items() if name != label and place in other.axis]
+    return every(_lead(curves[label], other, place) for other in others)
 
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
+
+
+def _places(places: Sequence[float]) -> str:
+    return ", ".join(f"{one:g}" for one in places) or "none"
+
+
+def _gain(one: Curve) -> Estimate:
+    """From the first place of the axis to the last."""
+    first, *_, last = one.estimates()
+    return last - first
 
 
 def _votes_lead(votes: str) -> Callable[[Panels], Answer | None]:
@@ -83,11 +85,14 @@ def _votes_lead(votes: str) -> Callable[[Panels], Answer | None]:
         curves = panels.epsilon_pure
         if votes not in curves or len(curves) < 2:
             return None
-        others = (*(label for label in curves if label not in (VOTES, PUBLISHED)), votes)
-        places = curves[votes].axis
-        won = [place for place in places if _best_at(curves, place, others) == votes]
-        told = f"best at {len(won)} of {len(places)} epsilons ({', '.join(f'{one:g}' for one in won) or 'none'})"
-        return 2 * len(won) > len(places), told
+        rivals = {label: one for label, one in curves.items() if label == votes or label not in (VOTES, PUBLISHED)}
+        best = {place: _best(rivals, votes, place) for place in curves[votes].axis}
+        won, open_ = ([place for place, is_best in best.items() if is_best is answer] for answer in (True, None))
+        told = f"best at {len(won)} of {len(best)} epsilons ({_places(won)})"
+        told += f", undecided at {_places(open_)}" if open_ else ""
+        if 2 * len(won) > len(best):
+            return True, told
+        return (None if 2 * (len(won) + len(open_)) > len(best) else False), told
 
     return check
 
@@ -106,27 +111,39 @@ def _below(low: str, highs: tuple[str, ...], figure: str) -> Callable[[Panels], 
         curves: Curves = getattr(panels, figure)
         if low not in curves or any(high not in curves for high in highs):
             return None
-        over = [
-            f"{place:g}"
-            for place in curves[low].axis
-            if any((_lead(curves[low], curves[high], place) or 0.0) > 0 for high in highs)
-        ]
-        return not over, "everywhere" if not over else f"not at {', '.join(over)}"
+        below = {place: every(_lead(curves[high], curves[low], place) for high in highs) for place in curves[low].axis}
+        over, open_ = ([place for place, is_below in below.items() if is_below is answer] for answer in (False, None))
+        told = [f"not at {_places(over)}"] if over else []
+        told += [f"undecided at {_places(open_)}"] if open_ else []
+        return every(below.values()), "; ".join(told) or "everywhere"
 
     return check
+
+
+def _never_behind(curves: Curves, label: str, rivals: Iterable[str], places: Sequence[float]) -> Answer:
+    """Whether no rival is above `label` by more than SLACK at any place where both were run."""
+    answers: list[bool | None] = []
+    told = []
+    for rival in rivals:
+        for place in places:
+            mine, other = curves[label].estimate(place), curves[rival].estimate(place)
+            if mine is None or other is None:
+                continue
+            answers.append(at_most(other - mine, SLACK))
+            if answers[-1] is False:
+                numbers = f"{_percent(other.value)} against {_percent(mine.value)}"
+                told.append(f"{rival} leads {label} at {place:g} ({numbers})")
+    open_ = answers.count(None)
+    told += [f"undecided in {open_} of {len(answers)} comparisons with {label}"] if open_ else []
+    return every(answers), "; ".join(told)
 
 
 def _sgd_best(panels: Panels) -> Answer | None:
     curves = panels.epsilon_gaussian
     if SGD not in curves or len(curves) < 2:
         return None
-    lost = []
-    for place in curves[SGD].axis:
-        best = _best_at(curves, place)
-        if (_lead(curves[best], curves[SGD], place) or 0.0) > 0:
-            told = f"{_percent(curves[best].at(place))} against {_percent(curves[SGD].at(place))}"
-            lost.append(f"{best} leads at {place:g} ({told})")
-    return not lost, "; ".join(lost) or "at every epsilon"
+    holds, told = _never_behind(curves, SGD, [label for label in curves if label != SGD], curves[SGD].axis)
+    return holds, told or "at every epsilon"
 
 
 def _gaussian_helps(label: str) -> Callable[[Panels], Answer | None]:
@@ -134,22 +151,22 @@ def _gaussian_helps(label: str) -> Callable[[Panels], Answer | None]:
         pure, gaussian = panels.epsilon_pure.get(label), panels.epsilon_gaussian.get(label)
         if pure is None or gaussian is None:
             return None
-        pairs = [(place, pure.at(place), gaussian.at(place)) for place in pure.axis]
-        told = ", ".join(f"{place:g}: {_percent(a)} -> {_percent(b)}" for place, a, b in pairs)
-        return all(a is not None and b is not None and b >= a - SLACK for _, a, b in pairs), told
+        pairs = [(pure.estimate(place), gaussian.estimate(place)) for place in pure.axis]
+        told = ", ".join(
+            f"{place:g}: {_percent(pure.at(place))} -> {_percent(gaussian.at(place))}" for place in pure.axis
+        )
+        return every(at_most(a - b, SLACK) if a and b else None for a, b in pairs), told
 
     return check
 
 
-def _crossing(curves: Curves, votes: str) -> tuple[bool, float | None]:
-    """Whether votes lead at the smallest budget, and the first budget at which loss perturbation is ahead."""
-    places = curves[votes].axis
-    ahead = []
-    for place in places:
-        mine, other = curves[votes].at(place), curves[LOSS].at(place)
-        ahead.append(mine is not None and other is not None and mine > other)
-    behind = next((place for place, leads in zip(places, ahead, strict=True) if not leads), None)
-    return ahead[0], behind
+def _crossing(curves: Curves, votes: str) -> tuple[float, float]:
+    """The first budgets at which votes may be behind loss perturbation, and at which they are; infinite for none."""
+    ahead = {place: _lead(curves[votes], curves[LOSS], place) for place in curves[votes].axis}
+    return (
+        next((place for place, leads in ahead.items() if leads is not True), math.inf),
+        next((place for place, leads in ahead.items() if leads is False), math.inf),
+    )
 
 
 def _votes_lose_with_the_budget(votes: str) -> Callable[[Panels], Answer | None]:
@@ -157,12 +174,16 @@ def _votes_lose_with_the_budget(votes: str) -> Callable[[Panels], Answer | None]
         curves = panels.budget_pure
         if votes not in curves or LOSS not in curves:
             return None
-        leads, behind = _crossing(curves, votes)
         smallest = curves[votes].axis[0]
-        told = f"{'leads' if leads else 'trails'} at B={smallest:g}; " + (
-            "never overtaken" if behind is None else f"loss perturbation is ahead from B={behind:g}"
-        )
-        return leads and behind is not None, told
+        leads = _lead(curves[votes], curves[LOSS], smallest)
+        maybe, surely = _crossing(curves, votes)
+        told = f"{'leads' if leads else 'undecided' if leads is None else 'trails'} at B={smallest:g}; "
+        if math.isfinite(surely):
+            told += f"loss perturbation is ahead from B={surely:g}"
+        else:
+            told += f"undecided from B={maybe:g}" if math.isfinite(maybe) else "never overtaken"
+        overtaken = True if math.isfinite(surely) else None if math.isfinite(maybe) else False
+        return every((leads, overtaken)), told
 
     return check
 
@@ -171,45 +192,51 @@ def _crossing_moves_left(panels: Panels) -> Answer | None:
     curves = panels.budget_pure
     if PUBLISHED not in curves or VOTES not in curves or LOSS not in curves:
         return None
-    _, published = _crossing(curves, PUBLISHED)
-    _, corrected = _crossing(curves, VOTES)
-    if published is None or corrected is None:
-        return None
-    return corrected <= published, f"B={published:g} as published, B={corrected:g} corrected"
+    published, corrected = _crossing(curves, PUBLISHED), _crossing(curves, VOTES)
+    told = ", ".join(
+        f"{_between(*found)} {name}" for name, found in (("as published", published), ("corrected", corrected))
+    )
+    if corrected[1] <= published[0] < math.inf:
+        return True, told
+    return (False if corrected[0] > published[1] else None), told
+
+
+def _between(maybe: float, surely: float) -> str:
+    if maybe == math.inf:
+        return "no crossing"
+    if maybe == surely:
+        return f"B={maybe:g}"
+    return f"B from {maybe:g}" + (f" to {surely:g}" if math.isfinite(surely) else "")
 
 
 def _never_trail_votes(panels: Panels) -> Answer | None:
     curves = panels.budget_gaussian
     if any(label not in curves for label in (VOTES, LOSS, SGD)):
         return None
-    trails = [
-        f"{label} at B={place:g}"
-        for label in (LOSS, SGD)
-        for place in curves[VOTES].axis
-        if (_lead(curves[VOTES], curves[label], place) or 0.0) > 0
-    ]
-    return not trails, "; ".join(trails) or "at every budget"
+    found = [_never_behind(curves, label, [VOTES], curves[VOTES].axis) for label in (LOSS, SGD)]
+    return every(holds for holds, _ in found), "; ".join(told for _, told in found if told) or "at every budget"
 
 
 def _good_at_tiny_delta(panels: Panels) -> Answer | None:
     curves = panels.delta
     if any(label not in curves for label in (LOSS, SGD, MODEL)):
         return None
-    losses = {label: curves[label].mean[-1] - curves[label].mean[0] for label in (LOSS, SGD, MODEL)}
+    losses = {label: _gain(curves[label]) for label in (LOSS, SGD, MODEL)}
     told = ", ".join(
-        f"{label} {_percent(curves[label].mean[0])}, {100 * loss:.1f} below its best" for label, loss in losses.items()
+        f"{label} {_percent(curves[label].mean[0])}, {100 * loss.value:.1f} below its best"
+        for label, loss in losses.items()
     )
-    return all(loss <= 0.1 for loss in losses.values()), f"at delta {curves[LOSS].axis[0]:g}: {told}"
+    answer = every(at_most(loss, GOOD) for loss in losses.values())
+    return answer, f"at delta {curves[LOSS].axis[0]:g}: {told}"
 
 
 def _votes_gain_most(panels: Panels) -> Answer | None:
     curves = panels.delta
     if VOTES not in curves or len(curves) < 3:
         return None
-    gains = {label: one.mean[-1] - one.mean[0] for label, one in curves.items()}
-    return max(gains, key=lambda label: gains[label]) == VOTES, ", ".join(
-        f"{label} {100 * gain:+.1f}" for label, gain in gains.items()
-    )
+    gains = {label: _gain(one) for label, one in curves.items()}
+    told = ", ".join(f"{label} {100 * gain.value:+.1f}" for label, gain in gains.items())
+    return every(above(gains[VOTES], gain) for label, gain in gains.items() if label != VOTES), told
 
 
 def _few_records(panels: Panels) -> Answer | None:
@@ -225,11 +252,12 @@ def _overtaken_with_more_records(panels: Panels) -> Answer | None:
     curves = panels.size
     if any(label not in curves for label in (VOTES, LOSS, MODEL)):
         return None
-    gains = {label: curves[label].mean[-1] - curves[label].mean[0] for label in (VOTES, LOSS, MODEL)}
-    last = {label: curves[label].mean[-1] for label in (VOTES, LOSS, MODEL)}
-    overtaken = [label for label in (LOSS, MODEL) if last[label] > last[VOTES]]
-    told = ", ".join(f"{label} {100 * gain:+.1f} to {_percent(last[label])}" for label, gain in gains.items())
-    return overtaken == [LOSS, MODEL], told
+    told = ", ".join(
+        f"{label} {100 * _gain(curves[label]).value:+.1f} to {_percent(curves[label].mean[-1])}"
+        for label in (VOTES, LOSS, MODEL)
+    )
+    last = curves[VOTES].axis[-1]
+    return every(_lead(curves[label], curves[VOTES], last) for label in (LOSS, MODEL)), told
 
 
 def _low_dimension_helps(panels: Panels) -> Answer | None:
@@ -237,12 +265,13 @@ def _low_dimension_helps(panels: Panels) -> Answer | None:
     if LOSS not in curves or MODEL not in curves:
         return None
     told = []
-    holds = True
+    answers = []
     for label in (LOSS, MODEL):
         one = curves[label]
-        holds &= max(one.mean[:-1]) > one.mean[-1] + SLACK
+        *fewer, whole = one.estimates()
+        answers.append(above(max(fewer, key=lambda found: found.value), whole))
         told.append(f"{label} " + ", ".join(f"d={d:g}: {_percent(a)}" for d, a in zip(one.axis, one.mean, strict=True)))
-    return holds, "; ".join(told)
+    return every(answers), "; ".join(told)
 
 
 def _classes_hurt(panels: Panels) -> Answer | None:
@@ -250,16 +279,22 @@ def _classes_hurt(panels: Panels) -> Answer | None:
     if len(curves) < 3:
         return None
     told = [f"{label} " + ", ".join(_percent(value) for value in one.mean) for label, one in curves.items()]
-    return all(one.mean[0] > one.mean[-1] for one in curves.values()), "; ".join(told)
+    ends = [(one.estimates()[0], one.estimates()[-1]) for one in curves.values()]
+    return every(above(few, many) for few, many in ends), "; ".join(told)
 
 
 def _classes_keep_the_ranking(panels: Panels) -> Answer | None:
     curves = panels.classes
     if len(curves) < 3:
         return None
-    rankings = [_ranking(curves, place) for place in curves[VOTES].axis]
-    told = "; ".join(f"c={place:g}: {' > '.join(one)}" for place, one in zip(curves[VOTES].axis, rankings, strict=True))
-    return len(set(rankings)) == 1, told
+    places = curves[VOTES].axis
+    told = "; ".join(f"c={place:g}: {' > '.join(_ranking(curves, place))}" for place in places)
+    pairs = [[_lead(one, other, place) for place in places] for one, other in combinations(curves.values(), 2)]
+    return every(some((every(leads), every(_not(lead) for lead in leads))) for leads in pairs), told
+
+
+def _not(answer: bool | None) -> bool | None:
+    return None if answer is None else not answer
 
 
 def _ranking(curves: Curves, place: float) -> tuple[str, ...]:
@@ -269,9 +304,10 @@ def _ranking(curves: Curves, place: float) -> tuple[str, ...]:
 def _interior(one: Curve | None) -> Answer | None:
     if one is None or len(one.axis) < 3:
         return None
-    best = max(range(len(one.mean)), key=lambda i: one.mean[i])
+    first, *inside, last = one.estimates()
+    best = max(inside, key=lambda found: found.value)
     told = ", ".join(f"{place:g}: {_percent(value)}" for place, value in zip(one.axis, one.mean, strict=True))
-    return 0 < best < len(one.mean) - 1, told
+    return every((above(best, first), above(best, last))), told
 
 
 CHECKS: dict[str, tuple[Callable[[Panels], Answer | None], str]] = {
