@@ -2,7 +2,8 @@
 
 A paper's module has `TITLE` and `reproduce(data, workspace, effort, say) -> Result`:
 
-    data       folder with the data sets; None computes what needs none, and the rest stands in `Result.cut`
+    data       folder with the data sets; None computes what needs none, and the rest stands in `Result.cut`, as do the
+               parts whose set is not in the folder
     workspace  where its sweeps `<paper>-<part>` live: killed ones resume, finished ones are not run again
     effort     how much of the paper is run
     say        told one line of progress
@@ -45,6 +46,9 @@ def reproduce(paper: str, data: Path | None, workspace: Workspace, effort: Effor
     """
     if paper not in PAPERS:
         raise InvalidValue("paper", paper, "one of " + ", ".join(PAPERS))
+    if data is not None and not data.is_dir():
+        remedy = "Pass the folder that holds the data sets with --data DIR; without it, what needs no data is computed."
+        raise InvalidValue("data", str(data), "a folder that exists", remedy)
     # Papers bring plotting and data libraries that the others do without.
     module = cast(Paper, importlib.import_module(f"{__name__}.{paper}"))
     with one_cluster():

@@ -21,6 +21,7 @@ from dpcore.calibrate import sampled_gaussian
 from dpcore.gdp_dual import eps_gdp
 from sweeps.reproductions.claims import Claim, Result, Say
 from sweeps.reproductions.effort import Effort
+from sweeps.reproductions.files import Missing, needing, section
 from sweeps.reproductions.sweeping import swept
 from sweeps.rounding import epsilon_text
 
@@ -95,7 +96,7 @@ def spec_of(row: Row, data: Path, repeats: int = 1) -> SweepSpec:
     return load_spec(
         {
             "name": f"bu2020-{row.id}",
-            "data": {**row.data, "path": str(data.absolute())},
+            "data": section(row.data, data),
             "systems": {row.system: dict(row.knobs)},
             "privacy": {"epsilon": row.published["epsilon_ma"], "delta": row.delta, "solve": "none"},
             "objectives": [{"metric": row.metric}],
@@ -176,21 +177,29 @@ def reproduce(data: Path | None, workspace: Workspace, effort: Effort, say: Say)
     result = Result(paper="bu2020", title=TITLE, claims=accounting_claims(reproduction.rows))
     for row in reproduction.rows:
         if data is None or (effort.quick and not row.quick):
-            why = "no --data DIR" if data is None else "--quick"
-            result.cut.append(f"{row.table}, {row.id}: not trained ({why})")
-            result.claims.append(
-                Claim(
-                    claim=f"{row.table}, {row.id}: {row.metric}",
-                    published=row.published[row.metric],
-                    ours=None,
-                    holds=None,
-                    note=f"not trained ({why})",
-                )
-            )
+            _leave(row, "no --data DIR" if data is None else "--quick", result)
             continue
         say(f"{row.table}, {row.id}")
-        trials = swept(spec_of(row, data, effort.repeats or 1), workspace)
+        try:
+            with needing(row.data, data, result, say):
+                trials = swept(spec_of(row, data, effort.repeats or 1), workspace)
+        except Missing as missing:
+            _leave(row, str(missing), result)
+            continue
         trained = [trial.metrics[row.metric] for trial in trials if row.metric in trial.metrics]
         metrics = {row.metric: sum(trained) / len(trained)} if trained else {}
         result.claims.append(training_claim(reproduction, row, metrics))
     return result
+
+
+def _leave(row: Row, why: str, result: Result) -> None:
+    result.cut.append(f"{row.table}, {row.id}: not trained ({why})")
+    result.claims.append(
+        Claim(
+            claim=f"{row.table}, {row.id}: {row.metric}",
+            published=row.published[row.metric],
+            ours=None,
+            holds=None,
+            note=f"not trained ({why})",
+        )
+    )

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from dpcore.convexified.baselines import Counting
-from sweeps.reproductions import Effort, reproduce
+from sweeps.reproductions import Effort, reproduce, sweeping
 from sweeps.reproductions.lu2021 import figures, printed
 from sweeps.reproductions.lu2021.parts import (
     EPSILONS,
     SETS,
     Scope,
     algorithm_1,
-    available,
     baseline_noises,
     beside,
 )
@@ -100,11 +99,32 @@ def test_baselines_that_are_noise_alone_are_not_launched(tmp_path: Path) -> None
     assert launched == sorted([noises[Counting.ZCDP, 100.0], noises[Counting.NAIVE, 1000.0]])
 
 
-def test_sets_whose_files_are_missing_are_named(tmp_path: Path) -> None:
-    (tmp_path / "location").mkdir()
-    found, missing = available(tmp_path, Scope.of(Effort()))
-    assert [one.name for one in found] == ["location"]
-    assert len(missing) == len(SETS) - 1
+def test_sets_that_are_missing_or_refused_are_named_and_the_formulas_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeping, "_start_shared_cluster", lambda log: None)
+    (tmp_path / "purchase").mkdir()
+    lines: list[str] = []
+    result = reproduce("lu2021", tmp_path, Workspace.at(tmp_path / "root"), Effort(), lines.append)
+    missing = [line for line in lines if line.startswith("missing: ")]
+    assert set(missing) < set(result.cut)
+    for folder in ("location/", "mnist/", "a9a/ or adult/", "cifar10/", "texas/"):
+        assert f"missing: {folder} in {tmp_path}: its rows are not trained" in missing
+    (refused,) = [line for line in missing if "purchase/" in line]
+    # The loader's own words.
+    assert "is refused" in refused
+    assert "dataset_purchase.tgz" in refused
+    assert len(missing) == len(SETS)
+    assert f"US Adult: not run (missing: a9a/ or adult/ in {tmp_path})" in result.cut
+    assert len([claim for claim in result.claims if claim.holds is not None]) == len(printed.claims())
+
+
+def test_adult_in_its_own_columns_serves_where_a9a_is_absent(tmp_path: Path) -> None:
+    adult = next(one for one in SETS if one.name == "adult")
+    (tmp_path / "adult").mkdir()
+    assert adult.data(tmp_path)["form"] == "raw"
+    (tmp_path / "a9a").mkdir()
+    assert "form" not in adult.data(tmp_path)
 
 
 # Statements

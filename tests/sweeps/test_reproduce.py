@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.reproductions import PAPERS, Claim, Effort, reproduce
+from sweeps import cli
+from sweeps.reproductions import PAPERS, Claim, Effort, Result, files, reproduce, sweeping
 from sweeps.reproductions.bu2020 import accounting_claims, load, spec_of, training_claim
 from sweeps.reproductions.command import reproduce_command
 from sweeps.reproductions.sweeping import full_grid, swept
@@ -135,3 +137,73 @@ def test_json_carries_what_was_cut_the_tables_and_the_plots(tmp_path: Path, caps
     # Orders come from NumPy: still numbers.
     assert all(isinstance(row[1], int) for row in best["rows"])
     assert "trials of" in told["cost"]
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_mistyped_folder_is_refused_before_anything_runs(
+    paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["reproduce", paper, "--quick", "--data", f"{tmp_path}/nowhere", "--root", f"{tmp_path}/root"]
+    monkeypatch.setattr(sys, "argv", ["sweeps", *command])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 2
+    told = capsys.readouterr()
+    assert "nowhere" in told.err
+    assert "a folder that exists" in told.err
+    assert "--data DIR" in told.err
+    assert not told.out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("paper", "folder"),
+    [
+        ("bu2020", "a9a/ or adult/"),
+        ("lu2021", "location/"),
+        ("triastcyn2020", "abalone/"),
+        ("vandermaaten2020", "mnist/"),
+        ("wu2020", "german_credit/"),
+    ],
+)
+def test_a_missing_set_is_said_and_what_needs_none_is_there(paper: str, folder: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    lines: list[str] = []
+    result = reproduce(paper, data, Workspace.at(tmp_path), Effort(quick=True), lines.append)
+    loud = f"missing: {folder} in {data}: its rows are not trained"
+    assert lines.count(loud) == 1
+    assert result.cut.count(loud) == 1
+    without = reproduce(paper, None, Workspace.at(tmp_path / "other"), Effort(quick=True), lines.append)
+    decided = [claim.to_dict() for claim in without.claims if claim.holds is not None]
+    assert decided
+    assert [claim.to_dict() for claim in result.claims if claim.holds is not None] == decided
+    assert not (tmp_path / "sweeps.db").exists()
+
+
+def test_a_set_that_its_source_refuses_leaves_out_its_part_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeping, "_start_shared_cluster", lambda log: None)
+    for name in ("abalone", "mnist", "german_credit"):
+        (tmp_path / name).mkdir()
+    for paper, file in (
+        ("triastcyn2020", "abalone.data"),
+        ("vandermaaten2020", "train-images-idx3-ubyte"),
+        ("wu2020", "german.data"),
+    ):
+        result = reproduce(paper, tmp_path, Workspace.at(tmp_path / "root"), Effort(quick=True), lambda line: None)
+        (refused,) = [line for line in result.cut if line.startswith("missing: ") and "is refused" in line]
+        assert file in refused
+        assert any(claim.holds is not None for claim in result.claims)
+
+
+def test_what_is_invalid_beside_the_data_is_not_taken_for_a_missing_set(tmp_path: Path) -> None:
+    (tmp_path / "mnist").mkdir()
+    result = Result(paper="p", title="t")
+    with (
+        pytest.raises(InvalidValue, match="another --root"),
+        files.needing({"source": "mnist"}, tmp_path, result, print),
+    ):
+        raise InvalidValue("sweep", "s", "the packaged spec", "Give another --root.")
+    assert not result.cut

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from sweeps.reproductions.claims import Result, Say
 from sweeps.reproductions.effort import Effort
+from sweeps.reproductions.files import Missing, needing
 from sweeps.reproductions.lu2021 import figures, printed
-from sweeps.reproductions.lu2021.parts import Scope, available
+from sweeps.reproductions.lu2021.parts import Scope
 from sweeps.reproductions.lu2021.results import measured
 
 if TYPE_CHECKING:
@@ -30,18 +31,25 @@ def reproduce(data: Path | None, workspace: Workspace, effort: Effort, say: Say)
     """Tables I, V, VI and Figures 2, 3, 10-12. `effort.repeats` averages over that many trainings (coarse: 2)."""
     result = Result(paper="lu2021", title=TITLE, claims=printed.claims(), tables=[printed.table_i()])
     scope = Scope.of(effort)
-    sets, missing = available(data, scope)
-    result.cut += missing + scope.cut(sets)
-    if not sets:
-        result.claims += figures.untried("no --data DIR" if data is None else "no data set found")
+    if data is None:
+        result.cut += ["Table V and Figures 3-13: not run (no --data DIR)", *scope.cut([])]
+        result.claims += figures.untried("no --data DIR")
         return result
-    assert data is not None
     found = []
-    for one in sets:
-        say(
-            f"lu2021-{one.name}: {one.records} records, {one.shadows} shadows, {one.epochs} epochs, {scope.draws} draws"
-        )
-        found.append(measured(one, scope, data, workspace))
+    for one in scope.sets():
+        try:
+            with needing(one.options, data, result, say):
+                say(
+                    f"lu2021-{one.name}: {one.records} records, {one.shadows} shadows, {one.epochs} epochs, "
+                    f"{scope.draws} draws"
+                )
+                found.append(measured(one, scope, data, workspace))
+        except Missing as missing:
+            result.cut.append(f"{one.row}: not run ({missing})")
+    result.cut += scope.cut([one.set for one in found])
+    if not found:
+        result.claims += figures.untried("no data set found")
+        return result
     result.claims += figures.claims(found)
     result.tables += figures.tables(found)
     result.plots = figures.plots(found, Path(workspace.root) / "reproductions" / "lu2021")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dpcore.checks import InvalidValue
 from dpcore.convexified.baselines import Counting, baseline_noise
 from sweeps.reproductions.effort import Effort, reduced
+from sweeps.reproductions.files import section
 from trainables.noisy_sgd import NOISE_MAX, NOISE_MIN
 
 EPSILONS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0)
@@ -47,9 +47,9 @@ class Set:
 
     def data(self, folder: Path) -> dict[str, Any]:
         """The `data` section of a spec."""
-        section = {**self.options, "train": self.records, "path": str(folder.absolute())}
+        made = section({**self.options, "train": self.records}, folder)
         # As many non-members as members, and twice as many for the attacker.
-        return section | ({"validation": 3 * self.records} if "of" in self.options else {})
+        return made | ({"validation": 3 * self.records} if "of" in self.options else {})
 
     @property
     def delta(self) -> float:
@@ -116,6 +116,10 @@ class Scope:
         }
         return cls(effort=effort, epsilons=EPSILONS, private=some, draws=effort.repeats or 2)
 
+    def sets(self) -> list[Set]:
+        """The data sets of this effort, sized."""
+        return [self.sized(one) for one in (SETS[:1] if self.effort.quick else SETS)]
+
     def sized(self, one: Set) -> Set:
         """The data set at this effort."""
         if one.name == "cifar10":
@@ -137,6 +141,8 @@ class Scope:
             if told:
                 lines.append(f"{one.row}: {'; '.join(told)}")
         lines += [f"Algorithm 1: {told}" for told in reduced({"epsilon": self.epsilons}, {"epsilon": EPSILONS})]
+        if self.effort.quick:
+            lines.append("MNIST, US Adult, CIFAR-10 and the rest: not run (--quick)")
         if self.draws < 10:
             lines.append(f"{self.draws} repeats instead of 10; every repeat has seeds of its own on one split")
         if not self.private:
@@ -145,31 +151,6 @@ class Scope:
             told = [f"{counting} {', '.join(f'{e:g}' for e in at)}" for counting, at in self.private.items()]
             lines.append(f"DP-SGD at epsilon {'; '.join(told)}; once each")
         return lines
-
-
-def available(data: Path | None, scope: Scope) -> tuple[list[Set], list[str]]:
-    """The sets whose files are below `data`, sized; and one line for each that is not there."""
-    if data is None:
-        return [], ["Table V and Figures 3-13: not run (no --data DIR)"]
-    from trainables.data import SOURCES
-
-    wanted = SETS[:1] if scope.effort.quick else SETS
-    found, missing = [], []
-    for one in wanted:
-        sized = scope.sized(one)
-        folder = data / one.name if one.name != "adult" else data / "a9a"
-        if not folder.is_dir():
-            missing.append(f"{one.row}: no folder {folder.name}/ in --data")
-            continue
-        try:
-            SOURCES[str(sized.options["source"])].facts({k: v for k, v in sized.data(data).items() if k != "source"})
-        except InvalidValue as error:
-            missing.append(f"{one.row}: {error}")
-        else:
-            found.append(sized)
-    if scope.effort.quick:
-        missing.append("MNIST, US Adult, CIFAR-10 and the rest: not run (--quick)")
-    return found, missing
 
 
 def algorithm_1(one: Set, scope: Scope, data: Path) -> dict[str, Any]:

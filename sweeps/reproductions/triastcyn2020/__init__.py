@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.reproductions.claims import Result, Say
 from sweeps.reproductions.effort import Effort, reduced
+from sweeps.reproductions.files import Missing, needing, section
 from sweeps.reproductions.sweeping import swept
 from sweeps.reproductions.triastcyn2020 import distances, formulas, plots, training
 
@@ -44,31 +45,39 @@ def reproduce(data: Path | None, workspace: Workspace, effort: Effort, say: Say)
     for part in training.PARTS:
         why = "no --data DIR" if data is None else "--quick" if effort.quick and part.quick is None else ""
         if why or data is None:
-            result.claims += training.not_tried(part, why)
-            result.cut.append(f"Table 1, {part.name}: not trained ({why})")
+            _leave(part, why, result)
             continue
         say(f"Table 1, {part.name}")
+        try:
+            with needing(part.data, data, result, say):
+                found = training.settings_of(swept(training.spec_of(part, data, effort), workspace))
+        except Missing as missing:
+            _leave(part, str(missing), result)
+            continue
         result.cut += training.cut(part, effort)
-        found = training.settings_of(swept(training.spec_of(part, data, effort), workspace))
         settings[part.id] = found
         result.claims += training.claims_of(part, found)
         result.tables.append(training.table_of(part, found))
-    if not settings:
+    if data is None or not settings:
+        result.cut.append("Figures 2-4: not looked at, nothing was trained")
         return result
     named = {part.name: settings[part.id] for part in training.PARTS if part.id in settings}
     result.plots += [
         plots.trade_off(folder / "table-1.png", named),
         plots.percentiles(folder / "percentiles.png", named),
     ]
-    if data is not None:
-        _figures(data, workspace, effort, say, settings, result)
+    _figures(data, workspace, say, settings, result)
     return result
+
+
+def _leave(part: training.Part, why: str, result: Result) -> None:
+    result.claims += training.not_tried(part, why)
+    result.cut.append(f"Table 1, {part.name}: not trained ({why})")
 
 
 def _figures(
     data: Path,
     workspace: Workspace,
-    effort: Effort,
     say: Say,
     settings: dict[str, list[training.Setting]],
     result: Result,
@@ -83,8 +92,12 @@ def _figures(
             result.cut.append(f"Figures 2-4, {FIGURES[part.id]}: not looked at, its part was not trained")
             continue
         say(f"Figures 2-4, {FIGURES[part.id]}")
-        options = {**part.data, "path": str(data.absolute())}
-        several.append(distances.measured(FIGURES[part.id], settings[part.id][-1].record, options, workspace, PAIRS))
+        record, options = settings[part.id][-1].record, section(part.data, data)
+        try:
+            with needing(part.data, data, result, say):
+                several.append(distances.measured(FIGURES[part.id], record, options, workspace, PAIRS))
+        except Missing:
+            continue
         result.claims += distances.figure_2_claims(several[-1])
     if not several:
         return

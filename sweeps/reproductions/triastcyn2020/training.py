@@ -14,6 +14,7 @@ from dpcore.accountants.bayesian import attack_success
 from dpcore.guarantee import Notion
 from sweeps.reproductions.claims import Claim, Table
 from sweeps.reproductions.effort import Effort, reduced
+from sweeps.reproductions.files import section
 from sweeps.reproductions.sweeping import full_grid
 from sweeps.reproductions.triastcyn2020.formulas import DELTA, DELTA_MU, FAILURE, ORDERS
 from trainables.registry import SYSTEMS
@@ -214,7 +215,7 @@ def spec_of(part: Part, data: Path, effort: Effort) -> SweepSpec:
     return full_grid(
         {
             "name": f"triastcyn2020-{part.id}-{size}",
-            "data": {**part.data, "path": str(data.absolute())},
+            "data": section(part.data, data),
             "systems": {part.system: {**accounting, **_knobs(part, effort)}},
             "privacy": {"epsilon": LARGEST_EPSILON, "delta": part.delta, "solve": "none"},
             "objectives": [{"metric": "accuracy"}, {"metric": "epsilon", "goal": "minimize"}],

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.reproductions.claims import Claim, Result, Say
 from sweeps.reproductions.effort import Effort
+from sweeps.reproductions.files import Missing, needing
 from sweeps.reproductions.sweeping import full_grid, swept
 from sweeps.reproductions.vandermaaten2020 import figures
 from sweeps.reproductions.vandermaaten2020.parts import Scope, parts
@@ -36,20 +37,29 @@ def reproduce(data: Path | None, workspace: Workspace, effort: Effort, say: Say)
     """Figures 1 to 6. `effort.repeats` (2 by default) averages each point over that many trainings and noises."""
     result = Result(paper="vandermaaten2020", title=TITLE, claims=figures.temperatures(), cut=[RESNET])
     if data is None:
-        result.cut.append("Figures 1-6: not run (no --data DIR)")
-        result.claims += [
-            Claim(claim=statement, published="holds", ours=None, holds=None, note="not run (no --data DIR)")
-            for statement in figures.STATEMENTS
-        ]
-        return result
+        return _without(result, "no --data DIR")
     scope = Scope.of(effort)
-    result.cut += scope.cut()
     points: list[Point] = []
-    for part in parts(scope, data):
-        say(f"{part['name']}: {', '.join(part['systems'])}")
-        spec = full_grid(part)
-        points += points_of(spec, swept(spec, workspace))
+    try:
+        with needing({"source": "mnist"}, data, result, say):
+            for part in parts(scope, data):
+                say(f"{part['name']}: {', '.join(part['systems'])}")
+                spec = full_grid(part)
+                points += points_of(spec, swept(spec, workspace))
+    except Missing as missing:
+        return _without(result, str(missing))
+    result.cut += scope.cut()
     result.claims += figures.claims(points)
     result.tables = figures.tables(points)
     result.plots = figures.plots(points, Path(workspace.root) / "reproductions" / "vandermaaten2020")
+    return result
+
+
+def _without(result: Result, why: str) -> Result:
+    """Everything that needs the data, left out."""
+    result.cut.append(f"Figures 1-6: not run ({why})")
+    result.claims += [
+        Claim(claim=statement, published="holds", ours=None, holds=None, note=f"not run ({why})")
+        for statement in figures.STATEMENTS
+    ]
     return result

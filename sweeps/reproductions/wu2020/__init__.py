@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.reproductions.claims import Claim, Result, Say
 from sweeps.reproductions.effort import Effort
+from sweeps.reproductions.files import Missing, needing
 from sweeps.reproductions.sweeping import full_grid, swept
 from sweeps.reproductions.wu2020 import figures, statements, theory
 from sweeps.reproductions.wu2020.parts import Scope, credit, images
@@ -38,33 +39,47 @@ def reproduce(data: Path | None, workspace: Workspace, effort: Effort, say: Say)
     """
     result = Result(paper="wu2020", title=TITLE, claims=theory.claims(), tables=[theory.clipping()])
     scope = Scope.of(effort)
-    result.cut += scope.cut()
-    if data is None or not (data / "german_credit").is_dir():
-        why = "no --data DIR" if data is None else f"no folder german_credit in {data}"
-        result.cut.append(f"Table 1: not trained ({why})")
-        result.claims += statements.untried(f"not trained ({why})")
-    else:
-        found = Measurements()
-        for split in range(scope.splits):
-            say(f"German Credit, split {split + 1} of {scope.splits}")
-            spec = full_grid(credit(scope, data, split))
-            found.add(split, swept(spec, workspace))
-        result.claims += statements.claims(found, scope.hidden)
-        result.tables += figures.tables(found, scope.widths)
-        result.plots += figures.plots(found, scope.hidden, Path(workspace.root) / "reproductions" / "wu2020")
+    try:
+        if data is None:
+            raise Missing("no --data DIR")
+        with needing({"source": "german_credit"}, data, result, say):
+            _credit(result, data, workspace, scope, say)
+    except Missing as missing:
+        result.cut.append(f"Table 1: not trained ({missing})")
+        result.claims += statements.untried(f"not trained ({missing})")
     _images(result, data, workspace, scope, say)
     return result
 
 
+def _credit(result: Result, data: Path, workspace: Workspace, scope: Scope, say: Say) -> None:
+    found = Measurements()
+    for split in range(scope.splits):
+        say(f"German Credit, split {split + 1} of {scope.splits}")
+        spec = full_grid(credit(scope, data, split))
+        found.add(split, swept(spec, workspace))
+    result.cut += scope.cut()
+    result.claims += statements.claims(found, scope.hidden)
+    result.tables += figures.tables(found, scope.widths)
+    result.plots += figures.plots(found, scope.hidden, Path(workspace.root) / "reproductions" / "wu2020")
+
+
 def _images(result: Result, data: Path | None, workspace: Workspace, scope: Scope, say: Say) -> None:
     part, note = images(scope, data)
-    result.cut += note
     claim = "Table 2 (IDC, ResNet-18): SGLD leaks less than SGD (attack AUC)"
-    if part is None:
-        result.claims.append(Claim(claim=claim, published="0.641 < 0.669", ours=None, holds=None, note="; ".join(note)))
+    try:
+        if part is None or data is None:
+            if scope.images != 0 and data is not None:
+                say(f"{note[0]}: Table 2 is not trained")
+            raise Missing(note[0])
+        say(f"ResNet-18 on {part['data']['source']}")
+        with needing(part["data"], data, result, say):
+            trials = swept(full_grid(part), workspace)
+    except Missing as missing:
+        told = f"Table 2: ResNet-18 not run ({missing})"
+        result.cut.append(told)
+        result.claims.append(Claim(claim=claim, published="0.641 < 0.669", ours=None, holds=None, note=told))
         return
-    say(f"ResNet-18 on {part['data']['source']}")
-    trials = swept(full_grid(part), workspace)
+    result.cut += note
     found = Measurements()
     found.add(0, trials)
     result.tables.append(figures.image_table(found, trials, part))

@@ -96,9 +96,9 @@ def credit(scope: Scope, data: Path, split: int) -> dict[str, Any]:
 def images(scope: Scope, data: Path | None) -> tuple[dict[str, Any] | None, list[str]]:
     """The ResNet-18 on IDC where its folder is there, else on CIFAR-10; and what has to be said about that."""
     if scope.images == 0:
-        return None, ["Table 2: ResNet-18 not run (--quick)"]
+        return None, ["--quick"]
     if data is None:
-        return None, ["Table 2: ResNet-18 not run (no --data DIR)"]
+        return None, ["no --data DIR"]
     few = {} if scope.images is None else {"limit": scope.images}
     if idc.present(data):
         source = {"source": "idc", "path": str(data.absolute()), **few, **({"validate": 512} if few else {})}
@@ -107,7 +107,7 @@ def images(scope: Scope, data: Path | None) -> tuple[dict[str, Any] | None, list
         source = {"source": "cifar10", "path": str(data.absolute()), **few}
         note = [f"Table 2: IDC's files are absent ({idc.FOLDER} in {data}); its path runs on CIFAR-10 instead"]
     else:
-        return None, [f"Table 2: ResNet-18 not run (neither {idc.FOLDER} nor cifar10 in {data})"]
+        return None, [f"missing: neither {idc.FOLDER}/ nor cifar10/ in {data}"]
     if few:
         note.append(
             f"Table 2: {scope.image_epochs} epochs of SGD and SGLD on {scope.images} images instead of 100 epochs of "
