@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 import lzma
 import os
+import tarfile
+import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.checks import InvalidValue
-from trainables.data import SOURCES, by_name, content, digits, imdb, mnist, movielens
+from trainables.data import SOURCES, by_name, content, digits, imdb, membership_tables, mnist, movielens
 from trainables.system import Feature, PublicFacts, Split, Task
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -133,6 +136,36 @@ def test_unknown_and_senseless_options(name: str, options: dict) -> None:
 def test_a_name_is_registered_once() -> None:
     with pytest.raises(ValueError, match="twice"):
         by_name(digits.DIGITS, digits.DIGITS)
+
+
+def test_patches_that_are_not_there_are_named_with_the_folder_searched(tmp_path: Path) -> None:
+    (tmp_path / "cifar10").mkdir()
+    error = refused(lambda: SOURCES["idc"].load({"path": str(tmp_path)}), "IDC_regular_ps50_idx5", "--data DIR")
+    assert error.value == str(tmp_path)
+    (tmp_path / "idc" / "IDC_regular_ps50_idx5").mkdir(parents=True)
+    refused(lambda: SOURCES["idc"].load({"path": str(tmp_path)}), "found no patch in", "idc/IDC_regular_ps50_idx5")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_large_table_is_read_without_holding_its_text(packed: bool, tmp_path: Path) -> None:
+    source = replace(membership_tables.PURCHASE_100, records=2000, width=600, classes=2, train=1000)
+    rows = np.random.default_rng(3).integers(0, 2, (2000, 600))
+    text = tmp_path / "dataset_purchase"
+    text.write_text("\n".join(f'"{1 + i % 2}",' + ",".join(map(str, row)) for i, row in enumerate(rows)))
+    size = text.stat().st_size
+    if packed:
+        with tarfile.open(tmp_path / source.archive, "w:gz") as archive:
+            archive.add(text, text.name)
+        text.unlink()
+    tracemalloc.start()
+    try:
+        table = membership_tables._table(source, tmp_path, "dataset_purchase")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(table[:, 1:], rows)
+    # What is left is the array's own growth.
+    assert peak - table.nbytes < 0.7 * size
 
 
 # IDX

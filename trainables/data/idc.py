@@ -51,6 +51,13 @@ class Idc:
         """The records; class 1 is cancer. Only the patches in use are read. Raises InvalidValue."""
         facts = self.facts(options_)
         folder = options.folder(self.name, options_, FOLDER, f"idc/{FOLDER}", "idc")
+        if next(folder.glob("*/[01]/*.png"), None) is None:
+            raise InvalidValue(
+                "data.path",
+                options_["path"],
+                f"a folder with {FOLDER}/<patient>/<class>/*.png, found no patch in {folder}",
+                f"Pass the folder that holds {FOLDER}/ with --data DIR, or set data.path in the spec.",
+            )
         train, test = _cut(facts, folder)
         parts = [_read(some) for some in (train[: facts.n], test[: facts.n_validation])]
         return content.dataset(facts, *(Split(inputs={"patch": pixels}, targets=labels) for pixels, labels in parts))
