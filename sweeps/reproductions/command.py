@@ -31,18 +31,27 @@ def reproduce_command(
 
 def _print(console: Console, result: Result) -> None:
     for table in result.tables:
-        shown = Shown(*table.columns, title=table.title)
+        shown = _folding(*table.columns, title=table.title)
         for row in table.rows:
             shown.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
         console.print(shown)
-    claims = Shown("claim", "published", "ours", "holds", "note", title=result.title)
+    claims = _folding("claim", "published", "ours", "holds", "note", title=result.title)
     for claim in result.claims:
-        claims.add_row(claim.claim, str(claim.published), str(claim.ours), claim.verdict, claim.note)
+        ours = "" if claim.ours is None else str(claim.ours)
+        claims.add_row(claim.claim, str(claim.published), ours, claim.verdict, claim.note)
     console.print(claims)
     for line in result.cut:
         console.print(f"cut: {line}", highlight=False)
     for plot in result.plots:
         console.print(f"plot: {plot}", highlight=False)
+
+
+def _folding(*columns: str, title: str) -> Shown:
+    """A table whose long words are broken, never cut: two methods may begin alike."""
+    shown = Shown(title=title)
+    for one in columns:
+        shown.add_column(one, overflow="fold")
+    return shown
 
 
 def _trained(paper: str, workspace: Workspace) -> str:
