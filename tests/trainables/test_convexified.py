@@ -130,7 +130,7 @@ def test_steps_are_the_largest_number_of_queries(system):
             {"bound": "wu-constant", "learning_rate": 10.0, "regularisation": 0.2},
             None,
             FACTS,
-            "step_size",
+            "learning_rate",
         ),
     ],
 )

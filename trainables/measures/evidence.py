@@ -38,6 +38,8 @@ Method = Literal["one-run", "f-dp", "multi-run"]
 CANARIES = 2000
 GUESSED = 0.1
 """Share of the canaries that are called in, and the same share out; fixed before any coin is tossed."""
+UNSEEN = 0.02
+"""Chance that no batch draws a canary, above which none is called out."""
 RUNS, RUNS_OF_SLOW = 1000, 100
 """Runs with the target, and as many without it: where one training serves all of them, and where each trains."""
 CALIBRATION = 0.5
@@ -172,12 +174,29 @@ def _one_run(setting: Setting, method: Method, canaries: int) -> Found:
         coins = toss(len(planted), setting.rng)
         scores, threat = {"": _inserted_scores(setting, planted, coins, 1)}, ThreatModel.BLACK_BOX
         design = f"{len(planted)} validation records with wrong labels; the attacker asks what is predicted for them"
-    count = max(1, int(len(coins) * GUESSED))
-    every = [replace(guess(one, coins, count, count), tried=len(scores)) for one in scores.values()]
+    calls = _calls(setting, len(coins))
+    every = [replace(guess(one, coins, *calls), tried=len(scores)) for one in scores.values()]
     # Both scores are paid for, so the coins may choose between them.
     best = max(every, key=lambda one: one.correct)
     evidence: Evidence = OneRunFDP(observed=best) if method == "f-dp" else OneRun(observed=best)
     return Found(audit=_audit(setting, evidence, threat), design=design, reads_records=True, trainings=1, seconds=0.0)
+
+
+def _calls(setting: Setting, canaries: int) -> tuple[int, int]:
+    """How many are called in and how many out: from the plan alone, before any coin is looked at.
+
+    A canary that no batch drew looks like one that is not there. Where the plan leaves many of them unseen, none is
+    called out, and no more are called in than are likely to be seen.
+    """
+    from trainables.measures.gradient_canaries import chance_unseen
+
+    count = max(1, int(canaries * GUESSED))
+    if not isinstance(setting.system, CanaryTrained) or _replaced(setting):
+        return count, count
+    unseen = chance_unseen(setting.plan, _steps(setting))
+    if unseen <= UNSEEN:
+        return count, count
+    return max(1, min(2 * count, int(0.45 * (1 - unseen) * canaries))), 0
 
 
 def gradient_scores(

@@ -179,6 +179,17 @@ def check(plan: PrivacyPlan) -> None:
         _parameters(plan, event)
 
 
+def chance_unseen(plan: PrivacyPlan, steps: int) -> float:
+    """Probability that none of the first `steps` steps draws a given record."""
+    log_chance, left = 0.0, steps
+    for event, count in plan.schedule:
+        taken = min(left, count)
+        _, rate = _parameters(plan, event)
+        log_chance += taken * math.log1p(-min(rate, 1 - 1e-12))
+        left -= taken
+    return math.exp(log_chance)
+
+
 def _gaussian(plan: PrivacyPlan, step: int) -> tuple[float, float]:
     for event, count in plan.schedule:
         if step < count:

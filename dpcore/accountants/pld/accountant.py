@@ -122,8 +122,9 @@ def failure_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Bounds:
 class PLDAccountant:
     """Privacy loss distributions, composed in both directions and bounded from both sides.
 
-    Where the composed loss's spectrum decays, by a sum over a few frequencies whose every error is bounded
-    (`contour`); else discretised to both sides and composed by FFT (`convolve`).
+    Exactly where few sums of losses are possible (`responses`); where the composed loss's spectrum decays, by a sum
+    over a few frequencies whose every error is bounded (`contour`); else discretised to both sides and composed by FFT
+    (`convolve`).
 
     adjacency  neighbouring relation of every number
     tolerance  how far apart upper and lower bound may be: `tolerance` times the upper bound, or 1e-6 nats
@@ -143,7 +144,8 @@ class PLDAccountant:
         default=(
             "Zhu, Dong & Wang 2022, Theorems 10 and 11 (dominating pairs, composition, sampling); "
             "Trefethen & Weideman 2014, Theorem 5.1 (error of the trapezoidal rule), "
-            "or Doroshenko et al. 2022 (pessimistic discretisation)"
+            "or Doroshenko et al. 2022 (pessimistic discretisation), "
+            "or Kairouz, Oh & Viswanath 2015, Theorem 3.3 (randomised responses, exactly)"
         ),
         init=False,
     )

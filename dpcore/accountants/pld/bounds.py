@@ -1,7 +1,8 @@
 """Certified bounds on epsilon of a composition, as close together as asked.
 
-What a closed form or a single step decides is decided so; else a sum over frequencies (`contour`), and where that does
-not reach, a grid of losses (`grid`). Both directions count; the second often has only to hold at the first's epsilon.
+What a closed form, a single step or few sums of losses (`responses`) decide is decided so; else a sum over frequencies
+(`contour`), and where that does not reach, responses rounded to a common unit (`rounded_responses`) or a grid of losses
+(`grid`). Both directions count; the second often has only to hold at the first's epsilon.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ def _inverted(contour: Contour, saddle: Saddle, asked: Asked) -> Bounds | None:
 def _first_side(parts: Parts, direction: Cumulants, saddle: Saddle, asked: Asked, *, forward: bool) -> Bounds:
     contour = _contour(parts, direction, saddle, asked, forward=forward)
     found = None if contour is None else _inverted(contour, saddle, asked)
+    # Few unlike responses have a spectrum that does not decay, and atoms that no grid's nodes meet.
+    found = found or rounded_responses.epsilon_bounds(parts, asked)
     return found or _by_grid(parts, direction, saddle, asked, forward=forward)
 
 
@@ -134,9 +137,6 @@ def epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds:
     if one is not None:
         return Bounds(*single.epsilon_bounds(one, delta))
     asked = Asked(delta, tolerance)
-    rounded = rounded_responses.epsilon_bounds(parts, asked)
-    if rounded is not None:
-        return rounded
     tail = tail_for(delta, parts)
     log_delta = math.log(delta)
     forward = cumulants(parts, tail, forward=True)
