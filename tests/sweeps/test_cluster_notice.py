@@ -11,7 +11,7 @@ from trainables.attempt import NODE_LEAVES
 @pytest.mark.timeout(400)
 def test_a_trial_leaves_a_node_that_is_to_go_and_no_step_is_paid_twice(tmp_path):
     with Nodes() as nodes:
-        sweep = Sweep(tmp_path, nodes, trials=2, epochs=20.0)
+        sweep = Sweep(tmp_path, nodes, trials=2, epochs=40.0)
         nodes.start("head", cpus=2, **sweep.extra)
         nodes.start("second", cpus=2, **sweep.extra)
         sweep.start()
