@@ -54,8 +54,13 @@ def plan_proposal(
         plan = _planned(spec, config, facts, calibrations, systems)
     except _Senseless as error:
         return Refusal(violations={error.found.name: 1.0}, reason=str(error.found))
-    if isinstance(plan, Refusal):
-        return plan
+    return plan if isinstance(plan, Refusal) else _held(spec, config, plan, systems)
+
+
+def _held(
+    spec: SweepSpec, config: Config, plan: PrivacyPlan, systems: Mapping[str, System] | None
+) -> PrivacyPlan | Refusal:
+    """The plan, if its claim and its size are within the spec. Raises InvalidValue as `plan_proposal`."""
     system, epsilon = _systems(systems)[str(config[SYSTEM])], float(config[TARGET_EPSILON])
     claim = plan.guarantee
     if is_unprotected(plan):
@@ -163,15 +168,15 @@ def _senseless(
     first = None
     for config in configs:
         try:
-            _planned(spec, config, facts, calibrations, systems)
+            plan = _planned(spec, config, facts, calibrations, systems)
+            if isinstance(plan, PrivacyPlan):
+                _held(spec, config, plan, systems)
         except _Senseless as error:
             first = first or error.found
-            continue
-        try:
-            plan_proposal(spec, config, facts, calibrations, systems)
         except InvalidValue as error:
             return error
-        return None
+        else:
+            return None
     return first
 
 

@@ -118,6 +118,8 @@ def test_a_launch_on_a_node_that_is_to_go_moves_without_cost(controller: Control
     attempts = [one for one in controller.store.attempts("shared") if one.attempt == 1 and one.key in moved]
     assert {one.reason for one in attempts} == {NODE_LEAVES}
     assert not worker_losses(attempts)
+    assert controller._losses is not None
+    assert not controller._losses.total()
     for entry in controller.store.ledger("shared"):
         if entry.attempt > 1 or entry.key not in moved:
             continue

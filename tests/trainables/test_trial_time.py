@@ -1,4 +1,4 @@
-"""What a trial's seconds hold when several are launched together."""
+"""What a trial's seconds and memory hold when several are launched together, or one after the other."""
 
 import time
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ import numpy as np
 
 from trainables import trial
 from trainables.files import Folder
-from trainables.system import Member, TrialGroup
+from trainables.system import Execution, Member, TrialGroup
 
 SHARED, OWN, MEASURING = 0.3, 0.1, 0.2
 SLACK = 0.15
@@ -37,3 +37,20 @@ def test_a_shared_training_is_every_members_and_the_rest_is_ones_own(tmp_path, m
     found = trial.run_group(group, None, Folder(str(tmp_path)), bytes(32))
     for result in found:
         assert SHARED + OWN <= result["seconds"] < SHARED + OWN + SLACK
+
+
+def test_memory_is_that_of_the_launch_and_of_its_team(tmp_path, monkeypatch):
+    def holding(runs, data, execution):
+        held = np.ones(data << 17)
+        runs[0].may_execute(1)
+        runs[0].checkpoint(1, {"w": held[:1]}, {})
+
+    monkeypatch.setattr(trial, "SYSTEMS", {"holding": SimpleNamespace(fit=holding)})
+    plan, peaks = SimpleNamespace(system="holding"), []
+    team = SimpleNamespace(peak_memory_mb=lambda: 5000.0)
+    for number, (megabytes, execution) in enumerate(((400, Execution()), (1, Execution()), (1, Execution(team=team)))):
+        member = Member(key=f"held-{number}", attempt=1, seed=0, plan=plan, from_step=0, to_step=1)
+        group = TrialGroup(members=(member,), execution=execution)
+        peaks.append(trial.run_group(group, megabytes, Folder(str(tmp_path)), bytes(32))[0]["peak_memory_mb"])
+    assert peaks[0] > peaks[1] + 300
+    assert 5000 < peaks[2] < 5000 + peaks[0]
