@@ -14,6 +14,7 @@ from rich.text import Text
 from sweeps.front.export import footer
 from sweeps.front.pareto import Front, Panel
 from sweeps.rounding import epsilon_text
+from sweeps.search.space import TARGET_EPSILON
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -118,7 +119,9 @@ def _varied(panel: Panel) -> list[str]:
         config = panel.records[int(i)].config
         for name, value in config.items():
             values.setdefault(name, {}).setdefault(config.get("system"), set()).add(value)
-    return [name for name, found in values.items() if name != "system" and any(len(one) > 1 for one in found.values())]
+    varied = [name for name, found in values.items() if any(len(one) > 1 for one in found.values())]
+    # The last gives way first: what was aimed at is nearly the epsilon that came of it.
+    return sorted((name for name in varied if name != "system"), key=lambda name: name == TARGET_EPSILON)
 
 
 def _short(value: object) -> str:
