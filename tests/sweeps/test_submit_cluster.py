@@ -8,10 +8,12 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sweeps.ledger import spending
@@ -146,6 +148,33 @@ def test_a_ray_client_address_submits_the_sweep(cluster):
     assert "3 complete." in output
     assert "finished" in cluster.run("show", "client", "--root", str(cluster.folder / "laptop"), "--store", store)
     assert "client_builder" not in output
+
+
+@pytest.mark.chaos
+@pytest.mark.outage
+def test_a_server_for_the_client_that_dies_at_its_start_is_asked_for_again(cluster):
+    """The head starts a process for every Ray client; here the first one is killed: a minute to Ray."""
+    killed = []
+
+    def kill_the_first():
+        limit = time.monotonic() + 120
+        while not killed and time.monotonic() < limit:
+            for process in psutil.process_iter(["cmdline"]):
+                words = " ".join(process.info["cmdline"] or [])
+                if "--mode=specific-server" in words and f":{cluster.port} " in words:
+                    process.kill()
+                    killed.append(process.pid)
+                    break
+            time.sleep(0.02)
+
+    killer = threading.Thread(target=kill_the_first)
+    killer.start()
+    places = ("--root", str(cluster.folder / "after-a-death"), "--address", cluster.client)
+    told = cluster.run("submit", "toy", "--trials", "1", "--name", "again", *places, seconds=600)
+    killer.join()
+    assert killed
+    assert "asking for another" in told
+    assert "1 complete." in told
 
 
 def test_a_path_that_not_every_node_sees_is_found_before_the_first_trial(cluster):
