@@ -24,6 +24,19 @@ from trainables.data import idc
 QUICK = Effort(quick=True)
 
 
+def test_the_error_of_a_printed_area_is_that_of_400_members_and_300_others() -> None:
+    """theory.md section 4: about .022. Hanley & McNeil (1982), equation 1, at every area that the paper prints."""
+
+    def error(area: float, members: int = 400, others: int = 300) -> float:
+        one, two = area / (2 - area), 2 * area**2 / (1 + area)
+        spread = area * (1 - area) + (members - 1) * (one - area**2) + (others - 1) * (two - area**2)
+        return math.sqrt(spread / (members * others))
+
+    assert error(0.5) == pytest.approx(statements.AUC_ERROR, abs=5e-4)
+    assert all(error(row.attack_auc) <= statements.AUC_ERROR + 5e-4 for row in TABLE_1)
+    assert min(error(row.attack_auc) for row in TABLE_1) > 0.9 * statements.AUC_ERROR
+
+
 # Theory
 
 

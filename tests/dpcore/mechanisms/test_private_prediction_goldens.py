@@ -67,6 +67,14 @@ def test_loss_perturbation():
     assert loss_perturbation.gaussian(1.0, DELTA, N, CLASSES, REPLACE).noise.sigma == pytest.approx(27.84111, rel=1e-6)
 
 
+def test_the_noise_of_add_remove_is_worth_half_as_much_again_under_replace_one():
+    """theory.md 1.2: the gradient shift is 2K, the Jacobian keeps its half."""
+    noise = loss_perturbation.pure(1.0, N, CLASSES, ADD).noise
+    shift = loss_perturbation.SOFTMAX_LIPSCHITZ
+    assert noise.event(shift, ADD).epsilon + 1 / 2 == pytest.approx(1.0)
+    assert noise.event(2 * shift, REPLACE).epsilon + 1 / 2 == pytest.approx(1.5)
+
+
 @pytest.mark.parametrize(("classes", "delta"), [(2, 3.00e-7), (10, 2.70e-6), (100, 2.97e-5)])
 def test_what_the_repaired_proof_establishes_for_the_published_noise(classes, delta):
     published = loss_perturbation.gaussian_published(1.0, DELTA, N, classes)
