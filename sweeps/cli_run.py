@@ -14,7 +14,7 @@ from sweeps import session
 from sweeps.cli_output import EXIT_INTERRUPTED, print_json
 from sweeps.display import ProgressDisplay
 from sweeps.store import Store
-from sweeps.tracking import without_password
+from sweeps.urls import without_password
 from sweeps.workspace import DEFAULT_ROOT, Workspace
 
 
@@ -76,6 +76,7 @@ def _stopped(console: Console, again: str) -> None:
 
 def _summary(sweep: str, workspace: Workspace, outcome: session.Outcome, console: Console) -> None:
     from sweeps.front.pareto import LABELS, sweep_front
+    from sweeps.front.terminal import table
     from sweeps.report import write_report
 
     opened = Store.open(workspace.store_url, create=False)
@@ -85,7 +86,7 @@ def _summary(sweep: str, workspace: Workspace, outcome: session.Outcome, console
         console.print(reason, highlight=False, markup=False)
     if outcome.counts["complete"]:
         # One panel for each kind of claim, as on the report page.
-        console.print(sweep_front(opened, sweep, mix=LABELS, total=True).table())
+        console.print(table(sweep_front(opened, sweep, mix=LABELS, total=True)))
     path = write_report(opened, sweep, workspace.report(sweep))
     console.print(f"Report  {path}", highlight=False, soft_wrap=True)
     uri = without_password(workspace.tracking_uri)

@@ -1,8 +1,9 @@
-"""The floors: dpcore imports nothing of ours, trainables only dpcore, sweeps both; quick commands stay light."""
+"""The floors: dpcore imports nothing of ours, trainables only dpcore, sweeps both; no circles; light quick commands."""
 
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,34 @@ def test_each_package_imports_only_what_lies_below(package):
     for path in sorted((ROOT / package).rglob("*.py")):
         above = (imported_packages(path) & OURS) - MAY_IMPORT[package]
         assert not above, f"{path.relative_to(ROOT)} imports {above}"
+
+
+def modules() -> dict[str, Path]:
+    """Every file of the three packages, by the name that imports it."""
+    found = {}
+    for package in MAY_IMPORT:
+        for path in (ROOT / package).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported_modules(name: str, known: dict[str, Path]) -> set[str]:
+    """What a file takes from which of our files, in its functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(known[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in known else node.module)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return (found & known.keys()) - {name}
+
+
+def test_no_files_import_each_other_in_a_circle():
+    known = modules()
+    TopologicalSorter({name: imported_modules(name, known) for name in known}).prepare()
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,12 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Guarantee, Status
 from dpcore.sampling import PoissonSampling
-from dpcore.sgld import Phase, halving_schedule, published_noise_variance
+from dpcore.sgld import Phase, published_noise_variance
 from trainables import models
 from trainables.noisy_sgd import ASSUMPTIONS, METRICS, STEPS_MAX
 from trainables.sgld import HALVINGS_MAX
 from trainables.sgld import PARAMETERS as CLIPPED_PARAMETERS
+from trainables.sgld_blocks import schedule
 from trainables.system import (
     Config,
     Dataset,
@@ -76,12 +77,6 @@ PARAMETERS = (
     ),
     _CLIP,
 )
-
-
-def schedule(config: Config, n: int) -> tuple[Phase, ...]:
-    """The blocks of constant step size that a complete configuration means."""
-    per_epoch = -(-n // int(config["batch_size"]))
-    return halving_schedule(float(config["step_size"]), int(config["halve_every"]), int(config["epochs"]), per_epoch)
 
 
 def noise_multipliers(config: Config, n: int) -> list[float]:

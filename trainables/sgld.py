@@ -31,9 +31,10 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Gaussian, PoissonSampled
 from dpcore.sampling import PoissonSampling
-from dpcore.sgld import Phase, clipped_event, halving_schedule, noise_multiplier
+from dpcore.sgld import Phase, clipped_event, noise_multiplier
 from trainables import models
 from trainables.noisy_sgd import ASSUMPTIONS, METRICS, NOISE_MAX, NOISE_MIN, STEPS_MAX
+from trainables.sgld_blocks import clip_norm, schedule
 from trainables.system import (
     Config,
     Dataset,
@@ -89,20 +90,6 @@ PARAMETERS = (
         doc="noise over clip norm in the first step; decides the clip norm; solved from epsilon by default",
     ),
 )
-
-
-def schedule(config: Config, n: int) -> tuple[Phase, ...]:
-    """The blocks of constant step size that a complete configuration means."""
-    per_epoch = -(-n // int(config["batch_size"]))
-    return halving_schedule(
-        float(config["step_size"]), int(config["halve_every"]), int(config["epochs"]), steps_per_epoch=per_epoch
-    )
-
-
-def clip_norm(config: Config, n: int) -> float:
-    """C = 2 b / (n z sqrt(e)) of the first step: what makes its noise multiplier the configured one."""
-    noise, step_size = float(config["noise_multiplier"]), float(config["step_size"])
-    return 2 * int(config["batch_size"]) / (n * noise * math.sqrt(step_size))
 
 
 def step_event(config: Config, n: int, phase: Phase) -> PoissonSampled:

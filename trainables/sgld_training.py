@@ -15,7 +15,7 @@ from trainables.losses import judge, loss_function
 from trainables.measures import watching
 from trainables.noisy_training import Descent, Pace, WrongEvent, device_of, initial_model, noise_source
 from trainables.parallel import clipped_sums, limited_threads
-from trainables.sgld import clip_norm, schedule
+from trainables.sgld_blocks import clip_norm, schedule
 from trainables.system import Dataset, Execution, Run
 
 

@@ -21,7 +21,7 @@ from dpcore.guarantee import Guarantee
 from dpcore.randomness import Streams
 
 if TYPE_CHECKING:
-    from trainables.parallel.sums import Team
+    from trainables.parallel.team import Team
 
 Scalar = bool | int | float | str
 Config = Mapping[str, Scalar]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from dpcore.checks import InvalidValue
 from sweeps.front.export import FORMATS, SUFFIXES, render
-from sweeps.front.pareto import Objective, sweep_front
+from sweeps.front.panels import Objective
+from sweeps.front.pareto import sweep_front
 from sweeps.workspace import Workspace
 
 
@@ -43,7 +44,9 @@ def pareto_command(
     if form == "table" and output is None:
         from rich.console import Console
 
-        Console().print(front.table())
+        from sweeps.front.terminal import table
+
+        Console().print(table(front))
         return
     content = render(front, form)
     _write(content, output)

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,9 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from sweeps.collector import collector_paused
+from sweeps.front.panels import Floats, Front, Objective, Panel
 from sweeps.front.total import procedure_total
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
-from sweeps.rounding import delta_text
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 LABELS = ("notion", "adjacency", "delta", "unit", "status")
 """What two points must share to stand on the same axes."""
@@ -38,105 +35,9 @@ FIRM = (Status.PROVED, Status.PROVED_UNDER_ASSUMPTIONS)
 HYPERVOLUME_WORK = 3e8
 """Largest n^(d-2) for which a hypervolume in d >= 4 dimensions is computed (about ten seconds)."""
 
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """One axis: a reported metric, "epsilon" (of the claim) or "work" (of the plan), and its direction."""
-
-    metric: str
-    goal: Literal["maximize", "minimize"]
-
-    def __post_init__(self) -> None:
-        if self.goal not in ("maximize", "minimize"):
-            raise InvalidValue(f"goal of {self.metric}", self.goal, "'maximize' or 'minimize'")
-
-    @classmethod
-    def parse(cls, text: str) -> Objective:
-        """Read "METRIC:maximize" or "METRIC:minimize". Raises InvalidValue."""
-        metric, separator, goal = text.rpartition(":")
-        if not separator or goal not in ("maximize", "minimize"):
-            raise InvalidValue(
-                "objective", text, "METRIC:maximize or METRIC:minimize", "For example accuracy:maximize."
-            )
-        return cls(metric, goal)  # type: ignore[arg-type]
-
 
 class MixedGuarantees(InvalidValue):
     """Points whose guarantees differ in kind were asked to share axes."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Panel:
-    """The points that share one label, and which of them no other dominates.
-
-    label        what all guarantees here have in common: notion, adjacency, delta, unit, and the statuses that occur
-    records      one trial per point
-    values       (points, objectives), in the objectives' own units
-    on_front     (points,), True when no point of the panel dominates it
-    hypervolume  volume that the front dominates up to `reference` (log10 units on log axes); None when it would
-                 take too long (more than three objectives, many points)
-    reference    one value per objective
-    """
-
-    label: Mapping[str, Any]
-    records: Sequence[TrialRecord]
-    values: Floats
-    on_front: NDArray[np.bool_]
-    hypervolume: float | None
-    reference: tuple[float, ...]
-
-    @property
-    def title(self) -> str:
-        """The label in words."""
-        label = self.label
-        return (
-            f"{label['notion']}, {label['adjacency']}, per {label['unit']}, delta {delta_text(label['delta'])}, "
-            f"status: {label['status']}"
-        )
-
-    def status(self, index: int) -> str:
-        """What is known of the claim of one point."""
-        guarantee = self.records[index].guarantee
-        assert guarantee is not None
-        return str(guarantee["status"])
-
-    def order(self) -> NDArray[np.intp]:
-        """Front points first, then the others, each sorted by the first objective, then by trial number."""
-        numbers = np.array([record.number for record in self.records])
-        return np.lexsort((numbers, self.values[:, 0], ~self.on_front))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Front:
-    """The front of a sweep, one panel per label.
-
-    excluded          {reason: trials left out}
-    reference_source  "given", or "worst observed": then hypervolumes of different sweeps cannot be compared
-    log10             objectives whose hypervolume is measured in log10
-    note              printed under the title: the total of the whole procedure, or why it is not counted
-    procedure         that total's guarantee as plain values; None when it was not asked for, or not counted
-    """
-
-    objectives: tuple[Objective, ...]
-    panels: tuple[Panel, ...]
-    excluded: Mapping[str, int]
-    reference_source: Literal["given", "worst observed"]
-    log10: tuple[str, ...] = ()
-    sweep: str = ""
-    note: str = ""
-    procedure: Mapping[str, Any] | None = None
-
-    def table(self, limit: int = 40) -> RenderableType:
-        """The front for a terminal: at most `limit` rows a panel."""
-        from sweeps.front.terminal import table
-
-        return table(self, limit)
-
-    def keys(self) -> list[str]:
-        """Keys of all front points, in the order of `Panel.order`."""
-        return [panel.records[i].key for panel in self.panels for i in panel.order() if panel.on_front[i]]
 
 
 class Store(Protocol):

@@ -11,8 +11,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.front.export import footer
-from sweeps.front.pareto import Front, Panel
+from sweeps.front.panels import Front, Panel
 from sweeps.rounding import epsilon_text
 from sweeps.search.space import TARGET_EPSILON
 
@@ -84,7 +83,7 @@ def table(front: Front, limit: int = 40) -> RenderableType:
         parts.append(_Fitted(panel.title, _columns(front, panel, chosen[:limit])))
         if len(chosen) > limit:
             parts.append(Text(f"… and {len(chosen) - limit} more on the front: {MORE}"))
-        parts.append(Text(footer(front, panel), style="dim"))
+        parts.append(Text(front.footer(panel), style="dim"))
     if not front.panels:
         parts.append(Text("No finished trial yet."))
     if front.excluded:

@@ -11,7 +11,8 @@ from typing import Any
 
 from sweeps import ledger
 from sweeps.audit.records import AuditRecord, audits_of
-from sweeps.front.pareto import LABELS, Front, Objective, front, label_of, spec_objectives
+from sweeps.front.panels import Front, Objective
+from sweeps.front.pareto import LABELS, front, label_of, spec_objectives
 from sweeps.records import SweepRecord, TrialRecord, TrialState
 from sweeps.report.importance import Importance, importances
 from sweeps.store import Store

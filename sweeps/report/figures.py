@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.front.pareto import Front, Objective, Panel
+from sweeps.front.panels import Front, Objective, Panel
 from sweeps.records import TrialRecord, TrialState
 from sweeps.report.importance import Importance
 from sweeps.rounding import epsilon_text

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.front.pareto import Objective
+from sweeps.front.panels import Objective
 from sweeps.records import TrialRecord
 
 MIN_TRIALS = 20

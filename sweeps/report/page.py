@@ -10,8 +10,7 @@ import time
 from collections.abc import Mapping
 from html import escape
 
-from sweeps.front.export import footer
-from sweeps.front.pareto import Front
+from sweeps.front.panels import Front
 from sweeps.records import TrialState
 from sweeps.report import figures
 from sweeps.report.assets import SCRIPT, STYLE
@@ -92,7 +91,7 @@ def _front(front: Front, charts: dict[str, figures.Figure]) -> str:
         charts[f"front-{index}"] = figures.front_figure(front, panel)
         parts.append(
             f'<div class="card"><h3>{escape(panel.title)}</h3>{_chart(f"front-{index}")}'
-            f'<p class="soft">{escape(footer(front, panel))}.</p></div>'
+            f'<p class="soft">{escape(front.footer(panel))}.</p></div>'
         )
     if not parts:
         parts.append('<div class="card"><p>No trial has finished yet: there is no front.</p></div>')

@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sweeps.records import TrialRecord
 from sweeps.search import history
 from sweeps.search.history import Outcome
-from sweeps.search.proposer import seed_of_point
+from sweeps.search.seeds import seed_of_point
 from sweeps.search.space import SYSTEM, TARGET_EPSILON, Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.model import SweepSpec

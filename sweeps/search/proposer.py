@@ -15,27 +15,10 @@ import numpy as np
 
 from sweeps.records import Proposal, TrialRecord
 from sweeps.search.history import WarmStart
+from sweeps.search.seeds import ORDER, POINT, seed_of_trial, sequence
 from sweeps.search.space import Space
 from sweeps.spec.model import SweepSpec
 from trainables.system import Scalar
-
-# Streams of one proposal. The numbers are part of the format: changing one changes every sweep's proposals.
-_POINT, _TRIAL, _ORDER = 0, 1, 2
-
-
-def _sequence(seed: int, number: int, stream: int) -> np.random.SeedSequence:
-    # spawn_key keeps (seed, number, stream) apart; a flat list of large and small integers would not.
-    return np.random.SeedSequence(seed, spawn_key=(number, stream))
-
-
-def seed_of_point(seed: int, number: int) -> int:
-    """32 public bits that seed the sampler for proposal `number`."""
-    return int(_sequence(seed, number, _POINT).generate_state(1)[0])
-
-
-def seed_of_trial(seed: int, number: int) -> int:
-    """31 public bits for the trial's initial weights and the like; never noise, never batches."""
-    return int(_sequence(seed, number, _TRIAL).generate_state(1)[0] >> 1)
 
 
 class Sampler(Protocol):
@@ -76,7 +59,7 @@ class RandomSampler(_Independent):
 
     def point(self, number: int) -> dict[str, Scalar] | None:
         """Draw `number`."""
-        return self._space.draw(np.random.Generator(np.random.PCG64(_sequence(self._seed, number, _POINT))))
+        return self._space.draw(np.random.Generator(np.random.PCG64(sequence(self._seed, number, POINT))))
 
 
 class GridSampler(_Independent):
@@ -85,7 +68,7 @@ class GridSampler(_Independent):
 
     def __init__(self, spec: SweepSpec) -> None:
         self._space, self._repeats = Space.of(spec), spec.search.repeats
-        generator = np.random.Generator(np.random.PCG64(_sequence(spec.search.seed, 0, _ORDER)))
+        generator = np.random.Generator(np.random.PCG64(sequence(spec.search.seed, 0, ORDER)))
         self._order = generator.permutation(self._space.grid_size())
 
     def point(self, number: int) -> dict[str, Scalar] | None:

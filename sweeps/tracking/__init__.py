@@ -1,6 +1,15 @@
 """MLflow as a view of the store: fed beside a sweep, rebuilt at will, read back as a front."""
 
-from sweeps.tracking.front import mlflow_front
-from sweeps.tracking.view import Drain, rebuild, without_password
+import os
 
-__all__ = ["Drain", "mlflow_front", "rebuild", "without_password"]
+# MLflow reports to its makers by default; a platform for private data switches that off before it loads.
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+os.environ["DO_NOT_TRACK"] = "true"
+# Waiting is the caller's business: an outage must be seen at once, not after MLflow's own minutes of retries.
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+
+from sweeps.tracking.front import mlflow_front
+from sweeps.tracking.view import Drain, rebuild
+
+__all__ = ["Drain", "mlflow_front", "rebuild"]

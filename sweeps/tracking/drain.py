@@ -31,7 +31,8 @@ def drain(store: Store, sweep: str, uri: str, ending: threading.Event) -> int:
     Rows leave the outbox after their runs are written, so a kill in between repeats runs, and repeating changes
     nothing.
     """
-    from sweeps.tracking.mlflow_runs import UNREACHABLE, Experiment
+    from sweeps.tracking.mlflow_door import UNREACHABLE
+    from sweeps.tracking.mlflow_runs import Experiment
 
     experiment: Experiment | None = None
     pause = 0.0

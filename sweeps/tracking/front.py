@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from dpcore.checks import InvalidValue
 from sweeps.collector import collector_paused
 from sweeps.front.export import rows
-from sweeps.front.pareto import Front, Objective, front, spec_objectives
+from sweeps.front.panels import Front, Objective
+from sweeps.front.pareto import front, spec_objectives
 from sweeps.records import TrialRecord, TrialState
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def read_front(
     mix: Collection[str] = (),
 ) -> Front:
     """The same as a `Front`."""
-    from sweeps.tracking.mlflow_runs import OBJECTIVES, find_experiment, patience
+    from sweeps.tracking.mlflow_door import OBJECTIVES, find_experiment, patience
     from sweeps.tracking.reading import read_trial_runs
 
     client, found = find_experiment(uri, experiment)
@@ -67,7 +68,7 @@ def read_front(
 
 
 def _record(run: TrialRun) -> TrialRecord:
-    from sweeps.tracking.mlflow_runs import TRIAL_KEY, from_mlflow
+    from sweeps.tracking.mlflow_door import TRIAL_KEY, from_mlflow
 
     tags, params = run.tags, run.params
     metrics = {name: from_mlflow(value) for name, value in run.metrics.items()}

@@ -1,4 +1,4 @@
-"""The one door to MLflow: experiments, runs and artifacts of a sweep, found again by their tags.
+"""Experiments, runs and artifacts of a sweep in MLflow, found again by their tags.
 
 MLflow gives no run an id of our choosing, so a trial's run is the one tagged `sweeps.trial_key`: looked up once,
 made when missing. Callers hold the drain lock. A run's content depends on the store's record alone, timestamps
@@ -8,48 +8,22 @@ included, so writing it twice leaves one copy.
 from __future__ import annotations
 
 import json
-import math
-import os
 import re
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# MLflow reports to its makers by default; a platform for private data switches that off before it loads.
-os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-os.environ["DO_NOT_TRACK"] = "true"
-# Waiting is the caller's business: an outage must be seen at once, not after MLflow's own minutes of retries.
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, RunTag, ViewType
+from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-from mlflow.telemetry.client import get_telemetry_client, set_telemetry_client
-from requests import RequestException
-from sqlalchemy.exc import SQLAlchemyError
 
 from sweeps.records import SweepRecord, TrialRecord, TrialState
-from sweeps.tracking.view import without_password
-
-set_telemetry_client()
-
-UNREACHABLE = (MlflowException, RequestException, SQLAlchemyError, OSError)
-"""What MLflow raises when it, its database or its artifacts cannot be reached or refuse."""
-
-TRIAL_KEY = "sweeps.trial_key"
-PARENT = "sweeps.parent"
-OBJECTIVES = "sweeps.search.objectives"
-LARGEST = 1.797e308
-"""MLflow keeps an infinity as the largest double."""
-
-_PAGE = 500
-"""Runs in one answer of a server; MLflow takes about two seconds to put them together, and many more under load."""
-_TIMEOUT, _SHORT, _PATIENT = "MLFLOW_HTTP_REQUEST_TIMEOUT", "10", "120"
+from sweeps.tracking.mlflow_door import OBJECTIVES, PARENT, TRIAL_KEY
+from sweeps.tracking.reading import tagged_runs
+from sweeps.urls import without_password
 
 _METRICS_AT_ONCE = 1000
 _STATUS = {
@@ -82,11 +56,6 @@ _REFUSALS = {"401": "unknown user or wrong password", "403": "no rights"}
 def _refusal(uri: str, error: MlflowException) -> Refused | None:
     found = re.search(r"failed with error code (401|403) ", str(error))
     return None if found is None else Refused(uri, _REFUSALS[found[1]])
-
-
-def telemetry_is_off() -> bool:
-    """Whether MLflow has no client that could report to its makers."""
-    return get_telemetry_client() is None
 
 
 class Experiment:
@@ -161,9 +130,6 @@ class Experiment:
         return found.experiment_id, True
 
     def _find_runs(self) -> None:
-        # Imported here, since reading builds on this module.
-        from sweeps.tracking.reading import tagged_runs
-
         for run_id, key in tagged_runs(self._client, self._id, TRIAL_KEY):
             if key in self._runs:
                 self._client.delete_run(run_id)
@@ -191,42 +157,6 @@ class Experiment:
             path = Path(folder) / name
             path.write_text(json.dumps(content, indent=1))
             get_artifact_repository(location, tracking_uri=self._uri).log_artifact(str(path))
-
-
-def find_experiment(uri: str, name: str) -> tuple[MlflowClient, Any]:
-    """Client and experiment, None when there is none of that name."""
-    client = MlflowClient(tracking_uri=uri)
-    return client, client.get_experiment_by_name(name)
-
-
-def pages(client: MlflowClient, experiment_id: str, condition: str) -> Iterator[Any]:
-    """The active runs that meet MLflow's own filter `condition`, oldest first, page by page."""
-    token: str | None = None
-    while True:
-        page = client.search_runs(
-            [experiment_id],
-            filter_string=condition,
-            run_view_type=ViewType.ACTIVE_ONLY,
-            max_results=_PAGE,
-            order_by=["attributes.start_time ASC"],
-            page_token=token,
-        )
-        yield from page
-        token = page.token
-        if not token:
-            return
-
-
-@contextmanager
-def patience() -> Iterator[None]:
-    """For reading while a person waits: a busy server may take its time, unless the environment says how much."""
-    before = os.environ[_TIMEOUT]
-    if before == _SHORT:
-        os.environ[_TIMEOUT] = _PATIENT
-    try:
-        yield
-    finally:
-        os.environ[_TIMEOUT] = before
 
 
 def _prepare(uri: str) -> None:
@@ -284,11 +214,6 @@ def _metrics(trial: TrialRecord) -> list[Metric]:
     if trial.guarantee is not None:
         metrics.append(Metric("epsilon", float(trial.guarantee["epsilon"]), end, trial.step))
     return metrics
-
-
-def from_mlflow(value: float) -> float:
-    """A metric's value as it was before MLflow replaced infinities."""
-    return math.copysign(math.inf, value) if abs(value) >= LARGEST else value
 
 
 def _milliseconds(seconds: float) -> int:

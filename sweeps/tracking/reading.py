@@ -19,7 +19,7 @@ from mlflow.utils.search_utils import SearchUtils
 from sqlalchemy import Connection, Select, select
 
 from sweeps.collector import collector_paused
-from sweeps.tracking.mlflow_runs import TRIAL_KEY, pages
+from sweeps.tracking.mlflow_door import TRIAL_KEY, pages
 
 
 @dataclass(slots=True)

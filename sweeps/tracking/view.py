@@ -10,6 +10,7 @@ from types import TracebackType
 
 from sweeps.store import Store
 from sweeps.tracking.lock import DrainLock
+from sweeps.urls import without_password
 
 STORE_VARIABLE, URI_VARIABLE = "SWEEPS_DRAIN_STORE", "SWEEPS_DRAIN_URI"
 WAIT_SECONDS = 900.0
@@ -100,14 +101,3 @@ def rebuild(store: Store, sweep: str, uri: str, folder: Path | None = None) -> i
         for start in range(0, len(waiting), 500):
             store.delivered(None, waiting[start : start + 500])
     return len(trials)
-
-
-def without_password(uri: str) -> str:
-    """The URI as it may be printed."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        return make_url(uri).render_as_string(hide_password=True)
-    except ArgumentError:
-        return uri

@@ -22,7 +22,8 @@ from sqlalchemy import create_engine, insert, select
 
 from sweeps.records import SweepRecord, TrialRecord
 from sweeps.tracking import mlflow_runs
-from sweeps.tracking.mlflow_runs import TRIAL_KEY, Experiment
+from sweeps.tracking.mlflow_door import TRIAL_KEY
+from sweeps.tracking.mlflow_runs import Experiment
 
 AT_ONCE = 2000
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
 from sweeps.front import export, pareto
-from sweeps.front.pareto import Front, MixedGuarantees, Objective, front, hypervolume, nondominated
+from sweeps.front.panels import Front, Objective
+from sweeps.front.pareto import MixedGuarantees, front, hypervolume, nondominated
 from sweeps.records import TrialRecord, TrialState
 from tests.sweeps import view_sweeps
 
@@ -215,7 +216,7 @@ def test_systems_and_statuses_are_told_apart_in_the_table_and_the_picture():
     text = str(export.render(found, "table"))
     assert "assumptions" in text
     assert "noisy-sgd" in text
-    assert export.to_png(found)[:8] == b"\x89PNG\r\n\x1a\n"
+    assert bytes(export.render(found, "png"))[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def test_a_system_that_has_the_whole_front_is_named_when_others_lost():

@@ -15,7 +15,8 @@ import pytest
 
 from dpcore.guarantee import Status
 from sweeps.front.export import render
-from sweeps.front.pareto import Objective, front
+from sweeps.front.panels import Objective
+from sweeps.front.pareto import front
 from sweeps.records import TrialState
 from sweeps.report import gather, report_page, write_report
 from sweeps.report.importance import MIN_TRIALS, importances

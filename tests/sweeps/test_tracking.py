@@ -20,7 +20,8 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.front.export import rows
-from sweeps.front.pareto import MixedGuarantees, Objective, sweep_front
+from sweeps.front.panels import Objective
+from sweeps.front.pareto import MixedGuarantees, sweep_front
 from sweeps.records import TrialRecord
 from sweeps.store import Store
 from sweeps.tracking import Drain, rebuild
@@ -189,9 +190,9 @@ def test_not_a_number_and_infinities_come_through(tmp_path: Path):
 
 def page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read as from a server, in several pages."""
-    from sweeps.tracking import mlflow_runs, reading
+    from sweeps.tracking import mlflow_door, reading
 
-    monkeypatch.setattr(mlflow_runs, "_PAGE", 4)
+    monkeypatch.setattr(mlflow_door, "_PAGE", 4)
     monkeypatch.setattr(reading, "SqlAlchemyStore", type("NoStore", (), {}))
 
 
@@ -227,7 +228,7 @@ CONDITIONS = (
 
 def test_reading_whole_tables_is_mlflows_own_search(tracked, monkeypatch: pytest.MonkeyPatch):
     """Every kind of condition, and runs that somebody deleted by hand."""
-    from sweeps.tracking.mlflow_runs import TRIAL_KEY, find_experiment
+    from sweeps.tracking.mlflow_door import TRIAL_KEY, find_experiment
     from sweeps.tracking.reading import read_trial_runs, tagged_runs
 
     client, experiment = find_experiment(tracked[1], "views")
@@ -255,7 +256,7 @@ def test_reading_whole_tables_is_mlflows_own_search(tracked, monkeypatch: pytest
 
 
 def test_a_person_waits_longer_for_a_server_than_the_drain(monkeypatch: pytest.MonkeyPatch):
-    from sweeps.tracking.mlflow_runs import patience
+    from sweeps.tracking.mlflow_door import patience
 
     for given, while_reading in (("10", "120"), ("33", "33")):
         monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", given)
@@ -375,6 +376,6 @@ def test_undelivered_is_an_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_telemetry_is_off():
     code = (
         "import os; [os.environ.pop(n, None) for n in list(os.environ) if n.startswith(('PYTEST', 'CI', 'GITHUB'))];"
-        "from sweeps.tracking.mlflow_runs import telemetry_is_off; print(telemetry_is_off())"
+        "from sweeps.tracking.mlflow_door import telemetry_is_off; print(telemetry_is_off())"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"

@@ -16,7 +16,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate
 from dpcore.guarantee import Notion, Status
 from sweeps.controller import claim_of_prefix
-from sweeps.front.pareto import MixedGuarantees, Objective, front
+from sweeps.front.panels import Objective
+from sweeps.front.pareto import MixedGuarantees, front
 from sweeps.ledger import procedure_guarantee
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
 from tests.trainables.bayesian_cases import AVERAGE, CPU, SMALL, TARGET, fitted, parameters, planned

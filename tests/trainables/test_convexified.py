@@ -1,4 +1,4 @@
-"""The convexified-loss systems: their claims, what they release, their counters, and the attack that refutes one."""
+"""The convexified-loss systems: their claims, what they release, their counters."""
 
 import math
 from dataclasses import replace
@@ -9,7 +9,6 @@ from scipy import stats
 from scipy.special import softmax
 
 from dpcore.adjacency import Adjacency
-from dpcore.audit import Audit, MultiRun, Outcome, ThreatModel, Verdict
 from dpcore.checks import InvalidValue
 from dpcore.convexified import repaired as mathematics
 from dpcore.convexified.one_neuron import Noise, log_predictions
@@ -21,14 +20,12 @@ from dpcore.mechanisms.query_budget import QueriesSpent
 from sweeps.ledger import procedure_guarantee
 from sweeps.records import LedgerEntry
 from tests.trainables.recording import memory_run
-from trainables.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, counterexample, repaired_fit
+from trainables.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, repaired_fit
 from trainables.convexified.draws import FromNormals
 from trainables.convexified.network import Recipe, train
-from trainables.convexified.published import sensitivities
 from trainables.convexified.published_fit import asked, attack_of, flat_inputs, train_group
-from trainables.convexified.repaired import head_of
+from trainables.convexified.scales import head_of, sensitivities
 from trainables.data.digits import DIGITS
-from trainables.measures import evidence
 from trainables.measures.protocols import Answering, Auditable
 from trainables.registry import SYSTEMS
 from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, Refusal, Split, Task
@@ -371,86 +368,3 @@ def test_secure_noise_cannot_be_repeated(system, data):
         system.fit([run], data, Execution(noise_source="secure"))
     name = "logits" if system is CONVEXIFIED_HEAD else "log_probabilities"
     assert not np.allclose(seen[0][name], seen[1][name])
-
-
-# The refutation, from outputs alone
-
-
-def verdict(plan, inside, outside, adjacency):
-    evidence = MultiRun(
-        true_positives=int((inside > 0).sum()),
-        runs_in=len(inside),
-        false_positives=int((outside > 0).sum()),
-        runs_out=len(outside),
-    )
-    audit = Audit(evidence=evidence, threat_model=ThreatModel.BLACK_BOX, adjacency=adjacency, delta=DELTA)
-    return Verdict(audit=audit, guarantee=plan.guarantee)
-
-
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_one_answer_of_three_classes_refutes_the_published_claim(noise):
-    """Claimed epsilon 0.01: a right claim would be refuted with probability at most 5%, this one always is."""
-    plan = counterexample.tiny_plan(epsilon=0.01, noise=noise)
-    inside, outside = counterexample.worst_case_scores(plan, counterexample.TINY, runs=150, secret=SECRET)
-    assert np.all(inside > 0)
-    assert np.all(outside < 0)
-    found = verdict(plan, inside, outside, ADD)
-    assert found.outcome is Outcome.REFUTED
-    assert found.audit.epsilon_lower > 3.5
-
-
-@pytest.mark.parametrize(
-    ("system", "outcome"), [(CONVEXIFIED_LOSS, Outcome.REFUTED), (CONVEXIFIED_HEAD, Outcome.CONSISTENT)]
-)
-def test_the_audit_of_any_trial_finds_it_by_itself(system, outcome, data):
-    """What `sweeps audit` does with a trial on digits: the system's own neighbours, its released answers, a verdict."""
-    plan = planned(system, {"queries": 3}, epsilon=1.0)
-    setting = evidence.Setting(
-        system=system, plan=plan, claim=plan.guarantee, data=data, rng=np.random.default_rng(0), secret=SECRET
-    )
-    assert evidence.methods(system, plan.guarantee)[0] == "multi-run"
-    found = evidence.gather(setting, "multi-run", runs=100, curve=None)
-    assert found.audit.adjacency is system.adjacency
-    assert Verdict(audit=found.audit, guarantee=plan.guarantee).outcome is outcome
-
-
-def test_two_classes_fall_where_the_sensitivity_is_none():
-    """One mislabelled record among 10,000 outweighs its share: claimed epsilon 1, refuted by one answer."""
-    facts = replace(counterexample.TINY, n=10_000, classes=2, features={"x": Feature(shape=(1,))})
-    knobs = {"alpha": 5.0, "regularisation": 0.01, "batch_size": 10_000, "epochs": 150, "hidden": 4}
-    plan = counterexample.tiny_plan(epsilon=1.0, facts=facts, **knobs)
-    inside, outside = counterexample.worst_case_scores(plan, facts, runs=150, secret=SECRET)
-    assert verdict(plan, inside, outside, ADD).outcome is Outcome.REFUTED
-
-
-def test_two_classes_hide_behind_noise_that_suffices():
-    """The same attack, where nearly the mean is trained: the record weighs 1/n and the claim stands."""
-    facts = replace(counterexample.TINY, n=1000, classes=2, features={"x": Feature(shape=(1,))})
-    knobs = {"alpha": 1e-6, "batch_size": 1000, "epochs": 50, "hidden": 4}
-    plan = counterexample.tiny_plan(epsilon=1.0, facts=facts, **knobs)
-    inside, outside = counterexample.worst_case_scores(plan, facts, runs=150, secret=SECRET)
-    assert verdict(plan, inside, outside, ADD).outcome is Outcome.CONSISTENT
-
-
-def test_the_repaired_head_withstands_its_worst_neighbours():
-    """The likelihood ratio over 400 releases a side does not contradict the claim (wrong for one secret in twenty)."""
-    facts = replace(counterexample.TINY, n=40)
-    knobs = {"alpha": 2.0, "regularisation": 0.05, "radius": 1.0, "queries": 3}
-    plan = CONVEXIFIED_HEAD.plan(knobs, facts, target(CONVEXIFIED_HEAD, epsilon=3.0), {})
-    assert isinstance(plan, PrivacyPlan)
-    inside, outside = counterexample.worst_case_scores(plan, facts, runs=400, secret=SECRET)
-    assert verdict(plan, inside, outside, REPLACE).outcome is Outcome.CONSISTENT
-
-
-def test_a_head_with_a_mean_objective_s_sensitivity_would_be_caught(monkeypatch):
-    """Mutant: weight 1/n for the flipped record. Its noise is too small, and the same attack refutes its claim."""
-    facts = replace(counterexample.TINY, n=200, classes=2)
-    knobs = {"alpha": 5.0, "regularisation": 0.02, "radius": 2.0, "queries": 1}
-    plan = CONVEXIFIED_HEAD.plan(knobs, facts, target(CONVEXIFIED_HEAD, epsilon=1.0), {})
-    assert isinstance(plan, PrivacyPlan)
-    right = counterexample.worst_case_scores(plan, facts, runs=300, secret=SECRET)
-    assert verdict(plan, *right, REPLACE).outcome is Outcome.CONSISTENT
-    factor = mathematics.largest_weight(5.0, head_of(plan.config, facts).loss_bound, 200) * 200
-    shrunk = replace(plan, config={**plan.config, "noise_multiplier": plan.config["noise_multiplier"] / factor})
-    wrong = counterexample.worst_case_scores(shrunk, facts, runs=300, secret=SECRET)
-    assert verdict(plan, *wrong, REPLACE).outcome is Outcome.REFUTED

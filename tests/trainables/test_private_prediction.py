@@ -37,7 +37,7 @@ from trainables.private_prediction import (
     fitting,
     voters,
 )
-from trainables.private_prediction.base import certificate
+from trainables.private_prediction.scales import certificate
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Execution,

@@ -28,7 +28,7 @@ from trainables.private_prediction import (
     SUBSAMPLE_AND_AGGREGATE,
     fitting,
 )
-from trainables.private_prediction.base import certificate
+from trainables.private_prediction.scales import certificate
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Feature,

@@ -20,7 +20,8 @@ from tests.trainables.recording import MemoryRun, memory_run
 from trainables import noisy_training, sgld_training
 from trainables.data import SOURCES
 from trainables.data.content import dataset
-from trainables.sgld import CLIPPED_SGLD, clip_norm, event, schedule
+from trainables.sgld import CLIPPED_SGLD, event
+from trainables.sgld_blocks import clip_norm, schedule
 from trainables.system import (
     Dataset,
     Execution,

@@ -9,13 +9,14 @@ from dataclasses import replace
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.convexified.one_neuron import Noise, published_guarantee
-from dpcore.convexified.published import Bound, Chain, chain
+from dpcore.convexified.published import Bound
 from dpcore.events import Event, NonPrivate
 from dpcore.gdp_dual import mu_gdp
 from dpcore.guarantee import Guarantee
 from trainables.convexified.base import QueryingSystem
 from trainables.convexified.knobs import PUBLISHED_KNOBS, PUBLISHED_METRICS
-from trainables.linear import classes_of, width_of
+from trainables.convexified.scales import held_out, sensitivities
+from trainables.linear import classes_of
 from trainables.measures.protocols import Neighbours
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Run
 
@@ -26,34 +27,6 @@ TRAINING = (
     "alpha", "regularisation", "hidden", "learning_rate", "batch_size", "epochs", "draw", "shadows", "attack_epochs",
 )  # fmt: skip
 """What decides the training before any noise."""
-
-
-def sensitivities(config: Config, facts: PublicFacts) -> Chain:
-    """Every sensitivity that the publication derives for this network, from public facts. None of them is a bound."""
-    width = width_of(facts)
-    largest = max(
-        max(abs(one.low), abs(one.high)) if one.cardinality is None else 1.0 for one in facts.features.values()
-    )
-    try:
-        return chain(
-            (width, int(config["hidden"])),
-            classes_of(facts),
-            facts.n,
-            float(config["regularisation"]),
-            bound=Bound(str(config["bound"])),
-            input_norm=largest * math.sqrt(width),
-            step_size=float(config["learning_rate"]),
-        )
-    except InvalidValue as error:
-        if error.name != "step_size":
-            raise
-        remedy = "Lower learning_rate or regularisation, or choose another bound."
-        raise InvalidValue("learning_rate", error.value, error.expected, remedy) from error
-
-
-def held_out(config: Config, facts: PublicFacts) -> int:
-    """Validation records that are asked; under an attack the others are the attacker's own."""
-    return min(facts.n, facts.n_validation // 3) if int(config["shadows"]) else facts.n_validation
 
 
 class ConvexifiedLoss(QueryingSystem):
@@ -73,7 +46,7 @@ class ConvexifiedLoss(QueryingSystem):
 
     def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
         """Data sets that the answers tell apart (see `trainables.measures.protocols.Auditable`)."""
-        from trainables.convexified.counterexample import published_neighbours
+        from trainables.convexified.neighbours import published_neighbours
 
         return published_neighbours(plan, facts)
 

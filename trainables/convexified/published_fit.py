@@ -16,7 +16,7 @@ from dpcore.mechanisms.query_budget import QueryBudget
 from trainables.attacks import AttackModel, train_attack, train_shadows
 from trainables.convexified.draws import draws_of
 from trainables.convexified.network import Recipe, train
-from trainables.convexified.published import held_out, sensitivities
+from trainables.convexified.scales import held_out, sensitivities
 from trainables.linear import classes_of
 from trainables.measures import watching
 from trainables.noisy_training import device_of, limited_threads

@@ -11,33 +11,16 @@ from dataclasses import replace
 
 from dpcore.adjacency import Adjacency
 from dpcore.convexified import repaired
-from dpcore.convexified.repaired import Head
 from dpcore.events import Event, Gaussian
 from dpcore.gdp_dual import mu_gdp
 from dpcore.guarantee import Guarantee
 from trainables.convexified.base import QueryingSystem
 from trainables.convexified.knobs import HEAD_KNOBS, HEAD_METRICS
-from trainables.linear import classes_of
+from trainables.convexified.scales import head_of
 from trainables.measures.protocols import Neighbours
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Run
 
-OPEN = 0.01
-"""Share of the exact sensitivity that the certificate may leave open."""
-
 TRAINING = ("alpha", "regularisation", "radius", "features", "hidden", "clip_norm", "bias")
-
-
-def head_of(config: Config, facts: PublicFacts) -> Head:
-    """The training problem, with the tolerance that adds `OPEN` to its sensitivity."""
-    exact = Head(
-        records=facts.n,
-        classes=classes_of(facts),
-        alpha=float(config["alpha"]),
-        regulariser=float(config["regularisation"]),
-        radius=float(config["radius"]),
-        tolerance=1.0,
-    )
-    return replace(exact, tolerance=OPEN * exact.exact_sensitivity * exact.modulus / 2)
 
 
 class ConvexifiedHead(QueryingSystem):
@@ -57,7 +40,7 @@ class ConvexifiedHead(QueryingSystem):
 
     def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
         """The flipped label that moves the head furthest (see `trainables.measures.protocols.Auditable`)."""
-        from trainables.convexified.counterexample import repaired_neighbours
+        from trainables.convexified.neighbours import repaired_neighbours
 
         return repaired_neighbours(plan, facts)
 

@@ -13,7 +13,7 @@ from dpcore.convexified.repaired import minimise, noisy_logits
 from dpcore.mechanisms.query_budget import QueryBudget
 from dpcore.randomness import Purpose
 from trainables.convexified.draws import draws_of
-from trainables.convexified.repaired import head_of
+from trainables.convexified.scales import head_of
 from trainables.linear import rows
 from trainables.measures import watching
 from trainables.system import Config, Dataset, Execution, PublicFacts, Run, Split

@@ -29,7 +29,8 @@ from torch.distributed import DistError
 from trainables import memory
 from trainables.parallel.link import Backend, Link, LinkEnded, joined_store, owner_link, owner_store, worker_link
 from trainables.parallel.process import device_named
-from trainables.parallel.sums import BatchSums, GradientTask, LinkedSums, serve
+from trainables.parallel.sums import LinkedSums, serve
+from trainables.parallel.team import BatchSums, GradientTask
 from trainables.ray_shared import SharedData, TeamLayout
 
 START_SECONDS = 180.0

@@ -20,15 +20,13 @@ until s^2 is left to everybody would put more than the planned variance into the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dpcore.gradients import ClippedSum, PrivateGradients
-from dpcore.gradients.precision import Name
 from dpcore.randomness import Purpose, numpy_generator
 from dpcore.sampling import PoissonSampling
 from trainables import models
@@ -38,54 +36,10 @@ from trainables.parallel.flat import Layout
 from trainables.parallel.link import Link
 from trainables.parallel.process import limited_threads
 from trainables.parallel.shards import shards
+from trainables.parallel.team import BatchSums, GradientTask
 from trainables.system import Dataset, Execution, PublicFacts, Run
 
 LossFunction = Callable[[Any, Any], Tensor]
-
-
-class BatchSums(Protocol):
-    """The private sums of one run, step by step."""
-
-    def next(self) -> ClippedSum:
-        """Draw the next step's Poisson batch and add up its clipped gradients at the model's present parameters."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GradientTask:
-    """What a process needs to form its part of each step's sum. Holds no noise and nothing to derive any from.
-
-    model, hidden   the architecture, by the names of a plan's configuration
-    model_seed      public: what a model draws once and does not train is the same everywhere
-    rate            of the Poisson batches
-    steps           how many sums will be asked for
-    sampling_seed   32 bytes of the attempt's sampling stream: secret towards the world, not among the trial's processes
-    device          where workers compute: "auto" is a GPU if they were given one
-    """
-
-    model: str
-    hidden: int
-    model_seed: int
-    rate: float
-    clip_norm: float
-    steps: int
-    sampling_seed: bytes = field(repr=False)
-    microbatch: int | None = None
-    precision: Name = "float32"
-    device: str = "auto"
-    threads: int = 1
-
-
-class Team(Protocol):
-    """Other processes that form a trial's sums."""
-
-    def sums(self, task: GradientTask, model: nn.Module) -> AbstractContextManager[BatchSums]:
-        """The sums at `model`'s parameters as they are at each call; `task.steps` of them are to be asked for."""
-        ...
-
-    def peak_memory_mb(self) -> float:
-        """Largest resident memory of all its processes in the present run, added up, in MiB."""
-        ...
 
 
 class LocalSums:

@@ -20,7 +20,7 @@ from dpcore.randomness import Purpose
 from trainables.data.content import fingerprint
 from trainables.linear import classes_of, rows, width_of
 from trainables.measures import watching
-from trainables.private_prediction.base import sensitivity_of, split_of
+from trainables.private_prediction.scales import sensitivity_of, split_of
 from trainables.private_prediction.voters import winners
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
 

@@ -19,20 +19,14 @@ from dpcore.mechanisms.minimiser import SOFTMAX_LIPSCHITZ, UNIT_INPUTS, Minimise
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
 from trainables import models
 from trainables.measures.protocols import Neighbours
-from trainables.private_prediction.base import (
-    ROWS,
-    LinearSystem,
-    pure_claims,
-    sensitivity_of,
-    split_of,
-    trained_together,
-)
+from trainables.private_prediction.base import ROWS, LinearSystem, pure_claims, trained_together
 from trainables.private_prediction.knobs import (
     LOSS_PERTURBATION_KNOBS,
     MODEL_SENSITIVITY_KNOBS,
     PREDICTION_SENSITIVITY_KNOBS,
     SUBSAMPLE_KNOBS,
 )
+from trainables.private_prediction.scales import sensitivity_of, split_of
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Split, State
 
 Array = NDArray[np.float64]

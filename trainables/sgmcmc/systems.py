@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate
 from dpcore.guarantee import Guarantee, Status
-from dpcore.sgld import Phase, halving_schedule
 from trainables import models
+from trainables.sgld_blocks import schedule
 from trainables.sgmcmc import knobs
 from trainables.system import (
     Config,
@@ -124,12 +124,6 @@ class Unprotected:
                 raise InvalidValue(parameter.name, None, f"a value ({parameter.doc})")
             full[parameter.name] = value
         return full
-
-
-def schedule(config: Config, n: int, rate: str) -> tuple[Phase, ...]:
-    """The blocks of constant rate that a complete configuration means."""
-    per_epoch = -(-n // int(config["batch_size"]))
-    return halving_schedule(float(config[rate]), int(config["halve_every"]), int(config["epochs"]), per_epoch)
 
 
 _POSTERIOR = (knobs.STEP_SIZE, knobs.PRIOR_VARIANCE, knobs.DRAWS)

@@ -9,8 +9,8 @@ from dpcore.randomness import Purpose
 from trainables.losses import loss_function, tensor
 from trainables.models.resnet import with_dropout
 from trainables.noisy_training import Pace, device_of, initial_model, limited_threads, noise_source
+from trainables.sgld_blocks import schedule
 from trainables.sgmcmc.judging import Probabilities, judged, predicted
-from trainables.sgmcmc.systems import schedule
 from trainables.sgmcmc.updates import UPDATES
 from trainables.system import Dataset, Execution, Run
 

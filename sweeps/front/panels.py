@@ -1,0 +1,117 @@
+"""What a Pareto front is made of: its objectives, and one panel of points for each kind of claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.checks import InvalidValue
+from sweeps.records import TrialRecord
+from sweeps.rounding import delta_text
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One axis: a reported metric, "epsilon" (of the claim) or "work" (of the plan), and its direction."""
+
+    metric: str
+    goal: Literal["maximize", "minimize"]
+
+    def __post_init__(self) -> None:
+        if self.goal not in ("maximize", "minimize"):
+            raise InvalidValue(f"goal of {self.metric}", self.goal, "'maximize' or 'minimize'")
+
+    @classmethod
+    def parse(cls, text: str) -> Objective:
+        """Read "METRIC:maximize" or "METRIC:minimize". Raises InvalidValue."""
+        metric, separator, goal = text.rpartition(":")
+        if not separator or goal not in ("maximize", "minimize"):
+            raise InvalidValue(
+                "objective", text, "METRIC:maximize or METRIC:minimize", "For example accuracy:maximize."
+            )
+        return cls(metric, goal)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Panel:
+    """The points that share one label, and which of them no other dominates.
+
+    label        what all guarantees here have in common: notion, adjacency, delta, unit, and the statuses that occur
+    records      one trial per point
+    values       (points, objectives), in the objectives' own units
+    on_front     (points,), True when no point of the panel dominates it
+    hypervolume  volume that the front dominates up to `reference` (log10 units on log axes); None when it would
+                 take too long (more than three objectives, many points)
+    reference    one value per objective
+    """
+
+    label: Mapping[str, Any]
+    records: Sequence[TrialRecord]
+    values: Floats
+    on_front: NDArray[np.bool_]
+    hypervolume: float | None
+    reference: tuple[float, ...]
+
+    @property
+    def title(self) -> str:
+        """The label in words."""
+        label = self.label
+        return (
+            f"{label['notion']}, {label['adjacency']}, per {label['unit']}, delta {delta_text(label['delta'])}, "
+            f"status: {label['status']}"
+        )
+
+    def status(self, index: int) -> str:
+        """What is known of the claim of one point."""
+        guarantee = self.records[index].guarantee
+        assert guarantee is not None
+        return str(guarantee["status"])
+
+    def order(self) -> NDArray[np.intp]:
+        """Front points first, then the others, each sorted by the first objective, then by trial number."""
+        numbers = np.array([record.number for record in self.records])
+        return np.lexsort((numbers, self.values[:, 0], ~self.on_front))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Front:
+    """The front of a sweep, one panel per label.
+
+    excluded          {reason: trials left out}
+    reference_source  "given", or "worst observed": then hypervolumes of different sweeps cannot be compared
+    log10             objectives whose hypervolume is measured in log10
+    note              printed under the title: the total of the whole procedure, or why it is not counted
+    procedure         that total's guarantee as plain values; None when it was not asked for, or not counted
+    """
+
+    objectives: tuple[Objective, ...]
+    panels: tuple[Panel, ...]
+    excluded: Mapping[str, int]
+    reference_source: Literal["given", "worst observed"]
+    log10: tuple[str, ...] = ()
+    sweep: str = ""
+    note: str = ""
+    procedure: Mapping[str, Any] | None = None
+
+    def keys(self) -> list[str]:
+        """Keys of all front points, in the order of `Panel.order`."""
+        return [panel.records[i].key for panel in self.panels for i in panel.order() if panel.on_front[i]]
+
+    def footer(self, panel: Panel) -> str:
+        """What stands under a panel in every form: how many points, the hypervolume and its corner."""
+        volume = "not computed (too many points for so many objectives)"
+        if panel.hypervolume is not None:
+            corner = ", ".join(
+                f"{one.metric} {value:.4g}" for one, value in zip(self.objectives, panel.reference, strict=True)
+            )
+            logs = f", log10 {', '.join(self.log10)}" if self.log10 else ""
+            volume = f"{panel.hypervolume:.4g} (reference {corner}; {self.reference_source}{logs})"
+        average = [one.metric for one in self.objectives if one.metric.startswith("bayesian_epsilon")]
+        apart = f". {', '.join(average)}: average-case, no part of the claim above" if average else ""
+        return f"{int(panel.on_front.sum())} of {len(panel.records)} trials on the front, hypervolume {volume}{apart}"

@@ -1,0 +1,77 @@
+"""The one door to MLflow: what it raises, and how its runs are named and found. The package sets it before it loads."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import ViewType
+from mlflow.exceptions import MlflowException
+from mlflow.telemetry.client import get_telemetry_client, set_telemetry_client
+from requests import RequestException
+from sqlalchemy.exc import SQLAlchemyError
+
+set_telemetry_client()
+
+UNREACHABLE = (MlflowException, RequestException, SQLAlchemyError, OSError)
+"""What MLflow raises when it, its database or its artifacts cannot be reached or refuse."""
+
+TRIAL_KEY = "sweeps.trial_key"
+PARENT = "sweeps.parent"
+OBJECTIVES = "sweeps.search.objectives"
+LARGEST = 1.797e308
+"""MLflow keeps an infinity as the largest double."""
+
+_PAGE = 500
+"""Runs in one answer of a server; MLflow takes about two seconds to put them together, and many more under load."""
+_TIMEOUT, _SHORT, _PATIENT = "MLFLOW_HTTP_REQUEST_TIMEOUT", "10", "120"
+
+
+def telemetry_is_off() -> bool:
+    """Whether MLflow has no client that could report to its makers."""
+    return get_telemetry_client() is None
+
+
+def find_experiment(uri: str, name: str) -> tuple[MlflowClient, Any]:
+    """Client and experiment, None when there is none of that name."""
+    client = MlflowClient(tracking_uri=uri)
+    return client, client.get_experiment_by_name(name)
+
+
+def pages(client: MlflowClient, experiment_id: str, condition: str) -> Iterator[Any]:
+    """The active runs that meet MLflow's own filter `condition`, oldest first, page by page."""
+    token: str | None = None
+    while True:
+        page = client.search_runs(
+            [experiment_id],
+            filter_string=condition,
+            run_view_type=ViewType.ACTIVE_ONLY,
+            max_results=_PAGE,
+            order_by=["attributes.start_time ASC"],
+            page_token=token,
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """For reading while a person waits: a busy server may take its time, unless the environment says how much."""
+    before = os.environ[_TIMEOUT]
+    if before == _SHORT:
+        os.environ[_TIMEOUT] = _PATIENT
+    try:
+        yield
+    finally:
+        os.environ[_TIMEOUT] = before
+
+
+def from_mlflow(value: float) -> float:
+    """A metric's value as it was before MLflow replaced infinities."""
+    return math.copysign(math.inf, value) if abs(value) >= LARGEST else value
