@@ -135,9 +135,9 @@ def resume(
         working = controller.has_work()
         if working:
             # Ray takes seconds to import and start: not for a sweep that is already over.
-            from sweeps import runner
+            from sweeps.runner.cluster import check_reachable
 
-            runner.check_reachable(address, effective.resources)
+            check_reachable(address, effective.resources)
         with (
             _left_as(store, lease) as state,
             Drain(workspace.store_url, name, effective.tracking.uri or workspace.tracking_uri),
@@ -166,10 +166,11 @@ def _launch_all(
     interruption: Interruption,
     on_cluster_lost: Callable[[str], None],
 ) -> str:
-    from sweeps import runner
-    from sweeps.runner_lookups import one_lookup
-    from sweeps.runner_losses import losses_of_workers
-    from sweeps.runner_messages import short_messages
+    from sweeps.runner.cluster import cluster, data_path_seen_by_all
+    from sweeps.runner.launches import execute
+    from sweeps.runner.lookups import one_lookup
+    from sweeps.runner.losses import losses_of_workers
+    from sweeps.runner.messages import short_messages
 
     name, resources = controller.sweep, controller.spec.resources
     try:
@@ -177,14 +178,14 @@ def _launch_all(
             short_messages(workspace.folder(name) / "ray.log") as messages,
             losses_of_workers(),
             one_lookup(),
-            runner.cluster(
+            cluster(
                 address,
                 on_lost=lambda: on_cluster_lost(name),
                 connected=interruption.arm,
             ),
         ):
-            runner.data_path_seen_by_all(controller.trials)
-            return str(runner.execute(controller, loaded, workspace.secret(name), resources, reason=messages.reason))
+            data_path_seen_by_all(controller.trials)
+            return str(execute(controller, loaded, workspace.secret(name), resources, reason=messages.reason))
     except KeyboardInterrupt:
         controller.settle_running(INTERRUPTED)
         return "stopped"

@@ -53,12 +53,12 @@ def _start_shared_cluster(log: Path) -> None:
     shared = _SHARED.get()
     if shared is None or shared.started:
         return
-    from sweeps import runner
-    from sweeps.runner_messages import short_messages
+    from sweeps.runner.cluster import cluster
+    from sweeps.runner.messages import short_messages
 
     lost = "\nThe Ray cluster does not answer any more. Nothing is lost; the same command goes on."
     with short_messages(log):
-        shared.stack.enter_context(runner.cluster(on_lost=lambda: print(lost, file=sys.stderr)))
+        shared.stack.enter_context(cluster(on_lost=lambda: print(lost, file=sys.stderr)))
     shared.started = True
 
 

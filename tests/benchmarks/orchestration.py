@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    from sweeps import runner
+    from sweeps.runner.cluster import cluster
 
     rows: list[dict[str, object]] = []
 
@@ -168,7 +168,7 @@ def main() -> None:
         text = (f"{key}={value:.4f}" if isinstance(value, float) else str(value) for key, value in row.items())
         print("  ".join(text), flush=True)
 
-    with runner.cluster(cpus=2):
+    with cluster(cpus=2):
         for sampler in ("random", "tpe"):
             mine, theirs = [], []
             for _ in range(options.rounds):

@@ -45,7 +45,7 @@ def main() -> None:
     import ray
     from ray import tune
 
-    from sweeps.runner_resources import request
+    from sweeps.runner.resources import request
     from sweeps.spec import Resources
     from trainables.data import SOURCES
     from trainables.ray_shared import SharedData, TeamLayout

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray._private.utils import compute_version_info
 
-from sweeps.runner_connect import other_versions
-from sweeps.runner_resources import lacking, request, room_for
+from sweeps.runner.connect import other_versions
+from sweeps.runner.resources import lacking, request, room_for
 from sweeps.spec import Resources, SpecErrors, load_spec
 
 LAPTOP = {"CPU": 2.0}
@@ -180,12 +180,13 @@ class _Launches:
 
 
 def test_a_cluster_that_lost_its_nodes_ends_the_wait_and_says_how_to_go_on(monkeypatch):
-    from sweeps import runner
+    from sweeps.runner import launches
+    from sweeps.runner.cluster import ClusterUnreachable
 
     nodes = [LAPTOP]
-    monkeypatch.setattr(runner, "alive_nodes", lambda: list(nodes))
-    monkeypatch.setattr(runner, "SHRUNK_SECONDS", 0.2)
-    heartbeat = runner._Heartbeat(_Launches(), Resources(workers=2))  # type: ignore[arg-type]
+    monkeypatch.setattr(launches, "alive_nodes", lambda: list(nodes))
+    monkeypatch.setattr(launches, "SHRUNK_SECONDS", 0.2)
+    heartbeat = launches._Heartbeat(_Launches(), Resources(workers=2))  # type: ignore[arg-type]
     assert heartbeat._shrunk() is None
     nodes.clear()
     # A node that joins in time changes nothing.
@@ -196,6 +197,6 @@ def test_a_cluster_that_lost_its_nodes_ends_the_wait_and_says_how_to_go_on(monke
     nodes.clear()
     time.sleep(0.25)
     ended = heartbeat._shrunk()
-    assert isinstance(ended, runner.ClusterUnreachable)
+    assert isinstance(ended, ClusterUnreachable)
     assert "room for 0 such workers" in str(ended)
     assert "sweeps resume mine" in str(ended)

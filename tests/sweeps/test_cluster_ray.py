@@ -10,7 +10,7 @@ import pytest
 import ray
 
 import sweeps.runner  # noqa: F401  (sets what Ray reads from the environment before it is imported)
-from sweeps.runner_resources import request
+from sweeps.runner.resources import request
 from sweeps.spec import Resources
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES

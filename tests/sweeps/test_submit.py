@@ -144,7 +144,7 @@ def test_addresses_that_are_none_are_refused_at_once(address, said):
 
 
 def test_a_ray_client_drives_no_session_and_is_shown_the_way():
-    from sweeps.runner import ClusterUnreachable, check_reachable
+    from sweeps.runner.cluster import ClusterUnreachable, check_reachable
     from sweeps.spec import Resources
 
     with pytest.raises(ClusterUnreachable, match=r"a Ray client cannot drive a sweep.*sweeps submit"):

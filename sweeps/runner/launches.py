@@ -1,4 +1,4 @@
-"""Ray's one door: executes the controller's decisions as Ray Tune trials, and stops cleanly whatever happens.
+"""Executes the controller's decisions as Ray Tune trials, and stops cleanly whatever happens.
 
 Each start drives a fresh Tuner; the store, not Tune, remembers. Tune's own retries stay off, because they
 bypass the searcher and would run steps that nobody reserved.
@@ -7,42 +7,26 @@ bypass the searcher and would run steps that nobody reserved.
 from __future__ import annotations
 
 import _thread
-import contextlib
 import logging
 import os
 import shutil
-import signal
-import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-# Engines report to their makers by default; a platform for private data switches that off before they load.
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
-os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
-os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "3600")
-os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
-# Tune retries what a drained node took with it whatever `max_failures` says, and never asks the searcher.
-os.environ["RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE"] = "1"
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-
 import ray
 from ray import tune
-from ray._private.resource_and_label_spec import ResourceAndLabelSpec
 from ray.tune.search import Searcher
 
 from sweeps.controller import Controller, Done, Wait
-from sweeps.runner_connect import refusal
-from sweeps.runner_resources import Node, lacking, request
-from sweeps.runner_watchdog import START_SECONDS, STOP_SECONDS, Watchdog
+from sweeps.runner.cluster import ClusterUnreachable, alive_nodes, check_resources
+from sweeps.runner.resources import lacking, request
 from sweeps.spec import Resources
 from sweeps.store import LeaseLost, StoreError
-from trainables.files import Folder
 from trainables.ray_shared import Shared, SharedData, TeamLayout
 from trainables.ray_trial import group_from_json, group_to_json, ray_trial
 from trainables.system import Dataset, TrialGroup
@@ -51,7 +35,6 @@ from trainables.system import Dataset, TrialGroup
 logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.CRITICAL)
 
 HEARTBEAT_SECONDS = 5.0
-ANSWER_SECONDS = 5.0
 SHRUNK_SECONDS = 40.0
 
 
@@ -61,10 +44,6 @@ class Ended(StrEnum):
     FINISHED = "finished"
     EXHAUSTED = "exhausted"
     STOPPED = "stopped"
-
-
-class ClusterUnreachable(RuntimeError):
-    """The cluster cannot run this sweep; the message says what it has and what was asked for."""
 
 
 @dataclass(slots=True)
@@ -134,92 +113,6 @@ def _tune_name(trial: Any) -> str:
     return str(trial.config["launch"])
 
 
-@contextlib.contextmanager
-def cluster(
-    address: str | None = None,
-    cpus: int | None = None,
-    *,
-    on_lost: Callable[[], None] = lambda: None,
-    connected: Callable[[], None] = lambda: None,
-) -> Iterator[None]:
-    """A Ray connection: a private local cluster, or an existing one by address.
-
-    on_lost    called when the cluster died or fell silent, just before this process ends with EXIT_CLUSTER_LOST
-    connected  called when Ray is up; it installs signal handlers of its own
-
-    Raises ClusterUnreachable.
-    """
-    if ray.is_initialized():
-        yield
-        return
-    with Watchdog(on_lost) as watchdog:
-        try:
-            with watchdog.within(START_SECONDS):
-                _refused(address)
-                ray.init(
-                    # "local": without an address Ray joins any cluster that runs on this machine.
-                    address=address or "local",
-                    num_cpus=None if address else (cpus or os.cpu_count()),
-                    include_dashboard=False if address is None else None,
-                    log_to_driver=False,
-                    configure_logging=False,
-                )
-        except ClusterUnreachable:
-            raise
-        except Exception as error:
-            # Ray has no class of its own for this: even a head that starts too slowly is a plain Exception.
-            raise ClusterUnreachable(
-                f"--address={address!r}: no Ray cluster answered ({error}). {_ADDRESSES}"
-            ) from error
-        except SystemExit as error:
-            if error.code == signal.SIGTERM:
-                # Ray's own handler, while it starts.
-                raise KeyboardInterrupt from None
-            raise
-        try:
-            watchdog.watch()
-            connected()
-            yield
-        finally:
-            with watchdog.within(STOP_SECONDS):
-                ray.shutdown()
-
-
-def _refused(address: str | None) -> None:
-    """Raises ClusterUnreachable when a cluster's head will not have this process, before Ray tries for 20 s."""
-    host, _, port = (address or "").rpartition(":")
-    if host and "//" not in host and port.isdecimal() and (reason := refusal(host.strip("[]"), int(port))):
-        raise ClusterUnreachable(f"--address={address!r}: {reason}")
-
-
-_ADDRESSES = (
-    "Expected auto or HOST:PORT of the head, on a machine of the cluster; from elsewhere use `sweeps submit` with the "
-    "address of its dashboard, such as http://HOST:8265."
-)
-
-
-def check_reachable(address: str | None, resources: Resources) -> None:
-    """What can be known at once, before anything starts (Ray itself tries for minutes). Raises ClusterUnreachable."""
-    if address is None:
-        if not ray.is_initialized():
-            # What a cluster of this machine alone is going to have, by Ray's own count (9 ms instead of seconds).
-            own = ResourceAndLabelSpec(num_cpus=os.cpu_count()).resolve(is_head=True).to_resource_dict()
-            _check_resources(resources, [own], "this machine has")
-        return
-    if address in ("auto", "local"):
-        return
-    if address.startswith("ray://"):
-        # Tune moves itself to the cluster for a Ray client, away from the controller that has to decide.
-        raise ClusterUnreachable(f"--address={address!r}: a Ray client cannot drive a sweep. {_ADDRESSES}")
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if not host or not port.isdecimal():
-        raise ClusterUnreachable(f"--address={address!r}: not an address. {_ADDRESSES}")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()
-    except (OSError, OverflowError) as error:
-        raise ClusterUnreachable(f"--address={address!r}: does not answer ({error}). {_ADDRESSES}") from error
-
-
 def execute(
     controller: Controller,
     loaded: list[Dataset],
@@ -236,7 +129,7 @@ def execute(
     Raises KeyboardInterrupt on Ctrl-C, the controller's own failure (LeaseLost, StoreError), and ClusterUnreachable
     when the resources can never be had.
     """
-    _check_resources(resources, alive_nodes(), "the cluster has")
+    check_resources(resources, alive_nodes(), "the cluster has")
     handle = f"{controller.sweep}-{os.getpid()}-{time.monotonic_ns()}"
     live = _LIVE[handle] = _Live(controller, reason)
     scratch = tempfile.mkdtemp(prefix="sweeps-tune-")
@@ -277,16 +170,6 @@ def execute(
     finally:
         del _LIVE[handle]
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def alive_nodes() -> list[Node]:
-    """The resources of every node that takes work now."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
-
-
-def _check_resources(resources: Resources, nodes: Sequence[Node], who: str) -> None:
-    if reason := lacking(resources, nodes, who):
-        raise ClusterUnreachable(reason)
 
 
 class _Heartbeat:
@@ -338,29 +221,3 @@ class _Heartbeat:
     def __exit__(self, *exception: object) -> None:
         self._over.set()
         self._thread.join()
-
-
-def data_path_seen_by_all(trials: Folder) -> None:
-    """Write here and read back on a worker of each node. Raises ClusterUnreachable naming the nodes that differ."""
-    probe = f"probe-{os.getpid()}"
-    trials.write(probe, b"seen")
-    try:
-        nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
-        if len(nodes) == 1:
-            return
-        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        remote = ray.remote(num_cpus=0)(_reads)
-        pinned = [remote.options(scheduling_strategy=strategy(node, soft=False)) for node in nodes]
-        answers = ray.get([function.remote(trials, probe) for function in pinned])
-        blind = [node for node, answer in zip(nodes, answers, strict=True) if not answer]
-        if blind:
-            raise ClusterUnreachable(
-                f"records={trials.url}: {len(blind)} of {len(nodes)} nodes do not see it ({', '.join(blind)}). "
-                "Use a shared file system for --root, or --records with an object store URL."
-            )
-    finally:
-        trials.delete(probe)
-
-
-def _reads(folder: Folder, name: str) -> bool:
-    return folder.read(name) == b"seen"

@@ -1,0 +1,146 @@
+"""Joining a Ray cluster, and what can be known of it before a trial starts: does it answer, what has it and see."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+
+import ray
+from ray._private.resource_and_label_spec import ResourceAndLabelSpec
+
+from sweeps.runner.connect import refusal
+from sweeps.runner.resources import Node, lacking
+from sweeps.runner.watchdog import START_SECONDS, STOP_SECONDS, Watchdog
+from sweeps.spec import Resources
+from trainables.files import Folder
+
+ANSWER_SECONDS = 5.0
+
+
+class ClusterUnreachable(RuntimeError):
+    """The cluster cannot run this sweep; the message says what it has and what was asked for."""
+
+
+@contextlib.contextmanager
+def cluster(
+    address: str | None = None,
+    cpus: int | None = None,
+    *,
+    on_lost: Callable[[], None] = lambda: None,
+    connected: Callable[[], None] = lambda: None,
+) -> Iterator[None]:
+    """A Ray connection: a private local cluster, or an existing one by address.
+
+    on_lost    called when the cluster died or fell silent, just before this process ends with EXIT_CLUSTER_LOST
+    connected  called when Ray is up; it installs signal handlers of its own
+
+    Raises ClusterUnreachable.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    with Watchdog(on_lost) as watchdog:
+        try:
+            with watchdog.within(START_SECONDS):
+                _refused(address)
+                ray.init(
+                    # "local": without an address Ray joins any cluster that runs on this machine.
+                    address=address or "local",
+                    num_cpus=None if address else (cpus or os.cpu_count()),
+                    include_dashboard=False if address is None else None,
+                    log_to_driver=False,
+                    configure_logging=False,
+                )
+        except ClusterUnreachable:
+            raise
+        except Exception as error:
+            # Ray has no class of its own for this: even a head that starts too slowly is a plain Exception.
+            raise ClusterUnreachable(
+                f"--address={address!r}: no Ray cluster answered ({error}). {_ADDRESSES}"
+            ) from error
+        except SystemExit as error:
+            if error.code == signal.SIGTERM:
+                # Ray's own handler, while it starts.
+                raise KeyboardInterrupt from None
+            raise
+        try:
+            watchdog.watch()
+            connected()
+            yield
+        finally:
+            with watchdog.within(STOP_SECONDS):
+                ray.shutdown()
+
+
+def _refused(address: str | None) -> None:
+    """Raises ClusterUnreachable when a cluster's head will not have this process, before Ray tries for 20 s."""
+    host, _, port = (address or "").rpartition(":")
+    if host and "//" not in host and port.isdecimal() and (reason := refusal(host.strip("[]"), int(port))):
+        raise ClusterUnreachable(f"--address={address!r}: {reason}")
+
+
+_ADDRESSES = (
+    "Expected auto or HOST:PORT of the head, on a machine of the cluster; from elsewhere use `sweeps submit` with the "
+    "address of its dashboard, such as http://HOST:8265."
+)
+
+
+def check_reachable(address: str | None, resources: Resources) -> None:
+    """What can be known at once, before anything starts (Ray itself tries for minutes). Raises ClusterUnreachable."""
+    if address is None:
+        if not ray.is_initialized():
+            # What a cluster of this machine alone is going to have, by Ray's own count (9 ms instead of seconds).
+            own = ResourceAndLabelSpec(num_cpus=os.cpu_count()).resolve(is_head=True).to_resource_dict()
+            check_resources(resources, [own], "this machine has")
+        return
+    if address in ("auto", "local"):
+        return
+    if address.startswith("ray://"):
+        # Tune moves itself to the cluster for a Ray client, away from the controller that has to decide.
+        raise ClusterUnreachable(f"--address={address!r}: a Ray client cannot drive a sweep. {_ADDRESSES}")
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdecimal():
+        raise ClusterUnreachable(f"--address={address!r}: not an address. {_ADDRESSES}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterUnreachable(f"--address={address!r}: does not answer ({error}). {_ADDRESSES}") from error
+
+
+def alive_nodes() -> list[Node]:
+    """The resources of every node that takes work now."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def check_resources(resources: Resources, nodes: Sequence[Node], who: str) -> None:
+    if reason := lacking(resources, nodes, who):
+        raise ClusterUnreachable(reason)
+
+
+def data_path_seen_by_all(trials: Folder) -> None:
+    """Write here and read back on a worker of each node. Raises ClusterUnreachable naming the nodes that differ."""
+    probe = f"probe-{os.getpid()}"
+    trials.write(probe, b"seen")
+    try:
+        nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+        if len(nodes) == 1:
+            return
+        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        remote = ray.remote(num_cpus=0)(_reads)
+        pinned = [remote.options(scheduling_strategy=strategy(node, soft=False)) for node in nodes]
+        answers = ray.get([function.remote(trials, probe) for function in pinned])
+        blind = [node for node, answer in zip(nodes, answers, strict=True) if not answer]
+        if blind:
+            raise ClusterUnreachable(
+                f"records={trials.url}: {len(blind)} of {len(nodes)} nodes do not see it ({', '.join(blind)}). "
+                "Use a shared file system for --root, or --records with an object store URL."
+            )
+    finally:
+        trials.delete(probe)
+
+
+def _reads(folder: Folder, name: str) -> bool:
+    return folder.read(name) == b"seen"
