@@ -79,10 +79,11 @@ class OptunaSampler:
             trial.report(now.values[0], now.paused_at)
             self._study.tell(trial, state=TrialState.PRUNED)
 
-    def point(self, number: int) -> dict[str, Scalar] | None:
-        """The configuration of proposal `number`, given what was told so far."""
+    def point(self, number: int, epsilon: float | None = None) -> dict[str, Scalar] | None:
+        """The configuration of proposal `number`, given what was told so far; at the budget `epsilon` if given."""
         study = self._study_for(number)
-        study.sampler = _Staged(self._inner(seed_of_point(self._spec.search.seed, number)), self._codec)
+        given = {} if epsilon is None else self._codec.encode_budget(epsilon)
+        study.sampler = _Staged(self._inner(seed_of_point(self._spec.search.seed, number)), self._codec, given)
         trial = study.ask(self._codec.root)
         branch = self._codec.branch_of(trial.params)
         for name, distribution in self._codec.knobs[branch.system].items():
@@ -194,6 +195,14 @@ class _Codec:
                 knobs[name] = plain
         return self.space.config(branch, epsilon, knobs)
 
+    def encode_budget(self, epsilon: float) -> dict[str, Any]:
+        """A target budget as Optuna's parameter in every branch; {} where there is one budget only."""
+        return {
+            f"{system}.{TARGET_EPSILON}": domains[TARGET_EPSILON].values.index(epsilon)
+            for system, domains in self._domains.items()
+            if TARGET_EPSILON in domains
+        }
+
     def encode(self, config: Mapping[str, Scalar]) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
         """A configuration as Optuna's parameters and their distributions."""
         branch = self.space.branch(config[SYSTEM])
@@ -223,10 +232,13 @@ def _take(trial: optuna.Trial, name: str, distribution: BaseDistribution) -> Non
 
 
 class _Staged(BaseSampler):
-    """Draws the system first, then the knobs of that system jointly, each stage by the inner sampler."""
+    """Draws the system first, then the knobs of that system jointly, each stage by the inner sampler.
 
-    def __init__(self, inner: BaseSampler, codec: _Codec) -> None:
-        self._inner, self._codec = inner, codec
+    given  parameters that are settled already
+    """
+
+    def __init__(self, inner: BaseSampler, codec: _Codec, given: Mapping[str, Any]) -> None:
+        self._inner, self._codec, self._given = inner, codec, given
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return self._codec.everything
@@ -239,13 +251,15 @@ class _Staged(BaseSampler):
         return params | self._stage(study, trial, knobs)
 
     def _stage(self, study: optuna.Study, trial: FrozenTrial, space: dict[str, BaseDistribution]) -> dict[str, Any]:
-        if not space:
-            return {}
-        params = self._inner.sample_relative(study, trial, space)
-        for name, distribution in space.items():
+        settled = {name: value for name, value in self._given.items() if name in space}
+        free = {name: distribution for name, distribution in space.items() if name not in settled}
+        if not free:
+            return settled
+        params = self._inner.sample_relative(study, trial, free)
+        for name, distribution in free.items():
             if name not in params:
                 params[name] = self._inner.sample_independent(study, trial, name, distribution)
-        return params
+        return params | settled
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution

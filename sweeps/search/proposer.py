@@ -17,6 +17,7 @@ from sweeps.records import Proposal, TrialRecord
 from sweeps.search.history import WarmStart
 from sweeps.search.seeds import ORDER, POINT, seed_of_trial, sequence
 from sweeps.search.space import Space
+from sweeps.search.strata import Strata
 from sweeps.spec.model import SweepSpec
 from trainables.system import Scalar
 
@@ -56,10 +57,12 @@ class RandomSampler(_Independent):
 
     def __init__(self, spec: SweepSpec) -> None:
         self._space, self._seed = Space.of(spec), spec.search.seed
+        self._strata = Strata.of(spec) if spec.search.stratified else None
 
     def point(self, number: int) -> dict[str, Scalar] | None:
         """Draw `number`."""
-        return self._space.draw(np.random.Generator(np.random.PCG64(sequence(self._seed, number, POINT))))
+        stratum = None if self._strata is None else self._strata.at(number)
+        return self._space.draw(np.random.Generator(np.random.PCG64(sequence(self._seed, number, POINT))), stratum)
 
 
 class GridSampler(_Independent):
@@ -86,8 +89,9 @@ def _sampler(spec: SweepSpec, warm: Iterable[TrialRecord]) -> Sampler:
         case _:
             # A quarter of a second of imports that independent samplers do without.
             from sweeps.search.optuna_sampler import OptunaSampler
+            from sweeps.search.stratified import StratifiedSampler
 
-            return OptunaSampler(spec, warm)
+            return StratifiedSampler(spec, warm) if spec.search.stratified else OptunaSampler(spec, warm)
 
 
 class Proposer:

@@ -67,10 +67,12 @@ class Space:
         values = {**branch.fixed, **knobs}
         return {SYSTEM: branch.system, TARGET_EPSILON: epsilon, **{name: values[name] for name in sorted(values)}}
 
-    def draw(self, rng: np.random.Generator) -> dict[str, Scalar]:
-        """One independent draw from the prior: system and budget uniform, each knob from its own domain."""
+    def draw(self, rng: np.random.Generator, stratum: tuple[str, float] | None = None) -> dict[str, Scalar]:
+        """One independent draw from the prior: system and budget uniform or given, each knob from its own domain."""
         branch = self.branches[int(rng.integers(len(self.branches)))]
         epsilon = self.epsilons[int(rng.integers(len(self.epsilons)))]
+        if stratum is not None:
+            branch, epsilon = self.branch(stratum[0]), stratum[1]
         knobs = {name: domain.draw(float(rng.random())) for name, domain in branch.searched.items()}
         return self.config(branch, epsilon, knobs)
 

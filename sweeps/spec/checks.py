@@ -159,12 +159,19 @@ def check_search(
             f"a sampler that learns: {search.sampler} would ignore it",
             "Use tpe, nsga2 or gp, or drop `warm_start`.",
         )
-    if search.sampler == "gp" and len(systems) > 1:
+    if search.sampler == "gp" and len(systems) > 1 and not search.stratified:
         problems.add(
             "search.sampler",
             "gp",
             "one system: its Gaussian process has no conditional knobs",
-            "Use tpe, nsga2 or random to mix systems.",
+            "Use tpe, nsga2 or random to mix systems, or add `stratified: true`: one process for each system.",
+        )
+    if search.stratified and search.sampler == "grid":
+        problems.add(
+            "search.stratified",
+            True,
+            "false with grid, which visits every system at every budget",
+            "Drop `stratified`, or use another sampler.",
         )
     if search.repeats > 1 and search.sampler != "grid":
         problems.add(

@@ -113,7 +113,8 @@ class Objective(Section):
 class Search(Section):
     """How points are proposed. `trials` counts launched ones; infeasible proposals are listed apart.
 
-    repeats  of a grid: trials of each point, alike but for their seeds and noise
+    repeats     of a grid: trials of each point, alike but for their seeds and noise
+    stratified  systems and budgets take turns, and a sampler that learns does so for each system by itself
     """
 
     sampler: Literal["random", "tpe", "nsga2", "gp", "grid"] = "tpe"
@@ -121,6 +122,7 @@ class Search(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63), _NUMBER] = 0
     warm_start: Name | None = None
     repeats: PositiveCount = 1
+    stratified: bool = False
 
 
 class EarlyStopping(Section):

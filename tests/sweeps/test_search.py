@@ -107,6 +107,46 @@ def test_learning_samplers_repeat_at_one_trial_at_a_time(sampler: str) -> None:
     assert sweep(spec, 40, concurrency=1, rebuild_every=1) == sweep(spec, 40, concurrency=1)
 
 
+def stratified(sampler: str, objectives: list[dict[str, str]] = TWO) -> SweepSpec:
+    search = {"sampler": sampler, "trials": 40, "seed": 3, "stratified": True}
+    return exam(sampler, objectives, systems=MIXED, search=search)
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe", "nsga2", "gp"])
+def test_strata_take_turns_whoever_is_ahead(sampler: str) -> None:
+    """Two systems at three budgets: after any number of rounds each pair has had as many proposals."""
+    spec = stratified(sampler)
+    found = sweep(spec, 18)
+    for start in (0, 6, 12):
+        pairs = {(config["system"], config["target_epsilon"]) for config in found[start : start + 6]}
+        assert len(pairs) == 6
+    orders = [[(one["system"], one["target_epsilon"]) for one in found[start : start + 6]] for start in (0, 6, 12)]
+    assert orders[0] != orders[1] or orders[1] != orders[2]
+    assert sweep(spec, 18, rebuild_every=5) == found
+    assert sampler != "random" or sweep(spec, 18, concurrency=1, shuffle=9) == found
+
+
+def test_a_stratum_does_not_learn_from_the_other_systems() -> None:
+    """However well one system does, the other's proposals stay; without strata they do not."""
+
+    def proposals(spec: SweepSpec, gain: float) -> list[dict[str, Any]]:
+        proposer, out = Proposer(spec), []
+        for _ in range(48):
+            proposal = proposer.propose()
+            assert proposal is not None
+            out.append(dict(proposal.config))
+            better = gain if proposal.config["system"] == "hill" else 0.0
+            proposer.tell(finished(spec, proposal, metrics={"accuracy": 0.5 + better * float(proposal.config["rate"])}))
+        return out
+
+    def others(spec: SweepSpec, gain: float) -> list[dict[str, Any]]:
+        return [one for one in proposals(spec, gain) if one["system"] == "valley"]
+
+    assert others(stratified("tpe", ONE), 0.0) == others(stratified("tpe", ONE), 5.0)
+    assert others(exam("tpe", ONE), 0.0) != others(exam("tpe", ONE), 5.0)
+    assert proposals(stratified("tpe", ONE), 0.0) != proposals(stratified("tpe", ONE), 5.0)
+
+
 @pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "kept"])
 def test_a_stock_sampler_would_not_pass(fresh: bool) -> None:
     """The exam finds what it is for: stock grouped TPE proposes something else once the study is rebuilt.
@@ -127,7 +167,7 @@ def test_a_stock_sampler_would_not_pass(fresh: bool) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(optuna_sampler, "OptunaSampler", Stock)
-        patch.setattr(optuna_sampler, "_Staged", lambda inner, codec: inner)
+        patch.setattr(optuna_sampler, "_Staged", lambda inner, codec, given: inner)
         assert sweep(exam("tpe"), 40, rebuild_every=3) != sweep(exam("tpe"), 40)
 
 

@@ -238,6 +238,7 @@ def test_samplers_and_early_stopping_are_held_against_the_space() -> None:
     two = [{"metric": "accuracy"}, {"metric": "epsilon"}]
     cases: list[tuple[dict[str, Any], str]] = [
         ({"systems": mixed, "search": {"sampler": "gp", "trials": 9}}, "search.sampler"),
+        ({"search": {"sampler": "grid", "trials": 9, "stratified": True}}, "search.stratified"),
         ({"objectives": two, "early_stopping": {"method": "asha"}}, "early_stopping.method"),
         ({"search": {"sampler": "grid", "trials": 9}}, "systems.hill.clip.uniform"),
     ]
@@ -245,6 +246,7 @@ def test_samplers_and_early_stopping_are_held_against_the_space() -> None:
         with pytest.raises(SpecErrors) as caught:
             load({**SPEC, **changes})
         assert path in {error.path for error in caught.value.errors}
+    assert load({**SPEC, "systems": mixed, "search": {"sampler": "gp", "trials": 9, "stratified": True}})
     valley = {"valley": {"rate": 1.0}}
     privacy = {"epsilon": 1, "delta": 1e-5, "solve": "steps"}
     with pytest.raises(SpecErrors, match=r"expected a system that can solve 'steps'. Set `privacy.solve` to one of"):

@@ -1,0 +1,49 @@
+"""A learning sampler for each system, which sees that system's trials alone: for comparing systems.
+
+One sampler over all of them gives its trials to the system that leads, and the others' best is then the best of one or
+two draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil
+
+from sweeps.records import TrialRecord
+from sweeps.search import history
+from sweeps.search.optuna_sampler import OptunaSampler
+from sweeps.search.space import SYSTEM, Space
+from sweeps.search.strata import Strata
+from sweeps.spec.model import SweepSpec
+from trainables.system import Scalar
+
+
+class StratifiedSampler:
+    """A sampler of sweeps.search: one of Optuna's for each system."""
+
+    def __init__(self, spec: SweepSpec, warm: Iterable[TrialRecord] = ()) -> None:
+        found, self.warm_start = history.fitting(spec, Space.of(spec), warm)
+        self._strata = Strata.of(spec)
+        share = spec.search.model_copy(update={"trials": ceil(spec.search.trials / len(spec.systems))})
+        self._samplers = {
+            system: OptunaSampler(
+                spec.model_copy(update={"systems": {system: knobs}, "search": share}),
+                [record for record in found if record.config[SYSTEM] == system],
+            )
+            for system, knobs in spec.systems.items()
+        }
+
+    def rebuild(self, records: Iterable[TrialRecord]) -> None:
+        """Know these records and no others."""
+        known = list(records)
+        for system, sampler in self._samplers.items():
+            sampler.rebuild([record for record in known if record.config[SYSTEM] == system])
+
+    def tell(self, record: TrialRecord) -> None:
+        """Know a trial's latest state."""
+        self._samplers[str(record.config[SYSTEM])].tell(record)
+
+    def point(self, number: int) -> dict[str, Scalar] | None:
+        """The configuration of proposal `number`: of the system and the budget whose turn it is."""
+        system, epsilon = self._strata.at(number)
+        return self._samplers[system].point(number, epsilon)
