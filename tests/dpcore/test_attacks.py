@@ -20,7 +20,7 @@ scores = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=40)
 
 
 @given(members=scores, others=scores)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_curve_and_area_agree_with_scikit_learn(members, others):
     truth = [1] * len(members) + [0] * len(others)
     assert attacks.auc(members, others) == pytest.approx(metrics.roc_auc_score(truth, members + others))
@@ -31,7 +31,7 @@ def test_curve_and_area_agree_with_scikit_learn(members, others):
 
 
 @given(members=scores, others=scores, fpr=st.floats(0, 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_tpr_at_fpr_is_the_best_point_of_the_curve_within_the_limit(members, others, fpr):
     false, true = attacks.roc_curve(members, others)
     assert attacks.tpr_at_fpr(members, others, fpr) == pytest.approx(true[false <= fpr + 1e-9 / len(others)].max())
@@ -48,7 +48,7 @@ def test_the_threshold_for_an_fpr_counts_exactly():
 
 
 @given(members=scores, others=scores, threshold=st.integers(-6, 6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_decisions_agree_with_scikit_learn(members, others, threshold):
     found = attacks.decide(members, others, threshold)
     truth = [True] * len(members) + [False] * len(others)
@@ -79,7 +79,7 @@ def test_advantage_bounds():
 
 
 @given(epsilon=st.floats(0, 8), delta=st.floats(0, 0.9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_advantage_bound_is_the_largest_gap_of_the_trade_off_function(epsilon, delta):
     gap = 1 - tradeoff.least_error_sum(tradeoff.epsilon_delta(epsilon, delta))
     assert attacks.advantage_bound(epsilon, delta) == pytest.approx(gap, abs=1e-5)

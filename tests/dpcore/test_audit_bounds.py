@@ -126,7 +126,7 @@ def test_the_f_dp_test_agrees_with_its_recursion_written_out(hypothesis):
     epsilon=st.floats(0, 5),
     delta=st.sampled_from([0.0, 1e-6, 1e-3]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_one_run_bounds_grow_with_right_guesses_and_shrink_with_delta(r, silent, share, epsilon, delta):
     v = round(share * (r - 1))
     fewer, more = one_run(r + silent, r, v), one_run(r + silent, r, v + 1)
@@ -137,7 +137,7 @@ def test_one_run_bounds_grow_with_right_guesses_and_shrink_with_delta(r, silent,
 
 
 @given(r=st.integers(20, 150), silent=st.integers(0, 400), share=st.floats(0.5, 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_the_f_dp_test_rejects_it_rejects_below_and_at_larger_levels(r, silent, share):
     """The bisection and the verdict lean on this; the published text does not state it."""
     evidence = fdp(r + silent, r, round(share * r))
@@ -149,7 +149,7 @@ def test_what_the_f_dp_test_rejects_it_rejects_below_and_at_larger_levels(r, sil
 
 
 @given(n=st.integers(1, 60), tp=st.floats(0, 1), fp=st.floats(0, 1), delta=st.sampled_from([0.0, 1e-3, 0.2]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_multi_run_bound_is_what_the_trade_off_function_of_dp_rejects(n, tp, fp, delta):
     evidence = multi_run(round(tp * n), n, round(fp * n), n)
     bound = evidence.epsilon_lower(delta, LEVEL)

@@ -30,7 +30,7 @@ def test_noise_meets_the_target_and_hardly_less_does(name):
     assert float(f"{noise:.4e}") == noise  # five digits
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     epsilon=st.floats(0.3, 12),
     log_delta=st.floats(-10, -4),

@@ -97,7 +97,7 @@ def test_the_bound_on_steps_is_public():
     assert steps_bound(problem(seed=1), 1e-8) == steps_bound(problem(seed=2), 1e-8)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 30), st.sampled_from([1e-3, 1e-1, 1.0]), st.integers(2, 4))
 def test_neighbours_minimisers_are_within_the_sensitivity(seed, n, modulus, classes):
     rng = np.random.default_rng(seed)
@@ -127,7 +127,7 @@ def test_the_sensitivity_is_not_loose_by_much():
     assert 0.45 * exact < np.linalg.norm(here - there) <= exact
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.floats(1e-160, 1e160), st.floats(1e-3, 1e3), st.booleans())
 def test_inputs_have_norm_at_most_one_record_by_record(seed, scale, clip_norm, bias):
     rng = np.random.default_rng(seed)

@@ -199,7 +199,7 @@ def test_same_as_one_example_at_a_time(name, clip_share):
     assert_same(fallback.clipped_sum(inputs, targets, clip_norm=clip_norm).tensors, expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     batch=st.integers(0, 5),
     channels=st.integers(1, 3),
@@ -224,7 +224,7 @@ def test_convolutions_of_any_shape(batch, channels, outputs, groups, size, kerne
         assert all(bool((one == 0).all()) for one in found.tensors.values())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     batch=st.integers(1, 5),
     positions=st.lists(st.integers(1, 4), max_size=2),

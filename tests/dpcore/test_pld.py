@@ -176,7 +176,7 @@ def test_mixed_phases_lie_between_their_parts_and_commute():
     assert halves.epsilon(1e-5) == PLDAccountant().compose(a, 300).epsilon(1e-5)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(
     q=st.floats(1e-3, 0.3),
     s=st.floats(0.6, 8.0),

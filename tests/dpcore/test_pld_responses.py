@@ -141,7 +141,7 @@ def test_rounding_the_wrong_way_would_be_seen(monkeypatch):
     assert subset_delta(SIXTEEN, found.upper) > 1e-5
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.floats(1e-3, 12), min_size=1, max_size=40), st.floats(1e-14, 1e-2))
 def test_unlike_releases_are_between_the_largest_and_all_of_them(epsilons, delta):
     event = Composed(events=tuple(PureDP(epsilon=one) for one in epsilons))

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.controller import Controller, Done, Wait
@@ -59,7 +59,7 @@ def test_a_kill_around_any_write_loses_and_doubles_nothing(tmp_path, asha, after
     assert write >= 10, "a sweep of five trials makes at least ten writes"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(
     choices=st.lists(st.integers(0, 64 * 8 - 1), min_size=5, max_size=60),
     early_stopping=st.sampled_from([None, ASHA]),

@@ -57,7 +57,7 @@ def histories(draw):
 
 
 @given(histories())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_path_is_the_union_of_what_was_executed(entries):
     steps = [set(range(one.from_step, one.executed_to)) for one in entries]
     spent = ledger.total(entries)
@@ -67,7 +67,7 @@ def test_the_path_is_the_union_of_what_was_executed(entries):
 
 
 @given(histories(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_under_charging_is_found_wherever_it_is(entries, data):
     horizons = {(one.key, one.attempt): one.executed_to for one in entries}
     assert ledger.never_under_charged(entries, horizons) == []
@@ -133,7 +133,7 @@ def test_different_adjacencies_are_never_added():
 
 
 @given(st.lists(st.tuples(st.floats(0.5, 50), st.integers(1, 100)), min_size=2, max_size=8))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_unsampled_gaussians_become_one_exactly(parts):
     event = Composed(events=tuple(Repeated(event=Gaussian(noise_multiplier=s), count=n) for s, n in parts))
     one = ledger.collapsed(event, ADD_REMOVE)
@@ -167,7 +167,7 @@ def test_coarser_phases_spend_more_but_not_much():
 
 
 @given(st.floats(0.3, 100), st.floats(1e-5, 1), st.floats(1.001, 1.5))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_rounding_is_always_to_the_safe_side(noise, rate, ratio):
     rounded = ledger._rounded(PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise)), ratio)
     assert noise / ratio * (1 - 1e-9) <= rounded.event.noise_multiplier <= noise

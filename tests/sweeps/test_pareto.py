@@ -102,7 +102,7 @@ numbers = st.sampled_from([0.0, -0.0, 0.5, 1.0, 1.0 + 2**-52, 2.0, 5e-324, math.
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_front_is_the_brute_force_front(data: st.DataObject):
     dimensions = data.draw(st.integers(1, 5))
@@ -121,7 +121,7 @@ def test_a_front_that_drops_duplicates_is_caught_by_the_oracle():
     assert is_nondominated(values, keep_weakly=False).tolist() != [True, True, True]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 4), st.data())
 def test_hypervolume_is_the_sum_of_covered_cells(dimensions: int, data: st.DataObject):
     coordinate = st.integers(0, 6).map(float) | st.just(math.inf)

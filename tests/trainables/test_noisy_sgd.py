@@ -418,7 +418,7 @@ def test_horizons_lead_and_checkpoints_follow_the_clock() -> None:
     assert run.checkpoints[-1][2]
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.integers(1, 40))
 def test_microbatches_change_nothing(size: int) -> None:
     data = tiny()

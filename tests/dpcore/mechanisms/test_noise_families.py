@@ -64,7 +64,7 @@ def test_events_carry_ratio_and_adjacency():
     assert RadialNoise(4.0).event(0.25, Adjacency.ADD_REMOVE) == PureDP(epsilon=1.0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 20), st.floats(0.01, 100))
 def test_pure_loss_never_exceeds_beta_times_the_shift(seed, dimension, beta):
     """log density(b) - log density(b + v) = beta (||b + v|| - ||b||) <= beta ||v||."""

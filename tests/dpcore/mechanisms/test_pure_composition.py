@@ -33,7 +33,7 @@ def test_delta_is_that_of_enumeration(each, count, epsilon):
     assert delta_pure(each, count, epsilon) >= exact - 1e-15
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(1e-3, 3), st.integers(1, 2000), st.floats(1e-9, 1e-2))
 def test_never_above_the_weaker_theorems_and_inverted_on_the_safe_side(each, count, delta):
     epsilon = eps_pure(each, count, delta)
@@ -43,7 +43,7 @@ def test_never_above_the_weaker_theorems_and_inverted_on_the_safe_side(each, cou
     assert delta_pure(each, count, epsilon) <= delta or epsilon == count * each
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(0.01, 20), st.integers(1, 2000), st.floats(1e-9, 1e-2))
 def test_the_largest_share_of_one_release(epsilon, count, delta):
     each = each_pure(epsilon, delta, count)

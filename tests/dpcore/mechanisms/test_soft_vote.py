@@ -42,7 +42,7 @@ def test_the_formula_is_the_worst_case_over_all_neighbours(models, classes, beta
     assert soft_vote.loss_per_query(beta, models, classes) == pytest.approx(worst, rel=1e-10)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.floats(-12, 6).map(lambda power: 10**power), st.integers(1, 100_000), st.integers(2, 1000))
 def test_the_loss_is_exact_at_any_temperature(beta, models, classes):
     """Against the fraction in 400 digits or more; both the loss and what it adds to beta."""
@@ -126,7 +126,7 @@ def test_composed_votes_keep_their_delta(models):
         assert composed_delta(3 * found.beta, models, 10, 100, 2.0) > 1e-4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(1e-9, 50), st.integers(1, 10_000), st.integers(2, 1000))
 def test_the_largest_beta_of_a_loss(loss, models, classes):
     beta = soft_vote.beta_for_loss(loss, models, classes)
