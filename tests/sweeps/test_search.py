@@ -370,6 +370,21 @@ def test_warm_start_takes_what_fits_and_says_what_does_not() -> None:
     assert again.propose() == first
 
 
+def test_strata_share_out_a_warm_start() -> None:
+    """Every system's sampler gets the earlier trials of that system; together they are all of them."""
+    spec = stratified("tpe")
+    earlier = Proposer(stratified("random"))
+    records = [finished(spec, proposal) for proposal in (earlier.propose() for _ in range(30)) if proposal]
+    warm, cold = Proposer(spec, records), Proposer(spec)
+    assert (warm.warm_start.offered, warm.warm_start.fitting) == (30, 30)
+    for _ in range(6):
+        learned, blank = warm.propose(), cold.propose()
+        assert learned is not None
+        assert blank is not None
+        assert learned.config["system"] == blank.config["system"]
+        assert learned.config != blank.config
+
+
 def test_random_needs_no_optuna_and_no_sampler_warns() -> None:
     code = (
         "import sys; from sweeps.search import Proposer; from tests.sweeps.toys import spec_with;"
