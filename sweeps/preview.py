@@ -79,6 +79,7 @@ class Preview:
     adjacency: str
     unit: str
     sampler: str
+    stratified: bool
     trials: int
     space: tuple[tuple[str, str, str], ...]
     grid_size: int | None
@@ -91,6 +92,10 @@ class Preview:
     total: Total | None
     notes: tuple[str, ...]
     warm_start: WarmStart | None = None
+
+    @property
+    def _sampler(self) -> str:
+        return f"{self.sampler}, systems and budgets in turn," if self.stratified else self.sampler
 
     @property
     def feasible_share(self) -> float:
@@ -115,7 +120,7 @@ class Preview:
         """For people, in lines of at most about a hundred characters."""
         budgets = ", ".join(epsilon_text(epsilon, digits=6) for epsilon in self.epsilons)
         lines = [
-            f"{self.name}: {self.trials} trials by {self.sampler} on {self.data} (n={self.n})",
+            f"{self.name}: {self.trials} trials by {self._sampler} on {self.data} (n={self.n})",
             f"budget   epsilon {budgets} at delta {delta_text(self.delta)}, {self.adjacency}, unit {self.unit}, "
             "for each trial",
             "space",
@@ -192,6 +197,7 @@ def preview(
         adjacency=str(spec.privacy.adjacency),
         unit=spec.privacy.unit,
         sampler=spec.search.sampler,
+        stratified=spec.search.stratified,
         trials=spec.search.trials,
         space=_listing(space),
         grid_size=grid_size,
