@@ -6,11 +6,9 @@ import io
 import textwrap
 from typing import Any
 
-import numpy as np
-
 from dpcore.guarantee import Status
+from sweeps.front.kinds import kinds
 from sweeps.front.panels import Front, Panel
-from sweeps.front.pareto import nondominated
 
 _MARKERS = {Status.PROVED: "o", Status.PROVED_UNDER_ASSUMPTIONS: "s"}
 _COLOURS = ("#0f766e", "#b45309", "#1d4ed8", "#be185d", "#4d7c0f", "#6d28d9", "#0e7490", "#57534e")
@@ -48,9 +46,8 @@ def _draw(axis: Any, front: Front, panel: Panel) -> None:
     first, second = 0, min(1, len(front.objectives) - 1)
     if len(front.objectives) > 1 and front.objectives[1].metric == "epsilon":
         first, second = 1, 0
-    x, y = panel.values[:, first], panel.values[:, second]
-    shown = [front.objectives[first], front.objectives[second]]
-    _scatter(axis, panel, x, y, [one.goal == "maximize" for one in shown])
+    x = panel.values[:, first]
+    _scatter(axis, front, panel, first, second)
     axis.set_xlabel(front.objectives[first].metric)
     axis.set_ylabel(front.objectives[second].metric)
     if front.objectives[first].metric == "epsilon" and (x > 0).all() and x.max() > 4 * x.min():
@@ -63,28 +60,21 @@ def _draw(axis: Any, front: Front, panel: Panel) -> None:
     axis.legend(frameon=False, fontsize=8)
 
 
-def _scatter(axis: Any, panel: Panel, x: Any, y: Any, maximize: list[bool]) -> None:
+def _scatter(axis: Any, front: Front, panel: Panel, across: int, up: int) -> None:
     """The points: by system and status where there are several, each with a line through its own best; else front
     against dominated.
     """
-    kinds = [(str(record.config.get("system", "")), panel.status(i)) for i, record in enumerate(panel.records)]
-    if len(set(kinds)) == 1:
+    x, y, found = panel.values[:, across], panel.values[:, up], kinds(panel, front.objectives, across, up)
+    if len(found) == 1:
         axis.scatter(x[~panel.on_front], y[~panel.on_front], s=14, color="#9aa5b1", linewidths=0, label="dominated")
         axis.scatter(x[panel.on_front], y[panel.on_front], s=30, color=_COLOURS[0], linewidths=0, label="front")
         return
-    systems = sorted({system for system, _ in kinds})
-    statuses = {status for _, status in kinds}
-    for system, status in sorted(set(kinds)):
-        mine = np.array([kind == (system, status) for kind in kinds])
-        style = {"color": _COLOURS[systems.index(system) % len(_COLOURS)], "marker": _MARKERS.get(Status(status), "^")}
-        told = f"{system} ({status})" if len(statuses) > 1 else system
-        dominated, front = mine & ~panel.on_front, mine & panel.on_front
-        own = mine.copy()
-        own[mine] = nondominated(np.column_stack([x[mine], y[mine]]), maximize)
-        line = np.flatnonzero(own)[np.argsort(x[own], kind="stable")]
-        # At an x between two points, the better y of the two is not to be had.
-        steps = "steps-pre" if maximize[0] else "steps-post"
-        axis.plot(x[line], y[line], color=style["color"], alpha=0.6, linewidth=1, drawstyle=steps)
+    # At an x between two points, the better y of the two is not to be had.
+    steps = "steps-pre" if front.objectives[across].goal == "maximize" else "steps-post"
+    for kind in found:
+        style = {"color": _COLOURS[kind.system % len(_COLOURS)], "marker": _MARKERS.get(Status(kind.status), "^")}
+        dominated, best = kind.members & ~panel.on_front, kind.members & panel.on_front
+        axis.plot(x[kind.own], y[kind.own], color=style["color"], alpha=0.6, linewidth=1, drawstyle=steps)
         axis.scatter(x[dominated], y[dominated], s=14, alpha=0.35, linewidths=0, **style)
-        axis.scatter(x[front], y[front], s=44, linewidths=0.8, edgecolors="black", label=told, **style)
+        axis.scatter(x[best], y[best], s=44, linewidths=0.8, edgecolors="black", label=kind.name, **style)
     axis.plot([], [], " ", label="outlined: on the front; lines: each one's own")

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.guarantee import Status
+from sweeps.front.kinds import Kind, kinds
 from sweeps.front.panels import Front, Objective, Panel
 from sweeps.records import TrialRecord, TrialState
 from sweeps.report.importance import Importance
@@ -22,41 +24,78 @@ Figure = dict[str, Any]
 ON_FRONT, DOMINATED = "#0d9488", "#94a3b8"
 SCALE = ("#4f6bed", "#3f86d8", "#2a9ec4", "#1fae9a", "#5aab5c", "#97a33b", "#c98f2c", "#e0702e")
 SERIES = ("#2563eb", "#d97706", "#0d9488", "#be185d", "#7c3aed", "#65a30d", "#dc2626", "#0891b2")
+SYMBOLS = {Status.PROVED: "circle", Status.PROVED_UNDER_ASSUMPTIONS: "square"}
+OUTLINE = "#1f2937"
 MAX_DOMINATED = 2000
 MAX_LINES = 600
 
 
 def front_figure(front: Front, panel: Panel) -> Figure:
-    """Front against dominated points over the first two objectives, epsilon across; staircase of what is attained."""
+    """Front against dominated points over the first two objectives, epsilon across; staircase of what is attained.
+
+    Where a panel mixes systems or statuses, each has a colour, a shape and a staircase of its own.
+    """
     names = [one.metric for one in front.objectives]
     if len(names) == 1:
         return _strip(front.objectives[0], panel)
     across = names.index("epsilon") if "epsilon" in names else 1
     up = next(i for i in range(len(names)) if i != across)
+    found = kinds(panel, front.objectives, across, up)
+    data = _alone(front, panel, across, up) if len(found) == 1 else _mixed(front, panel, found, across, up)
+    return {
+        "data": data,
+        "layout": {
+            "height": 400 if len(found) == 1 else 460,
+            "xaxis": _axis(front.objectives[across], panel.values[:, across]),
+            "yaxis": _axis(front.objectives[up], panel.values[:, up], allow_log=False),
+        },
+    }
+
+
+def _alone(front: Front, panel: Panel, across: int, up: int) -> list[Figure]:
+    names = [one.metric for one in front.objectives]
     chosen = np.flatnonzero(panel.on_front)
     chosen = chosen[np.lexsort((panel.values[chosen, up], panel.values[chosen, across]))]
     others = _thinned(np.flatnonzero(~panel.on_front), MAX_DOMINATED)
-    steps = "hv" if front.objectives[across].goal == "minimize" else "vh"
     best: Figure = {
         "name": "Pareto front",
         "mode": "markers",
         "marker": {"size": 9, "color": ON_FRONT, "line": {"width": 0}},
     }
     if len(names) == 2:
-        best |= {"mode": "lines+markers", "line": {"shape": steps, "color": ON_FRONT, "width": 1.5}}
-    data = [
+        best |= {"mode": "lines+markers", "line": _staircase(front.objectives[across], ON_FRONT)}
+    return [
         _points(panel, others, across, up, names)
         | {"name": "dominated", "mode": "markers", "marker": {"size": 6, "color": DOMINATED, "opacity": 0.55}},
         _points(panel, chosen, across, up, names) | best,
     ]
-    return {
-        "data": data,
-        "layout": {
-            "height": 400,
-            "xaxis": _axis(front.objectives[across], panel.values[:, across]),
-            "yaxis": _axis(front.objectives[up], panel.values[:, up], allow_log=False),
-        },
-    }
+
+
+def _mixed(front: Front, panel: Panel, found: Sequence[Kind], across: int, up: int) -> list[Figure]:
+    names = [one.metric for one in front.objectives]
+    shown = np.zeros(len(panel.records), dtype=bool)
+    shown[_thinned(np.flatnonzero(~panel.on_front), MAX_DOMINATED)] = True
+    data: list[Figure] = []
+    for kind in found:
+        colour, name = SERIES[kind.system % len(SERIES)], escape(kind.name)
+        look = {"color": colour, "symbol": SYMBOLS.get(Status(kind.status), "triangle-up")}
+        if len(names) == 2:
+            line = _staircase(front.objectives[across], colour) | {"width": 1}
+            drawn = _points(panel, kind.own, across, up, names)
+            data.append(drawn | {"mode": "lines", "line": line, "hoverinfo": "skip", "showlegend": False})
+        for members, marker, legend in (
+            (shown & kind.members, {"size": 6, "opacity": 0.5}, not (panel.on_front & kind.members).any()),
+            (panel.on_front & kind.members, {"size": 11, "line": {"width": 1.2, "color": OUTLINE}}, True),
+        ):
+            if members.any():
+                drawn = _points(panel, np.flatnonzero(members), across, up, names)
+                data.append(drawn | {"name": name, "mode": "markers", "marker": look | marker, "showlegend": legend})
+    return data
+
+
+def _staircase(across: Objective, colour: str) -> Figure:
+    """The line through a front: at an x between two points, the better y of the two is not to be had."""
+    return {"shape": "hv" if across.goal == "minimize" else "vh", "color": colour, "width": 1.5}
 
 
 def parallel_figure(

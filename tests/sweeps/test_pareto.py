@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
 from sweeps.front import export, pareto
+from sweeps.front.kinds import kinds
 from sweeps.front.panels import Front, Objective
 from sweeps.front.pareto import MixedGuarantees, front, hypervolume, nondominated
 from sweeps.records import TrialRecord, TrialState
@@ -217,6 +218,31 @@ def test_systems_and_statuses_are_told_apart_in_the_table_and_the_picture():
     assert "assumptions" in text
     assert "noisy-sgd" in text
     assert bytes(export.render(found, "png"))[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def of_systems(count: int) -> list[TrialRecord]:
+    """Points of three kinds, one of them with another status; a whole front for nobody."""
+    rng = np.random.default_rng(8)
+    found = []
+    for number in range(count):
+        status = "proved-under-assumptions" if number % 3 == 2 else "proved"
+        one = claiming(number, status=status, epsilon=float(rng.integers(1, 6)))
+        config = {**one.config, "system": ("noisy-sgd", "a", "a")[number % 3]}
+        found.append(replace(one, config=config, metrics={**one.metrics, "accuracy": float(rng.random())}))
+    return found
+
+
+def test_each_kind_has_the_front_that_it_would_have_alone():
+    records = of_systems(60)
+    (panel,) = front(records, [ACCURACY, EPSILON]).panels
+    found = kinds(panel, [ACCURACY, EPSILON], across=1, up=0)
+    assert [one.name for one in found] == ["a (proved)", "a (proved-under-assumptions)", "noisy-sgd (proved)"]
+    assert [one.system for one in found] == [0, 0, 1]
+    for kind in found:
+        members = [one for one, mine in zip(panel.records, kind.members, strict=True) if mine]
+        assert {panel.records[i].key for i in kind.own} == set(front(members, [ACCURACY, EPSILON]).keys())
+        across = panel.values[kind.own, 1]
+        assert (np.diff(across) >= 0).all()
 
 
 def test_a_system_that_has_the_whole_front_is_named_when_others_lost():

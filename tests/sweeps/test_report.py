@@ -19,9 +19,11 @@ from sweeps.front.panels import Objective
 from sweeps.front.pareto import front
 from sweeps.records import TrialState
 from sweeps.report import gather, report_page, write_report
+from sweeps.report.figures import front_figure
 from sweeps.report.importance import MIN_TRIALS, importances
 from sweeps.store import Store
 from tests.sweeps import view_sweeps
+from tests.sweeps.test_pareto import ACCURACY, EPSILON, of_systems
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
 # The browser's own errands (dictionaries, updates); the resolver rule below keeps them on this machine.
@@ -82,11 +84,28 @@ def test_refuted_and_proved_claims_stand_in_panels_of_their_own(tmp_path: Path):
     assert "cannot be compared" in words(page)
 
 
+@pytest.mark.parametrize(("objectives", "lines"), [(2, 3), (3, 0)])
+def test_a_chart_of_several_systems_names_each_and_draws_its_own_staircase(objectives: int, lines: int):
+    """With a third objective a staircase over two would be no front."""
+    axes = [ACCURACY, EPSILON, Objective("work", "minimize")][:objectives]
+    found = front(of_systems(60), axes)
+    chart = front_figure(found, found.panels[0])
+    drawn = [trace for trace in chart["data"] if trace["mode"] == "lines"]
+    assert len(drawn) == lines
+    assert {trace["line"]["shape"] for trace in drawn} <= {"hv"}
+    legend = [trace["name"] for trace in chart["data"] if trace.get("showlegend")]
+    assert sorted(legend) == ["a (proved)", "a (proved-under-assumptions)", "noisy-sgd (proved)"]
+    points = [trace for trace in chart["data"] if trace["mode"] == "markers"]
+    assert sum(len(trace["x"]) for trace in points) == 60
+    assert {trace["marker"]["symbol"] for trace in points} == {"circle", "square"}
+
+
 def test_nothing_that_came_from_a_spec_is_markup(tmp_path: Path):
     store = view_sweeps.mixed_sweep(tmp_path, trials=3)
     content = gather(store, "views")
     trials = [replace(trial, config={**trial.config, NASTY: NASTY, "system": NASTY}) for trial in content.trials]
     trials[0] = replace(trials[0], reason=NASTY)
+    trials[1] = replace(trials[1], config={**trials[1].config, "system": NASTY + "2"})
     nasty = replace(
         content,
         sweep=replace(content.sweep, name=NASTY),
