@@ -116,14 +116,16 @@ def stratified(sampler: str, objectives: list[dict[str, str]] = TWO) -> SweepSpe
 def test_strata_take_turns_whoever_is_ahead(sampler: str) -> None:
     """Two systems at three budgets: after any number of rounds each pair has had as many proposals."""
     spec = stratified(sampler)
-    found = sweep(spec, 18)
-    for start in (0, 6, 12):
+    # Enough for every system's sampler to have learned; the Gaussian process takes a third of a second a proposal.
+    count = 24 if sampler == "gp" else 60
+    found = sweep(spec, count)
+    for start in range(0, count, 6):
         pairs = {(config["system"], config["target_epsilon"]) for config in found[start : start + 6]}
         assert len(pairs) == 6
     orders = [[(one["system"], one["target_epsilon"]) for one in found[start : start + 6]] for start in (0, 6, 12)]
     assert orders[0] != orders[1] or orders[1] != orders[2]
-    assert sweep(spec, 18, rebuild_every=5) == found
-    assert sampler != "random" or sweep(spec, 18, concurrency=1, shuffle=9) == found
+    assert sweep(spec, count, rebuild_every=5) == found
+    assert sampler != "random" or sweep(spec, count, concurrency=1, shuffle=9) == found
 
 
 def test_a_stratum_does_not_learn_from_the_other_systems() -> None:
