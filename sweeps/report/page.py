@@ -70,6 +70,7 @@ def _heading(content: Content) -> str:
     facts = [f"state {content.sweep.state}"]
     facts += [f"data {data}"] if data else []
     facts += [f"{search['sampler']} sampler"] if search.get("sampler") else []
+    facts += ["systems and budgets in turn"] if search.get("stratified") else []
     facts += [time.strftime("written %Y-%m-%d %H:%M UTC", time.gmtime(content.written_at))]
     return f'<h1>{escape(content.sweep.name)}</h1><p class="soft">{escape(" · ".join(facts))}</p>'
 

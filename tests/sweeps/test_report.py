@@ -100,6 +100,14 @@ def test_a_chart_of_several_systems_names_each_and_draws_its_own_staircase(objec
     assert {trace["marker"]["symbol"] for trace in points} == {"circle", "square"}
 
 
+@pytest.mark.parametrize("stratified", [True, False])
+def test_the_heading_says_how_points_were_proposed(stratified: bool, store: Store):
+    content = gather(store, "views")
+    spec = {**content.sweep.spec, "search": {**content.sweep.spec["search"], "stratified": stratified}}
+    shown = words(report_page(replace(content, sweep=replace(content.sweep, spec=spec))))
+    assert ("systems and budgets in turn" in shown) is stratified
+
+
 def test_nothing_that_came_from_a_spec_is_markup(tmp_path: Path):
     store = view_sweeps.mixed_sweep(tmp_path, trials=3)
     content = gather(store, "views")
