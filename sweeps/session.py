@@ -228,7 +228,8 @@ def _left_as(store: Store, lease: Lease) -> Iterator[_Left]:
 
 def _effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
     before = load_spec(recorded.spec)
-    if given is None or given.digest == recorded.digest:
+    # The recorded spec is read anew: a digest of before a field existed differs, and means the same.
+    if given is None or given.digest == before.digest:
         return given or before
     if "spec" in accept:
         return given

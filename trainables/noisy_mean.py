@@ -34,6 +34,7 @@ from trainables.measures.protocols import Neighbours
 from trainables.system import (
     Config,
     Dataset,
+    Dependence,
     Execution,
     Metric,
     Parameter,
@@ -111,12 +112,14 @@ class NoisyMean:
             goal="minimize",
             doc="root mean squared error of the estimate, in closed form",
             released="the configuration alone: no record",
+            depends=Dependence.PUBLIC,
         ),
         Metric(
             name="estimate",
             goal="maximize",
             doc="the private estimate of the mean",
             released="the noisy releases: post-processing of the claim",
+            depends=Dependence.RELEASED,
         ),
     )
     solves: Mapping[str, str] = MappingProxyType({"noise": "noise_multiplier", "steps": "steps"})

@@ -41,6 +41,7 @@ from trainables import models
 from trainables.system import (
     Config,
     Dataset,
+    Dependence,
     Execution,
     Metric,
     Parameter,
@@ -126,14 +127,22 @@ METRICS = (
         goal="maximize",
         doc="share of validation records whose class is predicted (classes, ratings)",
         released=_RELEASED,
+        depends=Dependence.VALIDATION,
     ),
     Metric(
         name="rmse",
         goal="minimize",
         doc="root mean squared error on the validation records (regressions; ratings: of the expected class)",
         released=_RELEASED,
+        depends=Dependence.VALIDATION,
     ),
-    Metric(name="loss", goal="minimize", doc="mean loss on the validation records", released=_RELEASED),
+    Metric(
+        name="loss",
+        goal="minimize",
+        doc="mean loss on the validation records",
+        released=_RELEASED,
+        depends=Dependence.VALIDATION,
+    ),
 )
 
 

@@ -47,14 +47,42 @@ class Parameter:
     default: Scalar | None = None
 
 
+class Dependence(StrEnum):
+    """On what a number depends that leaves a trial: whether a claim, a declaration or nothing covers its release."""
+
+    PUBLIC = "public"
+    """Configuration, plan and declared facts: no record."""
+    RELEASED = "released"
+    """Post-processing of a release whose event is in the plan."""
+    VALIDATION = "validation"
+    """The validation records, through what was released."""
+    SIDE_CHANNEL = "side channel"
+    """Time and memory that the machine took over private records. Whoever watches the machine sees them too: no
+    claim of any system here covers them."""
+    RAW = "raw"
+    """Training records outside of every event, or quantities before their noise."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One number that a finished trial reports. `released` says on what it depends, in one sentence."""
+    """One number that a finished trial reports.
+
+    released   on what it depends, in one sentence for people
+    depends    the same as a value: it decides whether the number may leave the trial
+    raw_under  values of knobs under which it depends on raw records, whatever `depends` says
+    """
 
     name: str
     goal: Literal["maximize", "minimize"]
     doc: str
     released: str
+    depends: Dependence
+    raw_under: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def depends_under(self, config: Config) -> Dependence:
+        """On what it depends in a trial of this complete configuration."""
+        raw = any(name in config and config[name] == value for name, value in self.raw_under.items())
+        return Dependence.RAW if raw else self.depends
 
 
 class Task(StrEnum):

@@ -11,15 +11,8 @@ from sweeps.spec.errors import Problems, did_you_mean
 from sweeps.spec.knobs import Knobs, as_number
 from sweeps.spec.model import EarlyStopping, ExecutionOptions, Objective, Privacy, Resources, Search
 from trainables.measures.objectives import MEASURES, missing
+from trainables.publishing import OWN_METRICS
 from trainables.system import PublicFacts, System
-
-OWN_METRICS: Mapping[str, Literal["maximize", "minimize"]] = {
-    "epsilon": "minimize",
-    "work": "minimize",
-    "seconds": "minimize",
-    "peak_memory_mb": "minimize",
-}
-"""Metrics of every trial, whatever its system: the claimed epsilon, the planned work, and what it took."""
 
 GRID_LIMIT = 1_000_000
 """Largest grid that is enumerated."""
@@ -92,7 +85,7 @@ def check_processes(
 def goal_of(metric: str, chosen: Sequence[System]) -> Literal["maximize", "minimize"]:
     """The direction that the metric itself calls better. Raises KeyError for a metric that nobody reports."""
     if metric in OWN_METRICS:
-        return OWN_METRICS[metric]
+        return OWN_METRICS[metric].goal
     for system in chosen:
         for one in system.metrics:
             if one.name == metric:

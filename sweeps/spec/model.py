@@ -61,10 +61,15 @@ class Section(BaseModel):
 
 
 class Data(BaseModel):
-    """Which records: a source by name and that source's own options."""
+    """Which records: a source by name and that source's own options.
+
+    records_are_public  why nobody's privacy is at stake (a published benchmark, say). Then metrics that read training
+                        records outside of every claim may leave, and each claim is a demonstration on public records
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
     source: str
+    records_are_public: Annotated[str, Field(min_length=10)] | None = None
 
     def options(self) -> dict[str, Any]:
         """The source's own options."""
@@ -78,6 +83,8 @@ class Privacy(Section):
     delta              in (0, 1), and below 1/n unless `allow_large_delta` says why not
     allow_unprotected  why trials that claim nothing may run beside the budgets: baselines without noise, say. Their
                        epsilon is infinite, and is shown as that
+    allow_raw_measures  why metrics that read training records outside of every claim may leave all the same: then
+                        what leaves the sweep is not covered, and nothing in it is called proved
     scope, release     what the budget bounds and what leaves the sweep; only trial/all exist so far
     solve              what the calibration sets: the noise, the steps, or nothing
     """
@@ -89,6 +96,7 @@ class Privacy(Section):
     delta: OpenProbability
     allow_large_delta: Annotated[str, Field(min_length=10)] | None = None
     allow_unprotected: Annotated[str, Field(min_length=10)] | None = None
+    allow_raw_measures: Annotated[str, Field(min_length=10)] | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     unit: str = "record"
     scope: Literal["trial", "sweep"] = "trial"

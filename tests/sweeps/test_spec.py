@@ -146,6 +146,17 @@ BAD: list[tuple[str, Any, str]] = [
         "privacy.delta=0.01: expected at most 1/n = 0.001 for n=1000 records. "
         "Lower it, or set `allow_large_delta` to the reason why a whole record may leak.",
     ),
+    (
+        "privacy/allow_raw_measures",
+        "because",
+        "privacy.allow_raw_measures='because': expected a reason of at least 10 characters.",
+    ),
+    (
+        "data/records_are_public",
+        "yes",
+        "data.records_are_public='yes': expected a reason of at least 10 characters.",
+    ),
+    ("data/records_are_public", True, "data.records_are_public=True: expected a text. Quote it."),
     ("privacy/allow_large_delta", True, "privacy.allow_large_delta=True: expected a text. Quote it."),
     (
         "privacy/allow_large_delta",
@@ -274,6 +285,16 @@ def test_steps_can_be_solved_with_the_noise_in_the_search() -> None:
 def test_a_reason_allows_a_large_delta() -> None:
     reason = "every record is public already"
     assert load(changed("privacy", {"epsilon": 1, "delta": 0.01, "allow_large_delta": reason})).privacy.delta == 0.01
+
+
+@pytest.mark.parametrize("path", ["data/records_are_public", "privacy/allow_raw_measures"])
+def test_the_reasons_for_raw_measures_are_part_of_the_meaning_and_no_option_of_the_source(path):
+    reason = "a benchmark that anybody may download"
+    spec = load(changed(path, reason))
+    assert reason in json.dumps(spec.meaning())
+    assert spec.digest != load(SPEC).digest
+    assert spec.data.options() == load(SPEC).data.options()
+    assert load(spec.canonical()) == spec
 
 
 YAML = """

@@ -14,6 +14,7 @@ from sweeps.spec import SweepSpec, load_spec
 from trainables.system import (
     Config,
     Dataset,
+    Dependence,
     Execution,
     Metric,
     Parameter,
@@ -41,8 +42,14 @@ class Hill:
         Parameter(name="noise_multiplier", kind="float", low=1e-3, high=1e6, doc="noise per clip"),
     )
     metrics: tuple[Metric, ...] = (
-        Metric(name="accuracy", goal="maximize", doc="share of right answers", released="nothing"),
-        Metric(name="loss", goal="minimize", doc="one minus accuracy", released="nothing"),
+        Metric(
+            name="accuracy",
+            goal="maximize",
+            doc="share of right answers",
+            released="nothing",
+            depends=Dependence.PUBLIC,
+        ),
+        Metric(name="loss", goal="minimize", doc="one minus accuracy", released="nothing", depends=Dependence.PUBLIC),
     )
     solves: Mapping[str, str] = {"noise": "noise_multiplier", "steps": "steps"}
     largest_noise = 1e6
@@ -94,7 +101,15 @@ class Valley(Hill):
         Parameter(name="steps", kind="int", low=1, high=10_000, default=27, doc="number of steps"),
         Parameter(name="noise_multiplier", kind="float", low=1e-3, high=1e6, doc="noise per clip"),
     )
-    metrics = (Metric(name="accuracy", goal="maximize", doc="share of right answers", released="nothing"),)
+    metrics = (
+        Metric(
+            name="accuracy",
+            goal="maximize",
+            doc="share of right answers",
+            released="nothing",
+            depends=Dependence.PUBLIC,
+        ),
+    )
     solves: Mapping[str, str] = {"noise": "noise_multiplier"}
 
 

@@ -25,7 +25,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate
 from trainables import models
 from trainables.bayesian_dp.clipped import SOURCE
-from trainables.bayesian_dp.knobs import ACCOUNTING, METRICS, SHARE, check_records
+from trainables.bayesian_dp.knobs import ACCOUNTING, SHARE, STOPPED_METRICS, check_records
 from trainables.bayesian_dp.watch import check_figures, filter_for
 from trainables.noisy_sgd import ASSUMPTIONS, NOISY_SGD, STEPS_MAX, steps_of
 from trainables.system import (
@@ -89,7 +89,7 @@ class AverageCaseSGD:
     name = "average-case-sgd"
     source = SOURCE
     parameters = PARAMETERS
-    metrics = METRICS
+    metrics = STOPPED_METRICS
     solves = MappingProxyType[str, str]({})
 
     def plan(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dpcore.checks import InvalidValue
 from trainables.noisy_sgd import METRICS as TRAINING_METRICS
-from trainables.system import Config, Metric, Parameter, PublicFacts
+from trainables.system import Config, Dependence, Metric, Parameter, PublicFacts
 
 NO_BUDGET = 0.0
 ORDERS = "2,4,8,16,32"
@@ -80,6 +82,7 @@ _RELEASED = (
     "records, with training distances about private records, without noise: then releasing it is itself a release "
     "that no claim covers"
 )
+_DISTANCES_OF_TRAINING = {"distances": "training"}
 SHARES = (0.5, 0.1, 0.01)
 """Shares of the population left outside the percentile metrics."""
 
@@ -96,6 +99,8 @@ METRICS = (
         goal="minimize",
         doc="Bayesian epsilon of the run at bayesian_delta (Triastcyn & Faltings 2020); never a DP epsilon",
         released=_RELEASED,
+        depends=Dependence.VALIDATION,
+        raw_under=_DISTANCES_OF_TRAINING,
     ),
     *(
         Metric(
@@ -103,6 +108,8 @@ METRICS = (
             goal="minimize",
             doc=f"Bayesian epsilon at percentile_delta for {1 - share:.4g} of the population, by Markov",
             released=_RELEASED,
+            depends=Dependence.VALIDATION,
+            raw_under=_DISTANCES_OF_TRAINING,
         )
         for share in SHARES
     ),
@@ -111,8 +118,12 @@ METRICS = (
         goal="maximize",
         doc="steps before the Bayesian budget stopped the run; all planned steps without a budget",
         released=_RELEASED,
+        depends=Dependence.VALIDATION,
+        raw_under=_DISTANCES_OF_TRAINING,
     ),
 )
+STOPPED_METRICS = tuple(replace(metric, raw_under=_DISTANCES_OF_TRAINING) for metric in METRICS)
+"""Of systems that may stop on training distances: then all that is measured at the stop depends on them."""
 
 
 def orders_of(config: Config) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcore.convexified.one_neuron import Noise
 from dpcore.convexified.published import Bound
 from trainables.linear import ROW_PARAMETERS
-from trainables.system import Metric, Parameter
+from trainables.system import Dependence, Metric, Parameter
 
 NOISE_MIN, NOISE_MAX = 1e-9, 1e9
 """Range of noise multipliers that a plan may ask for."""
@@ -145,6 +145,7 @@ ACCURACY = Metric(
     goal="maximize",
     doc="share of the queried validation records whose class is answered",
     released=_ANSWERS,
+    depends=Dependence.VALIDATION,
 )
 HEAD_METRICS = (ACCURACY,)
 PUBLISHED_METRICS = (
@@ -154,35 +155,41 @@ PUBLISHED_METRICS = (
         goal="minimize",
         doc="bound on on-average-remove-one stability, 2 rho^2 / (lambda n): no privacy by itself",
         released="public facts alone",
+        depends=Dependence.PUBLIC,
     ),
     Metric(
         name="shadow_leak",
         goal="minimize",
         doc="TPR - FPR of the shadow attack on the answers, the publication's Priv_Leak (with shadows)",
         released="which of the queried records are training records, and the answers",
+        depends=Dependence.RAW,
     ),
     Metric(
         name="accuracy_loss",
         goal="minimize",
         doc="1 - accuracy / baseline_accuracy (with reference)",
         released=_UNNOISED,
+        depends=Dependence.RAW,
     ),
     Metric(
         name="baseline_accuracy",
         goal="maximize",
         doc="accuracy without noise on the queried validation records (with reference)",
         released=_UNNOISED,
+        depends=Dependence.RAW,
     ),
     Metric(
         name="train_accuracy",
         goal="maximize",
         doc="accuracy without noise on the training records (with reference)",
         released=_UNNOISED,
+        depends=Dependence.RAW,
     ),
     Metric(
         name="baseline_leak",
         goal="minimize",
         doc="TPR - FPR of the shadow attack on the queried records without noise (with reference and shadows)",
         released=_UNNOISED,
+        depends=Dependence.RAW,
     ),
 )

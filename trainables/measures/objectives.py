@@ -13,7 +13,7 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Notion
 from trainables.measures.protocols import Answering, Auditable, CanaryTrained, Scored
-from trainables.system import Dataset, Execution, Member, Metric, PrivacyPlan, PublicFacts, State, System
+from trainables.system import Dataset, Dependence, Execution, Member, Metric, PrivacyPlan, PublicFacts, State, System
 
 _MEMBERS = (
     "the training records, without noise: it is outside every claim, and for the eyes of those who may see the records"
@@ -29,36 +29,42 @@ MEASURES: Mapping[str, Metric] = {
             doc="lower bound on epsilon (95%, for this measurement alone) from a twin with canaries, which costs one "
             f"more training; from {AUDIT_RUNS} runs on chosen neighbours where those are known and gradients are not",
             released="a twin of the trial on the training records, with noise of its own: in no claim and no ledger",
+            depends=Dependence.RAW,
         ),
         Metric(
             name="membership_auc",
             goal="minimize",
             doc="area under the curve of the threshold attack of Yeom et al. 2018 (1/2: no better than guessing)",
             released=_MEMBERS,
+            depends=Dependence.RAW,
         ),
         Metric(
             name="membership_accuracy",
             goal="minimize",
             doc="share of right calls of that attack at the mean training loss, among as many members as others",
             released=_MEMBERS,
+            depends=Dependence.RAW,
         ),
         Metric(
             name="membership_f1",
             goal="minimize",
             doc="harmonic mean of that attack's precision and recall, at the mean training loss",
             released=_MEMBERS,
+            depends=Dependence.RAW,
         ),
         Metric(
             name="priv_leak",
             goal="minimize",
             doc="true minus false positive rate of that attack at the mean training loss (Lu et al. 2021: Priv_Leak)",
             released=_MEMBERS,
+            depends=Dependence.RAW,
         ),
         Metric(
             name="queries",
             goal="maximize",
             doc="predictions that the trial made of validation records under its claim (a released model makes more)",
             released="the plan: no record",
+            depends=Dependence.PUBLIC,
         ),
     )
 }

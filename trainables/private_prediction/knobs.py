@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainables.linear import ROW_PARAMETERS
-from trainables.system import Metric, Parameter
+from trainables.system import Dependence, Metric, Parameter
 
 NOISE_MIN, NOISE_MAX = 1e-3, 1e9
 """Range of noise multipliers and temperatures that a plan may ask for."""
@@ -146,5 +146,6 @@ METRICS = (
         goal="maximize",
         doc="share of validation records (of the queried ones, where queries are counted) whose class is answered",
         released="the validation records, without noise, and the private answers or model",
+        depends=Dependence.VALIDATION,
     ),
 )

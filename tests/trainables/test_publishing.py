@@ -1,0 +1,53 @@
+"""What every number that may leave a trial depends on."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainables.measures.objectives import MEASURES
+from trainables.publishing import OWN_METRICS, declared
+from trainables.registry import SYSTEMS
+from trainables.system import Dependence, Metric
+
+
+@pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
+def test_every_metric_of_every_system_declares_on_what_it_depends(system):
+    knobs = {parameter.name: parameter for parameter in system.parameters}
+    for metric in declared(system).values():
+        assert isinstance(metric.depends, Dependence), metric.name
+        for name, value in metric.raw_under.items():
+            assert value in knobs[name].choices, metric.name
+
+
+def test_a_metric_that_declares_nothing_is_an_error():
+    with pytest.raises(TypeError, match="depends"):
+        Metric(name="accuracy", goal="maximize", doc="share of right answers", released="the model")
+
+
+def test_what_reads_the_training_records_past_the_mechanism_is_declared_raw():
+    raw = {name for name, metric in MEASURES.items() if metric.depends is Dependence.RAW}
+    assert raw == {"audited_epsilon", "membership_auc", "membership_accuracy", "membership_f1", "priv_leak"}
+    attacked = {metric.name for metric in SYSTEMS["sgld"].metrics if metric.depends is Dependence.RAW}
+    assert {"train_accuracy", "gap", "attack_auc", "last_attack_auc", "loss_bound", "mpl"} <= attacked
+    unnoised = {metric.name for metric in SYSTEMS["convexified-loss"].metrics if metric.depends is Dependence.RAW}
+    assert unnoised == {"shadow_leak", "accuracy_loss", "baseline_accuracy", "train_accuracy", "baseline_leak"}
+
+
+@pytest.mark.parametrize("system", ["bayesian-sgd", "bayesian-variational", "average-case-sgd", "variational-draws"])
+def test_a_figure_of_training_distances_is_raw_and_one_of_held_out_distances_is_not(system):
+    metric = declared(SYSTEMS[system])["bayesian_epsilon"]
+    assert metric.depends_under({"distances": "training"}) is Dependence.RAW
+    assert metric.depends_under({"distances": "held-out"}) is Dependence.VALIDATION
+
+
+def test_a_run_that_stops_on_training_distances_has_no_metric_that_does_not_depend_on_them():
+    stopped = SYSTEMS["average-case-sgd"].metrics
+    assert {one.depends_under({"distances": "training"}) for one in stopped} == {Dependence.RAW}
+
+
+def test_time_and_memory_are_declared_a_side_channel():
+    assert {name for name, one in OWN_METRICS.items() if one.depends is Dependence.SIDE_CHANNEL} == {
+        "seconds",
+        "peak_memory_mb",
+    }
+    assert OWN_METRICS["epsilon"].depends is OWN_METRICS["work"].depends is Dependence.PUBLIC
