@@ -110,6 +110,7 @@ def _row(question: Question, accountant: str) -> dict[str, Any]:
         "noise_multiplier": noise,
         "sample_rate": rate,
         "steps": steps,
+        "target_epsilon": question.epsilon,
         "lower": _word(claim["epsilon_lower"]),
         "epsilon_lower": _word(claim["epsilon_lower"]),
     }

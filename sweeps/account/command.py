@@ -125,22 +125,25 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _lines(rows: list[dict[str, Any]]) -> list[str]:
-    from sweeps.rounding import delta_text, epsilon_text
+    """What was asked for is echoed to the last digit; only what was counted is rounded, away from a better claim."""
+    from sweeps.rounding import epsilon_text
 
     lines = []
     for row in rows:
         if "error" in row:
             lines.append(f"{row['accountant']:9} {row['error']}")
             continue
-        lower = row["epsilon_lower"]
+        lower, target = row["epsilon_lower"], ""
+        if row["target_epsilon"] is not None:
+            target = f", solved for epsilon {row['target_epsilon']!r}"
         exact = (
             f" (certified lower bound {epsilon_text(float(lower), up=False, digits=6)})" if lower is not None else ""
         )
         lines.append(
             f"{row['accountant']:9} epsilon {epsilon_text(float(row['epsilon']), digits=6)}{exact} "
-            f"at delta {delta_text(row['delta'])}, "
-            f"{row['adjacency']}: noise_multiplier {row['noise_multiplier']:g}, sample_rate {row['sample_rate']:g}, "
-            f"steps {row['steps']}"
+            f"at delta {row['delta']!r}, "
+            f"{row['adjacency']}: noise_multiplier {row['noise_multiplier']!r}, sample_rate {row['sample_rate']!r}, "
+            f"steps {row['steps']}{target}"
         )
         lines.append(f"{'':9} {row['status']}: {row['theorem']}")
         lines.extend(f"{'':9} assumes: {line}" for line in row["assumptions"])

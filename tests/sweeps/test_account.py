@@ -36,6 +36,21 @@ def test_epsilon_of_a_setting():
     assert "floating-point: not covered" in text
 
 
+def test_what_was_given_comes_back_to_the_last_digit():
+    """A published line must let anybody count again what was counted."""
+    given = BASE | {"--noise-multiplier": "1.30000000000004", "--sample-rate": "0.004266666666666667"}
+    given |= {"--delta": "1.0000000000001e-05"}
+    row = rows(run("epsilon", given, "--json"))
+    found = {"--" + name.replace("_", "-"): row[name] for name in ("noise_multiplier", "sample_rate", "steps", "delta")}
+    assert found == {name: float(value) for name, value in given.items()}
+    text = run("epsilon", given).stdout
+    assert all(value in text for value in given.values())
+    solved = {name: given[name] for name in ("--sample-rate", "--delta", "--steps")} | {"--epsilon": "1.0000000000002"}
+    assert rows(run("noise", solved, "--json"))["target_epsilon"] == 1.0000000000002
+    text = run("noise", solved).stdout
+    assert all(value in text for value in solved.values())
+
+
 def test_noise_and_steps_are_solved():
     given = {name: BASE[name] for name in ("--sample-rate", "--delta")} | {"--epsilon": "1"}
     noise = rows(run("noise", given | {"--steps": "3516"}, "--json"))
