@@ -34,6 +34,8 @@ class Notion(StrEnum):
     DP = "differential-privacy"
     BAYESIAN_DP = "bayesian-dp"
     MEMBERSHIP = "membership-privacy"
+    EX_POST = "ex-post-privacy"
+    """Epsilon is a function of the outcome: known when a trial has ended, not promised before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,16 +15,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from dpcore.accountants.pld import ToleranceNotReached
-from dpcore.accounting import headline
-from dpcore.events import UnsupportedEvent
-from dpcore.guarantee import Guarantee, weakest
 from sweeps.losses import CONTROLLER_ENDED, worker_losses
 from sweeps.planning import exhausted, plan_proposal
 from sweeps.records import Proposal, TrialRecord, TrialState, trial_key
 from sweeps.search import Proposer
 from sweeps.search.rungs import Promote, first_stop, next_rung
 from sweeps.spec import SweepSpec
+from sweeps.stopped_trials import claim_of
 from sweeps.store import Lease, Store
 from trainables.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovered, latest_checkpoint
 from trainables.files import Folder
@@ -307,7 +304,7 @@ class Controller:
             return
         plan = PrivacyPlan.from_dict(record.plan)
         step = int(result["step"])
-        guarantee = plan.guarantee if step == plan.steps else claim_of_prefix(plan, step)
+        guarantee = claim_of(plan)
         metrics |= {"epsilon": guarantee.epsilon, "seconds": float(result["seconds"])}
         metrics["peak_memory_mb"] = float(result["peak_memory_mb"])
         attempt = int(result["attempt"])
@@ -353,22 +350,6 @@ class Controller:
 
 def _together(one: PrivacyPlan, other: PrivacyPlan) -> bool:
     return bool(one.group) and (one.system, one.group) == (other.system, other.group)
-
-
-def claim_of_prefix(plan: PrivacyPlan, step: int) -> Guarantee:
-    """What the first `step` steps of a plan claim: no more than the whole, of which they are post-processing.
-
-    Recounted by the headline accountant; where that is no less, or cannot be counted, the whole plan's claim stands.
-    """
-    whole = replace(plan.guarantee, epsilon_lower=None)
-    try:
-        counted = headline(plan.event(0, step), whole.delta, whole.adjacency, unit=whole.unit)
-    except (ToleranceNotReached, UnsupportedEvent):
-        return whole
-    if counted.epsilon >= whole.epsilon:
-        return whole
-    status = weakest(whole.status, counted.status)
-    return replace(counted, status=status, assumptions=whole.assumptions)
 
 
 def _record(sweep: str, proposal: Proposal, state: TrialState, **fields: Any) -> TrialRecord:

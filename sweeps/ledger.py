@@ -2,8 +2,8 @@
 
 Two numbers, never confused:
 
-claim   what the path of one released artefact spent: its steps once each, from `PrivacyPlan.guarantee` or
-        the committed report. Lost attempts are not on the path.
+claim   what one released trial promises: its plan's guarantee, however early it was stopped. Lost attempts are
+        not on its path.
 ledger  every step of every trial that was, or may have been, executed: open reservations whole, re-executed
         steps again. If everything that the sweep computed is released, this is what was released.
 """

@@ -112,7 +112,7 @@ class TrialRecord:
     plan         PrivacyPlan.to_dict(), None when infeasible
     violations   constraint amounts; empty or all <= 0 means feasible
     metrics      of the latest committed report, one number per name
-    guarantee    claim of the steps behind those metrics (Guarantee.to_dict()), None before the first report
+    guarantee    what the trial claims (Guarantee.to_dict()), its whole plan's claim; None before the first report
     step         steps behind those metrics
     reports      {step: metrics} of every committed report, in order of steps; the rungs of early stopping
     """

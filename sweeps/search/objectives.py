@@ -11,8 +11,8 @@ from sweeps.spec.model import SweepSpec
 def metric_of(record: TrialRecord, metric: str) -> float | None:
     """A metric of a trial; None when it has not been reported.
 
-    `epsilon` is always the claim of the steps behind the metrics, `work` always the plan's estimate: a reported
-    metric of the same name cannot replace them.
+    `epsilon` is always the trial's claim, `work` always the plan's estimate: a reported metric of the same name cannot
+    replace them.
     """
     if metric == "epsilon":
         return None if record.guarantee is None else float(record.guarantee["epsilon"])
@@ -25,7 +25,7 @@ def metric_of(record: TrialRecord, metric: str) -> float | None:
 def objective_at(record: TrialRecord, metric: str, step: int) -> float | None:
     """A metric as reported after `step` steps; None when nothing finite was reported there.
 
-    The controller writes the claim of those steps into each report as `epsilon`.
+    The controller writes the trial's claim into each report as `epsilon`.
     """
     if step == record.step or metric == "work":
         value = metric_of(record, metric) if 0 < step <= record.step else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
@@ -83,7 +84,29 @@ def read_trials(
         statement = statement.where(trials.c.number.in_(list(numbers)))
     with collector_paused():
         rows = _tuples(connection, statement)
-        return _trial_records(name, rows, _reports(connection, sweep)) if rows else []
+        if not rows:
+            return []
+        records = _trial_records(name, rows, _reports(connection, sweep))
+        return [_claiming_the_plan(record) for record in records] if _stops_early(connection, sweep) else records
+
+
+def _stops_early(connection: Connection, sweep: int) -> bool:
+    spec = json.loads(connection.execute(select(sweeps.c.spec).where(sweeps.c.id == sweep)).scalar_one())
+    return spec.get("early_stopping") is not None
+
+
+def _claiming_the_plan(record: TrialRecord) -> TrialRecord:
+    """With what a stopped trial claims (`sweeps.stopped_trials`): earlier releases kept the number of its prefix."""
+    if record.plan is None or record.guarantee is None:
+        return record
+    claim = record.plan["guarantee"]
+    whole = {"epsilon": float(claim["epsilon"])}
+    return replace(
+        record,
+        guarantee=claim,
+        metrics={**record.metrics, **whole},
+        reports={step: {**metrics, **whole} for step, metrics in record.reports.items()},
+    )
 
 
 def _trial_records(name: str, rows: Sequence[Any], reports: dict[int, dict[int, Any]]) -> list[TrialRecord]:

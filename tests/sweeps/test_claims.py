@@ -1,12 +1,11 @@
-"""Claims of parts and of wholes: a prefix never claims more than its plan, a sum stands no firmer than its weakest."""
+"""Claims of sums: one stands no firmer than its weakest part."""
 
 from dataclasses import replace
 
 import pytest
 
-from dpcore.events import Gaussian, PureDP, Unknown
+from dpcore.events import Unknown
 from dpcore.guarantee import Status, weakest
-from sweeps.controller import claim_of_prefix
 from sweeps.ledger import procedure_guarantee, summary
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
 from trainables.data.uniform import UNIFORM
@@ -25,23 +24,6 @@ def plan_with(status=Status.PROVED, **changes):
 def test_statuses_are_ordered_from_firm_to_fallen():
     assert weakest(Status.PROVED, Status.ASYMPTOTIC) is Status.ASYMPTOTIC
     assert weakest(Status.REFUTED, Status.MEMBERSHIP_ONLY, Status.PROVED) is Status.REFUTED
-
-
-def test_a_prefix_claims_less_and_no_more_firmly():
-    plan = plan_with(Status.PROVED_UNDER_ASSUMPTIONS)
-    claim = claim_of_prefix(plan, 4)
-    assert claim.epsilon < plan.guarantee.epsilon
-    assert claim.status is Status.PROVED_UNDER_ASSUMPTIONS
-    assert claim.assumptions == plan.guarantee.assumptions
-
-
-@pytest.mark.parametrize("event", [PureDP(epsilon=3.0), Gaussian(noise_multiplier=0.01)])
-def test_a_prefix_never_claims_more_than_the_whole(event):
-    """A plan may rest on a tighter argument than the headline accountant knows."""
-    plan = plan_with(schedule=((event, 10),))
-    claim = claim_of_prefix(plan, 9)
-    assert claim.epsilon == plan.guarantee.epsilon
-    assert claim.epsilon_lower is None
 
 
 @pytest.mark.parametrize("status", [Status.PROVED_UNDER_ASSUMPTIONS, Status.REFUTED])

@@ -15,11 +15,11 @@ from dpcore.accountants.bayesian_cost import left_cost
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate
 from dpcore.guarantee import Notion, Status
-from sweeps.controller import claim_of_prefix
 from sweeps.front.panels import Objective
 from sweeps.front.pareto import MixedGuarantees, front
 from sweeps.ledger import procedure_guarantee
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
+from sweeps.stopped_trials import claim_of, ex_post
 from tests.trainables.bayesian_cases import AVERAGE, CPU, SMALL, TARGET, fitted, parameters, planned
 from tests.trainables.recording import memory_run
 from tests.trainables.test_noisy_sgd import tiny
@@ -108,7 +108,8 @@ def test_without_a_clip_only_the_average_case_is_claimed_and_the_ledger_says_inf
     entry = LedgerEntry(key="a-0", attempt=1, from_step=0, to_step=20, executed_to=5)
     assert procedure_guarantee({"a-0": plan}, [entry], 1e-5, adaptive=False).epsilon == math.inf
     # A run that was stopped early by the sweep claims no DP either.
-    assert claim_of_prefix(plan, 3).notion is Notion.BAYESIAN_DP
+    assert claim_of(plan).notion is Notion.BAYESIAN_DP
+    assert ex_post(plan, 3, 2) is None
 
 
 def test_a_front_does_not_mix_the_average_case_with_ordinary_epsilons() -> None:
