@@ -1,0 +1,97 @@
+"""A histogram over disjoint cells, released with Gaussian noise on every count.
+
+Every record is counted in one cell, which is a function of that record and of public values alone. A unit of at most k
+records therefore adds a vector of non-negative whole numbers of sum at most k, whose L2 norm is at most k (all of them
+in one cell). Exchanging a unit for another subtracts one such vector and adds another; no product of their entries is
+negative, so the squared norm of the difference is at most k^2 + k^2. L2 sensitivities:
+
+    add-remove   k
+    replace-one  sqrt(2) k
+
+Source  Dwork & Roth (2014), section 3.3 (histograms) and appendix A (Gaussian mechanism); Dong, Roth & Su (2022),
+        corollary 2 (adaptive releases compose exactly). What is computed from the noised counts and public numbers is
+        post-processing; the number of records that were there is neither.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dpcore import checks
+from dpcore.adjacency import Adjacency
+from dpcore.events import Gaussian, Repeated
+from dpcore.gdp_dual import mu_gdp
+from dpcore.noise import NoiseSource
+
+_UP = 1 + 1e-9
+"""More noise by this factor outweighs what accountants charge for the rounding of a sum of Gaussians."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyHistogram:
+    """The mechanism.
+
+    cells             how many, at least 1
+    noise_multiplier  standard deviation of the noise on a count, divided by the L2 sensitivity
+    adjacency         the relation that the sensitivity refers to
+    unit_records      k, the largest number of records that one unit may have among those counted
+
+    Raises InvalidValue.
+    """
+
+    cells: int
+    noise_multiplier: float
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    unit_records: int = 1
+
+    def __post_init__(self) -> None:
+        checks.count(minimum=1, cells=self.cells, unit_records=self.unit_records)
+        checks.positive_finite(noise_multiplier=self.noise_multiplier)
+
+    @property
+    def sensitivity(self) -> float:
+        """L2, in records."""
+        return self.unit_records * (math.sqrt(2) if self.adjacency is Adjacency.REPLACE_ONE else 1.0)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on each count, in records."""
+        return self.noise_multiplier * self.sensitivity
+
+    def event(self) -> Gaussian:
+        """What one release spends."""
+        return Gaussian(noise_multiplier=self.noise_multiplier, adjacency=self.adjacency)
+
+    def release(self, cells: NDArray[np.int64], noise: NoiseSource) -> NDArray[np.float64]:
+        """Noised counts [cells] of the records' cells [records], each in 0..cells-1; no record at all will do.
+
+        Raises InvalidValue for a cell outside. At most `unit_records` of them may belong to one unit.
+        """
+        if len(cells) and not 0 <= int(cells.min()) <= int(cells.max()) < self.cells:
+            raise checks.InvalidValue("cells", "(private)", f"cells in 0..{self.cells - 1}")
+        counts = np.bincount(cells, minlength=self.cells).astype(np.float64)
+        normal: NDArray[np.float64] = noise.fill_(torch.empty(self.cells, dtype=torch.float64)).numpy()
+        return counts + self.deviation * normal
+
+
+def noise_for(epsilon: float, delta: float, releases: int, share: float = 1.0) -> float:
+    """The noise multiplier at which `releases` histograms together spend a share of an (epsilon, delta) budget.
+
+    share  in (0, 1], of the squared mu of the Gaussian release that is (epsilon, delta)-DP: shares add up to a whole
+           budget when everything is Gaussian, and 1 is (epsilon, delta) itself
+
+    Solved in closed form (Dong, Roth & Su 2022, corollaries 1 and 2) and rounded up. Raises InvalidValue.
+    """
+    checks.count(minimum=1, releases=releases)
+    checks.rate(share=share)
+    return math.sqrt(releases / share) / mu_gdp(epsilon, delta) * _UP
+
+
+def several(histogram: NoisyHistogram, releases: int) -> Repeated:
+    """What `releases` of them spend, each on a model that may depend on the earlier ones."""
+    return Repeated(event=histogram.event(), count=releases)

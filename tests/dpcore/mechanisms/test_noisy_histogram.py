@@ -1,0 +1,144 @@
+"""The noised histogram: its sensitivity by exhaustion, its noise, its claim under audit, and two planted bugs."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpcore.accounting import headline
+from dpcore.adjacency import Adjacency
+from dpcore.audit import Audit, Outcome, ThreatModel, Verdict, choose_threshold, count_at
+from dpcore.checks import InvalidValue
+from dpcore.events import Composed, Gaussian, Repeated
+from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for, several
+from tests.dpcore.audited_releases import noise
+
+ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
+NOBODY = np.zeros(0, dtype=np.int64)
+
+
+def units(cells: int, k: int):
+    """Every count vector that a unit of at most k records can add."""
+    return [np.array(one) for one in itertools.product(range(k + 1), repeat=cells) if sum(one) <= k]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("cells", [2, 3])
+def test_the_sensitivity_is_the_largest_over_all_units(cells, k):
+    own = units(cells, k)
+    added = max(float(np.linalg.norm(one)) for one in own)
+    replaced = max(float(np.linalg.norm(one - other)) for one in own for other in own)
+    build = {"cells": cells, "noise_multiplier": 1.0, "unit_records": k}
+    assert NoisyHistogram(**build, adjacency=ADD_REMOVE).sensitivity == pytest.approx(added, rel=1e-12) == k
+    assert NoisyHistogram(**build, adjacency=REPLACE_ONE).sensitivity == pytest.approx(replaced, rel=1e-12)
+    assert replaced == pytest.approx(math.sqrt(2) * k)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_the_event_is_a_gaussian_of_that_sensitivity(adjacency):
+    histogram = NoisyHistogram(cells=4, noise_multiplier=2.0, adjacency=adjacency, unit_records=3)
+    assert histogram.event() == Gaussian(noise_multiplier=2.0, adjacency=adjacency)
+    assert histogram.deviation == 2.0 * histogram.sensitivity
+    # delta of mu = 1/2 (Balle & Wang 2018, theorem 8), by 30 digits elsewhere: epsilon 1.9930 at delta 1e-5
+    assert headline(histogram.event(), 1e-5, adjacency).epsilon == pytest.approx(1.9930, abs=1e-3)
+
+
+@pytest.mark.parametrize(("epsilon", "releases", "share"), [(1.0, 1, 1.0), (3.0, 5, 1.0), (0.1, 3, 0.25)])
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_solved_noise_meets_its_budget_and_hardly_more(epsilon, releases, share, adjacency):
+    z = noise_for(epsilon, 1e-5, releases, share)
+    histogram = NoisyHistogram(cells=8, noise_multiplier=z, adjacency=adjacency)
+    spent = [several(histogram, releases)]
+    if share < 1:
+        spent.append(Gaussian(noise_multiplier=noise_for(epsilon, 1e-5, 1, 1 - share), adjacency=adjacency))
+    claim = headline(Composed(events=tuple(spent)), 1e-5, adjacency)
+    assert epsilon * (1 - 1e-3) < claim.epsilon <= epsilon
+
+
+def test_the_noise_is_normal_on_every_cell_and_cells_are_independent():
+    """Kolmogorov-Smirnov at 1e-4, twice; the correlation of two cells within what has probability 1e-4."""
+    histogram = NoisyHistogram(cells=2, noise_multiplier=1.5, adjacency=REPLACE_ONE, unit_records=2)
+    source, cells = noise("histogram"), np.array([0, 0, 0, 1])
+    draws = np.array([histogram.release(cells, source) for _ in range(4000)])
+    for cell, count in enumerate((3, 1)):
+        assert stats.kstest(draws[:, cell], "norm", args=(count, 1.5 * 2 * math.sqrt(2))).pvalue > 1e-4
+    assert stats.pearsonr(draws[:, 0], draws[:, 1]).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"cells": 0}, {"noise_multiplier": 0.0}, {"noise_multiplier": math.inf}, {"unit_records": 0}, {"cells": 2.0}],
+)
+def test_a_mechanism_that_makes_no_sense_is_refused(wrong):
+    with pytest.raises(InvalidValue):
+        NoisyHistogram(**{"cells": 2, "noise_multiplier": 1.0} | wrong)
+
+
+def test_a_cell_outside_is_refused_without_naming_it():
+    with pytest.raises(InvalidValue, match=r"private") as raised:
+        NoisyHistogram(cells=2, noise_multiplier=1.0).release(np.array([7]), noise("outside"))
+    assert "7" not in str(raised.value)
+
+
+class Sensitivity1(NoisyHistogram):
+    """Planted: the sensitivity of add-remove under replace-one."""
+
+    @property
+    def sensitivity(self) -> float:
+        return float(self.unit_records)
+
+
+def shares(histogram: NoisyHistogram, cells, source) -> np.ndarray:
+    """Planted: divided by the number of records that were there."""
+    return histogram.release(cells, source) / len(cells)
+
+
+def refuted(with_it: np.ndarray, without_it: np.ndarray, z: float, adjacency: Adjacency) -> bool:
+    """Whether an audit with error 0.05 refutes the claim of one release from scores of 3,000 runs each."""
+    threshold = choose_threshold(with_it[:1000], without_it[:1000], 0.1, 0.05)
+    audit = Audit(
+        evidence=count_at(with_it[1000:], without_it[1000:], threshold),
+        threat_model=ThreatModel.EVERY_UPDATE,
+        adjacency=adjacency,
+        delta=0.1,
+    )
+    claim = headline(Gaussian(noise_multiplier=z, adjacency=adjacency), 0.1, adjacency)
+    return Verdict(audit=audit, guarantee=claim).outcome is Outcome.REFUTED
+
+
+def runs(histogram: NoisyHistogram, cells: np.ndarray, key: str, weights: np.ndarray, released=None) -> np.ndarray:
+    source = noise(key)
+    release = released or (lambda one, where, draws: one.release(where, draws))
+    return np.array([release(histogram, cells, source) @ weights for _ in range(3000)])
+
+
+MOVED = np.array([1.0, -1.0])
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(NoisyHistogram, False), (Sensitivity1, True)])
+def test_an_audit_tells_the_right_sensitivity_under_replace_one_from_half_of_it(kind, expected):
+    """A record in cell 0 gives way to one in cell 1; the attacker takes the difference of the two counts."""
+    histogram = kind(cells=2, noise_multiplier=1.0, adjacency=REPLACE_ONE)
+    scores = [runs(histogram, np.array([cell]), f"{kind.__name__} {cell}", MOVED) for cell in (0, 1)]
+    assert refuted(*scores, 1.0, REPLACE_ONE) is expected
+
+
+@pytest.mark.parametrize(("released", "expected"), [(None, False), (shares, True)])
+def test_an_audit_tells_noised_counts_from_shares_of_a_realised_number(released, expected):
+    """The cell of the one record that comes or goes is not even looked at: the other cell's noise shrinks."""
+    histogram = NoisyHistogram(cells=2, noise_multiplier=4.0)
+    other = np.array([0.0, 1.0])
+    few, more = (
+        np.abs(runs(histogram, np.zeros(size, dtype=np.int64), f"{released} {size}", other, released))
+        for size in (1, 2)
+    )
+    assert refuted(few, more, 4.0, ADD_REMOVE) is expected
+
+
+def test_nobody_there_is_noise_alone_and_a_number():
+    assert np.isfinite(NoisyHistogram(cells=3, noise_multiplier=1.0).release(NOBODY, noise("nobody"))).all()
+    assert several(NoisyHistogram(cells=3, noise_multiplier=1.0), 4) == Repeated(
+        event=Gaussian(noise_multiplier=1.0), count=4
+    )
