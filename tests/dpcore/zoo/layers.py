@@ -1,0 +1,327 @@
+"""Every layer of torch.nn that has parameters: a row for each, found by walking torch.nn, so that none is forgotten."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from tests.dpcore.zoo.case import Case, Demand, Draw, codes, cross_entropy, labels, normal
+
+
+class First(nn.Module):
+    """A layer that returns several things; the first is the output."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        output = self.layer(x)
+        while isinstance(output, tuple):
+            output = output[0]
+        return output
+
+
+class Itself(nn.Module):
+    """A layer of several inputs is given the same one several times."""
+
+    def __init__(self, layer: nn.Module, times: int) -> None:
+        super().__init__()
+        self.layer, self.times = layer, times
+
+    def forward(self, x: Tensor) -> Tensor:
+        output = self.layer(*[x] * self.times)
+        return output[0] if isinstance(output, tuple) else output
+
+
+class SequenceFirst(nn.Module):
+    """Records [B, T, ...] for a layer that wants the sequence on axis 0 and the records on axis 1, as it should be."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        output = self.layer(x.transpose(0, 1))
+        return (output[0] if isinstance(output, tuple) else output).transpose(0, 1)
+
+
+class Scored(nn.Module):
+    """A layer that is a loss: a linear layer before it, and its own losses as outputs."""
+
+    def __init__(self, layer: nn.Module, classes: int) -> None:
+        super().__init__()
+        self.below, self.layer, self.classes = nn.Linear(6, 6), layer, classes
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        output = self.layer(torch.tanh(self.below(x)), y)
+        return output.output[:, None] if hasattr(output, "output") else output.reshape(len(x), -1)
+
+
+def evaluated(layer: nn.Module) -> nn.Module:
+    """A normalisation with statistics that are not the trivial ones, for evaluation."""
+    layer.running_mean.copy_(torch.linspace(-1, 1, len(layer.running_mean)))  # type: ignore[union-attr,operator,arg-type]
+    layer.running_var.copy_(torch.linspace(0.5, 2, len(layer.running_var)))  # type: ignore[union-attr,operator,arg-type]
+    return layer
+
+
+def _initialised(layer: nn.Module, *shape: int) -> nn.Module:
+    """A lazy layer that has seen public input."""
+    layer(torch.zeros(2, *shape))
+    return layer
+
+
+Make = Callable[[], nn.Module]
+R, S, X = Demand.RIGHT, Demand.SAFE, Demand.REFUSED
+
+# Class of torch.nn: (what is added to its name, model, inputs, demand).
+ROWS: dict[str, list[tuple[str, Make, Draw, Demand]]] = {
+    "Bilinear": [("", lambda: Itself(nn.Bilinear(4, 4, 3), 2), normal(4), R)],
+    "BatchNorm1d": [
+        ("", lambda: nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), normal(4), X),
+        ("without statistics", lambda: nn.BatchNorm1d(4, track_running_stats=False).eval(), normal(4), X),
+        ("frozen weights", lambda: nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, affine=False)), normal(4), X),
+    ],
+    "BatchNorm2d": [("", lambda: nn.BatchNorm2d(3), normal(3, 4, 4), X)],
+    "BatchNorm3d": [("", lambda: nn.BatchNorm3d(2), normal(2, 3, 3, 3), X)],
+    "SyncBatchNorm": [("", lambda: nn.Sequential(nn.Linear(4, 4), nn.SyncBatchNorm(4)), normal(4), X)],
+    "Conv1d": [("", lambda: nn.Conv1d(2, 3, 3, padding=1), normal(2, 7), R)],
+    "Conv2d": [("", lambda: nn.Conv2d(2, 3, 3, stride=2), normal(2, 6, 5), R)],
+    "Conv3d": [("", lambda: nn.Conv3d(2, 3, 2), normal(2, 3, 4, 3), R)],
+    "ConvTranspose1d": [("", lambda: nn.ConvTranspose1d(2, 3, 3), normal(2, 5), R)],
+    "ConvTranspose2d": [("", lambda: nn.ConvTranspose2d(2, 3, 2), normal(2, 3, 3), R)],
+    "ConvTranspose3d": [("", lambda: nn.ConvTranspose3d(2, 2, 2), normal(2, 2, 3, 2), R)],
+    "Embedding": [
+        ("", lambda: nn.Embedding(7, 4), codes(3), R),
+        ("padding", lambda: nn.Embedding(7, 4, padding_idx=2), codes(5), R),
+        ("sparse", lambda: nn.Embedding(7, 4, sparse=True), codes(3), S),
+        ("scale_grad_by_freq", lambda: nn.Embedding(7, 4, scale_grad_by_freq=True), codes(3), X),
+        ("max_norm", lambda: nn.Embedding(7, 4, max_norm=1.0), codes(3), X),
+    ],
+    "EmbeddingBag": [
+        ("mean", lambda: nn.EmbeddingBag(7, 4), codes(5), R),
+        ("sum", lambda: nn.EmbeddingBag(7, 4, mode="sum"), codes(5), R),
+        ("max", lambda: nn.EmbeddingBag(7, 4, mode="max"), codes(5), R),
+        ("padding", lambda: nn.EmbeddingBag(7, 4, mode="mean", padding_idx=2), codes(5), R),
+        ("scale_grad_by_freq", lambda: nn.EmbeddingBag(7, 4, scale_grad_by_freq=True), codes(5), X),
+        ("max_norm", lambda: nn.EmbeddingBag(7, 4, max_norm=1.0), codes(5), X),
+    ],
+    "GRU": [("", lambda: First(nn.GRU(4, 3, batch_first=True)), normal(3, 4), R)],
+    "GRUCell": [("", lambda: nn.GRUCell(4, 3), normal(4), R)],
+    "GroupNorm": [("", lambda: nn.GroupNorm(2, 4), normal(4, 5), R)],
+    "InstanceNorm1d": [
+        ("", lambda: nn.InstanceNorm1d(3, affine=True), normal(3, 6), R),
+        ("learns statistics", lambda: nn.InstanceNorm1d(3, affine=True, track_running_stats=True), normal(3, 6), X),
+    ],
+    "InstanceNorm2d": [("", lambda: nn.InstanceNorm2d(3, affine=True), normal(3, 4, 4), R)],
+    "InstanceNorm3d": [("", lambda: nn.InstanceNorm3d(2, affine=True), normal(2, 3, 3, 3), R)],
+    "LSTM": [
+        ("", lambda: First(nn.LSTM(4, 3, batch_first=True)), normal(3, 4), R),
+        (
+            "two layers, both ways",
+            lambda: First(nn.LSTM(4, 3, 2, batch_first=True, bidirectional=True)),
+            normal(3, 4),
+            R,
+        ),
+        ("projected", lambda: First(nn.LSTM(4, 3, batch_first=True, proj_size=2)), normal(3, 4), R),
+        ("sequence first", lambda: SequenceFirst(nn.LSTM(4, 3)), normal(3, 4), R),
+        ("records taken for a sequence", lambda: First(nn.LSTM(4, 3)), normal(3, 4), S),
+    ],
+    "LSTMCell": [("", lambda: First(nn.LSTMCell(4, 3)), normal(4), R)],
+    "LayerNorm": [("", lambda: nn.LayerNorm([3, 5]), normal(2, 3, 5), R)],
+    "Linear": [
+        ("", lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)), normal(6), R),
+        ("sequence, wide", lambda: nn.Linear(40, 50), normal(3, 40), R),
+    ],
+    "MultiheadAttention": [
+        ("", lambda: Itself(nn.MultiheadAttention(4, 2, batch_first=True), 3), normal(3, 4), R),
+        (
+            "separate projections",
+            lambda: Itself(nn.MultiheadAttention(4, 2, kdim=4, vdim=4, batch_first=True), 3),
+            normal(3, 4),
+            R,
+        ),
+        (
+            "bias_k, bias_v, zero attention",
+            lambda: Itself(nn.MultiheadAttention(4, 2, add_bias_kv=True, add_zero_attn=True, batch_first=True), 3),
+            normal(3, 4),
+            R,
+        ),
+        ("no bias", lambda: Itself(nn.MultiheadAttention(4, 1, bias=False, batch_first=True), 3), normal(3, 4), R),
+        ("sequence first", lambda: SequenceFirst(Itself(nn.MultiheadAttention(4, 2), 3)), normal(3, 4), R),
+        ("records taken for a sequence", lambda: Itself(nn.MultiheadAttention(4, 2), 3), normal(3, 4), S),
+    ],
+    "PReLU": [
+        ("", lambda: nn.PReLU(), normal(4), R),
+        ("by channel", lambda: nn.Sequential(nn.Conv1d(2, 3, 2), nn.PReLU(3)), normal(2, 6), R),
+    ],
+    "RMSNorm": [("", lambda: nn.RMSNorm(5), normal(4, 5), R)],
+    "RNN": [
+        ("", lambda: First(nn.RNN(4, 3, batch_first=True)), normal(3, 4), R),
+        ("records taken for a sequence", lambda: First(nn.RNN(4, 3)), normal(3, 4), S),
+    ],
+    "RNNCell": [("", lambda: nn.RNNCell(4, 3, nonlinearity="relu"), normal(4), R)],
+    "Transformer": [
+        ("", lambda: Itself(nn.Transformer(8, 2, 1, 1, 6, dropout=0.0, batch_first=True), 2), normal(3, 8), R)
+    ],
+    "TransformerEncoderLayer": [
+        ("", lambda: nn.TransformerEncoderLayer(8, 2, 6, dropout=0.0, batch_first=True), normal(3, 8), R),
+    ],
+    "TransformerDecoderLayer": [
+        ("", lambda: Itself(nn.TransformerDecoderLayer(8, 2, 6, dropout=0.0, batch_first=True), 2), normal(3, 8), R)
+    ],
+    **{
+        lazy: [
+            ("never run", make, draw, X),
+            ("run on public input", lambda m=make, s=shape: _initialised(m(), *s), draw, seen),
+        ]
+        for lazy, make, draw, shape, seen in (
+            ("LazyLinear", lambda: nn.LazyLinear(3), normal(4), (4,), R),
+            ("LazyConv1d", lambda: nn.LazyConv1d(3, 2), normal(2, 5), (2, 5), R),
+            ("LazyConv2d", lambda: nn.LazyConv2d(3, 2), normal(2, 4, 3), (2, 4, 3), R),
+            ("LazyConv3d", lambda: nn.LazyConv3d(3, 2), normal(2, 3, 3, 3), (2, 3, 3, 3), R),
+            ("LazyConvTranspose1d", lambda: nn.LazyConvTranspose1d(3, 2), normal(2, 4), (2, 4), R),
+            ("LazyConvTranspose2d", lambda: nn.LazyConvTranspose2d(3, 2), normal(2, 3, 3), (2, 3, 3), R),
+            ("LazyConvTranspose3d", lambda: nn.LazyConvTranspose3d(3, 2), normal(2, 2, 2, 2), (2, 2, 2, 2), R),
+            ("LazyBatchNorm1d", lambda: nn.LazyBatchNorm1d(), normal(4), (4,), X),
+            ("LazyBatchNorm2d", lambda: nn.LazyBatchNorm2d(), normal(2, 3, 3), (2, 3, 3), X),
+            ("LazyBatchNorm3d", lambda: nn.LazyBatchNorm3d(), normal(2, 2, 2, 2), (2, 2, 2, 2), X),
+            (
+                "LazyInstanceNorm1d",
+                lambda: nn.LazyInstanceNorm1d(affine=True, track_running_stats=False),
+                normal(3, 5),
+                (3, 5),
+                R,
+            ),
+            (
+                "LazyInstanceNorm2d",
+                lambda: nn.LazyInstanceNorm2d(affine=True, track_running_stats=False),
+                normal(2, 3, 3),
+                (2, 3, 3),
+                R,
+            ),
+            (
+                "LazyInstanceNorm3d",
+                lambda: nn.LazyInstanceNorm3d(affine=True, track_running_stats=False),
+                normal(2, 2, 2, 2),
+                (2, 2, 2, 2),
+                R,
+            ),
+        )
+    },
+}
+"""Layers whose output has all records on axis 0. Those that are losses are in `CASES` below."""
+
+ABSTRACT = {"RNNBase", "RNNCellBase"}
+"""Bases of recurrent layers: they have no forward pass of their own."""
+PARAMETERLESS = {"TripletMarginWithDistanceLoss"}
+"""Contains another module of torch.nn by default, one without parameters."""
+
+
+def walked() -> set[str]:
+    """Names of the classes of torch.nn that make parameters, or other layers of torch.nn, in their constructors."""
+    classes = {
+        name: one
+        for name, one in vars(nn).items()
+        if inspect.isclass(one) and issubclass(one, nn.Module) and one is not nn.Module
+    }
+    makers = {"Parameter", "UninitializedParameter", "register_parameter", *classes}
+    return {name for name, one in classes.items() if _calls_in_constructors(one) & makers} - ABSTRACT - PARAMETERLESS
+
+
+def _calls_in_constructors(layer: type) -> set[str]:
+    called: set[str] = set()
+    for one in layer.__mro__:
+        constructor = vars(one).get("__init__")
+        if one in (nn.Module, object) or not inspect.isfunction(constructor):
+            continue
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(constructor)))):
+            if isinstance(node, ast.Call):
+                called.add(getattr(node.func, "id", getattr(node.func, "attr", "")))
+    return called
+
+
+LAYERS = [
+    Case(name=f"nn.{layer}{', ' * bool(kind)}{kind}", make=make, draw=draw, demand=demand)
+    for layer, rows in ROWS.items()
+    for kind, make, draw, demand in rows
+]
+
+CASES = [
+    *LAYERS,
+    Case(
+        name="nn.BatchNorm1d, evaluated with public statistics",
+        make=lambda: nn.Sequential(nn.Linear(4, 4), evaluated(nn.BatchNorm1d(4))),
+        draw=normal(4),
+        trains=False,
+        demand=Demand.SAFE,
+    ),
+    Case(
+        name="nn.TransformerEncoderLayer, evaluated",
+        make=lambda: nn.TransformerEncoderLayer(8, 2, 6, batch_first=True),
+        draw=normal(3, 8),
+        trains=False,
+        demand=Demand.RIGHT,
+    ),
+    Case(
+        name="nn.InstanceNorm2d, evaluated with public statistics",
+        make=lambda: evaluated(nn.InstanceNorm2d(3, affine=True, track_running_stats=True)),
+        draw=normal(3, 4, 4),
+        trains=False,
+    ),
+    Case(
+        name="nn.AdaptiveLogSoftmaxWithLoss",
+        make=lambda: Scored(nn.AdaptiveLogSoftmaxWithLoss(6, 9, [3, 6]), 9),
+        draw=lambda size: (torch.randn(size, 6), torch.randint(0, 9, (size,))),
+    ),
+    Case(
+        name="nn.LinearCrossEntropyLoss",
+        make=lambda: Scored(nn.LinearCrossEntropyLoss(6, 5, reduction="none", options=None), 5),
+        draw=lambda size: (torch.randn(size, 6), torch.randint(0, 5, (size,))),
+        demand=Demand.RIGHT,
+    ),
+    Case(
+        name="nn.EmbeddingBag with the weight of each word",
+        make=lambda: _WeightedBag(),
+        draw=lambda size: (torch.randint(0, 7, (size, 4)), torch.rand(size, 4)),
+        demand=Demand.RIGHT,
+    ),
+    Case(name="nn.EmbeddingBag with offsets", make=lambda: _Bags(), draw=codes(4)),
+    Case(
+        name="softmax over classes and cross-entropy",
+        make=lambda: nn.Sequential(nn.Linear(6, 5), nn.LogSoftmax(1)),
+        draw=normal(6),
+        targets=labels(5),
+        loss=cross_entropy,
+        demand=Demand.RIGHT,
+    ),
+]
+"""A case for each row, and the layers that need more than one input or a mode of their own."""
+
+NAMED = set(ROWS) | {"AdaptiveLogSoftmaxWithLoss", "LinearCrossEntropyLoss"}
+
+
+class _WeightedBag(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(7, 4, mode="sum")
+
+    def forward(self, words: Tensor, weights: Tensor) -> Tensor:
+        return self.bag(words, per_sample_weights=weights)
+
+
+class _Bags(nn.Module):
+    """All records' words in one row, and where each record begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(7, 4, mode="mean")
+
+    def forward(self, words: Tensor) -> Tensor:
+        starts = torch.arange(0, words.numel(), words.shape[1])
+        return self.bag(words.flatten(), starts)
