@@ -20,6 +20,7 @@ from sweeps.search.space import SYSTEM, TARGET_EPSILON, Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems
 from sweeps.spec.model import SweepSpec
+from trainables.claims import check_unit
 from trainables.measures.objectives import check_measurable
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, Scalar, System
 
@@ -100,6 +101,7 @@ def _planned(
     system = _systems(systems)[str(config[SYSTEM])]
     knobs = {name: value for name, value in config.items() if name not in (SYSTEM, TARGET_EPSILON)}
     try:
+        check_unit(system, facts, spec.privacy.unit)
         plan = system.plan(knobs, facts, spec.privacy.target(float(config[TARGET_EPSILON])), calibrations)
         if isinstance(plan, PrivacyPlan):
             check_measurable([one.metric for one in spec.objectives], system, plan)

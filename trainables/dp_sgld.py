@@ -106,6 +106,7 @@ class DPSGLD:
     source = "Wang, Fienberg & Smola 2015; Wu et al. 2020"
     parameters = PARAMETERS
     metrics = METRICS
+    enforces_units = False
 
     @property
     def solves(self) -> Mapping[str, str]:

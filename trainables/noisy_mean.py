@@ -106,6 +106,7 @@ class NoisyMean:
             doc="pause after each step, to make a long trial for practice",
         ),
     )
+    enforces_units = False
     metrics: tuple[Metric, ...] = (
         Metric(
             name="expected_error",

@@ -180,6 +180,7 @@ class NoisyOptimiser:
 
     source = "Bu, Dong, Long & Su 2020"
     metrics = METRICS
+    enforces_units = False
     data_parallel = True
     solves = {"noise": "noise_multiplier", "steps": "epochs"}  # noqa: RUF012 (part of the System contract)
 

@@ -111,6 +111,7 @@ class ClippedSGLD:
     source = "Wu et al. 2020"
     parameters = PARAMETERS
     metrics = METRICS
+    enforces_units = False
     data_parallel = True
     solves = {"noise": "noise_multiplier"}  # noqa: RUF012 (part of the System contract)
 

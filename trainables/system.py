@@ -19,6 +19,7 @@ from dpcore.adjacency import Adjacency
 from dpcore.events import Composed, Event, Repeated, from_dict, to_dict
 from dpcore.guarantee import Guarantee
 from dpcore.randomness import Streams
+from trainables.units import RECORD, Unit, Units
 
 if TYPE_CHECKING:
     from trainables.parallel.team import Team
@@ -114,8 +115,10 @@ class Feature:
 class PublicFacts:
     """What may be known about a data set without reading a record: declared, never measured.
 
-    n             number of training records (a public constant under both adjacencies)
-    n_validation  number of validation records
+    n             number of training records, of training units where `unit` is given (a public constant under both
+                  adjacencies)
+    n_validation  number of validation records; where `unit` is given of validation units, each of one record or more
+    unit          what neighbours differ in where that is more than a record
     classes       number of classes of a classification, else None
     target_low, target_high  public bounds of a regression target or of the values to average
     assumptions   what a claim about these data rests on besides, one sentence each
@@ -130,10 +133,16 @@ class PublicFacts:
     target_low: float = 0.0
     target_high: float = 1.0
     assumptions: tuple[str, ...] = ()
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
         checks.count(minimum=1, n=self.n)
         checks.count(n_validation=self.n_validation)
+
+    @property
+    def unit_records(self) -> int:
+        """Records that one neighbour may differ in: what a count of records is multiplied by to bound its change."""
+        return 1 if self.unit is None else self.unit.max_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +158,37 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A data set in memory. `fingerprint` is a digest of its content: it stays inside the release boundary."""
+    """A data set in memory. `fingerprint` is a digest of its content: it stays inside the release boundary.
+
+    units  which training records belong together, where the facts name a unit; its records are then those of `train`
+           in order
+
+    Raises InvalidValue when facts, records and units disagree.
+    """
 
     facts: PublicFacts
     train: Split
     validation: Split
     fingerprint: str
+    units: Units | None = None
+
+    def __post_init__(self) -> None:
+        found = None if self.units is None else self.units.records
+        expected = None if self.facts.unit is None else len(self.train)
+        if found != expected:
+            raise checks.InvalidValue("units", found, f"units of {expected} training records, as the facts say")
+
+    @property
+    def present(self) -> int:
+        """Units that are there, or records where no unit is named: private under add-remove, unlike `facts.n`."""
+        return len(self.train) if self.units is None else len(self.units)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyTarget:
     """The fixed budget that a plan has to meet, and what may be solved to meet it.
 
+    unit   the word for what neighbours differ in: "record", or that of `PublicFacts.unit`
     solve  "noise": the system's noise parameter is solved; "steps": the noise is given and the number
            of steps is solved; "none": everything is given, and a plan that exceeds epsilon is refused
     """
@@ -168,7 +196,7 @@ class PrivacyTarget:
     epsilon: float
     delta: float
     adjacency: Adjacency = Adjacency.ADD_REMOVE
-    unit: str = "record"
+    unit: str = RECORD
     solve: Literal["noise", "steps", "none"] = "noise"
 
 
@@ -346,6 +374,14 @@ class System(Protocol):
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """Every number that a finished trial reports."""
+        ...
+
+    @property
+    def enforces_units(self) -> bool:
+        """Whether it draws, bounds and counts whole units where `PublicFacts.unit` names one.
+
+        A system that does not is refused on such data (`trainables.claims.check_unit`).
+        """
         ...
 
     @property

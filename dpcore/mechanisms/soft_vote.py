@@ -25,7 +25,7 @@ from dpcore.mechanisms.prediction_sensitivity import advanced_epsilon
 from dpcore.mechanisms.pure_composition import ACCOUNTANT, THEOREM, each_pure
 
 ZCDP_THEOREM = "Cesar & Rogers 2021 (bounded range); Bun & Steinke 2016, Proposition 1.3"
-ONE_VOTE = "One record changes at most one model: parts are disjoint, and fixed without looking at the records."
+ONE_VOTE = "One record or unit changes at most one model: parts are disjoint, and fixed without looking at the records."
 
 _DOWN = 1 - 1e-12
 

@@ -131,7 +131,7 @@ def attack_trial(
     store = Store.open(workspace.store_url, create=False)
     recorded = store.sweep(sweep)
     audited = _audited(store, sweep, trial)
-    check(audited.system, audited.claim.adjacency, shadows)
+    check(audited.system, audited.claim, shadows)
     setting = _setting(recorded, audited, "one-run", accept, rng, secret)
     took = "" if audited.seconds is None else f"; the trial took {audited.seconds:.3g} s"
     say(f"{shadows + 1} twin(s) of {audited.record.key}, {audited.steps} step(s) each, in this process{took}")

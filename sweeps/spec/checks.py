@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from dpcore.checks import InvalidValue
 from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems, did_you_mean
 from sweeps.spec.knobs import Knobs, as_number
 from sweeps.spec.model import EarlyStopping, ExecutionOptions, Objective, Privacy, Resources, Search
+from trainables.claims import check_unit
 from trainables.measures.objectives import MEASURES, missing
 from trainables.publishing import OWN_METRICS
 from trainables.system import PublicFacts, System
@@ -25,9 +27,25 @@ def check_delta(delta: object, reason: object, facts: PublicFacts, problems: Pro
         problems.add(
             "privacy.delta",
             delta,
-            f"at most 1/n = {1 / facts.n:.3g} for n={facts.n} records",
+            f"at most 1/n = {1 / facts.n:.3g} for n={facts.n} {counted(facts)}",
             "Lower it, or set `allow_large_delta` to the reason why a whole record may leak.",
         )
+
+
+def counted(facts: PublicFacts) -> str:
+    """What n is the number of."""
+    return "records" if facts.unit is None else f"values of {facts.unit.column}"
+
+
+def check_units(unit: str, chosen: Sequence[System], facts: PublicFacts, problems: Problems) -> None:
+    """A claim per anything but a record needs data that say whose records are whose, and systems that bound the whole
+    of them."""
+    for system in chosen:
+        try:
+            check_unit(system, facts, unit)
+        except InvalidValue as error:
+            if all(str(one) != str(error) for one in problems.errors):
+                problems.add(error.name, error.value, error.expected, error.remedy)
 
 
 def check_unavailable(scope: object, release: object, problems: Problems) -> None:

@@ -23,6 +23,7 @@ from sweeps.spec.checks import (
     check_processes,
     check_search,
     check_unavailable,
+    check_units,
     goal_of,
 )
 from sweeps.spec.errors import Problems, SpecError, SpecErrors, closest, did_you_mean
@@ -111,6 +112,8 @@ def load_spec(
     objectives = sections["objectives"]
     if isinstance(privacy, Privacy):
         check_budgets(privacy, problems)
+        if facts is not None:
+            check_units(privacy.unit, chosen, facts, problems)
     written = raw["privacy"] if isinstance(raw.get("privacy"), Mapping) else {}
     check_unavailable(written.get("scope"), written.get("release"), problems)
     if facts is not None:

@@ -22,6 +22,7 @@ from pydantic import (
 from dpcore.adjacency import Adjacency
 from sweeps.spec.domains import KNOB_SCHEMA, Domain
 from trainables.system import PrivacyTarget, Scalar
+from trainables.units import RECORD
 
 SAMPLERS = ("random", "tpe", "nsga2", "gp", "grid")
 
@@ -85,6 +86,7 @@ class Privacy(Section):
                        epsilon is infinite, and is shown as that
     allow_raw_measures  why metrics that read training records outside of every claim may leave all the same: then
                         what leaves the sweep is not covered, and nothing in it is called proved
+    unit               what neighbours differ in: `record`, or a word for what `data.unit` groups, such as `person`
     scope, release     what the budget bounds and what leaves the sweep; only trial/all exist so far
     solve              what the calibration sets: the noise, the steps, or nothing
     """
@@ -98,7 +100,7 @@ class Privacy(Section):
     allow_unprotected: Annotated[str, Field(min_length=10)] | None = None
     allow_raw_measures: Annotated[str, Field(min_length=10)] | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE
-    unit: str = "record"
+    unit: str = RECORD
     scope: Literal["trial", "sweep"] = "trial"
     release: Literal["all", "best"] = "all"
     solve: Literal["noise", "steps", "none"] = "noise"

@@ -30,7 +30,7 @@ KNOBS: dict[str, dict[str, Scalar]] = {
 
 def planned(name: str, epsilon: float = 1.0, **knobs) -> PrivacyPlan:
     system = SYSTEMS[name]
-    adjacencies = getattr(system, "adjacencies", (Adjacency.ADD_REMOVE,))
+    adjacencies = system.adjacencies(DIGITS.facts) if hasattr(system, "adjacencies") else (Adjacency.ADD_REMOVE,)
     target = PrivacyTarget(epsilon=epsilon, delta=1e-5, adjacency=adjacencies[0])
     plan = system.plan({**KNOBS.get(name, {}), **knobs}, DIGITS.facts, target, {})
     assert isinstance(plan, PrivacyPlan)

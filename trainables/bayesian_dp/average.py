@@ -90,6 +90,7 @@ class AverageCaseSGD:
     source = SOURCE
     parameters = PARAMETERS
     metrics = STOPPED_METRICS
+    enforces_units = False
     solves = MappingProxyType[str, str]({})
 
     def plan(

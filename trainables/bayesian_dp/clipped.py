@@ -69,6 +69,7 @@ class Watched:
 
     source = SOURCE
     metrics = METRICS
+    enforces_units = False
     solves = MappingProxyType(NOISY_SGD.solves)
 
     def __init__(self, plans: NoisyOptimiser) -> None:

@@ -27,6 +27,7 @@ class QueryingSystem:
     source: str
     parameters: tuple[Parameter, ...]
     metrics: tuple[Metric, ...]
+    enforces_units = False
     adjacency: Adjacency
     solves = MappingProxyType({"noise": "noise_multiplier", "steps": "queries"})
 

@@ -7,32 +7,44 @@ they are no part of what a sweep releases.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables.system import Dataset, PublicFacts, Split, Task
+from trainables.units import Unit, Units, arranged
 
 Array = NDArray[np.generic]
 
 
-def dataset(facts: PublicFacts, train: Split, validation: Split) -> Dataset:
+def dataset(facts: PublicFacts, train: Split, validation: Split, *, units: Units | None = None) -> Dataset:
     """The checked data set, as float32 and int64 arrays. Raises InvalidValue (NaN, labels, shapes, one class)."""
     parts = [_checked(facts, name, split) for name, split in (("train", train), ("validation", validation))]
     _several_classes(facts, parts[0])
-    return Dataset(facts=facts, train=parts[0], validation=parts[1], fingerprint=fingerprint(*parts))
+    digest = fingerprint(*parts, units=units)
+    return Dataset(facts=facts, train=parts[0], validation=parts[1], fingerprint=digest, units=units)
 
 
-def fingerprint(*splits: Split) -> str:
-    """SHA-256 over names, shapes, types and content, in order."""
+def fingerprint(*splits: Split, units: Units | None = None) -> str:
+    """SHA-256 over names, shapes, types and content, in order, and over which records belong together."""
     digest = hashlib.sha256()
-    for split in splits:
-        for name, array in [*sorted(split.inputs.items()), ("", split.targets)]:
-            digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
-            digest.update(np.ascontiguousarray(array).data)
+    arrays = [(name, array) for split in splits for name, array in [*sorted(split.inputs.items()), ("", split.targets)]]
+    if units is not None:
+        arrays += [("offsets", units.offsets), ("keys", units.keys)]
+    for name, array in arrays:
+        digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+def by_unit(split: Split, ids: Iterable[object], unit: Unit) -> tuple[Split, Units]:
+    """The records of `split` unit by unit, at most `unit.max_records` of each; `ids` [n] says whose each record is."""
+    columns = [array for _, array in sorted(split.inputs.items())] + [split.targets]
+    contents = (b"".join(column[row].tobytes() for column in columns) for row in range(len(split)))
+    kept, units = arranged(ids, contents, unit)
+    return select(split.inputs, split.targets, kept), units
 
 
 def records(facts: PublicFacts, where: str, found: int, expected: int) -> None:

@@ -59,7 +59,7 @@ class Frozen:
             )
             for split in (data.train, data.validation)
         ]
-        return content.dataset(facts, *parts)
+        return content.dataset(facts, *parts, units=data.units)
 
     def _inner(self, options_: Mapping[str, object]) -> tuple[DataSource, Mapping[str, object], PublicFacts]:
         of = options_.get("of")
@@ -87,6 +87,7 @@ class Frozen:
                 target_low=facts.target_low,
                 target_high=facts.target_high,
                 assumptions=facts.assumptions,
+                unit=facts.unit,
             ),
         )
 

@@ -5,6 +5,9 @@ Files   movielens_1m: GroupLens's own ratings.dat (1,000,209 ratings) if the fol
         ratings_no_timestamp.csv.gz (999,755). movielens_100k: u.data.
 Codes   The published id minus 1, so that no record decides which movies exist.
 Split   20% of the positions, by a fixed public permutation, are validation.
+Units   `unit: {column: user, max_records: k}`: a fifth of the users, by a hash of their ids, are validation with all of
+        their (at most k) ratings; n counts users, and so does `limit`. A user's code is then no input: nobody who is
+        judged was trained on.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue
 from trainables.data import content, gzipped, options
 from trainables.system import Dataset, Feature, PublicFacts, Task
+from trainables.units import share_of
 
 SPLIT_SEED, VALIDATION_SHARE, STARS = 100, 0.2, 5
+USER, SPLIT_KEY = "user", "movielens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,8 @@ class Ratings:
 
 @dataclass(slots=True)
 class MovieLens:
-    """`data: {source: movielens_1m, path: DIR}`; option limit. `files` are tried in order, the last is the default."""
+    """`data: {source: movielens_1m, path: DIR}`; options limit, unit. `files` are tried in order, the last is the
+    default."""
 
     name: str
     doc: str
@@ -46,18 +52,24 @@ class MovieLens:
 
     def facts(self, options_: Mapping[str, object]) -> PublicFacts:
         """Facts under the options; looks which file is there, reads none. Raises InvalidValue."""
-        options.only(self.name, options_, "path", "limit")
-        validation = self._validation(options_)
+        options.only(self.name, options_, "path", "limit", "unit")
+        unit = options.unit(options_, USER)
+        movie = {"movie": Feature(shape=(), cardinality=self.movies)}
+        if unit is None:
+            validation = self._validation(options_)
+            n = self._ratings(options_).records - validation
+            features = {USER: Feature(shape=(), cardinality=self.users)} | movie
+        else:
+            trained, judged = self._users()
+            n, validation, features = len(trained), len(judged), movie
         return PublicFacts(
             dataset=self.name,
             task=Task.RATING,
-            n=options.limited(options_, self._ratings(options_).records - validation),
+            n=options.limited(options_, n),
             n_validation=validation,
-            features={
-                "user": Feature(shape=(), cardinality=self.users),
-                "movie": Feature(shape=(), cardinality=self.movies),
-            },
+            features=features,
             classes=STARS,
+            unit=unit,
         )
 
     def load(self, options_: Mapping[str, object]) -> Dataset:
@@ -66,14 +78,29 @@ class MovieLens:
         file = options.existing(self.name, options.folder(self.name, options_, self.name) / ratings.file)
         table = _read(file, ratings)
         content.records(facts, str(file), len(table), ratings.records)
+        user, movie, stars = table[:, 0] - 1, table[:, 1] - 1, table[:, 2] - 1
+        if facts.unit is not None:
+            trained, judged = self._users()
+            parts = []
+            for users in (trained[: facts.n], judged):
+                rows = np.flatnonzero(np.isin(user, users))
+                own = content.select({"movie": movie}, stars, rows)
+                parts.append(content.by_unit(own, user[rows], facts.unit))
+            (train, units), (validation, _) = parts
+            return content.dataset(facts, train, validation, units=units)
         order = np.random.default_rng(SPLIT_SEED).permutation(ratings.records)
-        inputs = {"user": table[:, 0] - 1, "movie": table[:, 1] - 1}
-        stars = table[:, 2] - 1
+        inputs = {USER: user, "movie": movie}
         return content.dataset(
             facts,
             content.select(inputs, stars, order[facts.n_validation :][: facts.n]),
             content.select(inputs, stars, order[: facts.n_validation]),
         )
+
+    def _users(self) -> tuple[list[int], list[int]]:
+        """Codes of the users who are trained on and of those who are judged, each in the order of a hash: public."""
+        shares = sorted((share_of(SPLIT_KEY, user), user) for user in range(self.users))
+        judged = [user for share, user in shares if share < VALIDATION_SHARE]
+        return [user for share, user in shares if share >= VALIDATION_SHARE], judged
 
     def _validation(self, options_: Mapping[str, object]) -> int:
         return round(self._ratings(options_).records * VALIDATION_SHARE)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dpcore import checks
 from dpcore.checks import InvalidValue
+from trainables.units import Unit
 
 
 def only(source: str, options: Mapping[str, object], *known: str) -> None:
@@ -15,8 +16,21 @@ def only(source: str, options: Mapping[str, object], *known: str) -> None:
         if name not in known:
             if name == "path":
                 raise InvalidValue("data.path", options[name], f"no folder: {source} needs none", "Leave --data out.")
+            if name == "unit":
+                no_unit(source, options)
             listed = ", ".join(known) or "none"
             raise InvalidValue(f"data.{name}", options[name], f"an option of {source}", f"Its options: {listed}.")
+
+
+def no_unit(source: str, options: Mapping[str, object]) -> None:
+    """Raises InvalidValue where a unit is asked of a source that cannot group its records."""
+    if "unit" in options:
+        raise InvalidValue(
+            "data.unit",
+            options["unit"],
+            f"no unit: {source} does not know whose its records are",
+            "Use the source table or a MovieLens one, or make the claim per record.",
+        )
 
 
 def choice(options: Mapping[str, object], name: str, choices: tuple[str, ...]) -> str:
@@ -34,6 +48,23 @@ def limited(options: Mapping[str, object], n: int) -> int:
         return n
     _whole("limit", limit)
     return min(int(limit), n)  # type: ignore[call-overload]
+
+
+def unit(options: Mapping[str, object], *columns: str) -> Unit | None:
+    """Option `unit`, {column: NAME, max_records: k}: None without it. `columns`: those there are, if known.
+
+    Raises InvalidValue.
+    """
+    raw = options.get("unit")
+    if raw is None:
+        return None
+    if not isinstance(raw, Mapping) or set(raw) != {"column", "max_records"}:
+        raise InvalidValue("data.unit", raw, "{column: NAME, max_records: k}")
+    column = raw["column"]
+    if not isinstance(column, str) or not column or (columns and column not in columns):
+        expected = f"one of {', '.join(columns)}" if columns else "the name of the column that says whose a record is"
+        raise InvalidValue("data.unit.column", column, expected)
+    return Unit(column=column, max_records=whole({"unit.max_records": raw["max_records"]}, "unit.max_records"))
 
 
 def whole(options: Mapping[str, object], name: str, default: int | None = None) -> int:

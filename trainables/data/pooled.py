@@ -77,6 +77,7 @@ class Pooled:
         if not isinstance(name, str) or name not in self.sources:
             raise InvalidValue("data.of", name, "one of " + ", ".join(self.sources))
         _seed(options_)
+        options.no_unit(self.name, options_)
         inner = self.sources[name]
         return inner, inner.facts(_others(options_))
 

@@ -66,7 +66,7 @@ class Projected:
             turned = ((_rows(split) - mean) @ turn / scale).clip(-1, 1)
             return Split(inputs={"axes": turned.astype(np.float32)}, targets=split.targets)
 
-        return content.dataset(facts, projected(found.train), projected(found.validation))
+        return content.dataset(facts, projected(found.train), projected(found.validation), units=found.units)
 
     def _inner(self, options_: Mapping[str, object]) -> tuple[DataSource, PublicFacts]:
         name = options_.get("of")

@@ -1,14 +1,15 @@
 """The user's own table: Parquet or CSV through pyarrow, local or on an object store, described in the spec.
 
-The split hashes a stable id of each record with a public key, so that adding or removing one record moves no
-other. Numbers are cut to the declared bounds and scaled by them; nothing is measured on private records.
+The split hashes a stable id of each record (of its unit, where `unit` is declared) with a public key, so that adding or
+removing one moves no other. Numbers are cut to the declared bounds and scaled by them; nothing is measured on private
+records.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from dpcore.checks import InvalidValue
 from trainables.data import content
 from trainables.data.table_schema import JOINED, Column, Schema, schema
 from trainables.system import Dataset, PublicFacts, Split, Task
+from trainables.units import Unit, share_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,23 +43,57 @@ class Table:
         declared = schema(options_)
         facts = declared.facts()
         where, form = options_.get("path"), options_.get("format")
-        table = _read(where, form, declared.names)
-        _count(where, len(table), declared.n)
+        everything = _records(where, form, declared, declared.n)
         validation = declared.validation
         if validation.path is not None:
-            other = _read(validation.path, form, tuple(name for name in declared.names if name != validation.id))
-            _count(validation.path, len(other), validation.n)
-            return content.dataset(facts, _split(where, table, declared), _split(validation.path, other, declared))
-        held_out = np.zeros(len(table), dtype=bool)
-        if validation.id is not None:
-            ids = _values(where, table, validation.id)
-            held_out = np.array([_hashed(validation.key, one) < validation.share for one in ids], dtype=bool)
-        everything = _split(where, table, declared)
-        inputs = dict(everything.inputs)
-        return content.dataset(
-            facts,
-            content.select(inputs, everything.targets, np.flatnonzero(~held_out)),
-            content.select(inputs, everything.targets, np.flatnonzero(held_out)),
+            parts = [everything, _records(validation.path, form, declared, validation.n)]
+            _check_apart(declared, *parts)
+        else:
+            held_out = np.zeros(len(everything.split), dtype=bool)
+            if validation.id is not None:
+                shares = [share_of(validation.key, one) for one in everything.ids]
+                held_out = np.array(shares) < validation.share
+            parts = [everything.at(np.flatnonzero(~held_out)), everything.at(np.flatnonzero(held_out))]
+        if declared.unit is None:
+            return content.dataset(facts, *(part.split for part in parts))
+        (train, units), (judged, _) = [content.by_unit(part.split, part.ids, declared.unit) for part in parts]
+        return content.dataset(facts, train, judged, units=units)
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """Records and, where units or a split ask for them, the stable id of each: [n] or empty."""
+
+    split: Split
+    ids: NDArray[Any]
+
+    def at(self, rows: NDArray[np.int64]) -> _Records:
+        ids = self.ids[rows] if len(self.ids) else self.ids
+        return _Records(content.select(dict(self.split.inputs), self.split.targets, rows), ids)
+
+
+def _records(where: object, form: object, declared: Schema, n: int) -> _Records:
+    """All records of one file. Raises InvalidValue."""
+    table = _read(where, form, declared.names)
+    ids: NDArray[Any]
+    if declared.unit is not None:
+        ids = _unit_ids(where, table, declared.unit)
+        _count(where, len(set(ids)), n, f"values of {declared.unit.column}")
+    else:
+        _count(where, len(table), n, "records")
+        id_ = declared.validation.id
+        ids = np.zeros(0) if id_ is None else _values(where, table, id_)
+    return _Records(_split(where, table, declared), ids)
+
+
+def _check_apart(declared: Schema, train: _Records, validation: _Records) -> None:
+    """No unit is trained on and judged as well."""
+    if declared.unit is not None and (shared := set(train.ids) & set(validation.ids)):
+        raise InvalidValue(
+            "data.validation.path",
+            declared.validation.path,
+            f"no {declared.unit.column} that is in the file of data.path too, found {len(shared)}",
+            "Put all records of a unit into one of the files.",
         )
 
 
@@ -88,19 +124,31 @@ def _read(where: object, form: object, names: tuple[str, ...]) -> pa.Table:
         ) from error
 
 
-def _count(where: object, found: int, declared: int) -> None:
+def _count(where: object, found: int, declared: int, of: str) -> None:
     if found == 0:
         raise InvalidValue("data.path", where, "at least one record, found none")
     if abs(found - declared) > max(1.0, COUNT_TOLERANCE * declared):
         raise InvalidValue(
-            "data.n", declared, f"a number within {COUNT_TOLERANCE:.0%} of the records in {where}", "Declare another n."
+            "data.n", declared, f"a number within {COUNT_TOLERANCE:.0%} of the {of} in {where}", "Declare another n."
         )
 
 
-def _hashed(key: str, value: object) -> float:
-    """A uniform number in [0, 1) from a public key and a stable id."""
-    digest = hashlib.blake2b(str(value).encode(), key=hashlib.sha256(key.encode()).digest(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
+def _unit_ids(where: object, table: pa.Table, unit: Unit) -> NDArray[np.object_]:
+    """The id of each record's unit as a text. Raises InvalidValue for a missing one, and for numbers with a point."""
+    column = table.column(unit.column)
+    ids = [None if one == "" else one for one in column.to_pylist()]
+    if missing := ids.count(None):
+        raise InvalidValue(
+            "data.unit.column",
+            unit.column,
+            f"an id in every record of {where}, found {missing} missing",
+            "Find out whose these records are, or drop them, before the sweep.",
+        )
+    if wrong := {type(one).__name__ for one in ids} - {"int", "str"}:
+        raise InvalidValue(
+            "data.unit.column", unit.column, f"whole numbers or texts in {where}, found {', '.join(sorted(wrong))}"
+        )
+    return np.array([str(one) for one in ids], dtype=object)
 
 
 def _split(where: object, table: pa.Table, declared: Schema) -> Split:

@@ -3,7 +3,7 @@
 data:
   source: table
   path: people.parquet            # file, folder, s3:// or gs:// URL; Parquet or CSV
-  n: 10000                        # records in it, declared
+  n: 10000                        # records in it, declared; with `unit`, units in it
   label: income
   classes: ["<=50K", ">50K"]      # or a number K for labels 0..K-1, or `target: [low, high]` for a regression
   columns:
@@ -12,6 +12,12 @@ data:
     film: {codes: 3952}                   # integer codes 0..3951, for embeddings
     scan: {low: 0, high: 255, shape: [28, 28]}   # a list column of 784 numbers
   validation: {share: 0.2, id: person_id}        # by a hash of a stable id, or {path: other.parquet, n: 500}
+  unit: {column: person_id, max_records: 50}     # with `privacy.unit: person`, say: all rows of a person are one unit
+
+With `unit`, neighbours differ in all rows that share a value of its column, at most `max_records` of which are used:
+those with the lowest hash of the unit's id and their contents. `n` then counts units, here and of a validation file;
+validation is split by the unit (`id` may be left out), and no unit may be in both files. Ids are whole numbers or
+texts, and none may be missing.
 """
 
 from __future__ import annotations
@@ -24,10 +30,11 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from trainables.data import options
 from trainables.system import Feature, PublicFacts, Task
+from trainables.units import Unit
 
 JOINED = "x"
 """Feature in which plain numbers and one-hot categories stand side by side, in declared order."""
-KNOWN = ("path", "format", "n", "label", "classes", "task", "target", "columns", "validation")
+KNOWN = ("path", "format", "n", "label", "classes", "task", "target", "columns", "validation", "unit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +81,14 @@ class Schema:
     target: tuple[float, float]
     columns: tuple[Column, ...]
     validation: Validation
+    unit: Unit | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """Columns that are read."""
-        id_ = (self.validation.id,) if self.validation.id is not None else ()
-        return tuple(dict.fromkeys([*(column.name for column in self.columns), self.label, *id_]))
+        ids = [self.validation.id, None if self.unit is None else self.unit.column]
+        own = (column.name for column in self.columns)
+        return tuple(dict.fromkeys([*own, self.label, *(one for one in ids if one is not None)]))
 
     def facts(self) -> PublicFacts:
         """The public facts."""
@@ -91,6 +100,9 @@ class Schema:
             if column.own_feature:
                 features[column.name] = Feature(shape=column.shape, cardinality=column.codes)
         held_out = round(self.n * self.validation.share)
+        assumptions = ["n, bounds, categories and classes were declared without looking at the private records."]
+        if self.unit is not None:
+            assumptions.append(f"Each unit is one value of {self.unit.column}: nobody's records stand under two.")
         return PublicFacts(
             dataset="table",
             task=self.task,
@@ -100,7 +112,8 @@ class Schema:
             classes=None if self.task is Task.REGRESSION else len(self.classes),
             target_low=self.target[0],
             target_high=self.target[1],
-            assumptions=("n, bounds, categories and classes were declared without looking at the private records.",),
+            assumptions=tuple(assumptions),
+            unit=self.unit,
         )
 
 
@@ -115,7 +128,8 @@ def schema(options_: Mapping[str, object]) -> Schema:
     if label in {column.name for column in columns}:
         raise InvalidValue("data.columns", label, "inputs only, not the label", "Remove it from `columns`.")
     n = options.whole(options_, "n")
-    return Schema(n, label, classes, task, target, columns, _validation(options_.get("validation"), n))
+    unit = options.unit(options_)
+    return Schema(n, label, classes, task, target, columns, _validation(options_.get("validation"), n, unit), unit)
 
 
 def _task(options_: Mapping[str, object]) -> tuple[Task, tuple[Any, ...], tuple[float, float]]:
@@ -178,10 +192,14 @@ def _pair(name: str, value: object) -> tuple[float, float]:
     raise InvalidValue(name, value, "two finite numbers, low < high, chosen without looking at the records")
 
 
-def _validation(raw: object, n: int) -> Validation:
+def _validation(raw: object, n: int, unit: Unit | None) -> Validation:
     if raw is None:
         return Validation()
     here = "data.validation"
+    if unit is not None and isinstance(raw, Mapping) and "share" in raw:
+        raw = {"id": unit.column, **raw}
+        if raw["id"] != unit.column:
+            raise InvalidValue(f"{here}.id", raw["id"], f"{unit.column}: a split by another id would cut units in two")
     if isinstance(raw, Mapping) and set(raw) == {"path", "n"} and isinstance(raw["path"], str):
         return Validation(path=raw["path"], n=options.whole(raw, "n"))
     if isinstance(raw, Mapping) and {"share", "id"} <= set(raw) <= {"share", "id", "key"}:

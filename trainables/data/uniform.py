@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dpcore import checks
+from trainables.data.options import only
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 
@@ -19,9 +20,7 @@ class Uniform:
 
     def facts(self, options: Mapping[str, object]) -> PublicFacts:
         """Facts of n values. Raises InvalidValue for an unknown option or n below 1."""
-        unknown = sorted(set(options) - {"n"})
-        if unknown:
-            raise checks.InvalidValue("data", unknown, "only the option n for the source uniform")
+        only(self.name, options, "n")
         n = options.get("n", 1000)
         checks.count(minimum=1, n=n)  # type: ignore[arg-type]
         return PublicFacts(

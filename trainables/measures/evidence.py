@@ -32,6 +32,7 @@ from dpcore.tradeoff import TradeOff, enveloped
 from trainables.measures import twins
 from trainables.measures.protocols import Answering, Auditable, CanaryTrained, Scored
 from trainables.system import Dataset, Execution, PrivacyPlan, Split, State, System
+from trainables.units import RECORD
 
 Method = Literal["one-run", "f-dp", "multi-run"]
 
@@ -92,6 +93,9 @@ def methods(system: System, claim: Guarantee) -> tuple[Method, ...]:
     coins = claim.adjacency is Adjacency.ADD_REMOVE
     if isinstance(system, CanaryTrained):
         return ("f-dp", "one-run", "multi-run")
+    if claim.unit != RECORD:
+        # The canaries of the other methods are single records.
+        return ()
     inserted: tuple[Method, ...] = ()
     if coins and isinstance(system, Scored | Answering):
         inserted = ("one-run", "f-dp")

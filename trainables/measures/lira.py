@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from dpcore import checks
 from dpcore.adjacency import Adjacency
 from dpcore.attacks import auc, balanced_splits, decide, lira, mean_training_loss_threshold, tpr_at_fpr
+from dpcore.guarantee import Guarantee
 from trainables.measures import twins
 from trainables.measures.evidence import Setting
 from trainables.measures.protocols import CanaryTrained, Scored
 from trainables.system import Dataset, Split, System
+from trainables.units import RECORD
 
 FPRS = (0.001, 0.01, 0.1)
 SHARED_BELOW = 64
@@ -46,7 +48,7 @@ def attack(setting: Setting, shadows: int) -> tuple[Attacked, ...]:
 
     Raises InvalidValue as `check`.
     """
-    check(setting.system, setting.claim.adjacency, shadows)
+    check(setting.system, setting.claim, shadows)
     records = len(setting.data.train)
     inside = balanced_splits(records, shadows, setting.rng).inside
     target_inside = setting.rng.random(records) < 0.5
@@ -63,14 +65,17 @@ def attack(setting: Setting, shadows: int) -> tuple[Attacked, ...]:
     )
 
 
-def check(system: System, adjacency: Adjacency, shadows: int) -> None:
+def check(system: System, claim: Guarantee, shadows: int) -> None:
     """Raises InvalidValue where the release says nothing about single records, or where records cannot be left out."""
+    if claim.unit != RECORD:
+        expected = f"none: members are single records, and the claim is per {claim.unit}"
+        raise checks.InvalidValue("shadows", shadows, expected, "Audit it with canaries, which are whole units.")
     if not isinstance(system, Scored):
         raise checks.InvalidValue("shadows", shadows, "a system that releases a model", f"{system.name} does not.")
     # Systems that sample for themselves take whoever is there; the others are exact about n.
-    if adjacency is not Adjacency.ADD_REMOVE and not isinstance(system, CanaryTrained):
+    if claim.adjacency is not Adjacency.ADD_REMOVE and not isinstance(system, CanaryTrained):
         expected = f"add-remove: under replace-one {system.name} lets no record be left out of a twin"
-        raise checks.InvalidValue("adjacency", str(adjacency), expected)
+        raise checks.InvalidValue("adjacency", str(claim.adjacency), expected)
     checks.count(minimum=4, shadows=shadows)
     if shadows % 2:
         expected = "an even number: each record is in one half of the shadows"

@@ -80,6 +80,9 @@ def wanted(names: Sequence[str], system: System) -> tuple[str, ...]:
 def missing(name: str, system: System, facts: PublicFacts | None = None) -> str:
     """Why `name` cannot be measured of `system` on such data; empty if it can."""
     predicts = isinstance(system, Scored | Answering)
+    by_unit = facts is not None and facts.unit is not None
+    if by_unit and (name in _ATTACK or (name == "audited_epsilon" and not isinstance(system, CanaryTrained))):
+        return "its members or canaries are single records, and the claim is about whole units"
     if name == "audited_epsilon" and isinstance(system, CanaryTrained | Auditable):
         return ""
     if not predicts:

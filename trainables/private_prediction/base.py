@@ -48,8 +48,8 @@ class LinearSystem:
 
     source = SOURCE
     metrics = METRICS
+    enforces_units = False
     solves = MappingProxyType({"noise": "noise_multiplier"})
-    adjacencies: tuple[Adjacency, ...] = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)
 
     def __init__(self, name: str, parameters: tuple[Parameter, ...]) -> None:
         self.name, self.parameters = name, parameters
@@ -59,9 +59,9 @@ class LinearSystem:
     ) -> PrivacyPlan | Refusal:
         """See `System.plan`. Raises InvalidValue (task, adjacency, queries or models beyond the data)."""
         classes = classes_of(facts)
-        if target.adjacency not in self.adjacencies:
+        if target.adjacency not in self.adjacencies(facts):
             raise InvalidValue(
-                "privacy.adjacency", str(target.adjacency), f"{' or '.join(self.adjacencies)} for {self.name}"
+                "privacy.adjacency", str(target.adjacency), f"{' or '.join(self.adjacencies(facts))} for {self.name}"
             )
         full = self._complete(config, target)
         self._check(full, facts, target)
@@ -99,6 +99,10 @@ class LinearSystem:
             work=self._work(full, facts),
             group=self._group(full),
         )
+
+    def adjacencies(self, facts: PublicFacts) -> tuple[Adjacency, ...]:
+        """The neighbouring relations that its claims can be made under, on such data."""
+        return (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
         """See `System.fit`; runs that differ in noise alone share their training."""

@@ -42,7 +42,7 @@ def fit(runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
         return winners(config, data, execution)
 
     # Of the records as they are: a neighbour's model must never be taken for this one's.
-    digest = fingerprint(data.train)
+    digest = fingerprint(data.train, units=data.units)
     for run in runs:
         plan, normals = run.member.plan, _normals(run, execution)
         if plan.guarantee.adjacency is Adjacency.REPLACE_ONE and len(data.train) != data.facts.n:

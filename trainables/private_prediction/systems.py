@@ -231,9 +231,16 @@ class LossPerturbation(LinearSystem):
 class SubsampleAndAggregate(LinearSystem):
     """Theorems 7 and 8, at the exact loss of one vote; or the refuted beta = epsilon/B, charged that loss too."""
 
+    enforces_units = True
     solves = MappingProxyType({"noise": "temperature", "steps": "queries"})
-    # Records have no public names here: parts are made of positions, which add-remove would shift.
-    adjacencies = (Adjacency.REPLACE_ONE,)
+
+    def adjacencies(self, facts: PublicFacts) -> tuple[Adjacency, ...]:
+        """Under which one neighbour changes one vote.
+
+        Records have no public names: parts are made of positions, which add-remove would shift. Units have ids, whose
+        hashes make the parts: there a unit that gives way to one of another id would change two votes.
+        """
+        return (Adjacency.REPLACE_ONE,) if facts.unit is None else (Adjacency.ADD_REMOVE,)
 
     def _check(self, full: Config, facts: PublicFacts, target: PrivacyTarget) -> None:
         super()._check(full, facts, target)

@@ -1,6 +1,7 @@
 """The models behind a vote: each sees its own part of the records alone, so that one record moves one vote.
 
-Nothing is noised or claimed here: however a member was trained, its vote on a query is one of M.
+A part holds whole units where the data name some. Nothing is noised or claimed here: however a member was trained, its
+vote on a query is one of M.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from dpcore.erm import LogisticRisk, minimise
 from trainables.linear import classes_of, rows
 from trainables.system import Config, Dataset, Execution, Split
+from trainables.units import Units
 
 if TYPE_CHECKING:
     import torch
@@ -32,17 +34,31 @@ def parts_of(n: int, models: int, seed: int) -> list[NDArray[np.int64]]:
     return [np.sort(part) for part in np.array_split(np.random.default_rng(seed).permutation(n), models)]
 
 
+def parts_by_unit(units: Units, models: int) -> list[NDArray[np.int64]]:
+    """Positions of the records of `models` disjoint sets of units; a unit's part is decided by its id alone."""
+    part = np.repeat(units.keys % np.uint64(models), np.diff(units.offsets))
+    return [np.flatnonzero(part == number) for number in range(models)]
+
+
 def winners(config: Config, data: Dataset, execution: Execution) -> Labels:
     """The class that each member gives each validation record, shape (models, n_validation)."""
-    parts = parts_of(data.facts.n, int(config["models"]), seed=0)
+    models = int(config["models"])
+    parts = parts_of(data.facts.n, models, seed=0) if data.units is None else parts_by_unit(data.units, models)
+    # A member without a record knows nothing, and always names the first class.
+    nothing = np.zeros(len(data.validation), dtype=np.int64)
     if config["model"] == "linear":
-        return np.stack([_linear(config, data, part) for part in parts])
+        return np.stack([_linear(config, data, part) if len(part) else nothing for part in parts])
     from trainables.noisy_training import device_of
     from trainables.parallel import limited_threads
 
     device = device_of(execution)
     with limited_threads(execution.threads):
-        return np.stack([_network(config, data, part, number, device) for number, part in enumerate(parts)])
+        return np.stack(
+            [
+                _network(config, data, part, number, device) if len(part) else nothing
+                for number, part in enumerate(parts)
+            ]
+        )
 
 
 def _linear(config: Config, data: Dataset, part: NDArray[np.int64]) -> Labels:

@@ -54,6 +54,11 @@ class Unprotected:
         return knobs.WITH_LAST + (knobs.LEAKAGE_METRICS if self.samples else ())
 
     @property
+    def enforces_units(self) -> bool:
+        """No: nothing is bounded, of a record or of a unit."""
+        return False
+
+    @property
     def solves(self) -> Mapping[str, str]:
         """Nothing: there is no noise that would buy an epsilon."""
         return {}
