@@ -22,6 +22,10 @@ class Status(StrEnum):
     REFUTED = "refuted"
 
 
+STANDING = (Status.PROVED, Status.PROVED_UNDER_ASSUMPTIONS)
+"""Of a claim that holds: its epsilon bounds what it names."""
+
+
 def weakest(*statuses: Status) -> Status:
     """The status of a claim that rests on several: it stands no firmer than the weakest of them."""
     order = list(Status)
@@ -52,6 +56,8 @@ class Guarantee:
     theorem        the argument: author, year, theorem
     assumptions    what must hold besides, one sentence each
     epsilon_lower  certified lower bound on the exact epsilon of the same event; None if unknown
+    aimed_at       the budget that the noise was solved for, at this delta, adjacency and unit, and that this claim
+                   keeps (epsilon is at most this); None where no budget was aimed at
     """
 
     notion: Notion = Notion.DP
@@ -64,12 +70,15 @@ class Guarantee:
     theorem: str
     assumptions: tuple[str, ...] = field(default=())
     epsilon_lower: float | None = None
+    aimed_at: float | None = None
 
     def __post_init__(self) -> None:
         if math.isnan(self.epsilon) or self.epsilon < 0:
             raise checks.InvalidValue("epsilon", self.epsilon, "a number of at least 0, or infinity")
         if not 0 <= self.delta < 1:
             raise checks.InvalidValue("delta", self.delta, "a number in [0, 1)")
+        if self.aimed_at is not None and not self.epsilon <= self.aimed_at < math.inf:
+            raise checks.InvalidValue("aimed_at", self.aimed_at, f"a finite budget of at least epsilon={self.epsilon}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; an infinite number is the string "inf" (JSON has no infinity)."""

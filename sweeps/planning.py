@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, phases
-from sweeps.search.space import SYSTEM, TARGET_EPSILON, Branch, Space
+from dpcore.guarantee import STANDING
+from sweeps.comparing import TARGET_EPSILON
+from sweeps.search.space import SYSTEM, Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems
 from sweeps.spec.model import SweepSpec
 from trainables.claims import check_unit
 from trainables.measures.objectives import check_measurable
-from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, Scalar, System
+from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar, System
 
 EXHAUSTED_PROPOSALS_PER_TRIAL = 20
 EXHAUSTED_INFEASIBLE_IN_A_ROW = 200
@@ -79,7 +82,17 @@ def _held(
             f"a claim within epsilon={epsilon} and delta={spec.privacy.delta}",
             "The system's calibration is wrong: nothing was launched.",
         )
-    return _within_limits(spec, plan, system)
+    return _within_limits(spec, _aimed(plan, system, spec.privacy.target(epsilon)), system)
+
+
+def _aimed(plan: PrivacyPlan, system: System, target: PrivacyTarget) -> PrivacyPlan:
+    """The plan, whose claim says which budget its noise was solved for, where it keeps exactly that kind of budget."""
+    claim = plan.guarantee
+    solved = system.solves.get("noise") in plan.solved
+    alike = (claim.delta, claim.adjacency, claim.unit) == (target.delta, target.adjacency, target.unit)
+    if not (solved and alike and claim.status in STANDING and claim.epsilon <= target.epsilon):
+        return plan
+    return replace(plan, guarantee=replace(claim, aimed_at=target.epsilon))
 
 
 class _Senseless(Exception):

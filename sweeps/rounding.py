@@ -20,6 +20,26 @@ def delta_text(value: float) -> str:
     return f"{float(_rounded(value, True, 6)):g}" if value else "0"
 
 
+_EXACT_POWERS = 22
+"""Powers of ten up to this one are floats."""
+GRID_DIGITS = 3
+"""Significant digits of the public grid on which epsilons are compared: its steps are between 0.1% and 1%."""
+
+
+def on_grid(epsilon: float) -> float:
+    """The smallest number of `GRID_DIGITS` significant digits that is at least `epsilon`; 0 and infinity stay."""
+    if not math.isfinite(epsilon) or epsilon == 0:
+        return epsilon
+    places = GRID_DIGITS - 1 - math.floor(math.log10(epsilon))
+    if not 0 <= places <= _EXACT_POWERS:
+        return float(_rounded(epsilon, True, GRID_DIGITS))
+    # A front has thousands of them. The power is exact and the division rounds once, so the quotient is the float of
+    # the decimal number, and one comparison decides.
+    power = 10.0**places
+    steps = round(epsilon * power)
+    return steps / power if steps / power >= epsilon else (steps + 1) / power
+
+
 def claim_text(guarantee: Mapping[str, Any]) -> str:
     """A claim in one line, complete enough to stand alone. `guarantee` as `Guarantee.to_dict` gives it."""
     return (

@@ -20,6 +20,13 @@ OWN_METRICS: Mapping[str, Metric] = {
             depends=Dependence.PUBLIC,
         ),
         Metric(
+            name="target_epsilon",
+            goal="minimize",
+            doc="the budget that the trial was held to; infinite where its claim exceeds that (no protection)",
+            released="the plan: no record",
+            depends=Dependence.PUBLIC,
+        ),
+        Metric(
             name="work",
             goal="minimize",
             doc="planned cost in the system's unit of work",

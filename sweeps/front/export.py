@@ -10,17 +10,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpcore.checks import InvalidValue
+from sweeps.comparing import EPSILON, TARGET_EPSILON, compared_epsilon
 from sweeps.front.panels import Front, Panel
 
+COMPARED = "compared_epsilon"
 FORMATS = ("table", "csv", "parquet", "json", "html", "png")
 SUFFIXES = {"": "table", ".txt": "table", **{f".{form}": form for form in FORMATS if form != "table"}}
-_GUARANTEE = ("epsilon", "delta", "notion", "adjacency", "unit", "status", "accountant")
+_KIND = ("delta", "notion", "adjacency", "unit", "status", "accountant")
+_GUARANTEE = (EPSILON, TARGET_EPSILON, COMPARED, *_KIND)
 
 
 def rows(front: Front, everything: bool = False) -> Iterator[dict[str, Any]]:
     """One flat row per front point (per point when `everything`): key, number, guarantee, objectives, knobs, metrics.
 
-    `epsilon` is the claim's; knobs are named `knob.<name>`, metrics that are no objectives `metric.<name>`.
+    epsilon           of the claim
+    target_epsilon    the budget that it was held to
+    compared_epsilon  what the claim counts as in dominance and hypervolume
+    knob.<name>, metric.<name>  of a knob, and of a metric that is no objective
     """
     for panel in front.panels:
         yield from _rows(front, panel, everything)
@@ -36,9 +42,11 @@ def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, An
         assert record.guarantee is not None
         row: dict[str, Any] = {"key": record.key, "number": record.number, "on_front": on_front}
         row.update(zip(names, panel.values[index].tolist(), strict=True))
-        for name in _GUARANTEE:
-            row[name] = float(record.guarantee[name]) if name == "epsilon" else record.guarantee[name]
-        row.update((f"knob.{name}", value) for name, value in record.config.items())
+        row[EPSILON] = float(record.guarantee["epsilon"])
+        row.setdefault(TARGET_EPSILON, record.config.get(TARGET_EPSILON))
+        row[COMPARED] = compared_epsilon(record.guarantee)
+        row.update((name, record.guarantee[name]) for name in _KIND)
+        row.update((f"knob.{name}", value) for name, value in record.config.items() if name != TARGET_EPSILON)
         row.update((f"metric.{name}", value) for name, value in record.metrics.items() if name not in row)
         yield row
 

@@ -39,7 +39,7 @@ def kinds(panel: Panel, objectives: Sequence[Objective], across: int, up: int) -
     for system, status in sorted(set(of_point)):
         members = np.array([kind == (system, status) for kind in of_point])
         mine = np.flatnonzero(members)
-        best = mine[nondominated(panel.values[mine][:, [across, up]], maximize)]
+        best = mine[nondominated(panel.compared[mine][:, [across, up]], maximize)]
         found.append(
             Kind(
                 name=f"{system} ({status})" if len(statuses) > 1 else system,

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One axis: a reported metric, "epsilon" (of the claim) or "work" (of the plan), and its direction."""
+    """One axis and its direction: a reported metric, or "epsilon", "target_epsilon", "work" by `sweeps.comparing`."""
 
     metric: str
     goal: Literal["maximize", "minimize"]
@@ -37,6 +37,11 @@ class Objective:
             )
         return cls(metric, goal)  # type: ignore[arg-type]
 
+    @property
+    def axis(self) -> str:
+        """What stands at the axis."""
+        return f"{self.metric} ({'higher' if self.goal == 'maximize' else 'lower'} is better)"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Panel:
@@ -44,7 +49,8 @@ class Panel:
 
     label        what all guarantees here have in common: notion, adjacency, delta, unit, and the statuses that occur
     records      one trial per point
-    values       (points, objectives), in the objectives' own units
+    values       (points, objectives), in the objectives' own units, as they are printed
+    compared     the same as dominance and hypervolume take them: epsilon by `sweeps.comparing`
     on_front     (points,), True when no point of the panel dominates it
     hypervolume  volume that the front dominates up to `reference` (log10 units on log axes); None when it would
                  take too long (more than three objectives, many points)
@@ -54,6 +60,7 @@ class Panel:
     label: Mapping[str, Any]
     records: Sequence[TrialRecord]
     values: Floats
+    compared: Floats
     on_front: NDArray[np.bool_]
     hypervolume: float | None
     reference: tuple[float, ...]

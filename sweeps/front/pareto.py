@@ -2,6 +2,7 @@
 
 Dominance   x dominates y when it is at least as good in every objective and better in one. Equal points do not
             dominate each other, so duplicates of a front point are all on the front.
+Epsilon     is compared as `sweeps.comparing` says: the budget that the noise was solved for, else on a public grid.
 Infinities  compare as the extended reals do (an epsilon of infinity is the worst one). NaN, and an infinitely good
             value, which no measurement yields, are left out and counted.
 Source      Kung, Luccio & Preparata (1975), JACM 22, for the front; Guerreiro & Fonseca (2018), IEEE TEVC 22, for
@@ -20,17 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Status
+from dpcore.guarantee import STANDING, Status
 from sweeps.collector import collector_paused
+from sweeps.comparing import EPSILON, Reader, compared_epsilon, reader
 from sweeps.front.panels import Floats, Front, Objective, Panel
 from sweeps.front.total import procedure_total
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
 
 LABELS = ("notion", "adjacency", "delta", "unit", "status")
-"""What two points must share to stand on the same axes."""
-
-FIRM = (Status.PROVED, Status.PROVED_UNDER_ASSUMPTIONS)
-"""Claims that stand share axes, each point under its own status; the others never do."""
+"""What two points must share to stand on the same axes; claims that stand share them, each under its own status."""
 
 HYPERVOLUME_WORK = 3e8
 """Largest n^(d-2) for which a hypervolume in d >= 4 dimensions is computed (about ten seconds)."""
@@ -103,7 +102,9 @@ def front(
     groups: dict[tuple[Any, ...], tuple[list[TrialRecord], list[list[float]]]] = {}
     excluded: Counter[str] = Counter()
     candidates, seen = 0, Counter[str]()
-    readers = [(one.metric, math.inf if one.goal == "maximize" else -math.inf) for one in objectives]
+    readers = [
+        (one.metric, reader(one.metric), math.inf if one.goal == "maximize" else -math.inf) for one in objectives
+    ]
     for record in records:
         if record.state not in states:
             excluded[str(record.state)] += 1
@@ -148,7 +149,7 @@ def front(
 
 def label_of(guarantee: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a point shares with all others on its axes, in the order of `LABELS`."""
-    return tuple([FIRM[0] if guarantee[name] in FIRM else guarantee[name] for name in LABELS])
+    return tuple([STANDING[0] if guarantee[name] in STANDING else guarantee[name] for name in LABELS])
 
 
 def _shared(label: tuple[Any, ...], members: Sequence[TrialRecord]) -> dict[str, Any]:
@@ -210,26 +211,17 @@ def _check(
         raise InvalidValue("reference", dict(reference), f"one value for each of {', '.join(metrics)}")
 
 
-def _values(record: TrialRecord, readers: Sequence[tuple[str, float]]) -> tuple[list[float], str | None]:
-    guarantee, metrics = record.guarantee, record.metrics
-    if guarantee is None:
+def _values(record: TrialRecord, readers: Sequence[tuple[str, Reader, float]]) -> tuple[list[float], str | None]:
+    if record.guarantee is None:
         return [], "without a guarantee"
     values = []
-    for metric, too_good in readers:
-        # A reported metric cannot stand in for the claim or the plan.
-        value: Any
-        if metric == "epsilon":
-            value = guarantee["epsilon"]
-        elif metric == "work":
-            value = None if record.plan is None else record.plan["work"]
-        else:
-            value = metrics.get(metric)
+    for metric, read, too_good in readers:
+        value = read(record)
         if value is None:
             return [], f"without {metric}"
-        number = float(value)
-        if number != number or number == too_good:
+        if value != value or value == too_good:
             return [], f"{metric} not a finite number"
-        values.append(number)
+        values.append(value)
     return values, None
 
 
@@ -255,12 +247,13 @@ def _panel(
     log10: Collection[str],
 ) -> Panel:
     maximize = [one.goal == "maximize" for one in objectives]
-    on_front = nondominated(values, maximize)
+    compared = _compared(records, values, objectives)
+    on_front = nondominated(compared, maximize)
     if given is None:
         reference = tuple(_worst(column, up) for column, up in zip(values.T, maximize, strict=True))
     else:
         reference = tuple(float(given[one.metric]) for one in objectives)
-    kept = values[on_front]
+    kept = compared[on_front]
     volume = None
     dimensions = len(objectives)
     if dimensions < 4 or float(len(kept)) ** (dimensions - 2) <= HYPERVOLUME_WORK:
@@ -271,7 +264,15 @@ def _panel(
                     raise InvalidValue("log10", one.metric, "an objective whose values are all above 0")
                 scaled[:, column], corner[column] = np.log10(scaled[:, column]), math.log10(corner[column])
         volume = hypervolume(scaled, maximize, corner)
-    return Panel(label, records, values, on_front, volume, reference)
+    return Panel(label, records, values, compared, on_front, volume, reference)
+
+
+def _compared(records: Sequence[TrialRecord], values: Floats, objectives: Sequence[Objective]) -> Floats:
+    compared = values.copy()
+    for column, one in enumerate(objectives):
+        if one.metric == EPSILON:
+            compared[:, column] = [compared_epsilon(record.guarantee) for record in records if record.guarantee]
+    return compared
 
 
 def _worst(column: Floats, maximize: bool) -> float:

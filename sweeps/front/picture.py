@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import textwrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcore.guarantee import Status
 from sweeps.front.kinds import kinds
 from sweeps.front.panels import Front, Panel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _MARKERS = {Status.PROVED: "o", Status.PROVED_UNDER_ASSUMPTIONS: "s"}
 _COLOURS = ("#0f766e", "#b45309", "#1d4ed8", "#be185d", "#4d7c0f", "#6d28d9", "#0e7490", "#57534e")
@@ -16,6 +19,13 @@ _COLOURS = ("#0f766e", "#b45309", "#1d4ed8", "#be185d", "#4d7c0f", "#6d28d9", "#
 
 def to_png(front: Front) -> bytes:
     """A PNG file of 150 dots an inch."""
+    buffer = io.BytesIO()
+    drawn(front).savefig(buffer, format="png")
+    return buffer.getvalue()
+
+
+def drawn(front: Front) -> Figure:
+    """The picture as Matplotlib has it."""
     from matplotlib.figure import Figure
 
     count = max(1, len(front.panels))
@@ -29,9 +39,7 @@ def to_png(front: Front) -> bytes:
     note = textwrap.fill(front.note, 100, break_on_hyphens=False)
     figure.suptitle(f"Pareto front {front.sweep}".strip(), fontsize=11)
     figure.supxlabel(note, fontsize=7)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
-    return buffer.getvalue()
+    return figure
 
 
 def _draw(axis: Any, front: Front, panel: Panel) -> None:
@@ -48,8 +56,8 @@ def _draw(axis: Any, front: Front, panel: Panel) -> None:
         first, second = 1, 0
     x = panel.values[:, first]
     _scatter(axis, front, panel, first, second)
-    axis.set_xlabel(front.objectives[first].metric)
-    axis.set_ylabel(front.objectives[second].metric)
+    axis.set_xlabel(front.objectives[first].axis)
+    axis.set_ylabel(front.objectives[second].axis)
     if front.objectives[first].metric == "epsilon" and (x > 0).all() and x.max() > 4 * x.min():
         axis.set_xscale("log")
         axis.xaxis.set_major_formatter("{x:g}")

@@ -11,9 +11,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from sweeps.comparing import EPSILON, TARGET_EPSILON
 from sweeps.front.panels import Front, Panel
 from sweeps.rounding import epsilon_text
-from sweeps.search.space import TARGET_EPSILON
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,7 +23,7 @@ MORE = "use --format csv, parquet or json"
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """needed  it stays however narrow the terminal is: a knob gives way"""
+    """needed  it stays however narrow the terminal is: knobs give way, the last one first"""
 
     header: str
     cells: list[str]
@@ -39,25 +39,25 @@ class _Fitted:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         kept = list(self.columns)
-        while not self._fits(kept, console, options) and not all(one.needed for one in kept):
+        grids = [self._grid(kept, " "), self._grid(kept, "\n")]
+        while not self._fits(grids[-1], console, options) and not all(one.needed for one in kept):
             kept.remove(next(one for one in reversed(kept) if not one.needed))
-        if self._fits(kept, console, options):
-            yield self._grid(kept)
-        else:
-            yield self._lines(kept)
+            grids.append(self._grid(kept, "\n"))
+        yield next((grid for grid in grids if self._fits(grid, console, options)), self._lines(kept))
         if gone := [one.header for one in self.columns if one not in kept]:
             yield Text(f"{', '.join(gone)} left out: {MORE}", style="dim")
 
-    def _fits(self, columns: list[_Column], console: Console, options: ConsoleOptions) -> bool:
-        return Measurement.get(console, options.update(width=10_000), self._grid(columns)).minimum <= options.max_width
+    def _fits(self, grid: Table, console: Console, options: ConsoleOptions) -> bool:
+        return Measurement.get(console, options.update(width=10_000), grid).maximum <= options.max_width
 
-    def _grid(self, columns: list[_Column]) -> Table:
+    def _grid(self, columns: list[_Column], between: str) -> Table:
+        """`between` the words of a header: one word a line where eight knobs have to fit a terminal of 80 columns."""
         first, *others = columns
         grid = self._empty()
         grid.add_column(first.header, no_wrap=True)
         for one in others:
-            # One word a line: eight knobs fit a terminal of 80 columns without losing the ends of their names.
-            grid.add_column(escape(one.header.replace("_", " ")), justify="right", overflow="fold")
+            header = one.header.replace("_", " ").replace(" ", between)
+            grid.add_column(escape(header), justify="right", no_wrap=True)
         for row in zip(*(one.cells for one in columns), strict=True):
             grid.add_row(*map(escape, row))
         return grid
@@ -101,6 +101,9 @@ def _columns(front: Front, panel: Panel, listed: list[int]) -> list[_Column]:
         values = [float(panel.values[i][number]) for i in listed]
         cells = [epsilon_text(value) if one.metric == "epsilon" else f"{value:.4g}" for value in values]
         columns.append(_Column(f"{one.metric} {'↑' if one.goal == 'maximize' else '↓'}", cells))
+        if one.metric == EPSILON and TARGET_EPSILON not in [other.metric for other in front.objectives]:
+            budgets = [_short(one.config.get(TARGET_EPSILON)) for one in records]
+            columns.append(_Column(TARGET_EPSILON, budgets, needed=False))
     # What a panel mixes is told even where one kind has the whole front: that is the answer.
     if len({one.config.get("system") for one in panel.records}) > 1:
         columns.append(_Column("system", [_short(one.config.get("system")) for one in records]))
@@ -119,8 +122,7 @@ def _varied(panel: Panel) -> list[str]:
         for name, value in config.items():
             values.setdefault(name, {}).setdefault(config.get("system"), set()).add(value)
     varied = [name for name, found in values.items() if any(len(one) > 1 for one in found.values())]
-    # The last gives way first: what was aimed at is nearly the epsilon that came of it.
-    return sorted((name for name in varied if name != "system"), key=lambda name: name == TARGET_EPSILON)
+    return [name for name in varied if name not in ("system", TARGET_EPSILON)]
 
 
 def _short(value: object) -> str:

@@ -96,13 +96,16 @@ def _spent(
     return counted, counted.get("procedure"), why
 
 
+_EPSILONS = ("epsilon", "epsilon_lower", "aimed_at")
+
+
 def _claims(trials: Sequence[TrialRecord]) -> list[Claim]:
     groups: dict[str, tuple[Mapping[str, Any], list[float]]] = {}
     for trial in trials:
         if trial.guarantee is not None:
-            kind = {
-                name: value for name, value in trial.guarantee.items() if name not in ("epsilon", "epsilon_lower")
-            } | {"system": trial.config.get("system", "")}
+            kind = {name: value for name, value in trial.guarantee.items() if name not in _EPSILONS} | {
+                "system": trial.config.get("system", "")
+            }
             groups.setdefault(repr(sorted(kind.items())), (kind, []))[1].append(float(trial.guarantee["epsilon"]))
     return [
         Claim(kind=kind, lowest=min(epsilons), highest=max(epsilons), trials=len(epsilons))

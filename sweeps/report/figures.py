@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.guarantee import Status
+from sweeps.comparing import DECIDED, reader
 from sweeps.front.kinds import Kind, kinds
 from sweeps.front.panels import Front, Objective, Panel
 from sweeps.records import TrialRecord, TrialState
@@ -112,12 +113,12 @@ def parallel_figure(
     metrics = [one.metric for one in objectives]
     knobs = [name for name in dict.fromkeys(name for trial in kept for name in trial.config) if name not in metrics]
     columns = {name: [trial.config.get(name) for trial in kept] for name in knobs}
-    columns |= {name: [_metric(trial, name) for trial in kept] for name in metrics}
+    columns |= {name: [reader(name)(trial) for trial in kept] for name in metrics}
     columns = {name: values for name, values in columns.items() if len(set(values)) > 1}
     if len(columns) < 2 or len(kept) < 2:
         return None
     scaled = {name: _unit_interval(values) for name, values in columns.items()}
-    measured = next((name for name in metrics if name != "epsilon" and name in scaled), list(scaled)[-1])
+    measured = next((name for name in metrics if name not in DECIDED and name in scaled), list(scaled)[-1])
     bins = [min(len(SCALE) - 1, int((0.0 if math.isnan(v) else v) * len(SCALE))) for v in scaled[measured].places]
     names = list(scaled)
     data: list[Figure] = []
@@ -214,7 +215,8 @@ def importance_figure(one: Importance) -> Figure:
 def progress_figure(trials: Sequence[TrialRecord], objective: Objective) -> Figure | None:
     """Every finished trial by the time it ended, and the best so far of each fixed epsilon. None without any."""
     ended = [trial for trial in trials if trial.state is TrialState.COMPLETE and trial.finished_at]
-    measured = [trial for trial in ended if _finite(_metric(trial, objective.metric))]
+    read = reader(objective.metric)
+    measured = [trial for trial in ended if _finite(read(trial))]
     done = sorted(measured, key=lambda trial: trial.finished_at or 0.0)
     if not done:
         return None
@@ -227,7 +229,7 @@ def progress_figure(trials: Sequence[TrialRecord], objective: Objective) -> Figu
     for index, budget in enumerate(budgets):
         own = [trial for trial in done if trial.config.get("target_epsilon") == budget]
         x = [round(((trial.finished_at or start) - start) / seconds, 3) for trial in own]
-        y = [float(_metric(trial, objective.metric) or 0.0) for trial in own]
+        y = [read(trial) or 0.0 for trial in own]
         best = list(y)
         for i in range(1, len(best)):
             best[i] = better(best[i - 1], y[i])
@@ -264,7 +266,7 @@ def progress_figure(trials: Sequence[TrialRecord], objective: Objective) -> Figu
         "layout": {
             "height": 360,
             "xaxis": {"title": {"text": f"{unit} since the first proposal"}, "rangemode": "tozero"},
-            "yaxis": {"title": {"text": escape(objective.metric)}, "automargin": True},
+            "yaxis": {"title": {"text": escape(objective.axis)}, "automargin": True},
         },
     }
 
@@ -312,8 +314,7 @@ def _hover(panel: Panel, index: int, names: list[str]) -> str:
 
 
 def _axis(objective: Objective, values: np.ndarray, allow_log: bool = True) -> Figure:
-    arrow = "higher is better" if objective.goal == "maximize" else "lower is better"
-    axis: Figure = {"title": {"text": f"{escape(objective.metric)} ({arrow})"}, "automargin": True}
+    axis: Figure = {"title": {"text": escape(objective.axis)}, "automargin": True}
     finite = values[np.isfinite(values)]
     if allow_log and len(finite) and finite.min() > 0 and finite.max() > 4 * finite.min():
         decades = range(math.floor(math.log10(finite.min())), math.ceil(math.log10(finite.max())) + 1)
@@ -347,14 +348,6 @@ def _unit_interval(values: Sequence[Any]) -> _Scaled:
     kinds = sorted({str(value) for value in present})
     codes = {value: code / max(1, len(kinds) - 1) for code, value in enumerate(kinds)}
     return _Scaled([math.nan if v is None else codes[str(v)] for v in values], kinds[0], kinds[-1])
-
-
-def _metric(trial: TrialRecord, name: str) -> float | None:
-    if name == "epsilon":
-        return None if trial.guarantee is None else float(trial.guarantee["epsilon"])
-    if name == "work":
-        return None if trial.plan is None else float(trial.plan["work"])
-    return trial.metrics.get(name)
 
 
 def _thinned(indices: np.ndarray, limit: int) -> np.ndarray:

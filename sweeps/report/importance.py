@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sweeps.comparing import DECIDED
 from sweeps.front.panels import Objective
 from sweeps.records import TrialRecord
 
@@ -39,13 +40,13 @@ class Importance:
 
 
 def importances(finished: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[Importance]:
-    """One per system and measured objective; epsilon and work follow from the plan and are left out."""
+    """One per system and measured objective; what the plan decides (epsilon, work) is left out."""
     systems = dict.fromkeys(str(trial.config.get("system", "")) for trial in finished)
     return [
         _importance(system, one.metric, [trial for trial in finished if trial.config.get("system", "") == system])
         for system in systems
         for one in objectives
-        if one.metric not in ("epsilon", "work")
+        if one.metric not in DECIDED
     ]
 
 

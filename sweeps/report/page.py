@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from html import escape
 
+from sweeps.comparing import DECIDED
 from sweeps.front.panels import Front
 from sweeps.records import TrialState
 from sweeps.report import figures
@@ -140,7 +141,7 @@ def _importances(content: Content, charts: dict[str, figures.Figure]) -> str:
 def _progress(content: Content, charts: dict[str, figures.Figure]) -> str:
     parts = []
     for index, one in enumerate(content.objectives):
-        figure = None if one.metric in ("epsilon", "work") else figures.progress_figure(content.trials, one)
+        figure = None if one.metric in DECIDED else figures.progress_figure(content.trials, one)
         if figure is not None:
             charts[f"progress-{index}"] = figure
             parts.append(_chart(f"progress-{index}"))

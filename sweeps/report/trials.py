@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from sweeps.comparing import DECIDED, EPSILON, TARGET_EPSILON
 from sweeps.records import TrialRecord, TrialState
 from sweeps.report.content import Content
 from sweeps.report.guarantees import badge, guarantee_line
@@ -41,11 +42,13 @@ def _cut(shown: int, total: int) -> str:
 
 
 def _table(trials: Sequence[TrialRecord], metrics: Sequence[str], front: set[str]) -> str:
-    knobs = list(dict.fromkeys(name for trial in trials for name in trial.config if name not in metrics))
+    beside = (*metrics, TARGET_EPSILON)
+    knobs = list(dict.fromkeys(name for trial in trials for name in trial.config if name not in beside))
     varied = [name for name in knobs if len({trial.config.get(name) for trial in trials}) > 1]
-    measured = [name for name in metrics if name not in ("epsilon", "work")]
-    names = ["trial", "state", *measured, "epsilon", "status", *varied]
-    numeric = {*measured, "epsilon", *(n for n in varied if all(_is_number(t.config.get(n)) for t in trials))}
+    measured = [name for name in metrics if name not in DECIDED]
+    names = ["trial", "state", *measured, EPSILON, TARGET_EPSILON, "status", *varied]
+    numbers = (name for name in varied if all(_is_number(trial.config.get(name)) for trial in trials))
+    numeric = {*measured, EPSILON, TARGET_EPSILON, *numbers}
     head = "".join(f'<th class="n">{escape(n)}</th>' if n in numeric else f"<th>{escape(n)}</th>" for n in names)
     rows = "".join(_row(trial, measured, varied, numeric, trial.key in front, len(names)) for trial in trials)
     return f'<div class="card scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
@@ -63,6 +66,7 @@ def _row(
         f"<td>{trial.state}</td>",
         *(f'<td class="n">{_show(trial.metrics.get(name))}</td>' for name in measured),
         f'<td class="n">{"" if guarantee is None else epsilon_text(float(guarantee["epsilon"]))}</td>',
+        f'<td class="n">{_show(trial.config.get(TARGET_EPSILON))}</td>',
         f"<td>{'' if guarantee is None else badge(str(guarantee['status']))}</td>",
         *(f"<td{' class=n' if name in numeric else ''}>{_show(trial.config.get(name))}</td>" for name in varied),
     ]

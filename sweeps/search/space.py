@@ -9,11 +9,12 @@ from math import prod
 
 import numpy as np
 
+from sweeps.comparing import TARGET_EPSILON
 from sweeps.spec.domains import Domain
 from sweeps.spec.model import SweepSpec
 from trainables.system import Scalar
 
-SYSTEM, TARGET_EPSILON = "system", "target_epsilon"
+SYSTEM = "system"
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,12 @@ def _record(run: TrialRun) -> TrialRecord:
     guarantee: dict[str, Any] | None = None
     if "sweeps.delta" in tags and "epsilon" in metrics:
         guarantee = {name: tags[f"sweeps.{name}"] for name in _GUARANTEE}
-        guarantee |= {"epsilon": metrics["epsilon"], "delta": float(tags["sweeps.delta"])}
+        aimed_at = tags.get("sweeps.aimed_at")
+        guarantee |= {
+            "epsilon": metrics["epsilon"],
+            "delta": float(tags["sweeps.delta"]),
+            "aimed_at": None if aimed_at is None else float(aimed_at),
+        }
     return TrialRecord(
         key=tags[TRIAL_KEY],
         number=int(tags["sweeps.number"]),

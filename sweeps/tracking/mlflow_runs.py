@@ -194,6 +194,8 @@ def _tags(trial: TrialRecord) -> dict[str, str]:
     if trial.guarantee is not None:
         tags |= {f"sweeps.{name}": _text(trial.guarantee[name], 5000) for name in _GUARANTEE_TAGS}
         tags["sweeps.delta"] = repr(float(trial.guarantee["delta"]))
+        if (aimed_at := trial.guarantee.get("aimed_at")) is not None:
+            tags["sweeps.aimed_at"] = repr(float(aimed_at))
     return tags
 
 

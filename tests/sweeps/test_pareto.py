@@ -343,9 +343,15 @@ class TestExport:
         assert "worst observed" in text
 
     @pytest.mark.parametrize(
-        ("width", "kept", "lines"), [(140, True, False), (58, True, False), (48, False, False), (30, False, True)]
+        ("width", "gone", "lines"),
+        [
+            (140, "", False),
+            (58, "learning_rate", False),
+            (48, "target_epsilon, learning_rate", False),
+            (30, "target_epsilon, learning_rate", True),
+        ],
     )
-    def test_a_table_is_no_wider_than_the_terminal_and_breaks_no_number(self, width, kept, lines):
+    def test_a_table_is_no_wider_than_the_terminal_and_breaks_no_number(self, width, gone, lines):
         """Knobs give way, and are named; where not even objectives fit, each trial is told in a line."""
         from rich.console import Console
 
@@ -364,15 +370,30 @@ class TestExport:
         console.print(table(front([*several, other], [ACCURACY, EPSILON])))
         text = console.export_text()
         assert max(map(len, text.splitlines())) <= width
-        assert ("0.1429" in text) == kept
-        said = " ".join(text.split())
-        # What was aimed at gives way first.
-        assert ("learning_rate, target_epsilon left out" in said) == (not kept)
-        assert ("target_epsilon left out" in said) == (width < 140)
+        assert ("0.1429" in text) == (not gone)
+        # The budget gives way last.
+        assert (f"{gone} left out" in " ".join(text.split())) == bool(gone)
         # What each system's trials have in common is no column.
         assert "batch" not in text
         assert ("accuracy ↑ 0.3" in " ".join(text.replace("│", " ").split())) == lines
         assert "noisy-adam" in text
+
+    def test_picture_and_chart_say_which_direction_is_better(self):
+        from sweeps.front.picture import drawn
+        from sweeps.report.figures import front_figure
+
+        expected = ["epsilon (lower is better)", "accuracy (higher is better)"]
+        (axis,) = drawn(example()).axes
+        assert [axis.get_xlabel(), axis.get_ylabel()] == expected
+        layout = front_figure(example(), example().panels[0])["layout"]
+        assert [layout[name]["title"]["text"] for name in ("xaxis", "yaxis")] == expected
+
+    def test_claim_budget_and_what_is_compared_stand_beside_each_other(self):
+        base = record(0, epsilon=0.9995, accuracy=0.5)
+        found = front([replace(base, guarantee={**(base.guarantee or {}), "aimed_at": 1.0})], [ACCURACY, EPSILON])
+        (row,) = export.rows(found)
+        assert [row["epsilon"], row["target_epsilon"], row["compared_epsilon"]] == [0.9995, 1.0, 1.0]
+        assert "0.9995 1" in " ".join(str(export.render(found, "table")).replace("│", " ").split())
 
     def test_png_is_a_picture_also_of_nothing(self):
         from sweeps.front.export import render

@@ -80,7 +80,8 @@ def accuracy_of(number: int) -> float:
 
 def complete(store: Store, lease: Lease, number: int, accuracy: float | None = None, **changes: object) -> str:
     key = launch(store, lease, number, **changes)
-    epsilon = config_of(number)["target_epsilon"] * 0.999
+    budget = config_of(number)["target_epsilon"]
+    epsilon = budget * 0.999
     store.settle(
         lease,
         key,
@@ -92,7 +93,7 @@ def complete(store: Store, lease: Lease, number: int, accuracy: float | None = N
             "epsilon": epsilon,
             "seconds": 0.5 + number % 3,
         },
-        guarantee=guarantee(epsilon, **changes),
+        guarantee=guarantee(epsilon, **{"aimed_at": budget, **changes}),
         seconds=0.5,
     )
     return key

@@ -1,0 +1,326 @@
+"""What an epsilon counts as beside another: never less than the claim, an order, and the same wherever trials meet."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from decimal import ROUND_CEILING, Context, Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dpcore.adjacency import Adjacency
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Guarantee, Status
+from sweeps import comparing
+from sweeps.comparing import USED_UP, compared, compared_epsilon
+from sweeps.front import pareto
+from sweeps.front.kinds import kinds
+from sweeps.front.panels import Objective
+from sweeps.front.pareto import front, hypervolume
+from sweeps.planning import plan_proposal
+from sweeps.records import TrialRecord, TrialState
+from sweeps.rounding import GRID_DIGITS, on_grid
+from sweeps.search.history import kept
+from sweeps.search.objectives import objective_at, objective_values
+from sweeps.search.space import Space
+from sweeps.spec import load_spec, public_facts
+from tests.sweeps import toys
+from tests.sweeps.test_pareto import brute_force
+from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal
+
+ACCURACY, EPSILON = Objective("accuracy", "maximize"), Objective("epsilon", "minimize")
+TARGET = Objective("target_epsilon", "minimize")
+
+QUICK = """
+name: quick
+data: {source: digits}
+systems:
+  noisy-sgd: {model: linear, batch_size: 64, clip_norm: 1.0, learning_rate: 0.5, epochs: {int_uniform: [3, 9]}}
+privacy: {epsilon: 1.0, delta: 1.0e-4}
+objectives: [{metric: accuracy}, {metric: epsilon}]
+search: {sampler: random, trials: 4}
+"""
+
+
+def claim(epsilon: float, aimed_at: float | None = None, **changes: Any) -> Guarantee:
+    fields = {
+        "epsilon": epsilon,
+        "aimed_at": aimed_at,
+        "delta": 1e-5,
+        "adjacency": Adjacency.ADD_REMOVE,
+        "accountant": "pld",
+        "status": Status.PROVED,
+        "theorem": "a theorem",
+    }
+    return Guarantee(**(fields | changes))
+
+
+def trial(number: int, guarantee: Guarantee, accuracy: float, budget: float = 1.0, system: str = "noisy-sgd"):
+    return TrialRecord(
+        key=f"s-{number}",
+        number=number,
+        state=TrialState.COMPLETE,
+        config={"system": system, "target_epsilon": budget},
+        seed=number,
+        plan={"work": 1.0, "schedule": [[{}, 3]]},
+        violations={},
+        metrics={"accuracy": accuracy},
+        guarantee=guarantee.to_dict(),
+        step=3,
+    )
+
+
+@pytest.fixture(scope="module")
+def quickstart() -> list[TrialRecord]:
+    """Four trials of one budget, planned as a sweep plans them, each a little more accurate than the one before."""
+    spec = load_spec(QUICK)
+    space, facts = Space.of(spec), public_facts(spec)
+    configs = [space.config(space.branches[0], 1.0, {"epochs": epochs}) for epochs in (3, 5, 7, 9)]
+    plans = [plan_proposal(spec, config, facts, {}) for config in configs]
+    assert all(isinstance(plan, PrivacyPlan) for plan in plans)
+    return [
+        trial(n, plan.guarantee, 0.8 + n / 100, system="noisy-sgd")  # type: ignore[union-attr]
+        for n, plan in enumerate(plans)
+    ]
+
+
+class TestAnHonestQuickstart:
+    def test_beaten_trials_are_not_on_the_front(self, quickstart):
+        claims = [float(record.guarantee["epsilon"]) for record in quickstart]
+        # The very case: calibration leaves each its own hair below the budget.
+        assert len(set(claims)) == 4
+        assert all(0.99 < epsilon < 1 for epsilon in claims)
+        found = front(quickstart, [ACCURACY, EPSILON], reference={"accuracy": 0.0, "epsilon": 2.0})
+        (panel,) = found.panels
+        assert found.keys() == ["s-3"]
+        # What is printed is the claim; what is compared is the budget, in the volume too.
+        assert panel.values[:, 1].tolist() == claims
+        assert panel.compared[:, 1].tolist() == [1.0] * 4
+        assert panel.hypervolume == pytest.approx(0.83, abs=1e-12)
+        (kind,) = kinds(panel, [ACCURACY, EPSILON], across=1, up=0)
+        assert kind.own.tolist() == [3]
+
+    def test_the_sampler_sees_what_the_front_sees(self, quickstart):
+        spec = load_spec(QUICK)
+        assert [objective_values(spec, record)[1] for record in quickstart] == [1.0] * 4  # type: ignore[index]
+        assert [record.key for record in kept(spec, quickstart)] == ["s-3"]
+
+    def test_comparing_the_claims_themselves_is_found_out(self, quickstart, monkeypatch: pytest.MonkeyPatch):
+        """Known bug: with every claim another hair below its budget, a more accurate trial beats nobody."""
+        in_order = sorted(quickstart, key=lambda record: -float(record.guarantee["epsilon"]))
+        worst_case = [replace(one, metrics={"accuracy": 0.9 - n / 100}) for n, one in enumerate(in_order)]
+        assert front(worst_case, [ACCURACY, EPSILON]).keys() == [worst_case[0].key]
+        monkeypatch.setattr(pareto, "compared_epsilon", lambda guarantee: float(guarantee["epsilon"]))
+        assert len(front(worst_case, [ACCURACY, EPSILON]).keys()) == 4
+
+
+def oracle(epsilon: float) -> float:
+    """The same grid by decimal arithmetic alone."""
+    return float(Context(prec=GRID_DIGITS, rounding=ROUND_CEILING).create_decimal(Decimal(repr(epsilon))))
+
+
+epsilons = st.floats(min_value=0.0, allow_nan=False) | st.integers(1, 99_999).map(lambda n: n / 1000)
+
+
+class TestGrid:
+    @given(epsilons)
+    @example(1.1)
+    @example(math.nextafter(1.1, 2))
+    @example(0.999490)
+    @example(9.99)
+    @example(9.991)
+    @example(1000.0)
+    @example(5e-324)
+    @example(1.7976931348623157e308)
+    def test_it_is_the_next_decimal_number_of_three_digits_up(self, epsilon: float):
+        assert on_grid(epsilon) == (oracle(epsilon) if epsilon and math.isfinite(epsilon) else epsilon)
+
+    @given(epsilons, epsilons)
+    def test_it_never_rounds_down_and_keeps_the_order(self, one: float, other: float):
+        assert on_grid(one) >= one
+        assert on_grid(on_grid(one)) == on_grid(one)
+        assert (on_grid(one) <= on_grid(other)) or one > other
+        # In the normal range of floats a step is at most a hundredth.
+        assert not 1e-300 < one < 1e300 or on_grid(one) <= one * 1.010000001
+
+    def test_rounding_to_the_nearest_would_be_found_out(self):
+        assert float(f"{1.004:.3g}") < 1.004 < on_grid(1.004) == 1.01
+
+    def test_budgets_that_people_write_are_on_it(self):
+        for budget in (0.1, 0.3, 0.5, 1.0, 2.5, 3.0, 8.0, 10.0, 100.0, math.inf, 0.0):
+            assert on_grid(budget) == budget
+
+
+@st.composite
+def claims(draw: st.DrawFn) -> dict[str, Any]:
+    budget = draw(st.sampled_from([0.5, 1.0, 1.0005, 3.0]))
+    share = draw(st.sampled_from([0.3, 0.98, USED_UP, 0.995, 0.99949, 0.999493, 1.0]) | st.floats(0.5, 1.0))
+    return claim(budget * share, draw(st.sampled_from([None, budget]))).to_dict()
+
+
+def dominates(keys: Callable[[Any, Any], tuple[bool, bool]], one: Any, other: Any) -> bool:
+    """`keys` says (at least as good in epsilon, better in epsilon); points are (claim, accuracy)."""
+    no_worse, better = keys(one[0], other[0])
+    return no_worse and one[1] >= other[1] and (better or one[1] > other[1])
+
+
+def by_key(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[bool, bool]:
+    a, b = compared_epsilon(one), compared_epsilon(other)
+    return a <= b, a < b
+
+
+def within_a_percent(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[bool, bool]:
+    a, b = float(one["epsilon"]), float(other["epsilon"])
+    return a <= b * 1.01, a < b / 1.01
+
+
+def broken_triples(order: Callable[[Any, Any], tuple[bool, bool]], points: list[Any]) -> list[Any]:
+    """Where `dominates` is no strict partial order: reflexive, symmetric or not transitive."""
+    beats = {(i, j): dominates(order, points[i], points[j]) for i, j in itertools.product(range(len(points)), repeat=2)}
+    return [
+        (i, j, k)
+        for i, j, k in itertools.product(range(len(points)), repeat=3)
+        if beats[i, i] or (beats[i, j] and beats[j, i]) or (beats[i, j] and beats[j, k] and not beats[i, k])
+    ]
+
+
+class TestOrder:
+    @given(claims())
+    def test_nobody_gains_by_it(self, guarantee: dict[str, Any]):
+        epsilon = float(guarantee["epsilon"])
+        assert epsilon <= compared_epsilon(guarantee) <= epsilon * 1.0102
+
+    @given(st.lists(st.tuples(claims(), st.sampled_from([0.5, 0.6, 0.7])), min_size=1, max_size=6))
+    def test_dominance_is_a_strict_partial_order_and_the_front_is_its_maximal_points(self, points):
+        assert not broken_triples(by_key, points)
+        records = [trial(n, Guarantee.from_dict(one), accuracy) for n, (one, accuracy) in enumerate(points)]
+        (panel,) = front(records, [ACCURACY, EPSILON]).panels
+        beaten = [any(dominates(by_key, other, one) for other in points) for one in points]
+        assert panel.on_front.tolist() == [not one for one in beaten]
+        assert panel.on_front.tolist() == brute_force(panel.compared, [True, False])
+
+    def test_a_tolerance_between_pairs_is_found_out(self):
+        """Each within a hundredth of the next, the ends apart, accuracy rising: a tolerance goes round in circles."""
+        chain = [(claim(1.0 * 1.009**n).to_dict(), accuracy) for n, accuracy in enumerate([0.5, 0.6, 0.7])]
+        assert broken_triples(within_a_percent, chain)
+        assert not broken_triples(by_key, chain)
+
+    @given(st.data())
+    def test_hypervolume_never_falls_when_a_trial_joins(self, data: st.DataObject):
+        coordinate = st.floats(0, 2, allow_nan=False)
+        rows = data.draw(st.lists(st.tuples(coordinate, coordinate), min_size=1, max_size=8))
+        values = np.array(rows)
+        volumes = [hypervolume(values[: n + 1], [True, False], [0.0, 1.5]) for n in range(len(rows))]
+        assert all(after >= before - 1e-12 for before, after in itertools.pairwise(volumes))
+
+
+class TestWhichBudget:
+    @pytest.mark.parametrize(
+        ("epsilon", "aimed_at", "counts_as"),
+        [
+            (0.99949, 1.0, 1.0),
+            (0.9949, 1.0, 1.0),  # off the grid of the budget, still the budget
+            (0.99949, None, 1.0),
+            (0.9949, None, 0.995),
+            (0.4001, 8.0, 0.401),  # the noise could not fall further: not a trial that spent eight
+            (1.0, 1.0, 1.0),
+            (1.0007, 1.0008, 1.0008),  # a budget off the grid
+        ],
+    )
+    def test_used_up_it_is_the_budget_else_the_grid(self, epsilon, aimed_at, counts_as):
+        assert compared_epsilon(claim(epsilon, aimed_at).to_dict()) == counts_as
+
+    def test_a_claim_above_the_budget_it_names_cannot_be_made(self):
+        with pytest.raises(InvalidValue, match="aimed_at"):
+            claim(1.001, 1.0)
+        with pytest.raises(InvalidValue, match="aimed_at"):
+            claim(math.inf, math.inf)
+        # And one that was written by others is not believed.
+        assert compared_epsilon(claim(1.001).to_dict() | {"aimed_at": 1.0}) == 1.01
+
+    def test_it_travels_with_the_claim_and_older_records_have_none(self):
+        told = claim(0.9995, 1.0)
+        assert Guarantee.from_dict(told.to_dict()) == told
+        older = {name: value for name, value in told.to_dict().items() if name != "aimed_at"}
+        assert Guarantee.from_dict(older).aimed_at is None
+        assert compared_epsilon(older) == 1.0
+
+    @pytest.mark.parametrize(
+        ("privacy", "knobs", "aimed_at"),
+        [
+            ({}, {}, 2.0),
+            ({"solve": "none"}, {"noise_multiplier": math.sqrt(27) / 1.99}, None),
+            ({"solve": "steps"}, {"noise_multiplier": 2.0}, None),
+        ],
+    )
+    def test_only_where_the_noise_was_solved(self, privacy, knobs, aimed_at):
+        plan = plan_of(toys.Hill(), privacy, knobs)
+        assert plan.guarantee.aimed_at == aimed_at
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"delta": 1e-6},
+            {"unit": "user"},
+            {"adjacency": Adjacency.REPLACE_ONE},
+            {"status": Status.REFUTED},
+            {"status": Status.ASYMPTOTIC},
+        ],
+    )
+    def test_only_where_the_claim_is_of_the_budgets_kind_and_stands(self, other):
+        class Another(toys.Hill):
+            def plan(self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: Any):
+                plan = super().plan(config, facts, target, calibrations)
+                assert not isinstance(plan, Refusal)
+                return replace(plan, guarantee=replace(plan.guarantee, **other))
+
+        assert plan_of(Another()).guarantee.aimed_at is None
+
+
+def plan_of(system: toys.Hill, privacy: Mapping[str, Any] | None = None, knobs: Mapping[str, Any] | None = None):
+    systems = {"hill": system}
+    searched = {"hill": {"rate": 1.0, **(knobs or {})}}
+    content = toys.SPEC | {"systems": searched, "privacy": {"epsilon": 2.0, "delta": 1e-5, **(privacy or {})}}
+    spec = load_spec(content, systems=systems, sources=toys.SOURCES)
+    space = Space.of(spec)
+    config = space.config(space.branches[0], 2.0, {})
+    plan = plan_proposal(spec, config, toys.SOURCES["points"].facts({}), {}, systems)
+    assert isinstance(plan, PrivacyPlan)
+    return plan
+
+
+class TestTargetAsObjective:
+    def test_it_is_the_budget_and_infinite_where_the_claim_exceeds_it(self):
+        records = [
+            trial(0, claim(0.9995), 0.8, budget=1.0),
+            trial(1, claim(1.9), 0.9, budget=2.0),
+            trial(2, claim(math.inf), 0.99, budget=1.0),
+        ]
+        (panel,) = front(records, [ACCURACY, TARGET]).panels
+        assert panel.values[:, 1].tolist() == [1.0, 2.0, math.inf]
+        # A baseline without protection beats nobody who has some.
+        assert panel.on_front.all()
+        assert hypervolume(panel.compared, [True, False], [0.0, 3.0]) == pytest.approx(0.8 * 1 + 0.9 * 1)
+
+    def test_a_reported_metric_of_its_name_is_not_it(self):
+        liar = replace(trial(0, claim(0.9995), 0.8), metrics={"accuracy": 0.8, "target_epsilon": 0.001})
+        assert compared(liar, "target_epsilon") == 1.0
+        assert front([liar], [ACCURACY, TARGET]).panels[0].values.tolist() == [[0.8, 1.0]]
+
+    def test_a_spec_may_ask_for_it(self):
+        spec = toys.spec_with(objectives=[{"metric": "accuracy"}, {"metric": "target_epsilon"}])
+        assert [one.goal for one in spec.objectives] == ["maximize", "minimize"]
+        assert objective_values(spec, trial(0, claim(0.9995), 0.8)) == (0.8, 1.0)
+        assert objective_at(trial(0, claim(0.9995), 0.8), "target_epsilon", 1) == 1.0
+
+
+def test_decided_numbers_are_read_from_claim_config_and_plan():
+    record = trial(0, claim(0.9993, 1.0), 0.8)
+    read = {name: comparing.reader(name)(record) for name in (*comparing.DECIDED, "accuracy", "silence")}
+    assert read == {"epsilon": 0.9993, "target_epsilon": 1.0, "work": 1.0, "accuracy": 0.8, "silence": None}
