@@ -158,7 +158,7 @@ class DPSGLD:
         self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
     ) -> NDArray[np.float64]:
         """See `trainables.measures.protocols.Scored`: minus each record's loss."""
-        from trainables.noisy_training import negative_losses
+        from trainables.released import negative_losses
 
         return negative_losses(plan, facts, state, split)
 

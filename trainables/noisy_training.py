@@ -17,17 +17,18 @@ from dpcore.gradients import noise_event, noisy_mean_gradient
 from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise
 from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
-from trainables import models, parallel
-from trainables.losses import judge, loss_function, record_losses
+from trainables import parallel
+from trainables.losses import judge, loss_function
 from trainables.measures import watching
 from trainables.parallel import clipped_sums, device_named, limited_threads, model_seed
-from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
+from trainables.released import PARAMETER, arrays, restore, with_origin
+from trainables.system import Config, Dataset, Execution, Run, State
 
 FIRST_INTERVAL = 8
 """Steps before the first checkpoint, when their cost is not known yet."""
 LARGEST_GROWTH = 32
 
-_PARAMETER, _MEAN, _SQUARE = "parameter.", "mean.", "square."
+_MEAN, _SQUARE = "mean.", "square."
 _STEPS = "steps"
 
 
@@ -73,7 +74,7 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
             step = until
             # Validation costs time, and a metric in the middle would be one more release: only the end is judged.
             metrics = judge(model, data.validation, data.facts, device) if step == stop else {}
-            run.checkpoint(step, optimiser.state(), metrics)
+            run.checkpoint(step, with_origin(run, optimiser.state()), metrics)
 
 
 def _as_planned(run: Run, issued: PoissonSampled) -> None:
@@ -86,13 +87,6 @@ def initial_model(run: Run, data: Dataset, device: torch.device) -> nn.Module:
     """The run's model with its starting weights, from the public seed. Raises InvalidValue (model)."""
     config = run.member.plan.config
     return parallel.initial_model(str(config["model"]), int(config["hidden"]), model_seed(run), data.facts, device)
-
-
-def negative_losses(plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split) -> NDArray[np.float64]:
-    """Minus the loss of every record of `split` under the model of a final state; shape [len(split)]."""
-    model = models.build(str(plan.config["model"]), facts, hidden=int(plan.config["hidden"]))
-    Descent({"learning_rate": 0.0}, model).restore(state)
-    return -record_losses(model, split, facts)
 
 
 def noise_source(run: Run, execution: Execution, device: torch.device) -> NoiseSource:
@@ -136,11 +130,11 @@ class Descent:
             one.sub_(gradient[name], alpha=self.learning_rate)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        return _arrays(_PARAMETER, self.parameters)
+        return arrays(PARAMETER, self.parameters)
 
     @torch.no_grad()
     def restore(self, state: State) -> None:
-        _restore(_PARAMETER, self.parameters, state)
+        restore(PARAMETER, self.parameters, state)
 
 
 class Adam(Descent):
@@ -167,13 +161,13 @@ class Adam(Descent):
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         steps = {_STEPS: np.asarray(self.steps)}
-        return super().state() | _arrays(_MEAN, self.mean) | _arrays(_SQUARE, self.square) | steps
+        return super().state() | arrays(_MEAN, self.mean) | arrays(_SQUARE, self.square) | steps
 
     @torch.no_grad()
     def restore(self, state: State) -> None:
         super().restore(state)
-        _restore(_MEAN, self.mean, state)
-        _restore(_SQUARE, self.square, state)
+        restore(_MEAN, self.mean, state)
+        restore(_SQUARE, self.square, state)
         self.steps = int(state[_STEPS])
 
 
@@ -185,15 +179,3 @@ def _optimiser(system: str, config: Config, model: nn.Module, state: State | Non
     if state is not None:
         optimiser.restore(state)
     return optimiser
-
-
-def _arrays(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, NDArray[np.generic]]:
-    return {f"{prefix}{name}": one.detach().cpu().contiguous().numpy().copy() for name, one in tensors.items()}
-
-
-def _restore(prefix: str, tensors: Mapping[str, Tensor], state: State) -> None:
-    expected = {name.removeprefix(prefix) for name in state if name.startswith(prefix)}
-    if expected != set(tensors):
-        raise ValueError(f"checkpoint has {sorted(expected)}, the model has {sorted(tensors)}: another model")
-    for name, one in tensors.items():
-        one.copy_(torch.from_numpy(np.ascontiguousarray(state[f"{prefix}{name}"])))

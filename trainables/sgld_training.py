@@ -15,6 +15,7 @@ from trainables.losses import judge, loss_function
 from trainables.measures import watching
 from trainables.noisy_training import Descent, Pace, WrongEvent, device_of, initial_model, noise_source
 from trainables.parallel import clipped_sums, limited_threads
+from trainables.released import with_origin
 from trainables.sgld_blocks import clip_norm, schedule
 from trainables.system import Dataset, Execution, Run
 
@@ -71,7 +72,7 @@ def _walk(
             step = until
             # Validation costs time, and a metric in the middle would be one more release: only the end is judged.
             metrics = judge(model, data.validation, data.facts, device) if step == stop else {}
-            run.checkpoint(step, sampler.state(), metrics)
+            run.checkpoint(step, with_origin(run, sampler.state()), metrics)
 
 
 def block_of(phases: tuple[Phase, ...], step: int) -> int:

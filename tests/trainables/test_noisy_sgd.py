@@ -22,6 +22,7 @@ from trainables import noisy_training
 from trainables.data import SOURCES
 from trainables.data.content import dataset
 from trainables.noisy_sgd import NOISE_MAX, NOISE_MIN, NOISY_ADAM, NOISY_SGD, NoisyOptimiser, epochs_of, steps_of
+from trainables.released import with_origin
 from trainables.system import (
     Dataset,
     Execution,
@@ -358,11 +359,13 @@ def test_every_state_array_is_restored(system: NoisyOptimiser) -> None:
     run = memory_run(plan, from_step=step, state=state, attempt=2)
     rebuilt = noisy_training.initial_model(run, data, torch.device("cpu"))
     optimiser = noisy_training._optimiser(system.name, plan.config, rebuilt, run.state)
-    again = optimiser.state()
+    again = with_origin(run, optimiser.state())
     assert again.keys() == state.keys()
     assert all(np.array_equal(again[name], state[name]) for name in state)
     prefixes = {name.split(".")[0] for name in state}
-    assert prefixes == ({"parameter"} if system is NOISY_SGD else {"parameter", "mean", "square", "steps"})
+    assert prefixes == (
+        {"parameter", "model"} if system is NOISY_SGD else {"parameter", "model", "mean", "square", "steps"}
+    )
     resumed = fitted(system, plan, data, from_step=step, state=state, attempt=2)
     assert resumed.final[0] == plan.steps
 

@@ -24,3 +24,11 @@ def no_module(facts: PublicFacts) -> str:
 
 
 not_callable = 3
+
+
+def random_features(facts: PublicFacts) -> nn.Module:
+    """A linear head over frozen random features: what is released is both."""
+    assert facts.classes is not None
+    features = nn.Linear(64, 32)
+    features.requires_grad_(False)
+    return nn.Sequential(nn.Flatten(), features, nn.ReLU(), nn.Linear(32, facts.classes))

@@ -29,6 +29,7 @@ from trainables.noisy_training import (
     noise_source,
 )
 from trainables.parallel import limited_threads
+from trainables.released import with_origin
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, Run
 
 UNCLIPPED = 1e30
@@ -142,7 +143,7 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
         metrics: dict[str, float] = {}
         if step == stop:
             metrics = {**judge(model, data.validation, data.facts, device), **watch.metrics()}
-        run.checkpoint(step, descent.state() | watch.state(), metrics)
+        run.checkpoint(step, with_origin(run, descent.state() | watch.state()), metrics)
 
 
 def _noisy_gradient(

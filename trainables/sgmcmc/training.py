@@ -9,6 +9,7 @@ from dpcore.randomness import Purpose
 from trainables.losses import loss_function, tensor
 from trainables.models.resnet import with_dropout
 from trainables.noisy_training import Pace, device_of, initial_model, limited_threads, noise_source
+from trainables.released import with_origin
 from trainables.sgld_blocks import schedule
 from trainables.sgmcmc.judging import Probabilities, judged, predicted
 from trainables.sgmcmc.updates import UPDATES
@@ -59,7 +60,7 @@ def _train(run: Run, data: Dataset, execution: Execution, device: torch.device, 
         step = until
         kept = np.stack(draws[-window:]) if draws else np.zeros((0, 0, 0), dtype=np.float32)
         metrics = judged(kept, data, average=int(config["average"]), samples=samples) if step == stop else {}
-        run.checkpoint(step, {**update.state(), DRAWS: kept}, metrics)
+        run.checkpoint(step, with_origin(run, {**update.state(), DRAWS: kept}), metrics)
 
 
 class _Batches:

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpcore.noise import NoiseSource
+from trainables.released import PARAMETER
 from trainables.system import Config, State
-
-PARAMETER = "parameter."
 
 
 class Update:

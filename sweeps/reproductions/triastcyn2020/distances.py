@@ -69,14 +69,12 @@ def _gradients(
     import torch
 
     from dpcore.gradients.fallback import PerExample
-    from trainables import models
     from trainables.losses import loss_function, tensor
-    from trainables.noisy_training import Descent
+    from trainables.released import released_model
+    from trainables.system import PrivacyPlan
 
     assert record.plan is not None
-    config = record.plan["config"]
-    model = models.build(str(config["model"]), data.facts, hidden=int(config["hidden"]))
-    Descent({"learning_rate": 0.0}, model).restore(state)
+    model = released_model(PrivacyPlan.from_dict(record.plan), data.facts, state)
     loss: Callable[[Any, Any], torch.Tensor] = loss_function(data.facts)
     gradients = PerExample(model, loss)
     rows = rng.choice(len(split), size=count, replace=False)
