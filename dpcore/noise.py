@@ -7,12 +7,16 @@ Proofs are over the reals; both sources add floating-point numbers. Each says wh
 from __future__ import annotations
 
 import math
-import os
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import torch
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.keystream import Keystream
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 class NoiseSource(Protocol):
@@ -43,7 +47,8 @@ class PseudorandomNoise:
     name = "pseudorandom"
     floating_point = (
         "floating-point: not covered (noise is added in floating point, on no grid); the generator is "
-        "statistical, not cryptographic, and float32 draws from it end near 6 standard deviations"
+        "statistical, not cryptographic (noise_source: pseudorandom), and float32 draws from it end near "
+        "6 standard deviations"
     )
 
     def __init__(self, generator: torch.Generator) -> None:
@@ -60,65 +65,60 @@ class SecureNoise:
     to pass in or out; a copy or a pickle is refused, since two copies would repeat each other's noise,
     and a forked process draws a new key. One object belongs to one thread.
 
-    Uniforms of 52 bits become Gaussians in float64 (Box & Muller 1958), reaching 8.5 standard deviations;
-    the probability of a larger one is below 2e-17. Draws are made on the CPU and rounded to the
-    tensor's type.
+    Pairs of uniforms become pairs of Gaussians (Box & Muller 1958). The radius is drawn from 52 bits in
+    float64 and reaches 8.5 standard deviations; the probability of a larger one is below 2e-17. The angle
+    has 52 bits for float64 tensors, and 32 bits, rounded to float32, for all narrower ones. Draws are made
+    on the CPU.
     """
 
     name = "secure"
     floating_point = (
         "floating-point: not covered (noise is added in floating point, on no grid); the generator is "
-        "cryptographic (AES-256-CTR), draws are made in float64 and rounded to the tensor's type"
+        "cryptographic (noise_source: secure, AES-256-CTR), its draws reach 8.5 standard deviations and are "
+        "rounded to the type that they are added in"
     )
 
-    # Small enough for every buffer to stay in a core's own cache.
-    _PAIRS = 16384
-
     def __init__(self) -> None:
-        self._rekey()
-        self._zeros = bytes(16 * self._PAIRS)
-        # A block cipher asks for one block less one byte of room behind its output.
-        self._stream = bytearray(16 * self._PAIRS + 15)
-        self._words = torch.frombuffer(self._stream, dtype=torch.int64, count=2 * self._PAIRS)
-        self._radius = torch.empty(self._PAIRS, dtype=torch.float64)
-        self._normal = torch.empty(2 * self._PAIRS, dtype=torch.float64)
+        self._keystream = Keystream()
+        self._single: SinglePrecision | None = None
+
+    def normals(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Fresh draws as an array, float64."""
+        count = math.prod(shape)
+        pairs = (count + 1) // 2
+        words = self._keystream.words(2 * pairs)
+        radius = np.sqrt(-2.0 * np.log(_uniform(words[:pairs])))
+        angle = 2.0 * math.pi * _uniform(words[pairs:])
+        return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count].reshape(shape)
 
     def fill_(self, tensor: Tensor) -> Tensor:
+        import torch
+
         if not tensor.dtype.is_floating_point:
             raise TypeError(f"noise needs a floating-point tensor, got {tensor.dtype}")
-        if os.getpid() != self._pid:
-            self._rekey()
-        on_cpu = tensor.device.type == "cpu" and tensor.is_contiguous()
-        target = tensor if on_cpu else torch.empty(tensor.shape, dtype=tensor.dtype)
-        flat = target.detach().view(-1)
-        for start in range(0, flat.numel(), 2 * self._PAIRS):
-            part = flat[start : start + 2 * self._PAIRS]
-            part.copy_(self._draw((part.numel() + 1) // 2)[: part.numel()])
-        if not on_cpu:
-            with torch.no_grad():
-                tensor.copy_(target)
-        return tensor
+        if tensor.dtype == torch.float64:
+            drawn = torch.from_numpy(self.normals(tuple(tensor.shape)))
+        else:
+            if self._single is None:
+                from dpcore.single_precision import SinglePrecision
 
-    def _draw(self, pairs: int) -> Tensor:
-        """2 * pairs standard normals, float64, valid until the next call."""
-        self._encryptor.update_into(memoryview(self._zeros)[: 16 * pairs], self._stream)
-        words = self._words[: 2 * pairs]
-        # 52 random bits under the exponent of 1.0: a float64 in [1, 2), without an integer conversion.
-        words.bitwise_and_(0x000FFFFFFFFFFFFF).bitwise_or_(0x3FF0000000000000)
-        uniform = words.view(torch.float64)
-        # Minus 1, plus half a cell: strictly between 0 and 1, and exact.
-        radius = torch.sub(uniform[:pairs], 1.0 - 2.0**-53, out=self._radius[:pairs])
-        radius.log_().mul_(-2.0).sqrt_()
-        angle = uniform[pairs:].mul_(2.0 * math.pi)
-        normal = self._normal[: 2 * pairs]
-        torch.cos(angle, out=normal[:pairs])
-        torch.sin(angle, out=normal[pairs:])
-        normal.view(2, pairs).mul_(radius)
-        return normal
-
-    def _rekey(self) -> None:
-        self._pid = os.getpid()
-        self._encryptor = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(os.urandom(16))).encryptor()
+                self._single = SinglePrecision(self._keystream)
+            in_place = tensor.device.type == "cpu" and tensor.dtype == torch.float32 and tensor.is_contiguous()
+            drawn = tensor.detach() if in_place else torch.empty(tensor.shape, dtype=torch.float32)
+            self._single.fill(drawn.view(-1))
+            if in_place:
+                return tensor
+        with torch.no_grad():
+            return tensor.copy_(drawn)
 
     def __reduce__(self) -> str:
         raise TypeError("SecureNoise cannot be copied or pickled: a copy would repeat its noise. Make a new one.")
+
+
+def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """52 of each word's bits as the middle of a cell: strictly between 0 and 1, and exact."""
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+if TYPE_CHECKING:
+    from dpcore.single_precision import SinglePrecision

@@ -24,6 +24,7 @@ from dpcore.events import Composed, Event, Gaussian, PoissonSampled, Repeated, U
 from dpcore.guarantee import Guarantee, Status, weakest
 from sweeps.ledger_text import TOTAL_SHOWN_UP_TO, too_many
 from sweeps.records import LedgerEntry, SweepRecord, TrialRecord
+from trainables.noise import named_generators
 from trainables.system import PrivacyPlan
 
 MAX_PHASES = 128
@@ -146,7 +147,7 @@ def procedure_guarantee(
     ((adjacency, unit),) = kinds
     event, ratio = coarsened(collapsed(procedure_event(plans, entries), adjacency), MAX_PHASES)
     counted = headline_of_many(event, delta, adjacency, unit=unit)
-    assumptions = counted.assumptions
+    assumptions = named_generators(counted.assumptions, (plan.guarantee for plan in plans.values()))
     if ratio > 1:
         # The lower bound belongs to the rounded event, which spends more than the true one.
         counted = replace(counted, epsilon_lower=None)

@@ -25,6 +25,7 @@ from sweeps.spec.errors import Problems
 from sweeps.spec.model import SweepSpec
 from trainables.claims import check_unit
 from trainables.measures.objectives import check_measurable
+from trainables.noise import named
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar, System
 
 EXHAUSTED_PROPOSALS_PER_TRIAL = 20
@@ -120,7 +121,7 @@ def _planned(
             check_measurable([one.metric for one in spec.objectives], system, plan)
     except InvalidValue as error:
         raise _Senseless(error) from error
-    return plan
+    return plan if isinstance(plan, Refusal) else named(plan, spec.privacy.noise_source)
 
 
 def is_unprotected(plan: PrivacyPlan) -> bool:

@@ -231,6 +231,13 @@ def _effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Coll
     # The recorded spec is read anew: a digest of before a field existed differs, and means the same.
     if given is None or given.digest == before.digest:
         return given or before
+    if before.privacy.noise_source != given.privacy.noise_source:
+        raise InvalidValue(
+            "privacy.noise_source",
+            given.privacy.noise_source,
+            f"{before.privacy.noise_source}, which the claims of sweep {recorded.name!r} name",
+            "Start a new sweep with --name: one sweep draws all its noise from one source.",
+        )
     if "spec" in accept:
         return given
     raise fingerprint.Changed(

@@ -29,8 +29,8 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, Repeated
 from dpcore.gdp_dual import mu_gdp
-from dpcore.randomness import Purpose
 from trainables.measures.protocols import Neighbours
+from trainables.noise import normals
 from trainables.system import (
     Config,
     Dataset,
@@ -193,13 +193,13 @@ class NoisyMean:
         per_interval = stop if pause == 0 else max(1, int(execution.checkpoint_seconds / pause))
         clipped_sum = float(np.minimum(values, clip).sum())
         total = float(run.state["total"]) if run.state is not None else 0.0
-        generator = run.streams.numpy(Purpose.NOISE)
+        draw = normals(run, execution)
         step = run.start_step
         while step < stop:
             until = min(stop, step + per_interval)
             run.may_execute(until)
             for _ in range(step, until):
-                total += clipped_sum + generator.normal(0.0, noise * clip)
+                total += clipped_sum + noise * clip * float(draw(()))
                 if pause:
                     time.sleep(pause)
             step = until

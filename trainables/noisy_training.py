@@ -14,12 +14,11 @@ from torch import Tensor, nn
 
 from dpcore.events import PoissonSampled
 from dpcore.gradients import noise_event, noisy_mean_gradient
-from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise
-from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from trainables import parallel
 from trainables.losses import judge, loss_function
 from trainables.measures import watching
+from trainables.noise import noise_source
 from trainables.parallel import clipped_sums, device_named, limited_threads, model_seed
 from trainables.released import PARAMETER, arrays, restore, with_origin
 from trainables.system import Config, Dataset, Execution, Run, State
@@ -87,13 +86,6 @@ def initial_model(run: Run, data: Dataset, device: torch.device) -> nn.Module:
     """The run's model with its starting weights, from the public seed. Raises InvalidValue (model)."""
     config = run.member.plan.config
     return parallel.initial_model(str(config["model"]), int(config["hidden"]), model_seed(run), data.facts, device)
-
-
-def noise_source(run: Run, execution: Execution, device: torch.device) -> NoiseSource:
-    """The noise of this attempt from its first step on."""
-    if execution.noise_source == "secure":
-        return SecureNoise()
-    return PseudorandomNoise(run.streams.torch(Purpose.NOISE, step=run.start_step, device=device.type))
 
 
 def device_of(execution: Execution) -> torch.device:

@@ -13,7 +13,8 @@ from dpcore.sampling import PoissonSampling
 from dpcore.sgld import Phase, noise_multiplier
 from trainables.losses import judge, loss_function
 from trainables.measures import watching
-from trainables.noisy_training import Descent, Pace, WrongEvent, device_of, initial_model, noise_source
+from trainables.noise import noise_source
+from trainables.noisy_training import Descent, Pace, WrongEvent, device_of, initial_model
 from trainables.parallel import clipped_sums, limited_threads
 from trainables.released import with_origin
 from trainables.sgld_blocks import clip_norm, schedule

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpcore.mechanisms.noise_families import Normals
+from trainables import noisy_mean
 from trainables.noisy_mean import NoisyMean
 from trainables.system import Dataset, Execution, Run
 
@@ -19,34 +21,13 @@ FOLDER = "SWEEPS_WITNESS"
 
 
 @dataclass
-class _Generator:
-    inner: Any
+class _Witnessed:
+    inner: Normals
     file: int
 
-    def normal(self, mean: float, scale: float) -> float:
+    def __call__(self, shape: tuple[int, ...]) -> Any:
         os.write(self.file, b".")
-        return float(self.inner.normal(mean, scale))
-
-
-@dataclass
-class _Streams:
-    inner: Any
-    file: int
-
-    def numpy(self, purpose: Any) -> _Generator:
-        return _Generator(self.inner.numpy(purpose), self.file)
-
-
-class _Run:
-    def __init__(self, run: Any) -> None:
-        self._run = run
-        name = f"{run.member.key}.{run.member.attempt}"
-        # A second worker under the same key and attempt would be a second draw of the same noise: refused here.
-        file = os.open(Path(os.environ[FOLDER]) / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
-        self.streams = _Streams(run.streams, file)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._run, name)
+        return self.inner(shape)
 
 
 class WitnessedMean(NoisyMean):
@@ -56,7 +37,19 @@ class WitnessedMean(NoisyMean):
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
         """As the toy, watched."""
-        super().fit([_Run(run) for run in runs], data, execution)  # type: ignore[misc]
+        door = noisy_mean.normals
+
+        def witnessed(run: Run, execution: Execution) -> Normals:
+            name = f"{run.member.key}.{run.member.attempt}"
+            # A second worker under the same key and attempt would be a second draw of the same noise: refused here.
+            file = os.open(Path(os.environ[FOLDER]) / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+            return _Witnessed(door(run, execution), file)
+
+        noisy_mean.normals = witnessed  # type: ignore[assignment]
+        try:
+            super().fit(runs, data, execution)
+        finally:
+            noisy_mean.normals = door
 
 
 WITNESSED_MEAN = WitnessedMean()

@@ -13,6 +13,7 @@ import pytest
 import torch
 from scipy import stats
 
+from dpcore.keystream import Keystream
 from dpcore.noise import PseudorandomNoise, SecureNoise
 from dpcore.randomness import Purpose, Streams
 
@@ -150,3 +151,43 @@ def test_a_forked_process_draws_other_noise():
 @pytest.mark.parametrize("make", [pseudorandom, SecureNoise])
 def test_each_source_says_what_floating_point_leaves_open(make):
     assert make().floating_point.startswith("floating-point: not covered")
+
+
+def test_a_keystream_of_one_key_is_aes_in_counter_mode():
+    """The first counter is 0: AES-256 of sixteen zero bytes under a key of zeros, as in the Galois/counter mode's test
+    case 13 (McGrew & Viega 2005), where it is the hash key."""
+    assert Keystream.derived(bytes(32)).words(2).tobytes().hex() == "dc95c078a2408989ad48a21492842087"
+
+
+def test_a_keystream_can_be_had_again_from_its_key_and_from_nothing_else():
+    one, two = Keystream.derived(b"k" * 32), Keystream.derived(b"k" * 32)
+    whole = two.words(300)
+    assert np.array_equal(np.concatenate([one.words(1), one.words(299)]), whole)
+    assert not np.array_equal(Keystream.derived(b"l" * 32).words(300), whole)
+    assert not np.array_equal(Keystream().words(4), Keystream().words(4))
+    with pytest.raises(ValueError, match="31 bytes, expected 32"):
+        Keystream.derived(bytes(31))
+    uniform = one.random(100_000)
+    assert uniform.min() >= 0
+    assert uniform.max() < 1
+    assert stats.kstest(uniform, "uniform").pvalue > ALARM
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3,), (5, 7)])
+def test_arrays_are_drawn_in_any_shape(shape):
+    assert SecureNoise().normals(shape).shape == shape
+
+
+def test_arrays_are_standard_normal():
+    class Arrays:
+        def fill_(self, tensor):
+            return tensor.copy_(torch.from_numpy(SecureNoise().normals(tuple(tensor.shape))))
+
+    assert faults(Arrays()) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_narrow_types_are_rounded_from_float32(dtype):
+    drawn = SecureNoise().fill_(torch.empty(100_000, dtype=dtype)).double().numpy()
+    assert abs(drawn.std() - 1) < 0.03
+    assert abs(drawn.mean()) < 0.03

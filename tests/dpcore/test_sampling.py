@@ -10,6 +10,7 @@ from scipy import stats
 from dpcore.accountants.pld import PLDAccountant
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, PoissonSampled
+from dpcore.keystream import Keystream
 from dpcore.sampling import PoissonSampling
 
 
@@ -35,9 +36,12 @@ def test_shuffled_batches_cannot_be_counted_as_poisson_ones():
 ALARM = 1e-6
 
 
-def inclusions(rate: float, n: int, batches: int, sampler=None) -> np.ndarray:
+SOURCES = {"generator": lambda: np.random.default_rng(12345), "keystream": lambda: Keystream.derived(bytes(range(32)))}
+
+
+def inclusions(rate: float, n: int, batches: int, sampler=None, source="generator") -> np.ndarray:
     """{0, 1} of shape [batches, n]."""
-    rng = np.random.default_rng(12345)
+    rng = SOURCES[source]()
     draw = sampler or PoissonSampling(rate=rate).indices
     out = np.zeros((batches, n), dtype=np.int8)
     for row in out:
@@ -74,9 +78,10 @@ def pairs_are_independent(drawn: np.ndarray, rate: float) -> bool:
     return True
 
 
+@pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("rate", "n"), [(0.02, 100), (0.15, 40), (0.2, 40), (0.3, 40), (0.9, 30)])
-def test_each_record_by_its_own_coin(rate, n):
-    drawn = inclusions(rate, n, 20_000)
+def test_each_record_by_its_own_coin(rate, n, source):
+    drawn = inclusions(rate, n, 20_000, source=source)
     assert probability_is_right(drawn, rate)
     assert sizes_are_binomial(drawn, rate)
     assert pairs_are_independent(drawn, rate)

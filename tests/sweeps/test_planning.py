@@ -9,13 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import Event, Gaussian, NonPrivate, Repeated
 from dpcore.guarantee import Status
+from sweeps.ledger import procedure_guarantee
 from sweeps.planning import check_corners, exhausted, plan_proposal
 from sweeps.preview import preview
+from sweeps.records import LedgerEntry
 from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from tests.sweeps.toys import SOURCES, SYSTEMS, Hill, spec_with
@@ -48,6 +51,21 @@ def test_a_plan_comes_from_the_system_with_the_target_of_the_config() -> None:
     assert plan.guarantee.epsilon == pytest.approx(4.0)
     assert plan.config["noise_multiplier"] == pytest.approx(math.sqrt(27) / 4)
     assert "system" not in plan.config
+
+
+@pytest.mark.parametrize(
+    ("source", "words"), [("pseudorandom", "statistical, not cryptographic"), ("secure", "cryptographic (noise_source")]
+)
+def test_a_claim_names_the_generator_of_its_noise_and_so_does_the_total(source: str, words: str) -> None:
+    spec = load_spec(yaml.safe_load(TOY) | {"privacy": {"epsilon": 1.0, "delta": 1e-5, "noise_source": source}})
+    plan = plan_proposal(spec, point(spec), public_facts(spec), {})
+    assert isinstance(plan, PrivacyPlan)
+    named = [line for line in plan.guarantee.assumptions if line.startswith("floating-point")]
+    assert len(named) == 1
+    assert words in named[0]
+    entry = LedgerEntry(key="t-0", attempt=1, from_step=0, to_step=plan.steps, executed_to=plan.steps)
+    total = procedure_guarantee({"t-0": plan}, [entry], 1e-5, adaptive=False)
+    assert [line for line in total.assumptions if line.startswith("floating-point")] == named
 
 
 def test_limits_refuse_with_the_logarithm_of_the_excess() -> None:

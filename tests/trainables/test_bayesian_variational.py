@@ -20,7 +20,7 @@ from trainables.bayesian_dp import BAYESIAN_VARIATIONAL, VARIATIONAL_DRAWS
 from trainables.bayesian_dp import variational as dpvi
 from trainables.bayesian_dp.draws_training import Drawn
 from trainables.bayesian_dp.sampled import Draws
-from trainables.system import PrivacyPlan, Split
+from trainables.system import Execution, PrivacyPlan, Split
 
 torch.set_num_threads(1)
 
@@ -111,7 +111,7 @@ def test_the_counted_distance_of_a_draw_is_what_a_record_adds_to_its_mean() -> N
     assert isinstance(plan, PrivacyPlan)
     run = memory_run(plan)
     posterior, z = dpvi.Posterior.start(plan.config, 4, CPU), torch.tensor([0.3, -1.0, 0.5, 2.0])
-    found = Drawn(run, data, CPU).distances(posterior, z)
+    found = Drawn(run, data, Execution(), CPU).distances(posterior, z)
     x, y = dpvi.design(data.facts, data.validation, CPU)
     own = dpvi.record_gradients(x, y, posterior, z)
     # All 200 training records, which are the validation records, are in the batch.

@@ -9,7 +9,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from dpcore.gdp_dual import eps_gdp
-from dpcore.randomness import Streams
+from trainables import noisy_mean
 from trainables.data.uniform import UNIFORM
 from trainables.files import Folder
 from trainables.noisy_mean import NOISY_MEAN, expected_error
@@ -112,12 +112,11 @@ def test_no_noise_is_drawn_before_its_horizon_is_durable(tmp_path, monkeypatch):
     """Every draw finds a horizon on disk that covers its step."""
     covered = []
 
-    class Watched:
-        def normal(self, mean, sigma):
-            horizon = json.loads((tmp_path / "t-0" / "1" / "horizon.json").read_text())["until_step"]
-            covered.append(len(covered) < horizon)
-            return 0.0
+    def watched(shape):
+        horizon = json.loads((tmp_path / "t-0" / "1" / "horizon.json").read_text())["until_step"]
+        covered.append(len(covered) < horizon)
+        return np.zeros(shape)
 
-    monkeypatch.setattr(Streams, "numpy", lambda self, purpose: Watched())
+    monkeypatch.setattr(noisy_mean, "normals", lambda run, execution: watched)
     run(tmp_path, planned(step_seconds=1e-6))
     assert covered == [True] * 4

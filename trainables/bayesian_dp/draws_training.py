@@ -9,9 +9,9 @@ from torch import Tensor
 
 from dpcore.accountants.bayesian_distances import contribution_norms
 from dpcore.events import NonPrivate
-from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from trainables.bayesian_dp.variational import TINY, LookedAt, Posterior, design, infer, record_gradients
+from trainables.noise import batches
 from trainables.noisy_training import WrongEvent, device_of
 from trainables.parallel import limited_threads
 from trainables.system import Dataset, Execution, Run
@@ -26,7 +26,7 @@ class Drawn:
 
     sigma = 1.0
 
-    def __init__(self, run: Run, data: Dataset, device: torch.device) -> None:
+    def __init__(self, run: Run, data: Dataset, execution: Execution, device: torch.device) -> None:
         if {event for event, _ in run.member.plan.schedule} != {NonPrivate()}:
             raise WrongEvent(f"{run.member.key}: the plan counted noise, and none is added")
         self._config = run.member.plan.config
@@ -34,7 +34,7 @@ class Drawn:
         self.rate = batch_size / data.facts.n
         self._scale = data.facts.n / batch_size
         self._sampling = PoissonSampling(rate=self.rate)
-        self._batches = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
+        self._batches = batches(run, execution)
         self._x, self._y = design(data.facts, data.train, device)
         self._looked_at = LookedAt.of(run, data, device)
         self._next: Tensor | None = None
@@ -60,4 +60,4 @@ class Drawn:
 def train(run: Run, data: Dataset, execution: Execution) -> None:
     """Execute one run up to its `member.to_step`. Raises WrongEvent."""
     with limited_threads(execution.threads):
-        infer(run, data, execution, Drawn(run, data, device_of(execution)), None)
+        infer(run, data, execution, Drawn(run, data, execution, device_of(execution)), None)

@@ -13,20 +13,19 @@ from torch import Tensor, nn
 from dpcore.accountants.bayesian_distances import random_mask
 from dpcore.events import Event, NonPrivate
 from dpcore.gradients import PrivateGradients, noise_event, noisy_mean_gradient
-from dpcore.randomness import Purpose
-from dpcore.sampling import PoissonSampling
+from dpcore.sampling import PoissonSampling, Uniforms
 from trainables.bayesian_dp.knobs import NO_BUDGET
 from trainables.bayesian_dp.sampled import Draws, GradientDistances, looked_at, stream
 from trainables.bayesian_dp.watch import Watch
 from trainables.losses import judge, loss_function, tensor
 from trainables.measures import watching
+from trainables.noise import batches, noise_source
 from trainables.noisy_training import (
     Descent,
     Pace,
     WrongEvent,
     device_of,
     initial_model,
-    noise_source,
 )
 from trainables.parallel import limited_threads
 from trainables.released import with_origin
@@ -73,10 +72,11 @@ class Mechanism:
         """The largest distance: two clipped contributions of a pair may point opposite ways."""
         return None if self.clip_norm is None else self.clip_norm * (2 if self.fixed else 1)
 
-    def batch(self, present: int, draws: np.random.Generator) -> NDArray[np.int64]:
+    def batch(self, present: int, draws: Uniforms) -> NDArray[np.int64]:
         """The rows of one batch."""
         if self.fixed:
-            return draws.choice(present, size=min(self.batch_size, present), replace=False)
+            # The records with the smallest of independent marks: every subset is equally likely.
+            return np.argsort(draws.random(present))[: self.batch_size]
         return PoissonSampling(rate=self.rate).indices(present, draws)
 
     def check(self, run: Run) -> None:
@@ -158,7 +158,7 @@ def _noisy_gradient(
     """The noisy mean gradient of the next batch, at the current weights."""
     gradients = PrivateGradients(model, loss)
     noise = noise_source(run, execution, device)
-    draws = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
+    draws = batches(run, execution)
     inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
     targets = tensor(data.train.targets, device)
     clip_norm = UNCLIPPED if mechanism.clip_norm is None else mechanism.clip_norm

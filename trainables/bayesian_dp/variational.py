@@ -19,11 +19,11 @@ from torch import Tensor
 from dpcore.accountants.bayesian_distances import contribution_norms
 from dpcore.gradients import ClippedSum, noisy_mean_gradient
 from dpcore.gradients.clipping import clip_factors
-from dpcore.randomness import Purpose
-from trainables.bayesian_dp.sampled import Draws, looked_at, stream
+from trainables.bayesian_dp.sampled import Draws, looked_at
 from trainables.bayesian_dp.training import Mechanism, watch_of
 from trainables.linear import rows, width_of
-from trainables.noisy_training import Pace, device_of, noise_source
+from trainables.noise import batches, noise_source, normals
+from trainables.noisy_training import Pace, device_of
 from trainables.parallel import limited_threads
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
 
@@ -111,7 +111,7 @@ class Noised:
         self.rate, self.sigma = self._mechanism.rate, self._mechanism.sigma
         self._clip_norm, self._noise_multiplier = float(config["clip_norm"]), float(config["noise_multiplier"])
         self._noise = noise_source(run, execution, device)
-        self._batches = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
+        self._batches = batches(run, execution)
         self._x, self._y = design(data.facts, data.train, device)
         self._looked_at = LookedAt.of(run, data, device)
 
@@ -168,7 +168,7 @@ def infer(run: Run, data: Dataset, execution: Execution, steps: Steps, largest: 
     watch = watch_of(run.member.plan, largest)
     if run.state is not None:
         watch.restore(run.state)
-    z_stream = stream(run.streams, "draws", run.start_step)
+    draw = normals(run, execution, stream="draws")
     step, stop = run.start_step, run.member.to_step
     pace = Pace(execution.checkpoint_seconds)
     while step < stop:
@@ -176,7 +176,7 @@ def infer(run: Run, data: Dataset, execution: Execution, steps: Steps, largest: 
         until = stop if watch.stopped else min(stop, step + pace.steps)
         run.may_execute(until)
         for _ in range(step, until):
-            z_D = torch.from_numpy(z_stream.standard_normal(width).astype(np.float32)).to(device)
+            z_D = torch.from_numpy(draw((width,)).astype(np.float32)).to(device)
             if not watch.admits(steps.distances(posterior, z_D), steps.rate, steps.sigma):
                 break
             posterior.step(steps.likelihood(posterior, z_D), config)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dpcore.convexified.one_neuron import Draws
 from dpcore.mechanisms.noise_families import Normals
-from dpcore.randomness import Purpose
+from trainables.noise import normals
 from trainables.system import Execution, Run
 
 Array = NDArray[np.float64]
@@ -40,13 +38,4 @@ class FromNormals:
 
 def draws_of(run: Run, execution: Execution) -> Draws:
     """The noise of this attempt from its first step on."""
-    if execution.noise_source == "pseudorandom":
-        return FromNormals(run.streams.numpy(Purpose.NOISE, step=run.start_step).standard_normal)
-    import torch
-
-    from dpcore.noise import SecureNoise
-
-    source = SecureNoise()
-    return FromNormals(
-        lambda shape: source.fill_(torch.empty(math.prod(shape), dtype=torch.float64)).numpy().reshape(shape)
-    )
+    return FromNormals(normals(run, execution))

@@ -27,11 +27,12 @@ import torch
 from torch import Tensor, nn
 
 from dpcore.gradients import ClippedSum, PrivateGradients
-from dpcore.randomness import Purpose, numpy_generator
+from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from trainables import models
 from trainables.losses import loss_function, tensor
 from trainables.measures.watching import WatchesGradients
+from trainables.noise import batch_key, batches_of
 from trainables.parallel.flat import Layout
 from trainables.parallel.link import Link
 from trainables.parallel.process import limited_threads
@@ -63,7 +64,7 @@ class LocalSums:
         self._inputs = tuple(tensor(array[own], device) for array in data.train.inputs.values())
         self._targets = tensor(data.train.targets[own], device)
         self._sampling = PoissonSampling(rate=task.rate)
-        self._draws = numpy_generator(task.sampling_seed)
+        self._draws = batches_of(task.sampling_seed, task.sampling)
         self._gradients = PrivateGradients(model, loss or loss_function(data.facts), precision=task.precision)
 
     def next(self) -> ClippedSum:
@@ -130,7 +131,8 @@ def gradient_task(run: Run, execution: Execution, *, rate: float, clip_norm: flo
         rate=rate,
         clip_norm=clip_norm,
         steps=run.member.to_step - run.start_step,
-        sampling_seed=run.streams.derived_seed(Purpose.SAMPLING, step=run.start_step),
+        sampling_seed=batch_key(run),
+        sampling=execution.noise_source,
         microbatch=execution.microbatch,
         precision=execution.precision,
         device=execution.device,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from torch import nn
 
@@ -29,6 +29,7 @@ class GradientTask:
     rate            of the Poisson batches
     steps           how many sums will be asked for
     sampling_seed   32 bytes of the attempt's sampling stream: secret towards the world, not among the trial's processes
+    sampling        which generator draws batches from it (`trainables.noise.batches_of`)
     device          where workers compute: "auto" is a GPU if they were given one
     """
 
@@ -39,6 +40,7 @@ class GradientTask:
     clip_norm: float
     steps: int
     sampling_seed: bytes = field(repr=False)
+    sampling: Literal["pseudorandom", "secure"] = "pseudorandom"
     microbatch: int | None = None
     precision: Name = "float32"
     device: str = "auto"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from dpcore.randomness import Purpose
 from trainables.data.content import fingerprint
 from trainables.linear import classes_of, rows, width_of
 from trainables.measures import watching
+from trainables.noise import normals
 from trainables.private_prediction.scales import sensitivity_of, split_of
 from trainables.private_prediction.voters import winners
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
@@ -44,21 +44,21 @@ def fit(runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
     # Of the records as they are: a neighbour's model must never be taken for this one's.
     digest = fingerprint(data.train, units=data.units)
     for run in runs:
-        plan, normals = run.member.plan, _normals(run, execution)
+        plan, draw = run.member.plan, normals(run, execution)
         if plan.guarantee.adjacency is Adjacency.REPLACE_ONE and len(data.train) != data.facts.n:
             raise InvalidValue("n", data.facts.n, f"the number of records, {len(data.train)}, under replace-one")
         if plan.system == "loss-perturbation":
             run.may_execute(1)
-            _judge(run, data, _perturbed(run, data, normals))
+            _judge(run, data, _perturbed(run, data, draw))
         elif plan.system == "model-sensitivity":
             theta = _TRAINED.of(minimiser_of, plan, data, digest)
             run.may_execute(1)
             noise = noise_of(plan.config, data.facts.n, plan.guarantee.adjacency)
-            _judge(run, data, theta + noise.sample(theta.shape, normals))
+            _judge(run, data, theta + noise.sample(theta.shape, draw))
         elif plan.system == "prediction-sensitivity":
-            _answer(run, data, _noisy_labels(run, data, _TRAINED.of(minimiser_of, plan, data, digest), normals))
+            _answer(run, data, _noisy_labels(run, data, _TRAINED.of(minimiser_of, plan, data, digest), draw))
         else:
-            _answer(run, data, _voted_labels(run, data, _TRAINED.of(votes, plan, data, digest), normals))
+            _answer(run, data, _voted_labels(run, data, _TRAINED.of(votes, plan, data, digest), draw))
 
 
 Kept = NDArray[Any]
@@ -138,14 +138,14 @@ def _perturbed_loss(plan: PrivacyPlan, data: Dataset) -> _Perturbed:
     return loss_perturbation.pure(objective, n, classes, adjacency, jacobian=jacobian)
 
 
-def _perturbed(run: Run, data: Dataset, normals: Normals) -> Array:
+def _perturbed(run: Run, data: Dataset, draw: Normals) -> Array:
     plan, classes = run.member.plan, classes_of(data.facts)
     _, output = split_of(plan.config, plan.guarantee.delta, classes, plan.guarantee.adjacency)
     width = width_of(data.facts, bool(plan.config["bias"]))
-    linear = _perturbed_loss(plan, data).noise.sample((width, classes), normals) / data.facts.n
+    linear = _perturbed_loss(plan, data).noise.sample((width, classes), draw) / data.facts.n
     risk = perturbed_risk(plan, data, linear)
     theta = minimise(risk, PERTURBED_TAU).theta
-    return theta + loss_perturbation.output_noise(output, PERTURBED_TAU, risk.modulus).sample(theta.shape, normals)
+    return theta + loss_perturbation.output_noise(output, PERTURBED_TAU, risk.modulus).sample(theta.shape, draw)
 
 
 def negative_losses(plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split) -> Array:
@@ -179,7 +179,7 @@ def _answer(run: Run, data: Dataset, answers: Callable[[NDArray[np.int64]], NDAr
 
 
 def _noisy_labels(
-    run: Run, data: Dataset, theta: Array, normals: Normals
+    run: Run, data: Dataset, theta: Array, draw: Normals
 ) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
     plan = run.member.plan
     noise = noise_of(plan.config, data.facts.n, plan.guarantee.adjacency)
@@ -187,20 +187,20 @@ def _noisy_labels(
     def labels(asked: NDArray[np.int64]) -> NDArray[np.int64]:
         logits = _queries(plan.config, data, asked) @ theta
         # One vector of noise per query: a radial one is no product of coordinates.
-        return np.array([int((one + noise.sample(one.shape, normals)).argmax()) for one in logits], dtype=np.int64)
+        return np.array([int((one + noise.sample(one.shape, draw)).argmax()) for one in logits], dtype=np.int64)
 
     return labels
 
 
 def _voted_labels(
-    run: Run, data: Dataset, chosen: NDArray[np.int64], normals: Normals
+    run: Run, data: Dataset, chosen: NDArray[np.int64], draw: Normals
 ) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
     """`chosen`: what each member says of each validation record, shape (models, n_validation)."""
     beta, classes = 1 / float(run.member.plan.config["temperature"]), classes_of(data.facts)
 
     def labels(asked: NDArray[np.int64]) -> NDArray[np.int64]:
         votes = [np.bincount(column, minlength=classes) for column in chosen[:, asked].T]
-        return np.array([soft_vote.sample(beta, one, normals) for one in votes], dtype=np.int64)
+        return np.array([soft_vote.sample(beta, one, draw) for one in votes], dtype=np.int64)
 
     return labels
 
@@ -216,14 +216,3 @@ def _counts(state: State | None) -> tuple[int, int]:
 
 def _accuracy(correct: int, records: int) -> dict[str, float]:
     return {"accuracy": correct / records} if records else {}
-
-
-def _normals(run: Run, execution: Execution) -> Normals:
-    if execution.noise_source == "pseudorandom":
-        return run.streams.numpy(Purpose.NOISE, step=run.start_step).standard_normal
-    import torch
-
-    from dpcore.noise import SecureNoise
-
-    source = SecureNoise()
-    return lambda shape: source.fill_(torch.empty(math.prod(shape), dtype=torch.float64)).numpy().reshape(shape)

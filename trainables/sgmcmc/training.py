@@ -8,7 +8,8 @@ import torch
 from dpcore.randomness import Purpose
 from trainables.losses import loss_function, tensor
 from trainables.models.resnet import with_dropout
-from trainables.noisy_training import Pace, device_of, initial_model, limited_threads, noise_source
+from trainables.noise import noise_source
+from trainables.noisy_training import Pace, device_of, initial_model, limited_threads
 from trainables.released import with_origin
 from trainables.sgld_blocks import schedule
 from trainables.sgmcmc.judging import Probabilities, judged, predicted
