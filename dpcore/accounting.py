@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
+from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accountants.pld.accountant import failure_of
 from dpcore.accountants.protocol import Accountant
 from dpcore.accountants.registry import ACCOUNTANTS, TOLERANCE, make
@@ -14,6 +18,10 @@ HEADLINE = "pld"
 FLOATING_POINT = "floating-point: not covered"
 POISSON = "Every batch is a fresh Poisson sample at the stated rate, and every empty batch counts as a step."
 FIXED_COUNT = "The number of steps was fixed before the first of them."
+NOT_BOUNDED = (
+    "Counted by {}: the privacy-loss accountant could not bound this composition as closely as asked, so epsilon is "
+    "larger than need be."
+)
 ASYMPTOTIC = "A limit for many steps, not a bound: the true epsilon may be larger."
 
 
@@ -22,12 +30,28 @@ def headline(
 ) -> Guarantee:
     """The claim to publish: the certified upper bound of the privacy-loss distribution, with its lower bound.
 
+    Where that distribution cannot be bounded as closely as asked, the smallest epsilon of the other proved accountants
+    that count the event, under that accountant's own name.
+
     delta      in (0, 1)
     tolerance  relative gap between the two bounds; calibration asks for the same by default, so that a calibrated
                event's claim meets its target exactly as it was checked
-    Infinite for an event with a NonPrivate part. Raises UnsupportedEvent, naming the part, and InvalidValue.
+    Infinite for an event with a NonPrivate part. Raises UnsupportedEvent, naming the part, InvalidValue, and, where no
+    other accountant counts the event, ToleranceNotReached or DiscretisationInvalid.
     """
-    return guarantee(HEADLINE, event, delta, adjacency, unit, tolerance)
+    try:
+        return guarantee(HEADLINE, event, delta, adjacency, unit, tolerance)
+    except (ToleranceNotReached, DiscretisationInvalid):
+        others = [
+            guarantee(name, event, delta, adjacency, unit, tolerance)
+            for name in ACCOUNTANTS
+            if name != HEADLINE and make(name, adjacency, tolerance).supports(event)
+        ]
+        proved = [one for one in others if one.status is Status.PROVED and math.isfinite(one.epsilon)]
+        if not proved:
+            raise
+        least = min(proved, key=lambda one: one.epsilon)
+        return replace(least, assumptions=(NOT_BOUNDED.format(least.accountant), *least.assumptions))
 
 
 def headline_of_many(event: Event, delta: float, adjacency: Adjacency, unit: str = "record") -> Guarantee:
@@ -51,7 +75,7 @@ def side_by_side(
     """
     rows = [headline(event, delta, adjacency, unit, tolerance)]
     for name in ACCOUNTANTS:
-        if name != HEADLINE and make(name, adjacency, tolerance).supports(event):
+        if name not in (HEADLINE, rows[0].accountant) and make(name, adjacency, tolerance).supports(event):
             rows.append(guarantee(name, event, delta, adjacency, unit, tolerance))
     return tuple(rows)
 

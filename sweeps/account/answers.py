@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dpcore import calibrate, checks
+from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accountants.registry import ACCOUNTANTS
 from dpcore.accounting import HEADLINE, guarantee
 from dpcore.adjacency import Adjacency
@@ -67,8 +68,9 @@ class Question:
 def answer(question: Question) -> list[dict[str, Any]]:
     """Plain JSON rows, one per accountant, the headline first.
 
-    Asked for one accountant: its row, or its error (CannotCalibrate, UnsupportedEvent). Asked for all: an accountant
-    that cannot count sampled Gaussians has no row; one that cannot meet the target has a row with `error`.
+    Asked for one accountant: its row, or its error (CannotCalibrate, UnsupportedEvent, ToleranceNotReached,
+    DiscretisationInvalid). Asked for all: an accountant that cannot count sampled Gaussians has no row; one that cannot
+    meet the target, or bound the setting, has a row with `error`.
     """
     if question.accountant != ALL:
         return [_row(question, question.accountant)]
@@ -76,7 +78,7 @@ def answer(question: Question) -> list[dict[str, Any]]:
     for name in ACCOUNTANTS:
         try:
             rows.append(_row(question, name))
-        except calibrate.CannotCalibrate as error:
+        except (calibrate.CannotCalibrate, ToleranceNotReached, DiscretisationInvalid) as error:
             rows.append({"accountant": name, "adjacency": question.adjacency.value, "error": str(error)})
         except UnsupportedEvent:
             if name == HEADLINE:

@@ -116,3 +116,16 @@ def test_nothing_heavy_is_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_where_one_accountant_cannot_bound_a_setting_the_others_answer():
+    setting = {
+        "--noise-multiplier": "0.475707",
+        "--sample-rate": "4.16192e-7",
+        "--steps": "319912",
+        "--delta": "2.2e-6",
+    }
+    asked = run("epsilon", setting, "--adjacency", "replace-one", "--accountant", "all", "--json")
+    found = {row["accountant"]: row for row in rows(asked)}
+    assert "another accountant" in found["pld"]["error"]
+    assert found["rdp"]["epsilon"] == pytest.approx(4.72, abs=0.05)

@@ -8,16 +8,29 @@ from dataclasses import dataclass, field
 from dpcore import checks
 from dpcore.accountants._parts import approximate
 from dpcore.accountants.pld import bounds, deltas, responses
+from dpcore.accountants.pld.loss import DiscretisationInvalid
 from dpcore.accountants.pld.pairs import (
     DominatingPair,
     ReplacedSampledGaussian,
     SampledGaussian,
     SampledRandomisedResponse,
 )
-from dpcore.accountants.pld.parts import Parts
-from dpcore.accountants.pld.plan import Bounds
+from dpcore.accountants.pld.parts import MU_ROUNDING, Parts
+from dpcore.accountants.pld.plan import Bounds, ToleranceNotReached
+from dpcore.accountants.rdp import RDPAccountant
 from dpcore.adjacency import Adjacency
-from dpcore.events import ApproximateDP, Event, Gaussian, NonPrivate, PoissonSampled, PureDP, UnsupportedEvent, phases
+from dpcore.events import (
+    ApproximateDP,
+    Composed,
+    Event,
+    Gaussian,
+    NonPrivate,
+    PoissonSampled,
+    PureDP,
+    Repeated,
+    UnsupportedEvent,
+    phases,
+)
 from dpcore.guarantee import Status
 
 DEFAULT_TOLERANCE = 1e-3
@@ -86,7 +99,7 @@ def _unsupported(part: Event, adjacency: Adjacency) -> UnsupportedEvent:
 def parts_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Parts:
     """Dominating pairs and how often, plain Gaussians combined into one. Raises UnsupportedEvent."""
     counts: dict[DominatingPair, int] = {}
-    precision = 0.0
+    precisions: list[float] = []
     for part, count in event_phases.items():
         pair = dominating_pair(part, adjacency)
         if pair is None:
@@ -94,12 +107,13 @@ def parts_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Parts:
                 f"pld: expected an event with a proved dominating pair under {adjacency}, got {part}"
             )
         if isinstance(pair, SampledGaussian) and pair.rate == 1.0:
-            precision += count / pair.noise_multiplier**2
+            precisions.append(count / pair.noise_multiplier**2)
         elif not (isinstance(pair, SampledRandomisedResponse) and pair.epsilon == 0.0):
             counts[pair] = counts.get(pair, 0) + count
-    if precision > 0:
-        # Rounded up in sensitivity by more than the sum's own rounding.
-        counts[SampledGaussian(1.0, 1 / math.sqrt(precision) * (1 - 1e-13))] = 1
+    if precisions:
+        # Up in sensitivity by more than the sum's own rounding; every lower bound allows for that (`gaussian_mu`,
+        # `GaussianLine`; a grid's lower law lies below the exact curve by more).
+        counts[SampledGaussian(1.0, 1 / math.sqrt(math.fsum(precisions)) * (1 - MU_ROUNDING))] = 1
     return tuple(counts.items())
 
 
@@ -221,19 +235,36 @@ class PLDAccountant:
         return bounds.epsilon_estimate(parts, left) if left > 0 else math.inf
 
     def delta_bounds(self, epsilon: float, tolerance: float | None = None) -> Bounds:
-        """(lower, upper) around the exact delta at a finite `epsilon`; below 0 for trade-off curves."""
+        """(lower, upper) around the exact delta at a finite `epsilon`; below 0 for trade-off curves.
+
+        Far out on the curve, where neither sums nor grids reach, delta is at most the Renyi accountant's; where that
+        is below `deltas.FLOOR`, the bounds are 0 and it. Raises plan.ToleranceNotReached, loss.DiscretisationInvalid.
+        """
         if not math.isfinite(epsilon):
             raise checks.InvalidValue("epsilon", epsilon, "a finite number")
         if self._non_private:
             return Bounds(1.0, 1.0)
         parts, failure = self._parts_and_failure()
-        rest = deltas.delta_bounds(parts, float(epsilon), self.tolerance if tolerance is None else tolerance)
+        rest = self._rest_at(parts, float(epsilon), self.tolerance if tolerance is None else tolerance)
         if not failure.upper:
             return rest
         return Bounds(
             (failure.lower + (1 - failure.lower) * rest.lower) * (1 - 1e-12),
             min(1.0, (failure.upper + (1 - failure.upper) * rest.upper) * (1 + 1e-12)),
         )
+
+    def _rest_at(self, parts: Parts, epsilon: float, tolerance: float) -> Bounds:
+        """delta of all but the failures of approximate releases."""
+        try:
+            return deltas.delta_bounds(parts, epsilon, tolerance)
+        except (ToleranceNotReached, DiscretisationInvalid):
+            if epsilon < 0 or any(isinstance(part, ApproximateDP) for part, _ in self.steps):
+                raise
+            event = Composed(events=tuple(Repeated(event=part, count=count) for part, count in self.steps))
+            most = RDPAccountant(self.adjacency).compose(event).delta(epsilon)
+            if most > deltas.FLOOR:
+                raise
+            return Bounds(0.0, most)
 
     def _parts_and_failure(self) -> tuple[Parts, Bounds]:
         steps = dict(self.steps)

@@ -23,7 +23,15 @@ from dpcore.accountants.pld.parts import (
     total_variation,
     without_nearly_certain,
 )
-from dpcore.accountants.pld.plan import ABSOLUTE_FLOOR, Asked, Bounds, ToleranceNotReached, scale
+from dpcore.accountants.pld.plan import (
+    ABSOLUTE_FLOOR,
+    MAX_LOSSES,
+    SMALL_GRID,
+    Asked,
+    Bounds,
+    ToleranceNotReached,
+    scale,
+)
 from dpcore.accountants.pld.saddle import Cumulants, Saddle, at_delta, at_tilt, cumulants
 
 _GRID_TAIL = 1e-7
@@ -80,18 +88,18 @@ def _first_side(parts: Parts, direction: Cumulants, saddle: Saddle, asked: Asked
 
 
 def _by_grid(parts: Parts, direction: Cumulants, saddle: Saddle, asked: Asked, *, forward: bool) -> Bounds:
-    """What a grid of losses tells, or, where it would grow too large, a sum over however many frequencies."""
+    """What a grid of losses tells; where it would grow, a sum over however many frequencies, then a large grid."""
     shorter = cumulants(parts, tail_for(asked.delta, parts, _GRID_TAIL), forward=forward)
+    start = at_delta(shorter, math.log(asked.delta))
     try:
-        start = at_delta(shorter, math.log(asked.delta))
-        return one_direction(parts, shorter, asked, forward=forward, saddle=start)
+        return one_direction(parts, shorter, asked, forward=forward, saddle=start, largest=SMALL_GRID)
     except ToleranceNotReached:
         for tilt in _TILTS:
             contour = _contour(parts, direction, saddle, asked, forward=forward, effort=_EFFORT, tilts=(tilt,))
             found = None if contour is None else _inverted(contour, saddle, asked)
             if found is not None:
                 return found
-        raise
+    return one_direction(parts, shorter, asked, forward=forward, saddle=start, largest=MAX_LOSSES)
 
 
 def _second_side(
@@ -130,7 +138,7 @@ def epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds:
         return _shifted(rest, shift, log_probability, delta, tolerance)
     mu = gaussian_mu(parts)
     if mu is not None:
-        return Bounds(*gaussian.epsilon_bounds(mu, delta))
+        return Bounds(gaussian.epsilon_bounds(mu[0], delta)[0], gaussian.epsilon_bounds(mu[1], delta)[1])
     if least_variation(parts) < delta and total_variation(parts) <= delta:
         return Bounds(0.0, 0.0)
     one = single_step(parts)
@@ -173,7 +181,7 @@ def epsilon_estimate(parts: Parts, delta: float) -> float:
         return shift
     mu = gaussian_mu(parts)
     if mu is not None:
-        return shift + gaussian.epsilon_bounds(mu, delta)[1]
+        return shift + gaussian.epsilon_bounds(mu[1], delta)[1]
     # The other direction is hardly ever above it, and then by little.
     found = at_delta(cumulants(parts, tail_for(delta, parts), forward=True), math.log(delta)).epsilon
     return shift + max(0.0, found)

@@ -8,20 +8,23 @@ from functools import lru_cache
 from dpcore.accountants.pld import gaussian, responses, single
 from dpcore.accountants.pld.contour import make_contour
 from dpcore.accountants.pld.lines import TooFine
-from dpcore.accountants.pld.parts import Parts, gaussian_mu, single_step, tail_for, without_nearly_certain
-from dpcore.accountants.pld.plan import Bounds, ToleranceNotReached, compose, make_plan
+from dpcore.accountants.pld.parts import Parts, gaussian_mu, guessing, single_step, tail_for, without_nearly_certain
+from dpcore.accountants.pld.plan import REMEDY, Bounds, ToleranceNotReached, compose, make_plan
 from dpcore.accountants.pld.saddle import Cumulants, Saddle, at_epsilon, at_tilt, cumulants
+
+FLOOR = 1e-14
+"""Deltas this close are always close enough."""
 
 
 @lru_cache(maxsize=4096)
 def delta_bounds(parts: Parts, epsilon: float, tolerance: float) -> Bounds:
     """Lower and upper bound on the exact delta at `epsilon` (either sign) of a composition of dominating pairs.
 
-    tolerance  upper - lower <= max(tolerance * upper, 1e-14)
+    tolerance  upper - lower <= max(tolerance * upper, FLOOR)
     Raises ToleranceNotReached, and DiscretisationInvalid should the runtime guard fail.
     """
     if not parts:
-        return Bounds(*(2 * (max(0.0, -math.expm1(epsilon)),)))
+        return Bounds(*(2 * (guessing(epsilon),)))
     exact = responses.delta_bounds(parts, epsilon)
     if exact is not None:
         return exact
@@ -30,11 +33,11 @@ def delta_bounds(parts: Parts, epsilon: float, tolerance: float) -> Bounds:
         known = delta_bounds(rest, epsilon - shift, tolerance)
         # The shift itself is rounded: by less than this, and delta by at most as much.
         rounding = 1e-14 * (shift + abs(epsilon))
-        lower = max(known.lower * math.exp(log_probability) * (1 - 1e-12) - rounding, -math.expm1(min(epsilon, 0.0)))
+        lower = max(known.lower * math.exp(log_probability) * (1 - 1e-12) - rounding, guessing(epsilon))
         return Bounds(max(0.0, lower), min(1.0, known.upper + rounding))
     mu = gaussian_mu(parts)
     if mu is not None:
-        return Bounds(*gaussian.delta_bounds(epsilon, mu))
+        return Bounds(gaussian.delta_bounds(epsilon, mu[0])[0], gaussian.delta_bounds(epsilon, mu[1])[1])
     one = single_step(parts)
     if one is not None:
         return Bounds(*single.delta_bounds(one, epsilon))
@@ -58,7 +61,7 @@ def _delta_by_contour(
             return None
         reading = contour.at(epsilon)
         lower, upper = math.exp(reading.lower), math.exp(reading.upper)
-        return Bounds(lower, upper) if upper - lower <= max(tolerance * upper, 1e-14) else None
+        return Bounds(lower, upper) if upper - lower <= max(tolerance * upper, FLOOR) else None
     return None
 
 
@@ -75,7 +78,7 @@ def _delta_one_direction(parts: Parts, epsilon: float, tolerance: float, *, forw
     if summed is not None:
         return summed
     shrink, result = 0.5, Bounds(0.0, 1.0)
-    floor = max(0.0, -math.expm1(epsilon))
+    floor = guessing(epsilon)
     for _ in range(9):
         gap = shrink * tolerance / saddle.tilt
         plan = make_plan(direction, saddle, gap, parts)
@@ -85,10 +88,10 @@ def _delta_one_direction(parts: Parts, epsilon: float, tolerance: float, *, forw
         lower = 0.0 if lower_law is None else math.exp(min(0.0, lower_law.log_delta_lower(epsilon)))
         # No test is worse than guessing: delta is at least 1 - exp(epsilon).
         result = Bounds(max(result.lower, lower, floor), min(result.upper, upper))
-        if result.upper - result.lower <= max(tolerance * result.upper, 1e-14):
+        if result.upper - result.lower <= max(tolerance * result.upper, FLOOR):
             return result
         shrink *= 0.3
     raise ToleranceNotReached(
         f"tolerance={tolerance!r}: expected bounds within it, but the best are "
-        f"[{result.lower!r}, {result.upper!r}] at epsilon={epsilon!r}. Ask for a larger tolerance."
+        f"[{result.lower!r}, {result.upper!r}] at epsilon={epsilon!r}. {REMEDY}"
     )

@@ -12,7 +12,17 @@ from dataclasses import replace
 
 from dpcore.accountants.pld.convolve import Composition
 from dpcore.accountants.pld.parts import Parts
-from dpcore.accountants.pld.plan import ABSOLUTE_FLOOR, Asked, Bounds, ToleranceNotReached, compose, make_plan, scale
+from dpcore.accountants.pld.plan import (
+    ABSOLUTE_FLOOR,
+    MAX_LOSSES,
+    REMEDY,
+    Asked,
+    Bounds,
+    ToleranceNotReached,
+    compose,
+    make_plan,
+    scale,
+)
 from dpcore.accountants.pld.saddle import Cumulants, Saddle, at_epsilon
 
 PEAKED = 0.3
@@ -82,7 +92,7 @@ def _invert(composition: Composition, log_delta: float, guess: float, gap: float
 
 
 def _located(
-    parts: Parts, direction: Cumulants, saddle: Saddle, asked: Asked, *, forward: bool
+    parts: Parts, direction: Cumulants, saddle: Saddle, asked: Asked, *, forward: bool, largest: int
 ) -> tuple[Saddle, float]:
     """A better saddle where few rare steps decide and the estimate is far off: around a coarse upper bound.
 
@@ -95,7 +105,8 @@ def _located(
             break
         saddle = replace(saddle, log_delta=min(log_delta, saddle.log_delta))
         gap = share * scale(saddle, asked)
-        composed = compose(parts, make_plan(direction, saddle, gap, parts), upper=True, forward=forward)
+        plan = make_plan(direction, saddle, gap, parts, largest=largest)
+        composed = compose(parts, plan, upper=True, forward=forward)
         upper = math.inf if composed is None else _invert(composed, log_delta, saddle.epsilon, gap, upper=True)
         if composed is None or not 0 < upper < math.inf:
             break
@@ -112,10 +123,21 @@ def _located(
     return saddle, steeper
 
 
-def one_direction(parts: Parts, direction: Cumulants, asked: Asked, *, forward: bool, saddle: Saddle) -> Bounds:
-    """Bounds from one direction alone, refined until they are within tolerance. `saddle` is where to start."""
+def one_direction(
+    parts: Parts,
+    direction: Cumulants,
+    asked: Asked,
+    *,
+    forward: bool,
+    saddle: Saddle,
+    largest: int = MAX_LOSSES,
+) -> Bounds:
+    """Bounds from one direction alone, refined until they are within tolerance. `saddle` is where to start.
+
+    Raises ToleranceNotReached, also where that takes a grid of more than `largest` losses.
+    """
     log_delta = math.log(asked.delta)
-    saddle, steeper = _located(parts, direction, saddle, asked, forward=forward)
+    saddle, steeper = _located(parts, direction, saddle, asked, forward=forward, largest=largest)
     shrink, result = 0.7 / steeper, Bounds(0.0, math.inf)
     spacing: float | None = None
     precise, before = False, math.inf
@@ -123,7 +145,7 @@ def one_direction(parts: Parts, direction: Cumulants, asked: Asked, *, forward: 
         # Where a few rare steps decide, the estimate is far off: what may be neglected follows the delta asked for.
         saddle = replace(saddle, log_delta=min(log_delta, saddle.log_delta))
         gap = shrink * asked.tolerance * scale(saddle, asked)
-        plan = replace(make_plan(direction, saddle, gap, parts, spacing), precise=precise)
+        plan = replace(make_plan(direction, saddle, gap, parts, spacing, largest), precise=precise)
         composed = compose(parts, plan, upper=True, forward=forward)
         assert composed is not None
         upper = _invert(composed, log_delta, saddle.epsilon, gap, upper=True)
@@ -154,7 +176,7 @@ def one_direction(parts: Parts, direction: Cumulants, asked: Asked, *, forward: 
             shrink *= 0.25
     raise ToleranceNotReached(
         f"tolerance={asked.tolerance!r}: expected bounds within it, but the best are "
-        f"[{result.lower!r}, {result.upper!r}] at delta={asked.delta!r}. Ask for a larger tolerance."
+        f"[{result.lower!r}, {result.upper!r}] at delta={asked.delta!r}. {REMEDY}"
     )
 
 

@@ -66,7 +66,10 @@ class Line(Protocol):
 
 @dataclass(frozen=True)
 class GaussianLine:
-    """The plain Gaussian: ln E exp(z L) = z (z + 1) / (2 s^2), in either direction."""
+    """The plain Gaussian: ln E exp(z L) = z (z + 1) / (2 s^2), in either direction.
+
+    s is known to within `parts.MU_ROUNDING`, so 1/s^2 to within 9 units in the last place: the errors allow for that.
+    """
 
     pair: SampledGaussian
     tilt: float
@@ -81,7 +84,7 @@ class GaussianLine:
 
     @property
     def error(self) -> float:
-        return 8 * _EPS * self.log_mgf
+        return 20 * _EPS * self.log_mgf
 
     @property
     def centre(self) -> float:
@@ -90,12 +93,12 @@ class GaussianLine:
     def values(self, step: float, count: int) -> Values:
         exponent = -((step * np.arange(count + 1)) ** 2) * self._half
         values = np.exp(exponent)
-        return Values(values.astype(complex), 8 * _EPS * (1 - exponent) * values)
+        return Values(values.astype(complex), 20 * _EPS * (1 - exponent) * values)
 
     def log_ratio(self, shift: float) -> float:
         return (
             shift * (2 * self.tilt + 1 + shift) * self._half
-            + 16 * _EPS * self._half * (1 + self.tilt + abs(shift)) ** 2
+            + 28 * _EPS * self._half * (1 + self.tilt + abs(shift)) ** 2
         )
 
 

@@ -31,6 +31,9 @@ GUARD_TOLERANCE = 1e-11
 
 _UNIT: Array = np.linspace(0.0, 1.0, 24)
 
+_PASSES = 32
+"""In which most vertices above the convex minorant go at once; what is left is walked."""
+
 _SUBNORMAL = 1e-270
 """Masses near the end of float64's range have lost their digits, and far below any delta that is their right."""
 
@@ -248,31 +251,58 @@ def _steepest(grid: Grid, node: int, *, forward: bool) -> float:
 
 
 def _convex_minorant(y: Array, put: Array, call: Array, left: NDArray[np.bool_]) -> Array:
-    """Second differences of the largest convex function below the vertices; zero at the vertices it skips."""
+    """Second differences of the largest convex function below the vertices; zero at the vertices it skips.
+
+    left  which vertices carry their digits in the put function, and which (False) in the call function; they differ by
+          a line of slope 1. True up to some vertex, False from there on
+    """
     keep = np.arange(len(y))
-    while True:
-        width = np.diff(y[keep])
-        # Each slope from the side that carries its digits; put and call differ by a line of slope 1.
-        put_slope = np.diff(put[keep]) / width
-        call_slope = np.diff(call[keep]) / width
-        at_left = left[keep][1:]
-        before = np.append(0.0, np.where(at_left, put_slope, call_slope))
-        offset_before = np.append(True, at_left)
-        after = np.append(np.where(at_left, put_slope, call_slope), 0.0)
-        offset_after = np.append(at_left, False)
-        mass = after - before + np.where(offset_before & ~offset_after, 1.0, 0.0)
-        bad = mass < 0
-        if not bad.any():
+    for _ in range(_PASSES):
+        mass = _second_differences(y, put, call, left, keep)
+        # A vertex above the chord of its neighbours is above the minorant. An end cannot be skipped: where its mass
+        # has the wrong sign, the curve is flat to rounding.
+        above = mass < 0
+        above[0] = above[-1] = False
+        if not above.any():
             break
-        # An end with the wrong sign cannot be skipped: its curve is flat to rounding there.
-        bad[0] = bad[-1] = False
-        if not bad.any():
-            mass = np.maximum(mass, 0.0)
-            break
-        keep = keep[~bad]
+        keep = keep[~above]
+    else:
+        keep = _hull(y, put, call, left, keep)
+        mass = _second_differences(y, put, call, left, keep)
     out = np.zeros(len(y))
-    out[keep] = mass
+    out[keep] = np.maximum(mass, 0.0)
     return out
+
+
+def _second_differences(y: Array, put: Array, call: Array, left: NDArray[np.bool_], keep: NDArray[np.intp]) -> Array:
+    """Of the polygon through the vertices `keep`, flat outside; each slope from the side that carries its digits."""
+    width, at_left = np.diff(y[keep]), left[keep][1:]
+    slope = np.where(at_left, np.diff(put[keep]), np.diff(call[keep])) / width
+    difference = np.append(slope, 0.0) - np.append(0.0, slope)
+    turned = np.append(True, at_left) & ~np.append(at_left, False)
+    return np.asarray(difference + np.where(turned, 1.0, 0.0))
+
+
+def _hull(y: Array, put: Array, call: Array, left: NDArray[np.bool_], keep: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The vertices of the minorant among `keep`, in one walk (Andrew 1979): linear, where passes that skip all that
+    stick out at once may take as many as there are vertices."""
+    places, puts, calls, sides = (array[keep].tolist() for array in (y, put, call, left))
+
+    def slope(i: int, j: int) -> float:
+        side = puts if sides[j] else calls
+        return float((side[j] - side[i]) / (places[j] - places[i]))
+
+    kept: list[int] = [0]
+    slopes: list[float] = []
+    for k in range(1, len(places)):
+        rising = slope(kept[-1], k)
+        while slopes and rising - slopes[-1] + (1.0 if sides[kept[-1]] and not sides[k] else 0.0) < 0:
+            kept.pop()
+            slopes.pop()
+            rising = slope(kept[-1], k)
+        kept.append(k)
+        slopes.append(rising)
+    return keep[kept]
 
 
 def _half_vertices(grid: Grid) -> Array:

@@ -17,6 +17,10 @@ from dpcore.accountants.pld.pairs import (
 
 Parts = tuple[tuple[DominatingPair, int], ...]
 
+MU_ROUNDING = 1e-15
+"""Relative error of the square root of a correctly rounded sum of squares. `gaussian_mu` allows for it twice below:
+what was combined into one part (`parts_of`) has been moved up by it once."""
+
 NEARLY_CERTAIN = 30.0
 """Randomised response of a larger epsilon answers truly but for 1e-13: its loss is nearly always epsilon."""
 
@@ -28,14 +32,18 @@ def tail_for(delta: float, parts: Parts, share: float = 1e-9) -> float:
     return max(share * delta / sum(count for _, count in parts), 1e-280)
 
 
-def gaussian_mu(parts: Parts) -> float | None:
-    """mu if every part is an unsampled Gaussian, else None."""
-    total = 0.0
-    for pair, count in parts:
-        if not (isinstance(pair, SampledGaussian) and pair.rate == 1.0):
-            return None
-        total += count / pair.noise_multiplier**2
-    return math.sqrt(total)
+def gaussian_mu(parts: Parts) -> tuple[float, float] | None:
+    """(lower, upper) around mu if every part is an unsampled Gaussian, else None."""
+    gaussians = [(pair, count) for pair, count in parts if isinstance(pair, SampledGaussian) and pair.rate == 1.0]
+    if len(gaussians) < len(parts):
+        return None
+    mu = math.sqrt(math.fsum(count / pair.noise_multiplier**2 for pair, count in gaussians))
+    return mu * (1 - 2 * MU_ROUNDING), mu * (1 + MU_ROUNDING)
+
+
+def guessing(epsilon: float) -> float:
+    """The least delta at `epsilon` (either sign): no test is worse than guessing, 1 - exp(epsilon), or 0."""
+    return -math.expm1(min(epsilon, 0.0))
 
 
 def single_step(parts: Parts) -> SampledGaussian | None:

@@ -11,12 +11,20 @@ import numpy as np
 
 from dpcore.accountants.pld.convolve import Composition, Window, fast_size
 from dpcore.accountants.pld.loss import DiscretisationInvalid, Discretised
-from dpcore.accountants.pld.pairs import Array, DominatingPair, SampledRandomisedResponse
+from dpcore.accountants.pld.pairs import Array, SampledRandomisedResponse
 from dpcore.accountants.pld.parts import Parts
 from dpcore.accountants.pld.saddle import Cumulants, Saddle
 
-MAX_LOSSES = 1 << 23
-"""Largest grid that is tried, in losses: about a second and half a gigabyte."""
+MAX_LOSSES = 1 << 21
+"""Largest grid that is tried, in losses: seconds and less than a gigabyte. Beyond it there is no answer, whatever the
+machine: plans are pure."""
+
+REMEDY = "Ask for a larger tolerance, or another accountant."
+
+SMALL_GRID = 1 << 17
+"""What a grid may grow to before a sum over however many frequencies is tried in its place."""
+
+_KEPT_GRID = 1 << 15
 
 ABSOLUTE_FLOOR = 1e-6
 """Gaps below this many nats are always within tolerance."""
@@ -44,12 +52,17 @@ class ToleranceNotReached(ArithmeticError):
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything about one direction that estimates decide. `precise`: compose in long double."""
+    """Everything about one direction that estimates decide.
+
+    largest  how many losses a step's law and the ring may have
+    precise  compose in long double
+    """
 
     saddle: Saddle
     spacing: float
     tail: float
     window: Window
+    largest: int = MAX_LOSSES
     precise: bool = False
 
 
@@ -83,8 +96,18 @@ def _spacing(direction: Cumulants, tilt: float, gap: float, parts: Parts) -> flo
     return min(spacing, 0.7 / (tilt + 1))
 
 
-def make_plan(direction: Cumulants, saddle: Saddle, gap: float, parts: Parts, spacing: float | None = None) -> Plan:
-    """Grid and ring so that upper and lower epsilon should differ by `gap` nats at the saddle."""
+def make_plan(
+    direction: Cumulants,
+    saddle: Saddle,
+    gap: float,
+    parts: Parts,
+    spacing: float | None = None,
+    largest: int = MAX_LOSSES,
+) -> Plan:
+    """Grid and ring so that upper and lower epsilon should differ by `gap` nats at the saddle.
+
+    Raises ToleranceNotReached where that takes more than `largest` losses.
+    """
     t, eps = saddle.tilt, saddle.epsilon
     spacing = _spacing(direction, t, gap, parts) if spacing is None else spacing
     k, _, _ = direction.at(t)
@@ -103,30 +126,33 @@ def make_plan(direction: Cumulants, saddle: Saddle, gap: float, parts: Parts, sp
     # A few steps have a bounded support, and a window that holds it has no outside.
     pad = spacing * (sum(direction.counts) + 4)
     bottom, top = max(bottom, min(least, eps) - pad), min(top, max(most, eps) + pad)
-    if not (top - bottom) / spacing <= MAX_LOSSES:
-        raise ToleranceNotReached(f"window of {(top - bottom) / spacing:.3g} losses: expected at most {MAX_LOSSES}")
+    if not (top - bottom) / spacing <= largest:
+        raise ToleranceNotReached(
+            f"window of {(top - bottom) / spacing:.3g} losses: expected at most {largest}. {REMEDY}"
+        )
     size = fast_size(max(64, math.ceil((top - bottom) / spacing)))
     above = min(size - 2, max(2, math.ceil((top - eps) / spacing)))
-    return Plan(saddle, spacing, direction.tail, Window(size, above, float(shifts[best_up]), float(shifts[best_down])))
+    window = Window(size, above, float(shifts[best_up]), float(shifts[best_down]))
+    return Plan(saddle, spacing, direction.tail, window, largest)
 
 
-@lru_cache(maxsize=64)
-def discretised(pair: DominatingPair, spacing: float, tail: float) -> Discretised:
-    return Discretised(pair, spacing, tail)
+_kept = lru_cache(maxsize=64)(Discretised)
+_kept_while_large = lru_cache(maxsize=2)(Discretised)
+"""A large grid takes hundreds of megabytes: it serves both bounds of one composition and is forgotten."""
 
 
 def compose(parts: Parts, plan: Plan, *, upper: bool, forward: bool) -> Composition | None:
     """None if this grid has no lower law: no mass, or refused by the guard."""
-    if plan.window.size > MAX_LOSSES:
-        raise ToleranceNotReached(f"window of {plan.window.size} losses: expected at most {MAX_LOSSES}")
+    if plan.window.size > 2 * plan.largest:
+        raise ToleranceNotReached(f"window of {plan.window.size} losses: expected at most {2 * plan.largest}. {REMEDY}")
     laws = []
     for pair, _ in parts:
         low, high = pair.loss_range(plan.tail)
-        if (high - low) / plan.spacing > MAX_LOSSES:
-            raise ToleranceNotReached(
-                f"step of {(high - low) / plan.spacing:.3g} losses: expected at most {MAX_LOSSES}"
-            )
-        discrete = discretised(pair, plan.spacing, plan.tail)
+        losses = (high - low) / plan.spacing
+        if losses > plan.largest:
+            raise ToleranceNotReached(f"step of {losses:.3g} losses: expected at most {plan.largest}. {REMEDY}")
+        keep = _kept if losses <= _KEPT_GRID else _kept_while_large
+        discrete = keep(pair, plan.spacing, plan.tail)
         try:
             law = discrete.law(upper=upper, forward=forward)
         except DiscretisationInvalid:

@@ -12,7 +12,10 @@ import math
 import numpy as np
 
 from dpcore.accountants.pld.pairs import SampledGaussian
+from dpcore.accountants.pld.parts import guessing
 
+LARGEST_EPSILON = 700.0
+"""Beyond it exp(epsilon) leaves float64's range."""
 _ROUNDING = 1e-12
 """Relative error of either integral. An error of the threshold itself costs only its square: there y = y*."""
 _EPS = float(np.finfo(float).eps)
@@ -21,7 +24,10 @@ _UNDERFLOW = 1e-300
 
 def delta_bounds(pair: SampledGaussian, epsilon: float) -> tuple[float, float]:
     """(lower, upper) around the exact delta at `epsilon` of either sign, over both directions."""
-    guess = max(0.0, -math.expm1(epsilon))
+    if epsilon > LARGEST_EPSILON:
+        # Epsilon only lowers delta.
+        return 0.0, delta_bounds(pair, LARGEST_EPSILON)[1]
+    guess = guessing(epsilon)
     lower, upper = guess * (1 - 4 * _EPS), guess * (1 + 4 * _EPS)
     for forward in (True, False):
         place = pair.lowest_y(epsilon if forward else -epsilon)
@@ -31,7 +37,7 @@ def delta_bounds(pair: SampledGaussian, epsilon: float) -> tuple[float, float]:
         if forward:
             factor, mass, gain, loss = pair.slope, q_above, y_above, place * q_above
         else:
-            factor, mass = pair.slope * math.exp(min(epsilon, 700.0)), q_below
+            factor, mass = pair.slope * math.exp(epsilon), q_below
             gain, loss = place * q_below, y_below
         # 1 + expm1(loss) / rate cancels near 0: an absolute error.
         charge = _ROUNDING * (gain + loss) + 4 * _EPS * mass

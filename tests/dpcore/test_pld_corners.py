@@ -1,0 +1,178 @@
+"""Corners of the privacy-loss accountant: what once hung, overflowed, was refused, or was wrong in its last digits."""
+
+import math
+import subprocess
+import sys
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore import accounting
+from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached, loss, parts, plan
+from dpcore.accountants.registry import make
+from dpcore.adjacency import Adjacency
+from dpcore.events import Composed, Gaussian, PoissonSampled, PureDP, Repeated
+from dpcore.guarantee import Status
+
+
+def composed(*settings):
+    """(rate, noise multiplier, steps) each; rate 1 is a plain Gaussian."""
+    events = []
+    for rate, noise, steps in settings:
+        plain = Gaussian(noise_multiplier=noise)
+        events.append(Repeated(event=plain if rate == 1 else PoissonSampled(rate=rate, event=plain), count=steps))
+    return Composed(events=tuple(events))
+
+
+def minorant_by_passes(y, put, call, left):
+    """The slow oracle: drop every vertex above the chord of its neighbours, until none is."""
+    keep = np.arange(len(y))
+    while True:
+        mass = loss._second_differences(y, put, call, left, keep)
+        above = mass < 0
+        above[0] = above[-1] = False
+        if not above.any():
+            out = np.zeros(len(y))
+            out[keep] = np.maximum(mass, 0.0)
+            return out
+        keep = keep[~above]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(3, 400))
+def test_the_walk_along_the_minorant_finds_what_passes_find(seed, n):
+    rng = np.random.default_rng(seed)
+    y = np.cumsum(rng.exponential(size=n))
+    turn = rng.integers(1, n)
+    put = np.maximum(0, y - y[turn]) + rng.exponential(size=n)
+    call, left = put - (y - y[turn]), np.arange(n) < turn
+    expected = minorant_by_passes(y, put, call, left)
+    found = np.zeros(n)
+    keep = loss._hull(y, put, call, left, np.arange(n))
+    found[keep] = np.maximum(loss._second_differences(y, put, call, left, keep), 0.0)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_a_minorant_whose_passes_drop_one_vertex_each_is_walked_in_linear_time(monkeypatch):
+    calls = []
+    counted = loss._second_differences
+    monkeypatch.setattr(loss, "_second_differences", lambda *a: calls.append(1) or counted(*a))
+    # A parabola whose last vertex falls to 0: each pass sees only the neighbour of the last vertex stick out.
+    y = np.arange(20_000.0)
+    put = y**2
+    put[-1] = 0.0
+    mass = loss._convex_minorant(y, put, put - y, np.ones(len(y), dtype=bool))
+    assert len(calls) <= loss._PASSES + 1
+    assert np.count_nonzero(mass[1:-1]) == 0
+
+
+def test_a_composition_of_three_scales_is_bounded_in_seconds_and_little_memory():
+    # Four minutes and 4.9 GB, when the convex minorant peeled a few vertices a pass and all grids were kept.
+    program = (
+        "import resource\n"
+        "from tests.dpcore.test_pld_corners import THREE_SCALES, composed\n"
+        "from dpcore.accountants.pld import PLDAccountant\n"
+        "bounds = PLDAccountant().compose(composed(*THREE_SCALES)).epsilon_bounds(2.29384e-14)\n"
+        "print(bounds.lower, bounds.upper, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    lower, upper, kilobytes = map(float, done.stdout.split())
+    assert lower <= 288.588 * (1 + 1e-4)
+    assert upper == pytest.approx(288.588, rel=1e-4)
+    assert upper - lower <= 1e-3 * upper
+    assert kilobytes < 1e6
+
+
+THREE_SCALES = ((1.96043e-8, 0.246692, 38), (4.10028e-5, 55.7596, 1987217), (1, 32.8032, 335995))
+
+
+def test_a_grid_is_never_larger_than_its_bound(monkeypatch):
+    sizes = []
+    build = loss._grid
+    monkeypatch.setattr(loss, "_grid", lambda *a: sizes.append(len((found := build(*a)).ratio)) or found)
+    plan._kept.cache_clear(), plan._kept_while_large.cache_clear()
+    accountant = PLDAccountant(adjacency=Adjacency.REPLACE_ONE).compose(TOO_FINE)
+    with pytest.raises(ToleranceNotReached, match="expected at most"):
+        accountant.epsilon_bounds(2.21717e-6)
+    assert max(sizes) <= plan.MAX_LOSSES + 2
+
+
+def test_both_ends_of_plain_gaussians_hold_in_their_last_digits():
+    # One mu for both ends left the lower one above the truth, by up to 4e-13 of it.
+    rng = np.random.default_rng(5)
+    with mpmath.workdps(50):
+        for _ in range(150):
+            noises = np.exp(rng.uniform(np.log(0.3), np.log(300), size=rng.integers(1, 7)))
+            counts = rng.integers(1, 10 ** rng.integers(1, 6), size=len(noises))
+            delta = float(10 ** rng.uniform(-14, -1))
+            event = composed(*((1, float(z), int(c)) for z, c in zip(noises, counts, strict=True)))
+            lower, upper = PLDAccountant().compose(event).epsilon_bounds(delta)
+            mu = mpmath.sqrt(
+                sum(mpmath.mpf(int(c)) / mpmath.mpf(float(z)) ** 2 for z, c in zip(noises, counts, strict=True))
+            )
+            if lower > 0:
+                assert exact_delta(lower, mu) >= delta
+            assert exact_delta(upper, mu) <= delta
+            low, high = PLDAccountant().compose(event).delta_bounds(upper)
+            assert low <= exact_delta(upper, mu) <= high
+
+
+def exact_delta(epsilon, mu):
+    epsilon = mpmath.mpf(epsilon)
+    return mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+
+
+def test_one_mu_for_both_ends_would_be_seen(monkeypatch):
+    monkeypatch.setattr(parts, "MU_ROUNDING", 0.0)
+    monkeypatch.setattr("dpcore.accountants.pld.accountant.MU_ROUNDING", 1e-13)
+    with pytest.raises(AssertionError):
+        test_both_ends_of_plain_gaussians_hold_in_their_last_digits()
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize("epsilon", [710.0, 1164.07, 5000.0])
+@pytest.mark.parametrize(
+    "event",
+    [composed((0.0498, 4.08, 1)), composed((1, 1.0, 3)), composed((3.9e-6, 0.532, 1725135)), PureDP(epsilon=3.2)],
+    ids=["one step", "plain", "many", "pure"],
+)
+def test_delta_beyond_the_range_of_the_exponential_is_bounded(event, epsilon, adjacency):
+    lower, upper = PLDAccountant(adjacency=adjacency).compose(event).delta_bounds(epsilon)
+    assert 0 <= lower <= upper <= 1e-14
+
+
+def test_far_out_on_the_curve_the_renyi_bound_decides():
+    event = composed((4.3263e-05, 3.23057, 123751))
+    accountant = PLDAccountant(adjacency=Adjacency.REPLACE_ONE).compose(event)
+    assert accountant.delta_bounds(22.6859) == (0.0, make("rdp", Adjacency.REPLACE_ONE).compose(event).delta(22.6859))
+
+
+TOO_FINE = composed((4.16192e-7, 0.475707, 319912))
+"""Under replace-one, at delta 2.21717e-6, a grid of 18 million losses."""
+
+
+def test_where_the_distribution_cannot_be_bounded_the_smallest_other_proof_is_the_headline():
+    delta, adjacency = 2.21717e-6, Adjacency.REPLACE_ONE
+    claim = accounting.headline(TOO_FINE, delta, adjacency)
+    others = {name: make(name, adjacency).compose(TOO_FINE).epsilon(delta) for name in ("rdp", "advanced", "naive")}
+    assert claim.epsilon == min(others.values())
+    assert claim.accountant == min(others, key=others.get)
+    assert claim.status is Status.PROVED
+    assert claim.assumptions[0] == accounting.NOT_BOUNDED.format(claim.accountant)
+    names = [one.accountant for one in accounting.side_by_side(TOO_FINE, delta, adjacency)]
+    assert names[0] == claim.accountant
+    assert sorted(names) == sorted({*names, *others})
+
+
+def test_pure_releases_beside_sampled_steps_have_a_headline():
+    event = Composed(
+        events=(
+            Repeated(event=PureDP(epsilon=0.488812), count=31),
+            Repeated(event=PoissonSampled(rate=0.000359862, event=Gaussian(noise_multiplier=1.44392)), count=15),
+        )
+    )
+    claim = accounting.headline(event, 0.00167, Adjacency.ADD_REMOVE)
+    assert 10.2 <= claim.epsilon <= 31 * 0.488812 + 0.1
+    assert math.isfinite(claim.epsilon)
