@@ -19,6 +19,8 @@ class Status(StrEnum):
     ASYMPTOTIC = "asymptotic"
     AVERAGE_CASE = "average-case"
     MEMBERSHIP_ONLY = "membership-only"
+    NOT_COVERED = "not-covered"
+    """Of the mechanism alone: more left with its release than it counts, so that it bounds nothing."""
     REFUTED = "refuted"
 
 

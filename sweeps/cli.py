@@ -192,6 +192,8 @@ def show(
         return
     console = Console()
     trials, ledger = shown["trials"], shown["ledger"]
+    if shown["heading"]:
+        console.print(shown["heading"], highlight=False, markup=False, soft_wrap=True)
     console.print(f"[bold]{sweep}[/bold]  {shown['state']}", highlight=False)
     console.print("trials   " + ", ".join(f"{count} {state}" for state, count in trials.items()), highlight=False)
     for line in shown["stopped"]:
@@ -207,6 +209,7 @@ def show(
 def _shown(sweep: str, workspace: Any) -> dict[str, Any]:
     from sweeps.ledger import summary_in_passing
     from sweeps.ledger_text import stopped_lines
+    from sweeps.publishing import Release
     from sweeps.store import Store
 
     opened = Store.open(workspace.store_url, create=False)
@@ -214,6 +217,7 @@ def _shown(sweep: str, workspace: Any) -> dict[str, Any]:
     trials, entries = opened.trials(sweep), opened.ledger(sweep)
     return {
         "sweep": sweep,
+        "heading": Release.recorded(record.spec).heading,
         "state": record.state,
         "trials": opened.counts(sweep),
         "stopped": list(stopped_lines(trials)),
@@ -333,7 +337,8 @@ def systems(as_json: Json = False) -> None:
         Console().print(table)
         for metric in system.metrics:
             Console().print(
-                f"  {metric.name} ({metric.goal}): {metric.doc}. Depends on {metric.released}.", highlight=False
+                f"  {metric.name} ({metric.goal}): {metric.doc}. Depends on {metric.released}: {metric.depends}.",
+                highlight=False,
             )
 
 
@@ -353,7 +358,8 @@ def _system(system: Any) -> dict[str, Any]:
             for one in system.parameters
         ],
         "metrics": [
-            {"name": one.name, "goal": one.goal, "doc": one.doc, "released": one.released} for one in system.metrics
+            {"name": one.name, "goal": one.goal, "doc": one.doc, "released": one.released, "depends": str(one.depends)}
+            for one in system.metrics
         ],
     }
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from sweeps import session
 from sweeps.cli_output import EXIT_INTERRUPTED, print_json
 from sweeps.display import ProgressDisplay
+from sweeps.publishing import Release
 from sweeps.store import Store
 from sweeps.urls import without_password
 from sweeps.workspace import DEFAULT_ROOT, Workspace
@@ -53,6 +54,8 @@ def drive(
     def cluster_lost(name: str) -> None:
         print(f"\nThe Ray cluster does not answer any more. Nothing is lost; go on with:\n  {again}", file=sys.stderr)
 
+    if heading := Release.recorded(Store.open(workspace.store_url, create=False).sweep(sweep).spec).heading:
+        console.print(heading, highlight=False, markup=False, soft_wrap=True)
     console.print(f"Sweep [bold]{sweep}[/bold]  (Ctrl-C stops cleanly)", highlight=False)
     try:
         with ProgressDisplay(console) as display:

@@ -17,6 +17,7 @@ from typing import Any
 
 from sweeps.losses import CONTROLLER_ENDED, worker_losses
 from sweeps.planning import exhausted, plan_proposal
+from sweeps.publishing import Release
 from sweeps.records import Proposal, TrialRecord, TrialState, trial_key
 from sweeps.search import Proposer
 from sweeps.search.rungs import Promote, first_stop, next_rung
@@ -26,6 +27,7 @@ from sweeps.store import Lease, Store
 from trainables.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovered, latest_checkpoint
 from trainables.files import Folder
 from trainables.measures.objectives import MEASURES
+from trainables.publishing import Undeclared
 from trainables.system import Execution, Member, PrivacyPlan, PublicFacts, Refusal, TrialGroup
 
 GROUP_LIMIT = 256
@@ -74,8 +76,13 @@ class Controller:
     """Trials that were ever launched: what `search.trials` counts."""
     _planned: dict[int, PrivacyPlan | Refusal] = field(default_factory=dict)
     """Proposals that were planned before their turn, in search of companions."""
+    _release: Release = field(init=False)
+    """What may leave the trials: asked before anything of a result is written or told."""
     _infeasible_in_a_row: int = 0
     _exhausted: bool = False
+
+    def __post_init__(self) -> None:
+        self._release = Release.of(self.spec)
 
     # -- at start ---------------------------------------------------------------------------------------
 
@@ -216,7 +223,12 @@ class Controller:
 
     def _launch(self, members: Sequence[Member]) -> TrialGroup:
         measures = tuple(one.metric for one in self.spec.objectives if one.metric in MEASURES)
-        return TrialGroup(members=tuple(members), execution=self._execution(), measures=measures)
+        return TrialGroup(
+            members=tuple(members),
+            execution=self._execution(),
+            measures=measures,
+            withheld=self._release.withheld,
+        )
 
     def _execution(self) -> Execution:
         knobs = self.spec.execution
@@ -296,13 +308,17 @@ class Controller:
 
     def _commit(self, record: TrialRecord, result: Mapping[str, Any]) -> None:
         assert record.plan is not None
-        metrics = dict(result["metrics"])
+        plan = PrivacyPlan.from_dict(record.plan)
+        try:
+            metrics = self._release.metrics(result["metrics"], plan.system, plan.config)
+        except Undeclared as undeclared:
+            self._fail(record, str(undeclared))
+            return
         broken = [name for name, value in metrics.items() if not math.isfinite(value)]
         if broken:
             values = ", ".join(f"{name}={metrics[name]}" for name in broken)
             self._fail(record, f"{values}: expected finite metrics. Lower the learning rate or narrow the space.")
             return
-        plan = PrivacyPlan.from_dict(record.plan)
         step = int(result["step"])
         guarantee = claim_of(plan)
         metrics |= {"epsilon": guarantee.epsilon, "seconds": float(result["seconds"])}

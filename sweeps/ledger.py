@@ -38,6 +38,9 @@ NOT_ADAPTIVE = (
     "describes what was executed and is not a claim (adaptively chosen budgets need a privacy filter)."
 )
 
+NOT_COVERED = "not covered: metrics that read training records outside of every claim left with it"
+"""Why the total of a sweep that releases raw measures is no number."""
+
 CLAIM_KIND = ("notion", "delta", "adjacency", "unit", "accountant", "status")
 """What two claims must share for one of them to be the larger."""
 
@@ -218,7 +221,7 @@ def summary(
                    whose claim it is, and of how many `trials` it is the largest
     largest_claim  the largest epsilon among them, of whatever kind; None without a report
     procedure      `procedure_guarantee` from the plans' smallest delta, as plain values, and whether it is a claim
-    uncounted      in its place, why no accountant can count the whole
+    uncounted      in its place, why no accountant can count the whole, or that more left than is counted
     """
     spent = total(entries)
     claims = largest_claims(trials)
@@ -234,6 +237,8 @@ def summary(
     }
     if adaptive is not None and entries:
         plans = launched_plans(trials)
+        if any(plan.guarantee.status is Status.NOT_COVERED for plan in plans.values()):
+            return out | {"uncounted": NOT_COVERED}
         delta = min(plan.guarantee.delta for plan in plans.values())
         try:
             counted = procedure_guarantee(plans, entries, delta, adaptive)

@@ -19,6 +19,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, phases
 from dpcore.guarantee import STANDING
 from sweeps.comparing import TARGET_EPSILON
+from sweeps.publishing import Release
 from sweeps.search.space import SYSTEM, Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems
@@ -53,13 +54,15 @@ def plan_proposal(
     (`check_corners` finds values that never do).
 
     The plan's own claim is held against the target: a system whose plan exceeds it has a bug, which is raised as an
-    InvalidValue, loudly. So is an unprotected plan that no reason was given for.
+    InvalidValue, loudly. So is an unprotected plan that no reason was given for. What the claims of a sound plan are
+    worth in this sweep is the publisher's to say.
     """
     try:
         plan = _planned(spec, config, facts, calibrations, systems)
     except _Senseless as error:
         return Refusal(violations={error.found.name: 1.0}, reason=str(error.found))
-    return plan if isinstance(plan, Refusal) else _held(spec, config, plan, systems)
+    held = plan if isinstance(plan, Refusal) else _held(spec, config, plan, systems)
+    return held if isinstance(held, Refusal) else Release.of(spec).plan(held)
 
 
 def _held(

@@ -13,7 +13,9 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import Status
+from sweeps.ledger import NOT_COVERED
 from sweeps.planning import EXHAUSTED_PROPOSALS_PER_TRIAL, check_corners, is_unprotected, plan_proposal
+from sweeps.publishing import Release
 from sweeps.records import TrialRecord
 from sweeps.rounding import delta_text, epsilon_text
 from sweeps.search.history import WarmStart, fitting
@@ -21,6 +23,7 @@ from sweeps.search.rungs import first_stop
 from sweeps.search.space import Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.model import SweepSpec
+from sweeps.spec.raw import raw_metrics
 from trainables.system import PrivacyPlan, PublicFacts, Refusal, Scalar, System
 
 PREVIEW_SAMPLES = 200
@@ -60,6 +63,7 @@ class Total:
 class Preview:
     """The plan of a sweep, as `sweeps check` prints it.
 
+    heading     what stands above every claim of the sweep (`sweeps.publishing`); mostly empty
     space       one line per knob and system
     grid_size   number of grid points; None for other samplers
     samples, feasible  draws from the prior that were planned, and how many of them may be launched
@@ -71,6 +75,7 @@ class Preview:
     """
 
     name: str
+    heading: str
     data: str
     n: int
     digest: str
@@ -125,6 +130,8 @@ class Preview:
             "for each trial",
             "space",
         ]
+        if self.heading:
+            lines.insert(0, self.heading)
         width = max(len(f"{system}.{knob}") for system, knob, _ in self.space)
         lines += [f"  {f'{system}.{knob}':<{width}}  {domain}" for system, knob, domain in self.space]
         if self.grid_size is not None:
@@ -176,11 +183,13 @@ def preview(
     refusals = [one for one in outcomes if isinstance(one, Refusal)]
     grid_size = space.grid_size() if spec.search.sampler == "grid" else None
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
+    release = Release.of(spec)
     notes += _notes(spec, space, plans, samples, grid_size)
+    notes += _withheld(spec, release, systems)
     total, why_not = _total(spec, plans)
     earlier = None
     if spec.search.warm_start is not None:
-        _, earlier = fitting(spec, space, warm)
+        _, earlier = fitting(spec, space, [release.seen(one) for one in warm])
         if not earlier.fitting:
             notes.append(f"nothing of sweep {spec.search.warm_start!r} fits: the search starts cold")
         notes.append(
@@ -189,6 +198,7 @@ def preview(
         )
     return Preview(
         name=spec.name,
+        heading=release.heading,
         data=facts.dataset,
         n=facts.n,
         digest=spec.digest,
@@ -263,9 +273,24 @@ def _notes(spec: SweepSpec, space: Space, plans: list[PrivacyPlan], samples: int
     return notes
 
 
+def _withheld(spec: SweepSpec, release: Release, systems: Mapping[str, System] | None) -> list[str]:
+    from trainables.registry import SYSTEMS
+
+    if not release.withheld:
+        return []
+    found = {name: raw_metrics((systems or SYSTEMS)[name], knobs) for name, knobs in spec.systems.items()}
+    return [
+        f"{', '.join(names)} of {system} read training records outside of every claim: they leave no trial"
+        for system, names in found.items()
+        if names
+    ]
+
+
 def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, list[str]]:
     if not plans:
         return None, []
+    if not Release.of(spec).covered:
+        return None, [f"total of the procedure: {NOT_COVERED}"]
     from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
     from dpcore.accounting import headline_of_many
 

@@ -68,14 +68,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
-    """One launch of a trial: why it ended, and what it reported if it got that far."""
+    """One launch of a trial, and why it ended."""
 
     key: str
     attempt: int
     outcome: Outcome
     reason: str
     step: int
-    metrics: Mapping[str, float]
     seconds: float
     started_at: float
     ended_at: float | None

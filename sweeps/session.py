@@ -17,9 +17,10 @@ from sweeps.interruption import Interruption
 from sweeps.ledger_text import stopped_lines
 from sweeps.losses import INTERRUPTED
 from sweeps.planning import check_corners
+from sweeps.publishing import Release
 from sweeps.records import TrialRecord, TrialState
 from sweeps.search import Proposer
-from sweeps.spec import SweepSpec, diff, load_spec
+from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec
 from sweeps.store import Lease, Store, StoreError, SweepRecord
 from sweeps.tracking import Drain
 from sweeps.workspace import Workspace
@@ -227,7 +228,13 @@ def _left_as(store: Store, lease: Lease) -> Iterator[_Left]:
 
 
 def _effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
-    before = load_spec(recorded.spec)
+    try:
+        before = load_spec(recorded.spec)
+    except SpecErrors as refused:
+        raise fingerprint.Changed(
+            f"sweep {recorded.name!r} was started with a spec that is refused now:\n{refused}\n"
+            "Its finished trials can be read. Start a new sweep."
+        ) from refused
     # The recorded spec is read anew: a digest of before a field existed differs, and means the same.
     if given is None or given.digest == before.digest:
         return given or before
@@ -239,6 +246,12 @@ def _effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Coll
             "Start a new sweep with --name: one sweep draws all its noise from one source.",
         )
     if "spec" in accept:
+        if Release.of(before) != Release.of(given):
+            raise fingerprint.Changed(
+                f"sweep {recorded.name!r}: data.records_are_public and privacy.allow_raw_measures stand above every "
+                f"claim of a sweep, of its finished trials too, and cannot change:\n{diff(before, given)}\n"
+                "Start a new sweep with --name."
+            )
         return given
     raise fingerprint.Changed(
         f"sweep {recorded.name!r} was started with another spec:\n{diff(before, given)}\n"
@@ -281,13 +294,14 @@ def _controller(
     workspace: Workspace,
     progress: Progress,
 ) -> Controller:
+    earlier = store.trials(spec.search.warm_start) if spec.search.warm_start else []
     controller = Controller(
         store=store,
         lease=lease,
         sweep=name,
         spec=spec,
         facts=facts,
-        proposer=Proposer(spec, warm=store.trials(spec.search.warm_start) if spec.search.warm_start else ()),
+        proposer=Proposer(spec, warm=[Release.of(spec).seen(one) for one in earlier]),
         trials=workspace.trials(name),
         calibrations=store.calibrations(),
     )

@@ -1,11 +1,18 @@
-"""Which numbers leave a trial: every one of them is an access to data, and says on what it depends."""
+"""The door between a trial and the world: every number that leaves is an access to data.
+
+A worker's result passes it before it is written anywhere (`trainables.trial`), the controller passes what workers
+report through it once more, and what a store kept before metrics were declared passes it when it is read
+(`sweeps.publishing`). What leaves is what a system declares, and of that only what does not depend on what is withheld.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from dpcore.checks import InvalidValue
 from trainables.measures.objectives import MEASURES
-from trainables.system import Dependence, Metric, System
+from trainables.metrics import Config, Dependence, Metric
+from trainables.system import System
 
 _MACHINE = "time and memory of a run over private records: a side channel that no claim covers"
 
@@ -55,3 +62,26 @@ OWN_METRICS: Mapping[str, Metric] = {
 def declared(system: System) -> Mapping[str, Metric]:
     """Every metric that a trial of `system` may report, by name. A system's own declaration goes before a measure's."""
     return {**MEASURES, **{metric.name: metric for metric in system.metrics}, **OWN_METRICS}
+
+
+class Undeclared(InvalidValue):
+    """A trial reported a number that its system does not declare. The text names it and never quotes it."""
+
+
+def published(
+    metrics: Mapping[str, float], system: System, config: Config, withheld: Collection[Dependence]
+) -> dict[str, float]:
+    """Those of a trial's `metrics` that may leave it: none that depends on what is `withheld` under this `config`.
+
+    Raises Undeclared for a name that neither the system nor a measure declares.
+    """
+    known = declared(system)
+    unknown = sorted(metrics.keys() - known.keys())
+    if unknown:
+        raise Undeclared(
+            "metrics",
+            ", ".join(unknown),
+            f"metrics that {system.name} declares",
+            "Add a Metric for each to its `metrics`, which says on what it depends, or report it no more.",
+        )
+    return {name: value for name, value in metrics.items() if known[name].depends_under(config) not in withheld}

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from trainables.metrics import Dependence
 from trainables.system import Execution, Member, PrivacyPlan, TrialGroup
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ def group_to_json(group: TrialGroup) -> str:
         for member in group.members
     ]
     execution = dataclasses.asdict(group.execution)
-    return json.dumps({"members": members, "execution": execution, "measures": group.measures})
+    withheld = sorted(group.withheld)
+    return json.dumps({"members": members, "execution": execution, "measures": group.measures, "withheld": withheld})
 
 
 def group_from_json(text: str) -> TrialGroup:
@@ -32,6 +34,7 @@ def group_from_json(text: str) -> TrialGroup:
         ),
         execution=Execution(**data["execution"]),
         measures=tuple(data["measures"]),
+        withheld=frozenset(map(Dependence, data["withheld"])),
     )
 
 

@@ -19,13 +19,11 @@ from dpcore.adjacency import Adjacency
 from dpcore.events import Composed, Event, Repeated, from_dict, to_dict
 from dpcore.guarantee import Guarantee
 from dpcore.randomness import Streams
+from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalar
 from trainables.units import RECORD, Unit, Units
 
 if TYPE_CHECKING:
     from trainables.parallel.team import Team
-
-Scalar = bool | int | float | str
-Config = Mapping[str, Scalar]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,44 +44,6 @@ class Parameter:
     high: float | None = None
     choices: tuple[Scalar, ...] = ()
     default: Scalar | None = None
-
-
-class Dependence(StrEnum):
-    """On what a number depends that leaves a trial: whether a claim, a declaration or nothing covers its release."""
-
-    PUBLIC = "public"
-    """Configuration, plan and declared facts: no record."""
-    RELEASED = "released"
-    """Post-processing of a release whose event is in the plan."""
-    VALIDATION = "validation"
-    """The validation records, through what was released."""
-    SIDE_CHANNEL = "side channel"
-    """Time and memory that the machine took over private records. Whoever watches the machine sees them too: no
-    claim of any system here covers them."""
-    RAW = "raw"
-    """Training records outside of every event, or quantities before their noise."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One number that a finished trial reports.
-
-    released   on what it depends, in one sentence for people
-    depends    the same as a value: it decides whether the number may leave the trial
-    raw_under  values of knobs under which it depends on raw records, whatever `depends` says
-    """
-
-    name: str
-    goal: Literal["maximize", "minimize"]
-    doc: str
-    released: str
-    depends: Dependence
-    raw_under: Mapping[str, Scalar] = field(default_factory=dict)
-
-    def depends_under(self, config: Config) -> Dependence:
-        """On what it depends in a trial of this complete configuration."""
-        raw = any(name in config and config[name] == value for name, value in self.raw_under.items())
-        return Dependence.RAW if raw else self.depends
 
 
 class Task(StrEnum):
@@ -411,11 +371,13 @@ class TrialGroup:
     """The unit that Ray launches: members that share system, data and `plan.group`.
 
     measures  names of `trainables.measures.objectives` that objectives of the sweep ask for
+    withheld  numbers that depend on these do not leave the worker
     """
 
     members: tuple[Member, ...]
     execution: Execution = field(default_factory=Execution)
     measures: tuple[str, ...] = ()
+    withheld: frozenset[Dependence] = WITHHELD
 
 
 class DataSource(Protocol):

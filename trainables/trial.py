@@ -24,6 +24,8 @@ from trainables.attempt import (
     RecordsUnwritable,
 )
 from trainables.files import Folder
+from trainables.metrics import WITHHELD, Dependence
+from trainables.publishing import Undeclared, published
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Member, State, System, TrialGroup
 
@@ -51,6 +53,7 @@ class RecordedRun:
     """A `Run` that keeps its records in an attempt folder (see trainables.attempt for the order of writes).
 
     measured  what the spec asks for besides the system's metrics, from the state at the end of the reservation
+    withheld  numbers that depend on these are not recorded
     leaving   whether this node has notice that it is to go
     memory_elsewhere  peak of the trial's other processes, in MiB
     clock     of the launch
@@ -62,6 +65,7 @@ class RecordedRun:
     streams: Streams
     attempt: Attempt
     measured: Callable[[State], Mapping[str, float]] = lambda state: {}
+    withheld: frozenset[Dependence] = WITHHELD
     leaving: Callable[[], bool] = lambda: False
     memory_elsewhere: Callable[[], float] = lambda: 0.0
     clock: Clock = field(default_factory=Clock)
@@ -83,7 +87,10 @@ class RecordedRun:
             self.attempt.may_execute(until_step)
 
     def checkpoint(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
-        """Keep the state durably; at the end of the reservation, with the result in the same file."""
+        """Keep the state durably; at the end of the reservation, with the result in the same file.
+
+        Raises Undeclared for a metric that the system does not declare.
+        """
         if step != self.member.to_step:
             with _records():
                 self.attempt.save(step, state)
@@ -91,11 +98,13 @@ class RecordedRun:
         # What measuring takes is none of the trial's.
         seconds = time.monotonic() - (self.clock.opened if self._began is None else self._began)
         peak_memory_mb = memory.peak_mb() + self.memory_elsewhere()
+        plan = self.member.plan
+        leaving = published({**self.measured(state), **metrics}, SYSTEMS[plan.system], plan.config, self.withheld)
         result = {
             "key": self.member.key,
             "attempt": self.member.attempt,
             "step": step,
-            "metrics": {name: float(value) for name, value in {**self.measured(state), **metrics}.items()},
+            "metrics": {name: float(value) for name, value in leaving.items()},
             "seconds": seconds,
             "peak_memory_mb": peak_memory_mb,
         }
@@ -157,7 +166,7 @@ def run_group(
     memory.forget_peak()
     clock = Clock()
     for run in runs:
-        run.leaving, run.clock = leaving, clock
+        run.leaving, run.clock, run.withheld = leaving, clock, group.withheld
         if group.execution.team is not None:
             run.memory_elsewhere = group.execution.team.peak_memory_mb
     kind, why = "error", dict.fromkeys((member.key for member in group.members), "ended before its last step")
@@ -169,6 +178,9 @@ def run_group(
         system.fit(runs, data, group.execution)
     except Fenced:
         why = dict.fromkeys(why, "given up by the controller")
+    except Undeclared as undeclared:
+        # Names alone, no value: it may be told.
+        why = dict.fromkeys(why, str(undeclared))
     except RecordsUnwritable as refused:
         kind, why = "unwritable", dict.fromkeys(why, str(refused))
     except NodeLeaves:
@@ -191,9 +203,10 @@ def run_group(
 
 
 def _measured(group: TrialGroup, system: System, member: Member, data: Dataset, state: State) -> Mapping[str, float]:
-    from trainables.measures.objectives import measure, wanted
+    from trainables.measures.objectives import MEASURES, measure, wanted
 
-    return measure(wanted(group.measures, system), system, member, state, data, group.execution)
+    names = [one for one in wanted(group.measures, system) if MEASURES[one].depends not in group.withheld]
+    return measure(names, system, member, state, data, group.execution)
 
 
 def _without_values(failure: Exception) -> str:

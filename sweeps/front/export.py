@@ -26,6 +26,7 @@ def rows(front: Front, everything: bool = False) -> Iterator[dict[str, Any]]:
     epsilon           of the claim
     target_epsilon    the budget that it was held to
     compared_epsilon  what the claim counts as in dominance and hypervolume
+    heading           what stands above every claim of the sweep, where anything does: rows travel alone
     knob.<name>, metric.<name>  of a knob, and of a metric that is no objective
     """
     for panel in front.panels:
@@ -46,6 +47,8 @@ def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, An
         row.setdefault(TARGET_EPSILON, record.config.get(TARGET_EPSILON))
         row[COMPARED] = compared_epsilon(record.guarantee)
         row.update((name, record.guarantee[name]) for name in _KIND)
+        if front.heading:
+            row["heading"] = front.heading
         row.update((f"knob.{name}", value) for name, value in record.config.items() if name != TARGET_EPSILON)
         row.update((f"metric.{name}", value) for name, value in record.metrics.items() if name not in row)
         yield row
@@ -97,6 +100,7 @@ def to_json(front: Front, everything: bool = False) -> str:
     ]
     content = {
         "sweep": front.sweep,
+        "heading": front.heading,
         "note": front.note,
         "procedure": None if front.procedure is None else dict(front.procedure),
         "objectives": [{"metric": one.metric, "goal": one.goal} for one in front.objectives],

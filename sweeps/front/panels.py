@@ -93,6 +93,7 @@ class Front:
     excluded          {reason: trials left out}
     reference_source  "given", or "worst observed": then hypervolumes of different sweeps cannot be compared
     log10             objectives whose hypervolume is measured in log10
+    heading           what stands above every claim of the sweep (`sweeps.publishing`); mostly empty
     note              printed under the title: the total of the whole procedure, or why it is not counted
     procedure         that total's guarantee as plain values; None when it was not asked for, or not counted
     """
@@ -103,6 +104,7 @@ class Front:
     reference_source: Literal["given", "worst observed"]
     log10: tuple[str, ...] = ()
     sweep: str = ""
+    heading: str = ""
     note: str = ""
     procedure: Mapping[str, Any] | None = None
 

@@ -26,6 +26,7 @@ from sweeps.collector import collector_paused
 from sweeps.comparing import EPSILON, Reader, compared_epsilon, reader
 from sweeps.front.panels import Floats, Front, Objective, Panel
 from sweeps.front.total import procedure_total
+from sweeps.publishing import Release
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
 
 LABELS = ("notion", "adjacency", "delta", "unit", "status")
@@ -63,10 +64,12 @@ def sweep_front(
 
     total  count the whole procedure too, for the note, where that takes well under a second
     """
-    chosen = list(objectives or ()) or spec_objectives(store.sweep(sweep).spec)
+    spec = store.sweep(sweep).spec
+    chosen = list(objectives or ()) or spec_objectives(spec)
     with collector_paused():
         trials = store.trials(sweep)
         found = front(trials, chosen, mix=mix, reference=reference, log10=log10, sweep=sweep)
+    found = replace(found, heading=Release.recorded(spec).heading)
     if not total:
         return found
     note, procedure = procedure_total(store, sweep, trials)
@@ -74,8 +77,13 @@ def sweep_front(
 
 
 def spec_objectives(spec: Mapping[str, Any]) -> list[Objective]:
-    """The objectives of a recorded spec. Raises InvalidValue for one whose direction was never settled."""
-    return [Objective(one["metric"], one["goal"]) for one in spec["objectives"]]
+    """The objectives of a recorded spec that may be seen, or epsilon alone where none may.
+
+    Raises InvalidValue for one whose direction was never settled.
+    """
+    unseen = Release.recorded(spec).steered_by
+    seen = [Objective(one["metric"], one["goal"]) for one in spec["objectives"] if one["metric"] not in unseen]
+    return seen or [Objective("epsilon", "minimize")]
 
 
 def front(

@@ -37,7 +37,8 @@ def drawn(front: Front) -> Figure:
         axes[0].text(0.5, 0.5, "no finished trial yet", ha="center", va="center", transform=axes[0].transAxes)
         axes[0].set_axis_off()
     note = textwrap.fill(front.note, 100, break_on_hyphens=False)
-    figure.suptitle(f"Pareto front {front.sweep}".strip(), fontsize=11)
+    heading = textwrap.fill(front.heading, 80, break_on_hyphens=False)
+    figure.suptitle("\n".join(filter(None, (heading, f"Pareto front {front.sweep}".strip()))), fontsize=11)
     figure.supxlabel(note, fontsize=7)
     return figure
 

@@ -77,7 +77,7 @@ class _Fitted:
 
 def table(front: Front, limit: int = 40) -> RenderableType:
     """Rich tables, one per panel, at most `limit` rows each; says how many rows it leaves out."""
-    parts: list[Any] = []
+    parts: list[Any] = [Text(front.heading)] if front.heading else []
     for panel in front.panels:
         chosen = [int(i) for i in panel.order()[: int(panel.on_front.sum())]]
         parts.append(_Fitted(panel.title, _columns(front, panel, chosen[:limit])))

@@ -42,6 +42,7 @@ button.key[aria-expanded=true]::before { content: "\\25BE"; }
   white-space: nowrap; }
 .proved { color: var(--good); } .refuted { color: var(--bad); }
 .proved-under-assumptions, .asymptotic, .average-case, .membership-only { color: var(--warn); }
+.not-covered, .heading { color: var(--bad); } .heading { font-weight: 600; }
 .star { color: var(--accent); }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 16px; margin: 6px 0; }
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from sweeps import ledger
 from sweeps.audit.records import AuditRecord, audits_of
 from sweeps.front.panels import Front, Objective
 from sweeps.front.pareto import LABELS, front, label_of, spec_objectives
+from sweeps.publishing import Release
 from sweeps.records import SweepRecord, TrialRecord, TrialState
 from sweeps.report.importance import Importance, importances
 from sweeps.store import Store
@@ -41,6 +42,7 @@ class Content:
     uncounted  then why
     released   {metric: on what the published number depends}, as its system says
     audits     of its trials, from the sweep's own folder
+    release    what may leave the trials: of an audit that read records as of them
     """
 
     sweep: SweepRecord
@@ -54,6 +56,7 @@ class Content:
     released: Mapping[str, str]
     importances: Sequence[Importance]
     audits: Sequence[AuditRecord]
+    release: Release
     written_at: float
 
     def in_state(self, state: TrialState) -> list[TrialRecord]:
@@ -71,11 +74,12 @@ def gather(store: Store, sweep: str) -> Content:
     # Axes are never shared silently: each kind is drawn under its own title.
     mix = [name for position, name in enumerate(LABELS) if len({kind[position] for kind in kinds}) > 1]
     spending, procedure, uncounted = _spent(store, record, trials)
+    release = Release.recorded(record.spec)
     return Content(
         sweep=record,
         trials=trials,
         objectives=objectives,
-        front=front(trials, objectives, mix=mix, sweep=sweep),
+        front=replace(front(trials, objectives, mix=mix, sweep=sweep), heading=release.heading),
         claims=_claims(trials),
         spending=spending,
         procedure=procedure,
@@ -83,6 +87,7 @@ def gather(store: Store, sweep: str) -> Content:
         released=_released(trials),
         importances=importances(finished, objectives),
         audits=audits_of(Path(record.root) / record.name),
+        release=release,
         written_at=time.time(),
     )
 

@@ -97,6 +97,7 @@ def _claim(claim: Claim) -> str:
 
 def _uncovered(content: Content) -> str:
     items = [
+        *([content.release.heading] if content.release.heading else []),
         FLOATING_POINT,
         "Selection: choosing a trial by its result is part of what was done with the data. The epsilon of the chosen "
         "trial does not include that; the total of the procedure stands beside it.",

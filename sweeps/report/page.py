@@ -31,7 +31,7 @@ def report_page(content: Content) -> str:
         _tiles(content),
         f"<h2>Pareto front</h2>{_front(content.front, charts)}",
         f"<h2>What is guaranteed</h2>{guarantee_box(content)}",
-        audits_section(content.audits),
+        audits_section(content.audits, content.release),
         _parallel(content, charts),
         _importances(content, charts),
         _progress(content, charts),
@@ -45,7 +45,11 @@ def front_page(front: Front) -> str:
     charts: dict[str, figures.Figure] = {}
     title = f"Pareto front {front.sweep}".strip()
     note = f"<p>{escape(front.note)}</p>" if front.note else ""
-    return _page(title, f"<h1>{escape(title)}</h1>{note}{_front(front, charts)}", charts)
+    return _page(title, f"<h1>{escape(title)}</h1>{_above(front.heading)}{note}{_front(front, charts)}", charts)
+
+
+def _above(heading: str) -> str:
+    return f'<p class="heading">{escape(heading)}</p>' if heading else ""
 
 
 def _page(title: str, body: str, charts: Mapping[str, figures.Figure]) -> str:
@@ -73,7 +77,10 @@ def _heading(content: Content) -> str:
     facts += [f"{search['sampler']} sampler"] if search.get("sampler") else []
     facts += ["systems and budgets in turn"] if search.get("stratified") else []
     facts += [time.strftime("written %Y-%m-%d %H:%M UTC", time.gmtime(content.written_at))]
-    return f'<h1>{escape(content.sweep.name)}</h1><p class="soft">{escape(" · ".join(facts))}</p>'
+    return (
+        f"<h1>{escape(content.sweep.name)}</h1>{_above(content.front.heading)}"
+        f'<p class="soft">{escape(" · ".join(facts))}</p>'
+    )
 
 
 def _tiles(content: Content) -> str:

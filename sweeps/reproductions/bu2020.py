@@ -22,7 +22,7 @@ from dpcore.gdp_dual import eps_gdp
 from sweeps.reproductions.claims import Claim, Result, Say
 from sweeps.reproductions.effort import Effort
 from sweeps.reproductions.files import Missing, needing, section
-from sweeps.reproductions.sweeping import swept
+from sweeps.reproductions.sweeping import on_public_records, swept
 from sweeps.rounding import epsilon_text
 
 if TYPE_CHECKING:
@@ -94,14 +94,16 @@ def spec_of(row: Row, data: Path, repeats: int = 1) -> SweepSpec:
     from sweeps.spec import load_spec
 
     return load_spec(
-        {
-            "name": f"bu2020-{row.id}",
-            "data": section(row.data, data),
-            "systems": {row.system: dict(row.knobs)},
-            "privacy": {"epsilon": row.published["epsilon_ma"], "delta": row.delta, "solve": "none"},
-            "objectives": [{"metric": row.metric}],
-            "search": {"sampler": "grid", "trials": repeats, "repeats": repeats},
-        }
+        on_public_records(
+            {
+                "name": f"bu2020-{row.id}",
+                "data": section(row.data, data),
+                "systems": {row.system: dict(row.knobs)},
+                "privacy": {"epsilon": row.published["epsilon_ma"], "delta": row.delta, "solve": "none"},
+                "objectives": [{"metric": row.metric}],
+                "search": {"sampler": "grid", "trials": repeats, "repeats": repeats},
+            }
+        )
     )
 
 

@@ -43,6 +43,7 @@ from sweeps.spec.model import (
     diff,
     spec_schema,
 )
+from sweeps.spec.raw import check_raw_measures
 from sweeps.spec.yaml_text import read_yaml
 from trainables.system import DataSource, PublicFacts, System
 
@@ -120,6 +121,16 @@ def load_spec(
         check_delta(written.get("delta"), written.get("allow_large_delta"), facts, problems)
     if objectives is not None:
         check_objectives(objectives, chosen, facts, problems)
+    check_raw_measures(
+        objectives,
+        knobs,
+        {name: systems[name] for name in knobs},
+        data,
+        privacy,
+        search,
+        sections["early_stopping"],
+        problems,
+    )
     if isinstance(search, Search):
         check_search(
             search, knobs, sections["early_stopping"], None if objectives is None else len(objectives), problems

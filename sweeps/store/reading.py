@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select
 
 from sweeps.collector import collector_paused
+from sweeps.publishing import Release
 from sweeps.records import (
     AttemptRecord,
     LedgerEntry,
@@ -75,7 +76,7 @@ def read_trials(
     states: Collection[TrialState] | None = None,
     numbers: Collection[int] | None = None,
 ) -> list[TrialRecord]:
-    """Trials in order of number."""
+    """Trials in order of number, with what may be seen of them."""
     sweep = sweep_id(connection, name)
     statement = select(*_TRIAL_COLUMNS).where(trials.c.sweep_id == sweep).order_by(trials.c.number)
     if states is not None:
@@ -87,12 +88,11 @@ def read_trials(
         if not rows:
             return []
         records = _trial_records(name, rows, _reports(connection, sweep))
-        return [_claiming_the_plan(record) for record in records] if _stops_early(connection, sweep) else records
-
-
-def _stops_early(connection: Connection, sweep: int) -> bool:
-    spec = json.loads(connection.execute(select(sweeps.c.spec).where(sweeps.c.id == sweep)).scalar_one())
-    return spec.get("early_stopping") is not None
+        spec = json.loads(connection.execute(select(sweeps.c.spec).where(sweeps.c.id == sweep)).scalar_one())
+        if spec.get("early_stopping") is not None:
+            records = [_claiming_the_plan(record) for record in records]
+        release = Release.recorded(spec)
+        return records if release.stated else [release.read(record) for record in records]
 
 
 def _claiming_the_plan(record: TrialRecord) -> TrialRecord:
@@ -195,7 +195,6 @@ def read_attempts(connection: Connection, name: str, number: int | None = None) 
             outcome=Outcome(row.outcome),
             reason=row.reason,
             step=row.step,
-            metrics=json.loads(row.metrics),
             seconds=row.seconds,
             started_at=row.started_at,
             ended_at=row.ended_at,

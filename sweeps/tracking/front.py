@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
@@ -11,6 +12,7 @@ from sweeps.collector import collector_paused
 from sweeps.front.export import rows
 from sweeps.front.panels import Front, Objective
 from sweeps.front.pareto import front, spec_objectives
+from sweeps.publishing import Release
 from sweeps.records import TrialRecord, TrialState
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def read_front(
     mix: Collection[str] = (),
 ) -> Front:
     """The same as a `Front`."""
-    from sweeps.tracking.mlflow_door import OBJECTIVES, find_experiment, patience
+    from sweeps.tracking.mlflow_door import HEADING, NO_HEADING, OBJECTIVES, find_experiment, patience
     from sweeps.tracking.reading import read_trial_runs
 
     client, found = find_experiment(uri, experiment)
@@ -63,8 +65,13 @@ def read_front(
     condition = "tags.`sweeps.state` = 'complete'" + (f" AND {filter}" if filter else "")
     with collector_paused(), patience():
         records = [_record(run) for run in read_trial_runs(client, found.experiment_id, condition)]
+        if HEADING not in found.tags:
+            # Written before metrics said on what they depend.
+            records = [Release(stated=False).seen(record) for record in records]
+        heading = str(found.tags.get(HEADING, NO_HEADING))
         records.sort(key=lambda record: record.number)
-        return front(records, chosen, mix=mix, sweep=experiment)
+        shown = front(records, chosen, mix=mix, sweep=experiment)
+    return shown if heading == NO_HEADING else replace(shown, heading=heading)
 
 
 def _record(run: TrialRun) -> TrialRecord:

@@ -23,6 +23,9 @@ UNREACHABLE = (MlflowException, RequestException, SQLAlchemyError, OSError)
 TRIAL_KEY = "sweeps.trial_key"
 PARENT = "sweeps.parent"
 OBJECTIVES = "sweeps.search.objectives"
+HEADING = "sweeps.heading"
+"""Tag of experiment and runs: what stands above every claim of the sweep (`sweeps.publishing`)."""
+NO_HEADING = "none"
 LARGEST = 1.797e308
 """MLflow keeps an infinity as the largest double."""
 

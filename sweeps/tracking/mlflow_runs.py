@@ -20,8 +20,9 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
+from sweeps.publishing import Release
 from sweeps.records import SweepRecord, TrialRecord, TrialState
-from sweeps.tracking.mlflow_door import OBJECTIVES, PARENT, TRIAL_KEY
+from sweeps.tracking.mlflow_door import HEADING, NO_HEADING, OBJECTIVES, PARENT, TRIAL_KEY
 from sweeps.tracking.reading import tagged_runs
 from sweeps.urls import without_password
 
@@ -64,6 +65,11 @@ class Experiment:
     def __init__(self, uri: str, sweep: SweepRecord) -> None:
         _prepare(uri)
         self._uri, self._sweep = uri, sweep.name
+        heading = Release.recorded(sweep.spec).heading
+        self._heading = {HEADING: _text(heading or NO_HEADING, 5000)}
+        if heading:
+            # MLflow's own page shows it as the description.
+            self._heading["mlflow.note.content"] = heading
         self._client = MlflowClient(tracking_uri=uri)
         self._runs: dict[str, str] = {}
         self._parent = ""
@@ -82,7 +88,7 @@ class Experiment:
     def put(self, trial: TrialRecord) -> None:
         """Make the trial's run say what the record says."""
         run_id = self._runs.get(trial.key)
-        tags = _tags(trial)
+        tags = _tags(trial) | self._heading
         artifacts = ""
         if run_id is None:
             run = self._client.create_run(
@@ -111,8 +117,20 @@ class Experiment:
             self._client.set_terminated(run_id, status=status, end_time=end or _milliseconds(trial.proposed_at))
         self._runs[trial.key] = run_id
 
+    def forget(self) -> None:
+        """Delete the trials' runs, to be made anew: a metric that was written once cannot be taken out of a run.
+
+        MLflow itself keeps deleted runs until `mlflow gc`.
+        """
+        for run_id in self._runs.values():
+            self._client.delete_run(run_id)
+        self._runs.clear()
+
     def put_sweep(self, sweep: SweepRecord) -> None:
-        """Make the parent run say where the sweep stands."""
+        """Make the parent run say where the sweep stands, and under which heading."""
+        for name, value in self._heading.items():
+            self._client.set_experiment_tag(self._id, name, value)
+            self._client.set_tag(self._parent, name, value)
         self._client.set_tag(self._parent, "sweeps.state", str(sweep.state))
         status = _SWEEP_STATUS.get(str(sweep.state))
         if status is None:
@@ -123,7 +141,7 @@ class Experiment:
     def _open(self, sweep: SweepRecord) -> tuple[str, bool]:
         found = self._client.get_experiment_by_name(sweep.name)
         if found is None:
-            tags = {OBJECTIVES: json.dumps(sweep.spec["objectives"]), "sweeps.digest": sweep.digest}
+            tags = {OBJECTIVES: json.dumps(sweep.spec["objectives"]), "sweeps.digest": sweep.digest, **self._heading}
             return self._client.create_experiment(sweep.name, _artifact_location(self._uri, sweep.name), tags), False
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
@@ -145,6 +163,7 @@ class Experiment:
             "sweeps.sweep": sweep.name,
             "sweeps.digest": sweep.digest,
             OBJECTIVES: json.dumps(sweep.spec["objectives"]),
+            **self._heading,
         }
         run = self._client.create_run(
             self._id, run_name=sweep.name, start_time=_milliseconds(sweep.created_at), tags=tags

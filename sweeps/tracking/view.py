@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
+from sweeps.publishing import Release
 from sweeps.store import Store
 from sweeps.tracking.lock import DrainLock
 from sweeps.urls import without_password
@@ -84,7 +85,8 @@ def rebuild(store: Store, sweep: str, uri: str, folder: Path | None = None) -> i
 
     folder  the sweep's own one here, for the lock; default: where its controller was
 
-    Runs that are missing are made, existing ones brought up to date, second runs of one trial deleted. Raises
+    Runs that are missing are made, existing ones brought up to date, second runs of one trial deleted; so are runs of
+    a sweep from before metrics said on what they depend, which may hold some that are withheld now. Raises
     UnknownSweep, DrainRunning (another process is telling MLflow about this sweep), and MLflow's own errors.
     """
     from sweeps.tracking.mlflow_runs import Experiment
@@ -94,6 +96,8 @@ def rebuild(store: Store, sweep: str, uri: str, folder: Path | None = None) -> i
         waiting = [row.id for row in store.outbox(sweep, limit=1_000_000)]
         experiment = Experiment(uri, record)
         trials = store.trials(sweep)
+        if not Release.recorded(record.spec).stated:
+            experiment.forget()
         for trial in trials:
             experiment.put(trial)
         experiment.put_sweep(record)

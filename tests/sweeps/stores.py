@@ -56,7 +56,11 @@ def refusal() -> Refusal:
 def record(name: str = SWEEP) -> SweepRecord:
     return SweepRecord(
         name=name,
-        spec={"name": name, "systems": {"noisy-sgd": {"z": 1, "a": 2}}},
+        spec={
+            "name": name,
+            "systems": {"noisy-sgd": {"z": 1, "a": 2}},
+            "privacy": {"allow_raw_measures": None},
+        },
         digest="abc",
         fingerprints={"code": "c0"},
         root="/data/sweeps",

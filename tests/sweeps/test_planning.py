@@ -181,7 +181,7 @@ def test_a_measure_that_cannot_be_taken_is_found_before_any_trial(changes: dict,
     spec = load_spec(
         {
             "name": "measured",
-            "data": {"source": "digits"},
+            "data": {"source": "digits", "records_are_public": "handwritten digits of a benchmark"},
             "systems": changes["systems"],
             "privacy": {"epsilon": 1.0, "delta": 1e-5, "adjacency": changes.get("adjacency", "add-remove")},
             "objectives": [{"metric": "accuracy"}, {"metric": "priv_leak"}, {"metric": "audited_epsilon"}],

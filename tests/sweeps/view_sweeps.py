@@ -17,7 +17,13 @@ OBJECTIVES = [{"metric": "accuracy", "goal": "maximize"}, {"metric": "epsilon", 
 def new_sweep(root: Path, name: str = "views", **spec: object) -> Store:
     """A store at `root` with one empty sweep."""
     store = Store.open(f"sqlite:///{root}/sweeps.db")
-    content = {"name": name, "objectives": OBJECTIVES, "search": {"trials": 10, "sampler": "random"}, **spec}
+    content = {
+        "name": name,
+        "objectives": OBJECTIVES,
+        "search": {"trials": 10, "sampler": "random"},
+        "privacy": {"allow_raw_measures": None},
+        **spec,
+    }
     store.create_sweep(
         SweepRecord(name=name, spec=content, digest="d", fingerprints={}, root=str(root), created_at=1.7e9)
     )

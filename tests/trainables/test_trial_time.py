@@ -7,6 +7,7 @@ import numpy as np
 
 from trainables import trial
 from trainables.files import Folder
+from trainables.noisy_sgd import METRICS
 from trainables.system import Execution, Member, TrialGroup
 
 SHARED, OWN, MEASURING = 0.3, 0.1, 0.2
@@ -27,9 +28,9 @@ def measured(*arguments):
 
 
 def test_a_shared_training_is_every_members_and_the_rest_is_ones_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(trial, "SYSTEMS", {"shared": SimpleNamespace(fit=shared_training)})
+    monkeypatch.setattr(trial, "SYSTEMS", {"shared": SimpleNamespace(fit=shared_training, metrics=METRICS)})
     monkeypatch.setattr(trial, "_measured", measured)
-    plan = SimpleNamespace(system="shared")
+    plan = SimpleNamespace(system="shared", config={})
     members = tuple(
         Member(key=f"timed-{number}", attempt=1, seed=number, plan=plan, from_step=0, to_step=1) for number in range(4)
     )
@@ -45,8 +46,8 @@ def test_memory_is_that_of_the_launch_and_of_its_team(tmp_path, monkeypatch):
         runs[0].may_execute(1)
         runs[0].checkpoint(1, {"w": held[:1]}, {})
 
-    monkeypatch.setattr(trial, "SYSTEMS", {"holding": SimpleNamespace(fit=holding)})
-    plan, peaks = SimpleNamespace(system="holding"), []
+    monkeypatch.setattr(trial, "SYSTEMS", {"holding": SimpleNamespace(fit=holding, metrics=())})
+    plan, peaks = SimpleNamespace(system="holding", config={}), []
     team = SimpleNamespace(peak_memory_mb=lambda: 5000.0)
     for number, (megabytes, execution) in enumerate(((400, Execution()), (1, Execution()), (1, Execution(team=team)))):
         member = Member(key=f"held-{number}", attempt=1, seed=0, plan=plan, from_step=0, to_step=1)

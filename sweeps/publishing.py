@@ -1,0 +1,159 @@
+"""The publisher: what of a sweep may leave its trials, and what stands above its claims wherever they are shown.
+
+Sampler, screen, store, MLflow, fronts and reports hear of a trial through a `Release` alone. Workers record nothing
+that it withholds (`trainables.publishing`), the controller passes their results through it before it writes or tells
+them, and a sweep that was recorded before metrics said on what they depend passes it as it is read from the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dpcore.guarantee import Guarantee, Status, weakest
+from sweeps.records import TrialRecord
+from trainables.metrics import WITHHELD, Config, Dependence
+from trainables.system import PrivacyPlan
+
+if TYPE_CHECKING:
+    from sweeps.spec.model import SweepSpec
+
+_EVERYTHING: frozenset[Dependence] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """What may leave the trials of one sweep, as its spec says.
+
+    public_because  why the records are public: everything may leave, and claims are demonstrations
+    raw_because     why metrics that read training records outside of every event leave: nothing is then covered
+    stated          whether the spec is of a time when metrics said on what they depend
+    steered_by      raw metrics that an unstated spec has among its objectives: they were published and searched by
+    """
+
+    public_because: str | None = None
+    raw_because: str | None = None
+    stated: bool = True
+    steered_by: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, spec: SweepSpec) -> Release:
+        """The release that a spec asks for."""
+        return cls(public_because=spec.data.records_are_public, raw_because=spec.privacy.allow_raw_measures)
+
+    @classmethod
+    def recorded(cls, spec: Mapping[str, Any]) -> Release:
+        """The release that a recorded spec asks for, whenever it was recorded."""
+        data, privacy = spec.get("data", {}), spec.get("privacy", {})
+        stated = "allow_raw_measures" in privacy
+        return cls(
+            public_because=data.get("records_are_public"),
+            raw_because=privacy.get("allow_raw_measures"),
+            stated=stated,
+            steered_by=() if stated else _raw_objectives(spec),
+        )
+
+    @property
+    def withheld(self) -> frozenset[Dependence]:
+        """Numbers that depend on these stay inside the trials."""
+        return WITHHELD if self.public_because is None and self.raw_because is None else _EVERYTHING
+
+    @property
+    def covered(self) -> bool:
+        """Whether claims say anything about all that leaves."""
+        return self.raw_because is None and not self.steered_by
+
+    @property
+    def heading(self) -> str:
+        """What stands above every claim of the sweep; empty where claims stand for themselves."""
+        if self.public_because is not None:
+            return f"DEMONSTRATION ON PUBLIC RECORDS: {self.public_because}"
+        if self.raw_because is not None:
+            return f"NOT COVERED: metrics that read training records outside of every claim leave: {self.raw_because}"
+        if self.steered_by:
+            return (
+                f"NOT COVERED: {', '.join(self.steered_by)} read training records outside of every claim, and the "
+                "search was led by them. Their values are withheld here"
+            )
+        return ""
+
+    @property
+    def _demonstration(self) -> str:
+        return f"The records are public ({self.public_because}): what is claimed of them is a demonstration."
+
+    def claim(self, guarantee: Guarantee) -> Guarantee:
+        """What `guarantee`, which counts the mechanism alone, is worth in this sweep."""
+        if not self.covered:
+            return replace(guarantee, status=weakest(guarantee.status, Status.NOT_COVERED))
+        if self.public_because is not None:
+            return replace(guarantee, assumptions=(*guarantee.assumptions, self._demonstration))
+        return guarantee
+
+    def plan(self, plan: PrivacyPlan) -> PrivacyPlan:
+        """A system's own plan with claims as this sweep may make them."""
+        return replace(plan, guarantee=self.claim(plan.guarantee), beside=tuple(self.claim(one) for one in plan.beside))
+
+    def metrics(self, metrics: Mapping[str, float], system: str, config: Config) -> dict[str, float]:
+        """Those of a trial's metrics that may leave.
+
+        config  complete, or as proposed
+
+        Raises Undeclared for a name that nobody declares.
+        """
+        from trainables.publishing import published
+        from trainables.registry import SYSTEMS
+
+        return published(metrics, SYSTEMS[system], config, self.withheld)
+
+    def seen(self, record: TrialRecord) -> TrialRecord:
+        """A trial, of another sweep or of another time, with the metrics that may leave this one: none undeclared."""
+        return replace(
+            record,
+            metrics=self._declared(record.metrics, record.config),
+            reports={step: self._declared(metrics, record.config) for step, metrics in record.reports.items()},
+        )
+
+    def read(self, record: TrialRecord) -> TrialRecord:
+        """A trial as it is read from the store: as recorded, or as `seen` where metrics were not yet declared then."""
+        if self.stated:
+            return record
+        read = self.seen(record)
+        if self.covered:
+            return read
+        claim = None if read.guarantee is None else self._as_recorded(read.guarantee)
+        plan = read.plan
+        if plan is not None:
+            beside = [self._as_recorded(one) for one in plan["beside"]]
+            plan = {**plan, "guarantee": self._as_recorded(plan["guarantee"]), "beside": beside}
+        return replace(read, guarantee=claim, plan=plan)
+
+    def _declared(self, metrics: Mapping[str, float], config: Config) -> dict[str, float]:
+        from trainables.publishing import OWN_METRICS, declared
+        from trainables.registry import SYSTEMS
+
+        system = SYSTEMS.get(str(config.get("system")))
+        known = OWN_METRICS if system is None else declared(system)
+        return {
+            name: value
+            for name, value in metrics.items()
+            if name in known and known[name].depends_under(config) not in self.withheld
+        }
+
+    def _as_recorded(self, guarantee: Mapping[str, Any]) -> dict[str, Any]:
+        return {**guarantee, "status": str(weakest(Status(guarantee["status"]), Status.NOT_COVERED))}
+
+
+def _raw_objectives(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Objectives that read raw records in some trial; a knob that is searched counts as every value of it."""
+    from trainables.publishing import declared
+    from trainables.registry import SYSTEMS
+
+    found = []
+    for name in (one["metric"] for one in spec.get("objectives", ())):
+        for system, knobs in spec.get("systems", {}).items():
+            metric = declared(SYSTEMS[system]).get(name) if system in SYSTEMS else None
+            fixed = {knob: value for knob, value in knobs.items() if not isinstance(value, Mapping)}
+            if metric is not None and metric.depends_under(fixed) is Dependence.RAW and name not in found:
+                found.append(name)
+    return tuple(found)

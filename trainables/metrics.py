@@ -1,0 +1,53 @@
+"""The numbers that a trial reports, and on what each of them depends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+Scalar = bool | int | float | str
+Config = Mapping[str, Scalar]
+
+
+class Dependence(StrEnum):
+    """On what a number depends that leaves a trial: whether a claim, a declaration or nothing covers its release."""
+
+    PUBLIC = "public"
+    """Configuration, plan and declared facts: no record."""
+    RELEASED = "released"
+    """Post-processing of a release whose event is in the plan."""
+    VALIDATION = "validation"
+    """The validation records, through what was released."""
+    SIDE_CHANNEL = "side channel"
+    """Time and memory that the machine took over private records. Whoever watches the machine sees them too: no
+    claim of any system here covers them."""
+    RAW = "raw"
+    """Training records outside of every event, or quantities before their noise."""
+
+
+WITHHELD = frozenset({Dependence.RAW})
+"""What leaves no trial, unless the spec of its sweep says why it may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One number that a finished trial reports.
+
+    released   on what it depends, in one sentence for people
+    depends    the same as a value: it decides whether the number may leave the trial
+    raw_under  values of knobs under which it depends on raw records, whatever `depends` says
+    """
+
+    name: str
+    goal: Literal["maximize", "minimize"]
+    doc: str
+    released: str
+    depends: Dependence
+    raw_under: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def depends_under(self, config: Config) -> Dependence:
+        """On what it depends in a trial of this complete configuration; a knob that is missing counts as raw."""
+        raw = any(config.get(name, value) == value for name, value in self.raw_under.items())
+        return Dependence.RAW if raw else self.depends
