@@ -3,36 +3,59 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from dpcore.checks import InvalidValue
+from sweeps.user_code import files_of, packages
 
 
 class Changed(ValueError):
     """Spec, code or data differ from what the sweep was started with; the message says how, and what to do."""
 
 
-def code_digest(modules: Iterable[str] = ()) -> str:
-    """SHA-256 over the sources that decide what a trial computes: dpcore, trainables, and the user's `modules`.
+PRODUCT = ("dpcore", "trainables")
+
+
+def code_digest(modules: Iterable[str] = (), named: Iterable[str] = ()) -> str:
+    """SHA-256 over the files that decide what a trial computes.
+
+    modules  the user's own, as `SweepSpec.user_modules` names them: all of their packages, and all packages of the
+             user's that these import (`sweeps.user_code`), with whatever lies in them (weights of a base model)
+    named    texts in knobs: those that are files on this machine count by their content
 
     Files are found without importing anything. Raises InvalidValue for a module that does not exist.
     """
     digest = hashlib.sha256()
-    for name in ("dpcore", "trainables", *sorted(set(modules))):
-        try:
-            spec = importlib.util.find_spec(name)
-        except ModuleNotFoundError:
-            spec = None
-        if spec is None or spec.origin is None:
-            raise InvalidValue("module", name, "a module that can be imported", "Install it or set PYTHONPATH.")
-        origin = Path(spec.origin)
-        files = sorted(origin.parent.rglob("*.py")) if spec.submodule_search_locations else [origin]
-        for path in files:
-            digest.update(f"{name}:{path.relative_to(origin.parent)}\0".encode())
-            digest.update(path.read_bytes())
+    for name in PRODUCT:
+        for label, path in files_of(packages((name,))[name], "*.py"):
+            _take(digest, f"{name}:{label}", path)
+    for name, package in sorted(packages(modules, follow=True).items()):
+        for label, path in files_of(package):
+            _take(digest, f"{name}:{label}", path)
+    for text, path in _files(named):
+        _take(digest, f"file:{text}", path)
     return digest.hexdigest()
+
+
+def _take(digest: hashlib._Hash, name: str, path: Path) -> None:
+    digest.update(f"{name}\0".encode())
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+
+
+def _files(named: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    for text in sorted(set(named)):
+        path = Path(text).expanduser()
+        try:
+            # A word like "linear" may be a folder by accident; with a separator it is a path.
+            if "/" in text and path.is_dir():
+                yield from ((f"{text}/{label}", one) for label, one in files_of(path))
+            elif path.is_file():
+                yield text, path
+        except OSError:
+            # No name that a file could have.
+            continue
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

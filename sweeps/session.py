@@ -81,7 +81,7 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
             name=chosen,
             spec=spec.canonical(),
             digest=spec.digest,
-            fingerprints={"code": fingerprint.code_digest(spec.user_modules())},
+            fingerprints={"code": fingerprint.code_digest(spec.user_modules(), spec.texts())},
             root=workspace.root,
             records=workspace.records or "",
             created_at=time.time(),
@@ -271,7 +271,7 @@ def _held(store: Store, name: str) -> Iterator[Lease]:
 def _check_fingerprints(
     store: Store, lease: Lease, recorded: SweepRecord, spec: SweepSpec, data_digest: str, accept: Collection[str]
 ) -> None:
-    now = {"code": fingerprint.code_digest(spec.user_modules()), "data": data_digest}
+    now = {"code": fingerprint.code_digest(spec.user_modules(), spec.texts()), "data": data_digest}
     # The data are read for the first time when the sweep first runs: until then nothing is known of them.
     before = {"data": data_digest, **recorded.fingerprints}
     changed = [name for name in fingerprint.changes(before, now) if name not in accept]

@@ -195,7 +195,7 @@ def _data(
 ) -> Dataset:
     """The sweep's records; or its public facts alone where chosen neighbours take the records' place."""
     source, options = SOURCES[spec.data.source], spec.data.options()
-    now = {"code": fingerprint.code_digest(spec.user_modules())}
+    now = {"code": fingerprint.code_digest(spec.user_modules(), spec.texts())}
     if method == "multi-run" and isinstance(system, Auditable):
         data = _nobody(source.facts(options))
     else:

@@ -225,16 +225,20 @@ class SweepSpec(Section):
         canonical = json.dumps(self.meaning(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
-    def user_modules(self) -> tuple[str, ...]:
-        """Modules named by text knobs as `package.module:function`: the user's own code, part of what is trained."""
-        texts = [
+    def texts(self) -> tuple[str, ...]:
+        """Every text that a knob may take."""
+        found = {
             value
             for knobs in self.systems.values()
             for knob in knobs.values()
             for value in (knob.values if isinstance(knob, Domain) else (knob,))
             if isinstance(value, str)
-        ]
-        return tuple(sorted({text.split(":")[0] for text in texts if _FUNCTION.fullmatch(text)}))
+        }
+        return tuple(sorted(found))
+
+    def user_modules(self) -> tuple[str, ...]:
+        """Modules named by text knobs as `package.module:function`: the user's own code, part of what is trained."""
+        return tuple(sorted({text.split(":")[0] for text in self.texts() if _FUNCTION.fullmatch(text)}))
 
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

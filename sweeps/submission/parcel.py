@@ -9,7 +9,6 @@ everybody who can open the cluster's dashboard.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 from dpcore.checks import InvalidValue
 from sweeps.spec import SweepSpec
 from sweeps.submission.order import ORDER_FILE, SPEC_FILE, Order
+from sweeps.user_code import packages
 
 PACKAGES = ("dpcore", "trainables", "sweeps")
 
@@ -45,8 +45,8 @@ def pack(folder: Path, order: Order, spec: SweepSpec | None, modules: Iterable[s
 
     Raises InvalidValue for a module that is not found here.
     """
-    for name in (*PACKAGES, *sorted({module.split(".")[0] for module in modules})):
-        _copy_module(name, folder)
+    for name, package in {**packages(PACKAGES), **packages(modules, follow=True)}.items():
+        _copy(name, package, folder)
     if spec is not None:
         # JSON is YAML.
         (folder / SPEC_FILE).write_text(json.dumps(spec.canonical(), indent=1))
@@ -55,14 +55,10 @@ def pack(folder: Path, order: Order, spec: SweepSpec | None, modules: Iterable[s
         json.dump(asdict(order), stream)
 
 
-def _copy_module(name: str, folder: Path) -> None:
-    found = importlib.util.find_spec(name)
-    if found is None or found.origin is None:
-        raise InvalidValue("module", name, "a module that can be imported here", "Install it or set PYTHONPATH.")
-    origin = Path(found.origin)
-    if not found.submodule_search_locations:
-        shutil.copy(origin, folder / origin.name)
+def _copy(name: str, package: Path, folder: Path) -> None:
+    if not package.is_dir():
+        shutil.copy(package, folder / package.name)
         return
     shutil.copytree(
-        origin.parent, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", ".*"), dirs_exist_ok=True
+        package, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", ".*"), dirs_exist_ok=True
     )

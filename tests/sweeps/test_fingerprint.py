@@ -1,0 +1,103 @@
+"""A sweep is the same sweep while all that decides its trials is the same: the user's own code and files included."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpcore.checks import InvalidValue
+from sweeps import user_code
+from sweeps.fingerprint import changes, code_digest
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Path:
+    """A folder on the import path with a package `nets`, a package `parts` that it imports, a module `alone`."""
+    for name, text in {
+        "nets/__init__.py": "",
+        "nets/small.py": "import torch\nfrom parts.blocks import block\n\ndef net(facts): ...\n",
+        "nets/base.pt": "weights",
+        "nets/deep/inside.py": "from ..small import net\n",
+        "parts/__init__.py": "",
+        "parts/blocks.py": "import helper_of_parts\n\ndef block(): ...\n",
+        "helper_of_parts.py": "width = 3\n",
+        "alone.py": "def net(facts): ...\n",
+        "unrelated.py": "width = 3\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("changed", "seen"),
+    [
+        ("nets/small.py", True),  # the module that the spec names
+        ("nets/deep/inside.py", True),  # another of its package
+        ("nets/base.pt", True),  # no source, and part of the package
+        ("parts/blocks.py", True),  # a package of the user's that it imports
+        ("helper_of_parts.py", True),  # and what that one imports
+        ("alone.py", False),
+        ("unrelated.py", False),
+    ],
+)
+def test_a_change_anywhere_in_the_user_s_own_code_is_seen(home, changed, seen):
+    before = code_digest(["nets.small"])
+    path = home / changed
+    path.write_text(path.read_text() + "# changed\n")
+    assert (code_digest(["nets.small"]) != before) == seen
+
+
+def test_a_new_file_of_the_package_is_seen(home):
+    before = code_digest(["nets.small"])
+    (home / "nets/more.py").write_text("")
+    assert code_digest(["nets.small"]) != before
+
+
+def test_what_python_leaves_behind_is_not_seen(home):
+    before = code_digest(["nets.small"])
+    (home / "nets/__pycache__").mkdir()
+    (home / "nets/__pycache__/small.pyc").write_text("compiled")
+    (home / "nets/.notes").write_text("hidden")
+    assert code_digest(["nets.small"]) == before
+
+
+def test_a_file_named_by_a_knob_counts_by_its_content(home):
+    (home / "base.pt").write_text("one")
+    (home / "bases").mkdir()
+    (home / "bases/layer.pt").write_text("one")
+    texts = ["mlp", "base.pt", "bases/", str(home / "base.pt"), "s3://bucket/base.pt", "x" * 5000]
+    before = code_digest((), texts)
+    assert code_digest((), texts) == before != code_digest()
+    (home / "base.pt").write_text("two")
+    second = code_digest((), texts)
+    (home / "bases/layer.pt").write_text("two")
+    third = code_digest((), texts)
+    (home / "base.pt").unlink()
+    assert len({before, second, third, code_digest((), texts)}) == 4
+
+
+def test_packages_are_the_user_s_own_and_nobody_else_s(home):
+    assert set(user_code.packages(["nets.small"], follow=True)) == {"nets", "parts", "helper_of_parts"}
+    assert set(user_code.packages(["nets.small"])) == {"nets"}
+    # Installed packages count where the spec names them, and lead no further than to the user's own.
+    assert set(user_code.packages(["yaml"], follow=True)) == {"yaml"}
+
+
+def test_nothing_is_imported(home):
+    (home / "nets/__init__.py").write_text("raise SystemExit('imported')\n")
+    script = "from sweeps.fingerprint import code_digest; print(code_digest(['nets.small']))"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=home)
+    assert told.stdout.strip() == code_digest(["nets.small"])
+
+
+def test_a_module_that_is_not_there_is_named(home):
+    with pytest.raises(InvalidValue, match=r"gone\.module"):
+        code_digest(["gone.module"])
+
+
+def test_changes_are_named_in_order():
+    assert changes({"code": "a", "data": "b"}, {"code": "c", "data": "b", "more": "d"}) == ["code", "more"]
