@@ -1,12 +1,25 @@
-"""Private gradients: per-example clipping, noise, and the public divisor.
+"""Private gradients: every unit's gradient kept apart and clipped, noise, and the public divisor.
 
 engine = PrivateGradients(model, loss_fn)
 clipped = engine.clipped_sum(inputs, targets, clip_norm=1.0)
 mean = noisy_mean_gradient(clipped, noise_multiplier=1.1, expected_batch_size=rate * n, noise=SecureNoise())
+
+Models are judged with the records apart as well: isolated(model)(inputs).
 """
 
 from dpcore.gradients.clipped import ClippedSum, noise_event, noisy_mean_gradient
-from dpcore.gradients.engine import PrivateGradients
-from dpcore.gradients.refusals import MixesExamples
+from dpcore.gradients.engine import PrivateGradients, Route
+from dpcore.gradients.isolation import Isolated, isolated
+from dpcore.gradients.refusals import MixesExamples, Refused
 
-__all__ = ["ClippedSum", "MixesExamples", "PrivateGradients", "noise_event", "noisy_mean_gradient"]
+__all__ = [
+    "ClippedSum",
+    "Isolated",
+    "MixesExamples",
+    "PrivateGradients",
+    "Refused",
+    "Route",
+    "isolated",
+    "noise_event",
+    "noisy_mean_gradient",
+]

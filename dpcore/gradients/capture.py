@@ -1,4 +1,8 @@
-"""One forward and one backward pass that keep, for each use of a layer, its input and its output's gradient."""
+"""One forward and one backward pass that keep, for each use of a captured layer, its input and its output's gradient.
+
+A captured layer computes with its parameters as they are, once for all records. Everywhere else in the model the same
+parameters are mapped over the records, so that a weight used outside its layer still has a gradient per record.
+"""
 
 from __future__ import annotations
 
@@ -11,38 +15,105 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from dpcore.gradients import mapping
+from dpcore.gradients.layers import Kinds, Use, trainable
+from dpcore.gradients.slots import Place, Slots
+from dpcore.gradients.substitutes import forward_of
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """One call of a layer. `inputs` is [B, ...]; `gradients` is the gradient of each example's own loss by the
-    output, [B, ...]."""
 
-    inputs: Tensor
-    gradients: Tensor
+class _SameForAll(Exception):
+    """What a tap saw does not differ between records, so its gradient would be their sum."""
 
 
 @dataclass(slots=True)
 class _Call:
     layer: str
+    part: str
     inputs: Tensor
     version: int
+    inputs_axis: int | None
     edge: GradientEdge
+    output_axis: int
 
 
-class Capture:
-    """The calls seen during one forward pass."""
+class Tape:
+    """The uses of captured layers seen during one forward pass over N records.
 
-    def __init__(self) -> None:
-        self.calls: list[_Call] = []
+    level  the transformation over records, None for a pass that is not mapped
+    """
+
+    def __init__(self, layers: Mapping[str, nn.Module], kinds: Kinds, slots: Slots) -> None:
+        self._layers, self._kinds, self._slots = layers, kinds, slots
+        self._calls: list[_Call] = []
+        self.level: int | None = None
 
     @property
     def edges(self) -> list[GradientEdge]:
-        return [call.edge for call in self.calls]
+        return [call.edge for call in self._calls]
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Captured layers note their uses for the length of the block."""
+        names = {id(one): name for name, one in self._slots.parameters.items()}
+        try:
+            for name, layer in self._layers.items():
+                # An alias: the parameters themselves must not appear in the graph (see Passes.gradients).
+                held = [
+                    (place, one.detach().requires_grad_())
+                    for one in trainable(layer).values()
+                    for place in self._slots.places(names[id(one)])
+                ]
+                layer.__dict__["forward"] = self._forward_of(name, layer, held)
+            yield
+        finally:
+            for layer in self._layers.values():
+                layer.__dict__.pop("forward", None)
+
+    def _forward_of(self, name: str, layer: nn.Module, held: list[tuple[Place, Tensor]]) -> Callable[..., Any]:
+        own, captured = forward_of(layer), self._kinds[type(layer)].forward
+
+        def tap(inputs: Tensor, output: Tensor, part: str = "") -> Tensor:
+            return self._tapped(name, part, inputs, output)
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            # Inside a transformation of the model's own, and without gradients, nothing is captured.
+            if mapping.level() != self.level or not torch.is_grad_enabled():
+                return own(layer, *args, **kwargs)
+            seen = len(self._calls)
+            before = [(table, key, table[key]) for (table, key), _ in held]
+            for (table, key), one in held:
+                table[key] = one
+            try:
+                return captured(layer, tap, *args, **kwargs)
+            except _SameForAll:
+                del self._calls[seen:]
+            finally:
+                for table, key, one in before:
+                    table[key] = one
+            return own(layer, *args, **kwargs)
+
+        return forward
+
+    def _tapped(self, name: str, part: str, inputs: Tensor, output: Tensor) -> Tensor:
+        at: int | None = 0
+        inputs_axis: int | None = 0
+        if self.level is not None:
+            # A mapped tensor says nothing of gradients; the memory under it does.
+            at, inputs_axis = mapping.axis(output), mapping.axis(inputs)
+        whole = output if self.level is None else mapping.whole(output)
+        if not whole.requires_grad:
+            return output
+        if at is None:
+            raise _SameForAll
+        noted = (inputs if self.level is None or inputs_axis is None else mapping.whole(inputs)).detach()
+        alias = mapping.apart(whole)
+        self._calls.append(_Call(name, part, noted, noted._version, inputs_axis, get_gradient_edge(alias), at))
+        return alias if self.level is None else mapping.mapped(alias, at)
 
     def uses(self, gradients: tuple[Tensor | None, ...]) -> dict[str, list[Use]]:
-        """Uses by layer; an output that no loss depends on has no gradient and counts for nothing."""
+        """Uses by layer, [N, *shape]; an output that no loss depends on has no gradient and counts for nothing."""
         out: dict[str, list[Use]] = {}
-        for call, gradient in zip(self.calls, gradients, strict=True):
+        for call, gradient in zip(self._calls, gradients, strict=True):
             if gradient is None:
                 continue
             if call.inputs._version != call.version:
@@ -50,56 +121,13 @@ class Capture:
                     f"layer {call.layer!r}: its input was changed in place after the call, so the gradient of its "
                     "parameters is lost. Use the out-of-place operation in the model."
                 )
-            out.setdefault(call.layer, []).append(Use(call.inputs, gradient))
+            gradient = gradient.movedim(call.output_axis, 0)
+            if call.inputs_axis is None:
+                inputs = call.inputs.expand(len(gradient), *call.inputs.shape)
+            else:
+                inputs = call.inputs.movedim(call.inputs_axis, 0)
+            if self.level is None:
+                # As a mapped pass shows it: a batch of one within each record.
+                inputs, gradient = inputs.unsqueeze(1), gradient.unsqueeze(1)
+            out.setdefault(call.layer, []).append(Use(inputs, gradient, call.part))
         return out
-
-
-@contextmanager
-def capturing(layers: Mapping[str, nn.Module]) -> Iterator[Capture]:
-    """Hooks on `layers` for the length of the block; removed whatever happens inside."""
-    capture = Capture()
-
-    def hook_for(name: str) -> Callable[..., None]:
-        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
-            inputs = (args[0] if args else kwargs["input"]).detach()
-            # The edge, not the tensor: a following in-place activation turns the tensor into its own output.
-            capture.calls.append(_Call(name, inputs, inputs._version, get_gradient_edge(output)))
-
-        return hook
-
-    handles = [module.register_forward_hook(hook_for(name), with_kwargs=True) for name, module in layers.items()]
-    try:
-        yield capture
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def graph_uses(root: Tensor) -> dict[int, int]:
-    """How often the graph under `root` uses each leaf: {id(leaf): edges into it}."""
-    counts: dict[int, int] = {}
-    seen = {root.grad_fn}
-    stack = [root.grad_fn]
-    while stack:
-        node = stack.pop()
-        if node is None:
-            continue
-        for following, _ in node.next_functions:
-            if following is None:
-                continue
-            leaf = getattr(following, "variable", None)
-            if leaf is not None:
-                counts[id(leaf)] = counts.get(id(leaf), 0) + 1
-            elif following not in seen:
-                seen.add(following)
-                stack.append(following)
-    return counts
-
-
-def backward_to(
-    losses_B: Tensor, capture: Capture, *, scale: float = 1.0, **options: bool
-) -> tuple[Tensor | None, ...]:
-    """Gradients of scale * losses by the captured outputs alone: PyTorch then skips every product for a weight's
-    gradient."""
-    weights_B = torch.full_like(losses_B, scale)
-    return torch.autograd.grad(losses_B, capture.edges, weights_B, allow_unused=True, **options)

@@ -1,43 +1,57 @@
-"""Summed clipped per-example gradients of a PyTorch model."""
+"""Summed clipped gradients of units of a PyTorch model."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
 
 from dpcore import checks
-from dpcore.gradients.capture import Capture, Use, backward_to, capturing, graph_uses
 from dpcore.gradients.clipped import ClippedSum
 from dpcore.gradients.clipping import clip_factors
-from dpcore.gradients.fallback import PerExample
-from dpcore.gradients.layers import RULES, accumulation_type, trainable
-from dpcore.gradients.plan import Plan, plan_for
+from dpcore.gradients.contributions import Parts
+from dpcore.gradients.guard import RECORDS, check_gradients
+from dpcore.gradients.layers import KINDS, Kinds, accumulation_type
 from dpcore.gradients.precision import Name, Precision
-from dpcore.gradients.probe import layers_off_the_batch_axis
-from dpcore.gradients.refusals import refuse_mixing
+from dpcore.gradients.records import Columns, Passes, Recorded
+from dpcore.gradients.refusals import refuse
+from dpcore.gradients.units import Units
 
 Batch = Tensor | tuple[Tensor, ...]
 
 
+class Route(StrEnum):
+    """How a parameter's gradient is found for each record."""
+
+    ONE_PASS = "one pass"
+    PER_RECORD = "per record"
+    UNREACHED = "unreached"
+
+
 class PrivateGradients:
-    """Per-example gradients of one model, clipped over all parameters together and summed.
+    """Gradients of a model by unit, clipped over all parameters together and summed.
 
-    model    maps inputs [B, ...] to outputs; parameters with requires_grad False are left out
-    loss_fn  (outputs, targets) -> losses of shape [B], one per example, reduction "none"
-    method   "auto" takes one pass over forward and backward when every trainable layer has a rule, and
-             forms each example's gradient otherwise; the two names force one. Both give the same numbers.
-    precision  "bfloat16" or "float16": forward and backward form their products in it; parameters, losses, norms,
-             clipping and sums are float32 all the same (dpcore.gradients.precision)
+    model         maps inputs [B, ...] to outputs; parameters with requires_grad False are left out
+    loss_fn       (outputs, targets) -> losses of shape [B], one per record, reduction "none"
+    unit_records  k: a unit is up to k records, and it is the sum of its records' gradients that is clipped. 1: every
+                  record is a unit
+    precision     "bfloat16" or "float16": forward and backward form their products in it; parameters, losses, norms,
+                  clipping and sums are float32 all the same (dpcore.gradients.precision)
+    kinds         the kinds of layer that are served by a rule; {} forms every record's gradient
 
-    `method` and `reason` say what was decided at construction. A model whose code turns out at the first
-    batch not to keep examples on axis 0, or to use a weight outside its layer, moves to "per-example"
-    with a warning. Raises MixesExamples for models in which examples influence each other.
+    Records are kept apart by construction: the model passes over them under torch.func.vmap, each as a batch of one
+    with random numbers of its own, so that no code of the model or of the loss can see another record. (Where the
+    model's structure proves as much, it is called plainly.) Layers with a rule never form a record's gradient; any
+    other parameter is given once per record, which costs its size times the number of records in memory. Values are
+    those of one record at a time, up to rounding; on the first records of each kind this is compared with autograd.
+
+    Raises Refused, before anything is released, for what cannot be kept apart or seen: see dpcore.gradients.refusals
+    and isolation. What remains is code that takes mapped tensors apart by PyTorch's internals, or that hides records in
+    globals or files: that is no mistake but hostile code, and nothing here guards against it.
     """
 
     def __init__(
@@ -45,153 +59,170 @@ class PrivateGradients:
         model: nn.Module,
         loss_fn: Callable[[Any, Any], Tensor],
         *,
-        method: Literal["auto", "one-pass", "per-example"] = "auto",
+        unit_records: int = 1,
         precision: Name = "float32",
+        kinds: Kinds = KINDS,
     ) -> None:
-        refuse_mixing(model)
-        self._model, self._loss_fn, self._precision = model, loss_fn, Precision.named(precision)
-        plan = plan_for(model)
-        if method == "one-pass" and plan.method != method:
-            raise checks.InvalidValue("method", method, "a model that one pass can serve", f"Here {plan.reason}.")
-        if method == "per-example":
-            plan = Plan("per-example", plan.layers, "asked for")
-        self._plan = plan
-        self._per_example = PerExample(model, loss_fn, self._precision)
-        self._probed: set[bool] = set()
-        # Training mode can be switched on later: such layers are looked at before every batch.
-        self._watched = any(isinstance(module, _BatchNorm | _InstanceNorm) for module in model.modules())
+        checks.count(minimum=1, unit_records=unit_records)
+        self._model, self._loss_fn, self._kinds = model, loss_fn, kinds
+        self._unit_records, self._precision = unit_records, Precision.named(precision)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        refuse(self._model)
+        self._structure = _structure(self._model)
+        self._passes = Passes(self._model, self._loss_fn, self._kinds, self._precision)
+        if not self._passes.slots.parameters:
+            raise ValueError("the model has no trainable parameter: set requires_grad on those that are to be trained")
+        self._checked: set[object] = set()
+        self._reached: dict[str, Route] = {}
 
     @property
-    def method(self) -> Literal["one-pass", "per-example"]:
-        return self._plan.method
+    def routes(self) -> Mapping[str, Route]:
+        """{parameter: how its gradient is found}: as the structure says before the first batch, then as it was."""
+        if not self._checked:
+            captured = {name for layer in self._passes.captured for name in self._passes.owned(layer)}
+            return {
+                name: Route.ONE_PASS if name in captured else Route.PER_RECORD for name in self._passes.slots.parameters
+            }
+        return {name: self._reached.get(name, Route.UNREACHED) for name in self._passes.slots.parameters}
 
     @property
-    def reason(self) -> str:
-        return self._plan.reason
+    def unreached(self) -> tuple[str, ...]:
+        """Trainable parameters on which no record's loss depended so far; () before the first batch."""
+        return tuple(name for name, route in self.routes.items() if route is Route.UNREACHED)
 
     def clipped_sum(
-        self, inputs: Batch, targets: Batch, *, clip_norm: float, microbatch_size: int | None = None
+        self,
+        inputs: Batch,
+        targets: Batch,
+        *,
+        clip_norm: float,
+        taken: Tensor | None = None,
+        microbatch_size: int | None = None,
     ) -> ClippedSum:
-        """sum_b g_b * min(1, clip_norm / |g_b|), g_b the gradient of example b over all trainable parameters.
+        """sum_u g_u * min(1, clip_norm / |g_u|), g_u the gradient of unit u over all trainable parameters.
 
-        inputs, targets  tensors [B, ...], or tuples of them (a model with several inputs); B may be 0
-        clip_norm        L2 bound on one example's contribution, above 0
-        microbatch_size  largest number of examples in one pass; changes memory and time, not the sum
+        inputs, targets  tensors [U, ...] where a unit is one record, else [U, k, ...]; or tuples of them (a model with
+                         several inputs); U may be 0
+        clip_norm        L2 bound on one unit's contribution, above 0
+        taken            bool [U, k]: which places hold a record; None for all. What stands in the others, numbers or
+                         not, has no influence
+        microbatch_size  largest number of units in one pass; changes memory and time, not the sum
 
-        An example whose gradient is not finite, or whose squared norm overflows, contributes zero and
-        leaves the others as they are. Raises InvalidValue.
+        A unit whose gradient is not finite, or whose squared norm overflows, contributes zero and leaves the others as
+        they are. Raises InvalidValue, Refused.
         """
         checks.positive_finite(clip_norm=clip_norm)
         columns, answers = _columns(inputs), _columns(targets)
-        batch = len(columns[0])
-        if any(len(one) != batch for one in (*columns, *answers)):
-            sizes = [len(one) for one in (*columns, *answers)]
-            raise checks.InvalidValue("inputs, targets", sizes, "tensors with one row per example")
+        units = self._units(columns, answers, taken)
         if microbatch_size is not None:
             checks.count(minimum=1, microbatch_size=microbatch_size)
-        if self._watched:
-            refuse_mixing(self._model)
-        names = {name: one for name, one in self._model.named_parameters() if one.requires_grad}
+        if _structure(self._model) != self._structure:
+            self._prepare()
         total: dict[str, Tensor] = {}
-        step = microbatch_size or max(batch, 1)
-        for start in range(0, batch, step):
+        step = microbatch_size or max(units, 1)
+        for start in range(0, units, step):
             rows = slice(start, start + step)
-            part = self._clipped(tuple(one[rows] for one in columns), tuple(one[rows] for one in answers), clip_norm)
-            if not part.keys() <= names.keys():
-                raise RuntimeError("the trainable parameters changed; build a new PrivateGradients")
+            part = self._clipped(
+                tuple(one[rows] for one in columns),
+                tuple(one[rows] for one in answers),
+                None if taken is None else taken[rows],
+                clip_norm,
+            )
             for name, one in part.items():
                 total[name] = total[name].add_(one) if name in total else one
-        total |= _zeros({name: one for name, one in names.items() if name not in total})
-        return ClippedSum(tensors={name: total[name] for name in names}, clip_norm=clip_norm)
+        parameters = self._passes.slots.parameters
+        total |= _zeros({name: one for name, one in parameters.items() if name not in total})
+        return ClippedSum(tensors={name: total[name] for name in parameters}, clip_norm=clip_norm)
 
-    def _clipped(self, inputs: tuple[Tensor, ...], targets: tuple[Tensor, ...], clip_norm: float) -> dict[str, Tensor]:
-        if self._plan.method == "one-pass":
-            self._probe(inputs, targets)
-        if self._plan.method == "one-pass":
-            with torch.enable_grad(), capturing(self._plan.layers) as capture:
-                losses_B = self._losses(inputs, targets)
-            if not losses_B.requires_grad:
-                return {}
-            if obstacle := self._uncaptured(losses_B, capture):
-                self._fall_back(obstacle)
-            else:
-                uses = capture.uses(backward_to(losses_B, capture, scale=self._precision.scale))
-                full = {name: [self._precision.use(one) for one in several] for name, several in uses.items()}
-                return self._one_pass(full, clip_norm)
-        contribution = self._per_example.contribution(inputs, targets)
-        return contribution.weighted_sum(clip_factors(contribution.squared_norms, clip_norm))
+    def record_gradients(self, inputs: Batch, targets: Batch) -> Tensor:
+        """Every record's own gradient, not clipped: [B, parameters] with all of them side by side in their order.
 
-    def _one_pass(self, uses: dict[str, list[Use]], clip_norm: float) -> dict[str, Tensor]:
-        contributions = {
-            name: RULES[type(self._plan.layers[name])](self._plan.layers[name], uses[name]) for name in uses
-        }
-        squared_norms_B = torch.stack([one.squared_norms for one in contributions.values()]).sum(0)
-        finite_B = torch.isfinite(squared_norms_B)
-        if not bool(finite_B.all()):
-            # 0 * inf is NaN: a weight of zero does not remove such a row, so its factors are cleared instead.
-            clean = {name: [_without(use, ~finite_B) for use in several] for name, several in uses.items()}
-            return self._one_pass(clean, clip_norm)
-        factors_B = clip_factors(squared_norms_B, clip_norm)
-        return {
-            f"{name}.{local}" if name else local: tensor
-            for name, one in contributions.items()
-            for local, tensor in one.weighted_sum(factors_B).items()
-        }
+        inputs, targets  tensors [B, ...], or tuples of them; a gradient that is not finite comes back as zero
+        """
+        columns, answers = _columns(inputs), _columns(targets)
+        passes = Passes(self._model, self._loss_fn, {}, self._precision)
+        recorded, size = passes.recorded(columns, answers), len(answers[0])
+        rows = [
+            recorded.gradients[name].reshape(size, -1)
+            if name in recorded.gradients
+            else one.new_zeros(size, one.numel(), dtype=accumulation_type(one))
+            for name, one in passes.slots.parameters.items()
+        ]
+        joined = torch.cat(rows, 1)
+        return torch.where(torch.isfinite(joined).all(1, keepdim=True), joined, 0.0)
 
-    def _losses(self, inputs: tuple[Tensor, ...], targets: tuple[Tensor, ...]) -> Tensor:
-        with self._precision.products(inputs[0].device):
-            outputs = self._precision.full(self._model(*inputs))
-        losses_B = self._loss_fn(outputs, targets[0] if len(targets) == 1 else targets)
-        if losses_B.shape != (len(inputs[0]),):
-            raise checks.InvalidValue(
-                "loss_fn",
-                tuple(losses_B.shape),
-                f"one loss per example, shape ({len(inputs[0])},)",
-                'Use reduction="none".',
-            )
-        return losses_B
+    def _units(self, columns: Columns, answers: Columns, taken: Tensor | None) -> int:
+        """How many there are. Raises InvalidValue for shapes that do not fit."""
+        axes = 1 if self._unit_records == 1 and taken is None else 2
+        shapes = [tuple(one.shape[:axes]) for one in (*columns, *answers)]
+        units = shapes[0][0] if shapes[0] else 0
+        lead = (units,) if axes == 1 else (units, self._unit_records)
+        if any(shape != lead for shape in shapes):
+            expected = "one row per example" if axes == 1 else f"{self._unit_records} records for each unit"
+            raise checks.InvalidValue("inputs, targets", shapes, f"tensors with {expected}")
+        if taken is not None and (taken.dtype != torch.bool or tuple(taken.shape) != lead):
+            raise checks.InvalidValue("taken", (taken.dtype, tuple(taken.shape)), f"a bool tensor of shape {lead}")
+        return units
 
-    def _probe(self, inputs: tuple[Tensor, ...], targets: tuple[Tensor, ...]) -> None:
-        if self._model.training in self._probed:
+    def _clipped(self, inputs: Columns, targets: Columns, taken: Tensor | None, clip_norm: float) -> dict[str, Tensor]:
+        units = Units.of(len(targets[0]), self._unit_records, taken)
+        inputs = tuple(units.present(one) for one in inputs)
+        targets = tuple(units.present(one) for one in targets)
+        if not len(targets[0]):
+            return {}
+        self._check(inputs, targets)
+        recorded = self._passes.recorded(inputs, targets)
+        self._note(recorded)
+        parts = self._parts(recorded, units)
+        if parts is None:
+            return {}
+        return parts.weighted_sum(clip_factors(parts.squared_norms, clip_norm))
+
+    def _parts(self, recorded: Recorded, units: Units) -> Parts | None:
+        return Parts.of(recorded, units, self._passes.captured, self._kinds)
+
+    def _check(self, inputs: Columns, targets: Columns) -> None:
+        """Once for each kind of input, before anything of it is summed up."""
+        kind = tuple((one.ndim, one.dtype, one.device) for one in (*inputs, *targets))
+        if kind in self._checked:
             return
-        with torch.enable_grad():
-            off = layers_off_the_batch_axis(self._losses, self._plan.layers, inputs, targets)
-        self._probed.add(self._model.training)
-        if off:
-            self._fall_back(f"axis 0 of layer {off[0]!r} is not the batch")
 
-    def _uncaptured(self, losses_B: Tensor, capture: Capture) -> str:
-        """Whether some trainable parameter reaches the losses by another way than the captured calls."""
-        expected: dict[int, int] = {}
-        for call in capture.calls:
-            if len(call.inputs) != len(losses_B):
-                return f"axis 0 of layer {call.layer!r} is not the batch"
-            for one in trainable(self._plan.layers[call.layer]).values():
-                expected[id(one)] = expected.get(id(one), 0) + 1
-        found = graph_uses(losses_B)
-        parameters = {id(one): name for name, one in self._model.named_parameters()}
-        for leaf, count in found.items():
-            if leaf in parameters and count > expected.get(leaf, 0):
-                return f"parameter {parameters[leaf]!r} is used outside its layer"
-        return ""
+        def parts_of(inputs: Columns, targets: Columns) -> Parts | None:
+            return self._parts(self._passes.recorded(inputs, targets), Units(len(targets[0]), 1))
 
-    def _fall_back(self, reason: str) -> None:
-        warnings.warn(f"private gradients: {reason}; forming every example's gradient instead", stacklevel=3)
-        self._plan = Plan("per-example", self._plan.layers, reason)
+        first = slice(0, RECORDS)
+        few = tuple(one[first] for one in inputs), tuple(one[first] for one in targets)
+        check_gradients(self._passes, parts_of, self._precision, *few)
+        self._checked.add(kind)
+
+    def _note(self, recorded: Recorded) -> None:
+        first = not self._reached
+        for layer in recorded.uses:
+            self._reached |= dict.fromkeys(self._passes.owned(layer), Route.ONE_PASS)
+        self._reached |= dict.fromkeys(recorded.gradients, Route.PER_RECORD)
+        if first and self.unreached:
+            warnings.warn(
+                f"no record's loss depends on {', '.join(self.unreached)}: what is added to them is noise alone. Set "
+                "requires_grad to False where that is meant.",
+                stacklevel=4,
+            )
 
 
-def _zeros(parameters: dict[str, nn.Parameter]) -> dict[str, Tensor]:
+def _structure(model: nn.Module) -> tuple[object, ...]:
+    """What a pass is prepared for; changes when a layer, a mode or a trained parameter does."""
+    return (
+        *((id(module), module.training) for module in model.modules()),
+        *((id(one), one.requires_grad, one._backward_hooks is None) for one in model.parameters()),
+    )
+
+
+def _zeros(parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
     return {
         name: torch.zeros(one.shape, dtype=accumulation_type(one), device=one.device)
         for name, one in parameters.items()
     }
-
-
-def _without(use: Use, bad_B: Tensor) -> Use:
-    def cleared(tensor: Tensor) -> Tensor:
-        return tensor.masked_fill(bad_B.view(-1, *[1] * (tensor.ndim - 1)), 0)
-
-    return Use(cleared(use.inputs), cleared(use.gradients))
 
 
 def _columns(batch: Batch) -> tuple[Tensor, ...]:

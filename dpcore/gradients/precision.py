@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from dpcore import checks
-from dpcore.gradients.capture import Use
+from dpcore.gradients.layers import Use, accumulation_type
 
 Name = Literal["float32", "bfloat16", "float16"]
 _TYPES: Mapping[str, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -74,4 +74,9 @@ class Precision:
         if self.half is None:
             return use
         inputs = use.inputs.float() if use.inputs.dtype == self.half else use.inputs
-        return Use(inputs, use.gradients.float() / self.scale)
+        return replace(use, inputs=inputs, gradients=use.gradients.float() / self.scale)
+
+    def unscaled(self, gradient: Tensor) -> Tensor:
+        """A parameter's gradient as it is added up: unscaled, in float32 at least."""
+        gradient = gradient.to(accumulation_type(gradient))
+        return gradient if self.scale == 1.0 else gradient / self.scale

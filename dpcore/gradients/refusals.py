@@ -1,43 +1,86 @@
-"""Models that have no per-example gradient, found before any record is read."""
+"""Models whose per-record gradients cannot be had or trusted, found before any record is read."""
 
 from __future__ import annotations
 
+import torch
 from torch import nn
+from torch.nn.modules import module as torch_module
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import is_lazy
 
 
-class MixesExamples(ValueError):
-    """One example's loss depends on other examples, so clipping bounds nobody's influence."""
+class Refused(ValueError):
+    """A model that private gradients do not serve; the message names the layer, the reason and a remedy."""
+
+
+class MixesExamples(Refused):
+    """One record's gradient depends on other records, so clipping bounds nobody's influence."""
+
+
+def label(name: str, module: nn.Module) -> str:
+    """How messages name a module."""
+    return f"layer {name or '(model)'!r} ({type(module).__name__})"
+
+
+def refuse(model: nn.Module) -> None:
+    """Raises Refused for what is plain from the model's structure alone."""
+    refuse_mixing(model)
+    for name, module in model.named_modules():
+        _refuse_wrappers(label(name, module), module)
+    if torch_module._global_backward_hooks or torch_module._global_backward_pre_hooks:
+        raise Refused("a global backward hook is registered; under a mapped pass it would do nothing. Remove it.")
+    for name, one in model.named_parameters():
+        _refuse_parameter(f"parameter {name!r}", one)
 
 
 def refuse_mixing(model: nn.Module) -> None:
-    """Raises MixesExamples for a layer that mixes the examples of a batch or keeps statistics of them.
+    """Raises MixesExamples for a layer that mixes the records of a batch or keeps statistics of them.
 
-    A normalisation in evaluation mode with public statistics is a fixed map and passes.
+    A normalisation in evaluation mode is a fixed map and passes. Its statistics have to be public: nothing can be seen
+    of where they come from.
     """
     for name, module in model.named_modules():
-        label = f"layer {name or '(model)'!r} ({type(module).__name__})"
+        named = label(name, module)
         if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats):
             raise MixesExamples(
-                f"{label} normalises over the batch: every example's loss depends on all others, and clipping "
+                f"{named} normalises over the batch: every record's loss depends on all others, and clipping "
                 "bounds nobody's influence. Use GroupNorm, or evaluation mode with public statistics."
             )
         if isinstance(module, _InstanceNorm) and module.training and module.track_running_stats:
             raise MixesExamples(
-                f"{label} keeps running statistics of private examples, released without noise. "
+                f"{named} keeps running statistics of private records, released without noise. "
                 "Use track_running_stats=False, or GroupNorm."
             )
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
             if module.scale_grad_by_freq:
                 raise MixesExamples(
-                    f"{label} divides by token counts over the whole batch. Use scale_grad_by_freq=False."
+                    f"{named} divides by token counts over the whole batch. Use scale_grad_by_freq=False."
                 )
             if module.max_norm is not None:
                 raise MixesExamples(
-                    f"{label} rescales the rows that private tokens touch, without noise. Use max_norm=None."
+                    f"{named} rescales the rows that private tokens touch, without noise. Use max_norm=None."
                 )
-    for name, parameter in model.named_parameters():
-        if is_lazy(parameter):
-            raise ValueError(f"parameter {name!r} has no shape yet. Run the lazy model once on public input first.")
+
+
+def _refuse_wrappers(named: str, module: nn.Module) -> None:
+    if isinstance(module, torch.jit.ScriptModule) and any(one.requires_grad for one in module.parameters()):
+        raise Refused(f"{named} is scripted: its parameters cannot be given per record. Use the Python module.")
+    if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise Refused(f"{named} spreads and synchronises by itself. Give the module inside it.")
+    if module._backward_hooks or module._backward_pre_hooks:
+        raise Refused(f"{named} has a backward hook, which a mapped pass would not run. Remove it.")
+
+
+def _refuse_parameter(named: str, one: nn.Parameter) -> None:
+    if is_lazy(one):
+        raise Refused(f"{named} has no shape yet. Run the lazy model once on public input first.")
+    if not one.requires_grad:
+        return
+    if one.is_complex():
+        # Normal noise on a complex tensor has variance 1/2 per real coordinate: a factor sqrt 2 too little.
+        raise Refused(f"{named} is complex, for which neither norm nor noise is defined here. Use two real ones.")
+    if type(one) is not nn.Parameter:
+        raise Refused(f"{named} is a {type(one).__name__}, whose operations may do anything. Use a plain nn.Parameter.")
+    if one._backward_hooks or one._post_accumulate_grad_hooks:  # type: ignore[attr-defined]
+        raise Refused(f"{named} has a gradient hook, which private gradients would not run. Remove it.")

@@ -6,10 +6,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from dpcore.checks import InvalidValue
-from dpcore.gradients import PrivateGradients
+from dpcore.gradients import PrivateGradients, Route
+from dpcore.gradients.layers import KINDS
 
 HALVES = pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-METHODS = pytest.mark.parametrize("method", ["one-pass", "per-example"])
+ROUTES = pytest.mark.parametrize("kinds", [KINDS, {}], ids=["one pass", "per record"])
 
 
 def losses(outputs, targets):
@@ -33,11 +34,11 @@ def batch(size: int = 32):
 
 
 @HALVES
-@METHODS
-def test_half_precision_is_near_full_precision_and_summed_in_float32(precision, method):
+@ROUTES
+def test_half_precision_is_near_full_precision_and_summed_in_float32(precision, kinds):
     model, (inputs, targets) = net(), batch()
     exact = PrivateGradients(model, losses).clipped_sum(inputs, targets, clip_norm=0.7).tensors
-    half = PrivateGradients(model, losses, method=method, precision=precision)
+    half = PrivateGradients(model, losses, kinds=kinds, precision=precision)
     found = half.clipped_sum(inputs, targets, clip_norm=0.7, microbatch_size=10).tensors
     assert {one.dtype for one in found.values()} == {torch.float32}
     # bfloat16 keeps 8 bits, float16 11.
@@ -47,10 +48,10 @@ def test_half_precision_is_near_full_precision_and_summed_in_float32(precision, 
 
 
 @HALVES
-@METHODS
-def test_the_clip_bound_holds_in_float32(precision, method):
+@ROUTES
+def test_the_clip_bound_holds_in_float32(precision, kinds):
     model, (inputs, targets) = net(), batch(16)
-    gradients = PrivateGradients(model, losses, method=method, precision=precision)
+    gradients = PrivateGradients(model, losses, kinds=kinds, precision=precision)
     for example in range(16):
         rows = slice(example, example + 1)
         total = gradients.clipped_sum(inputs[rows] * 30, targets[rows], clip_norm=0.25).tensors
@@ -60,8 +61,8 @@ def test_the_clip_bound_holds_in_float32(precision, method):
         assert norm > 0.2
 
 
-@METHODS
-def test_float16_keeps_gradients_below_its_own_smallest_number(method):
+@ROUTES
+def test_float16_keeps_gradients_below_its_own_smallest_number(kinds):
     model = nn.Linear(4, 2)
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[4.2] * 4, [-4.2] * 4]))
@@ -69,7 +70,7 @@ def test_float16_keeps_gradients_below_its_own_smallest_number(method):
     inputs, targets = torch.full((3, 4), 0.5), torch.zeros(3, dtype=torch.long)
     exact = PrivateGradients(model, losses).clipped_sum(inputs, targets, clip_norm=1.0).tensors["bias"]
     assert 0 < exact.abs().max() / 3 < 6e-8
-    gradients = PrivateGradients(model, losses, method=method, precision="float16")
+    gradients = PrivateGradients(model, losses, kinds=kinds, precision="float16")
     found = gradients.clipped_sum(inputs, targets, clip_norm=1.0).tensors["bias"]
     torch.testing.assert_close(found, exact, rtol=0.05, atol=0.0)
 
@@ -99,13 +100,11 @@ class Tied(nn.Module):
 
 
 @HALVES
-@pytest.mark.filterwarnings("ignore:private gradients")
 def test_a_weight_used_outside_its_layer_is_still_seen(precision):
-    # A cached cast to half precision would hide the second use, and the norm would miss its part.
     torch.manual_seed(0)
     gradients = PrivateGradients(Tied(), losses, precision=precision)
     gradients.clipped_sum(torch.randn(8, 5), torch.randint(0, 5, (8,)), clip_norm=1.0)
-    assert gradients.method == "per-example"
+    assert gradients.routes == {"inner.weight": Route.PER_RECORD, "inner.bias": Route.PER_RECORD}
 
 
 def test_other_types_are_refused():

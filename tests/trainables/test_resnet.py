@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpcore.gradients import PrivateGradients
+from dpcore.gradients import PrivateGradients, Route
 from tests.dpcore import gradient_oracle as oracle
 from tests.trainables.recording import memory_run
 from tests.trainables.test_data import DATA, needs_data
@@ -54,10 +54,9 @@ def test_one_pass_gives_every_records_own_gradient(model: str) -> None:
     module = models.build(model, facts, hidden=1)
     inputs, targets = torch.rand(3, 3, 16, 16), torch.tensor([1, 7, 3])
     one_pass = PrivateGradients(module, oracle.cross_entropy)
-    assert one_pass.method == "one-pass", one_pass.reason
     found = one_pass.clipped_sum(inputs, targets, clip_norm=0.5).tensors
-    assert one_pass.method == "one-pass", one_pass.reason
-    slow = PrivateGradients(module, oracle.cross_entropy, method="per-example")
+    assert set(one_pass.routes.values()) == {Route.ONE_PASS}
+    slow = PrivateGradients(module, oracle.cross_entropy, kinds={})
     fallback = slow.clipped_sum(inputs, targets, clip_norm=0.5).tensors
     expected = oracle.clipped_sum(module, oracle.cross_entropy, inputs, targets, 0.5)
     for name in expected:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpcore.accountants.bayesian_distances import contribution_norms, pair_distances
+from dpcore.gradients import PrivateGradients
 from dpcore.gradients.clipping import clip_factors
-from dpcore.gradients.fallback import PerExample
 from dpcore.randomness import Purpose, Streams
 from trainables.bayesian_dp.knobs import PAIR
 from trainables.losses import tensor
@@ -67,7 +67,7 @@ class GradientDistances:
         clip_norm: float | None,
         pairs: bool = False,
     ) -> None:
-        self._gradients = PerExample(model, loss)
+        self._gradients = PrivateGradients(model, loss)
         self._inputs = tuple(tensor(array, device) for array in split.inputs.values())
         self._targets = tensor(split.targets, device)
         self._draws, self._device, self._clip_norm, self._pairs = draws, device, clip_norm, pairs
@@ -75,12 +75,11 @@ class GradientDistances:
     def measure(self, mask: NDArray[np.bool_] | None) -> NDArray[np.float64]:
         """Shape [records or pairs]: on the sum's scale, over the coordinates that the step updates."""
         rows = torch.from_numpy(self._draws.rows()).to(self._device)
-        contribution = self._gradients.contribution(
-            tuple(one.index_select(0, rows) for one in self._inputs), (self._targets.index_select(0, rows),)
-        )
-        gradients = contribution.rows().double()
+        gradients = self._gradients.record_gradients(
+            tuple(one.index_select(0, rows) for one in self._inputs), self._targets.index_select(0, rows)
+        ).double()
         if self._clip_norm is not None:
-            gradients *= clip_factors(contribution.squared_norms, self._clip_norm)[:, None]
+            gradients *= clip_factors(gradients.square().sum(1), self._clip_norm)[:, None]
         # The update clips whole gradients and then drops coordinates, so they are dropped after the clip here.
         found = gradients if mask is None else gradients[:, torch.from_numpy(mask).to(self._device)]
         array = found.cpu().numpy()

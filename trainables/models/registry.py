@@ -180,8 +180,8 @@ def build(model: str, facts: PublicFacts, *, hidden: int) -> nn.Module:
     """
     from torch import nn
 
-    from dpcore.gradients import MixesExamples
-    from dpcore.gradients.refusals import refuse_mixing
+    from dpcore.gradients import Refused
+    from dpcore.gradients.refusals import refuse
 
     own = model not in MODELS
     function = _own_function(model) if own else _function(MODELS[model].builder)
@@ -189,9 +189,9 @@ def build(model: str, facts: PublicFacts, *, hidden: int) -> nn.Module:
     if not isinstance(module, nn.Module):
         raise InvalidValue("model", model, f"a function that returns a torch.nn.Module, got {type(module).__name__}")
     try:
-        refuse_mixing(module.train())
-    except MixesExamples as error:
-        raise InvalidValue("model", model, "a model that treats each record by itself", str(error)) from error
+        refuse(module.train())
+    except Refused as error:
+        raise InvalidValue("model", model, "a model whose records can be kept apart", str(error)) from error
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise InvalidValue("model", model, "a model with at least one trainable parameter")
     return module

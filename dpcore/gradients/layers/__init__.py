@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import nn
 
 from dpcore.gradients.layers.convolution import convolution
 from dpcore.gradients.layers.embedding import embedding
 from dpcore.gradients.layers.linear import linear
 from dpcore.gradients.layers.normalisation import group_norm, layer_norm, rms_norm
-from dpcore.gradients.layers.protocol import Contribution, Materialised, Rule, accumulation_type, trainable
+from dpcore.gradients.layers.protocol import (
+    Contribution,
+    Kind,
+    Materialised,
+    Tap,
+    Use,
+    accumulation_type,
+    trainable,
+)
+
+Kinds = Mapping[type[nn.Module], Kind]
 
 # Exact types: a subclass may compute something else.
-RULES: dict[type[nn.Module], Rule] = {
-    nn.Linear: linear,
-    nn.Conv1d: convolution,
-    nn.Conv2d: convolution,
-    nn.Conv3d: convolution,
-    nn.Embedding: embedding,
-    nn.LayerNorm: layer_norm,
-    nn.RMSNorm: rms_norm,
-    nn.GroupNorm: group_norm,
+KINDS: Kinds = {
+    nn.Linear: Kind(linear),
+    nn.Conv1d: Kind(convolution),
+    nn.Conv2d: Kind(convolution),
+    nn.Conv3d: Kind(convolution),
+    nn.Embedding: Kind(embedding),
+    nn.LayerNorm: Kind(layer_norm),
+    nn.RMSNorm: Kind(rms_norm),
+    nn.GroupNorm: Kind(group_norm),
     # the next kind of layer goes here
 }
 
-__all__ = ["RULES", "Contribution", "Materialised", "Rule", "accumulation_type", "trainable"]
+__all__ = ["KINDS", "Contribution", "Kind", "Kinds", "Materialised", "Tap", "Use", "accumulation_type", "trainable"]

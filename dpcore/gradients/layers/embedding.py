@@ -1,6 +1,6 @@
-"""Embeddings: an example touches few rows, so its gradient is kept as those rows alone.
+"""Embeddings: a unit touches few rows, so its gradient is kept as those rows alone.
 
-B batch, T tokens of an example, D width, R distinct (example, token) pairs.
+U units, T tokens of a unit, D width, R distinct (unit, token) pairs.
 """
 
 from __future__ import annotations
@@ -11,44 +11,43 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from dpcore.gradients.capture import Use
-from dpcore.gradients.layers.protocol import Contribution, accumulation_type, sum_of_squares
+from dpcore.gradients.layers.protocol import Contribution, Use, accumulation_type, sum_of_squares
 
 
 def embedding(module: nn.Module, uses: Sequence[Use]) -> Contribution:
-    """The rule for nn.Embedding with inputs [B, ...] of codes."""
+    """The rule for nn.Embedding with inputs [U, ...] of codes."""
     layer = cast(nn.Embedding, module)
-    batch = len(uses[0].inputs)
-    codes_BT = torch.cat([use.inputs.reshape(batch, -1).long() for use in uses], 1)
-    rows_BTD = torch.cat([use.gradients.reshape(batch, -1, layer.embedding_dim) for use in uses], 1)
-    rows_BTD = rows_BTD.to(accumulation_type(rows_BTD))
+    units = len(uses[0].inputs)
+    codes_UT = torch.cat([use.inputs.reshape(units, -1).long() for use in uses], 1)
+    rows_UTD = torch.cat([use.gradients.reshape(units, -1, layer.embedding_dim) for use in uses], 1)
+    rows_UTD = rows_UTD.to(accumulation_type(rows_UTD))
     if layer.padding_idx is not None:
         # The padding row is never trained; PyTorch gives it no gradient either.
-        rows_BTD = rows_BTD.masked_fill((codes_BT == layer.padding_idx)[..., None], 0.0)
-    return _Rows(layer, codes_BT, rows_BTD)
+        rows_UTD = rows_UTD.masked_fill((codes_UT == layer.padding_idx)[..., None], 0.0)
+    return _Rows(layer, codes_UT, rows_UTD)
 
 
 class _Rows:
-    def __init__(self, layer: nn.Embedding, codes_BT: Tensor, rows_BTD: Tensor) -> None:
+    def __init__(self, layer: nn.Embedding, codes_UT: Tensor, rows_UTD: Tensor) -> None:
         self._vocabulary = layer.num_embeddings
-        batch, tokens = codes_BT.shape
+        units, tokens = codes_UT.shape
         if tokens == 1:
-            self._rows_RD, self._codes_R = rows_BTD[:, 0], codes_BT[:, 0]
-            self._examples_R = torch.arange(batch, device=codes_BT.device)
-            self.squared_norms = sum_of_squares(rows_BTD)
+            self._rows_RD, self._codes_R = rows_UTD[:, 0], codes_UT[:, 0]
+            self._units_R = torch.arange(units, device=codes_UT.device)
+            self.squared_norms = sum_of_squares(rows_UTD)
             return
         # A token that appears twice adds up before it is squared.
-        examples_B1 = torch.arange(batch, device=codes_BT.device)[:, None]
-        pairs, positions = torch.unique(examples_B1 * self._vocabulary + codes_BT, return_inverse=True)
-        self._examples_R = pairs // self._vocabulary
+        units_U1 = torch.arange(units, device=codes_UT.device)[:, None]
+        pairs, positions = torch.unique(units_U1 * self._vocabulary + codes_UT, return_inverse=True)
+        self._units_R = pairs // self._vocabulary
         self._codes_R = pairs % self._vocabulary
-        self._rows_RD = rows_BTD.new_zeros(len(pairs), rows_BTD.shape[2]).index_add_(
-            0, positions.flatten(), rows_BTD.flatten(0, 1)
+        self._rows_RD = rows_UTD.new_zeros(len(pairs), rows_UTD.shape[2]).index_add_(
+            0, positions.flatten(), rows_UTD.flatten(0, 1)
         )
         squares_R = sum_of_squares(self._rows_RD)
-        self.squared_norms = squares_R.new_zeros(batch).index_add_(0, self._examples_R, squares_R)
+        self.squared_norms = squares_R.new_zeros(units).index_add_(0, self._units_R, squares_R)
 
-    def weighted_sum(self, weights_B: Tensor) -> dict[str, Tensor]:
-        weighted_RD = self._rows_RD * weights_B.to(self._rows_RD.dtype)[self._examples_R, None]
+    def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
+        weighted_RD = self._rows_RD * weights_U.to(self._rows_RD.dtype)[self._units_R, None]
         total = self._rows_RD.new_zeros(self._vocabulary, self._rows_RD.shape[1])
         return {"weight": total.index_add_(0, self._codes_R, weighted_RD)}

@@ -1,6 +1,6 @@
-"""Linear layers: per-example norms from the layer's input and output gradient alone (Goodfellow 2015).
+"""Linear layers: norms from the layer's input and output gradient alone (Goodfellow 2015).
 
-B batch, T positions (sequence and repeated uses of the layer together), D inputs, O outputs.
+U units, T positions (records of the unit, sequence and repeated uses of the layer together), D inputs, O outputs.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from dpcore.gradients.capture import Use
 from dpcore.gradients.layers.protocol import (
     Contribution,
     Materialised,
+    Use,
     accumulation_type,
     sum_of_squares,
     trainable,
@@ -23,22 +23,22 @@ _SMALLEST = torch.finfo(torch.float32).tiny
 
 
 def linear(module: nn.Module, uses: Sequence[Use]) -> Contribution:
-    """The rule for nn.Linear with inputs [B, ..., D]."""
+    """The rule for nn.Linear with inputs [U, ..., D]."""
     names = trainable(module)
-    inputs_BTD = _positions([use.inputs for use in uses])
-    gradients_BTO = _positions([use.gradients for use in uses])
-    _, positions, width = inputs_BTD.shape
+    inputs_UTD = _positions([use.inputs for use in uses])
+    gradients_UTO = _positions([use.gradients for use in uses])
+    _, positions, width = inputs_UTD.shape
     if positions == 1:
-        return _OneProduct(inputs_BTD[:, 0], gradients_BTO[:, 0], names)
+        return _OneProduct(inputs_UTD[:, 0], gradients_UTO[:, 0], names)
     if "weight" not in names:
-        return Materialised({"bias": gradients_BTO.sum(1)})
-    outputs = gradients_BTO.shape[2]
+        return Materialised({"bias": gradients_UTO.sum(1)})
+    outputs = gradients_UTO.shape[2]
     # The Gram matrices are formed in float64, at twice the price of a float32 product.
     if 2 * positions * (width + outputs) < width * outputs:
-        return _Gram(inputs_BTD, gradients_BTO, names)
-    gradients = {"weight": gradients_BTO.transpose(1, 2) @ inputs_BTD}
+        return _Gram(inputs_UTD, gradients_UTO, names)
+    gradients = {"weight": gradients_UTO.transpose(1, 2) @ inputs_UTD}
     if "bias" in names:
-        gradients["bias"] = gradients_BTO.sum(1)
+        gradients["bias"] = gradients_UTO.sum(1)
     return Materialised(gradients)
 
 
@@ -50,26 +50,26 @@ def _positions(parts: list[Tensor]) -> Tensor:
 class _OneProduct:
     """T = 1: the gradient is an outer product, of squared norm |input|^2 |output gradient|^2."""
 
-    def __init__(self, inputs_BD: Tensor, gradients_BO: Tensor, names: dict[str, nn.Parameter]) -> None:
-        self._inputs_BD, self._gradients_BO, self._names = inputs_BD, gradients_BO, names
-        gradient_squares_B = sum_of_squares(gradients_BO)
-        factor_B = torch.zeros_like(gradient_squares_B)
+    def __init__(self, inputs_UD: Tensor, gradients_UO: Tensor, names: dict[str, nn.Parameter]) -> None:
+        self._inputs_UD, self._gradients_UO, self._names = inputs_UD, gradients_UO, names
+        gradient_squares_U = sum_of_squares(gradients_UO)
+        factor_U = torch.zeros_like(gradient_squares_U)
         if "weight" in names:
             # Squares below the smallest float32 vanish, and a huge factor on the other side would make them
             # count: what may have vanished is added back, so that the norm is never too small.
-            factor_B = sum_of_squares(inputs_BD) + inputs_BD.shape[1] * _SMALLEST
-            gradient_squares_B = gradient_squares_B + gradients_BO.shape[1] * _SMALLEST
+            factor_U = sum_of_squares(inputs_UD) + inputs_UD.shape[1] * _SMALLEST
+            gradient_squares_U = gradient_squares_U + gradients_UO.shape[1] * _SMALLEST
         if "bias" in names:
-            factor_B = factor_B + 1.0
-        self.squared_norms = factor_B * gradient_squares_B
+            factor_U = factor_U + 1.0
+        self.squared_norms = factor_U * gradient_squares_U
 
-    def weighted_sum(self, weights_B: Tensor) -> dict[str, Tensor]:
-        weights_B = weights_B.to(self._gradients_BO.dtype)
+    def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
+        weights_U = weights_U.to(self._gradients_UO.dtype)
         out = {}
         if "weight" in self._names:
-            out["weight"] = (self._gradients_BO * weights_B[:, None]).T @ self._inputs_BD
+            out["weight"] = (self._gradients_UO * weights_U[:, None]).T @ self._inputs_UD
         if "bias" in self._names:
-            out["bias"] = weights_B @ self._gradients_BO
+            out["bias"] = weights_U @ self._gradients_UO
         return out
 
 
@@ -79,17 +79,17 @@ class _Gram:
     In float64: the terms may cancel, and a float32 remainder could understate a norm and so break the bound.
     """
 
-    def __init__(self, inputs_BTD: Tensor, gradients_BTO: Tensor, names: dict[str, nn.Parameter]) -> None:
-        self._inputs_BTD, self._gradients_BTO, self._names = inputs_BTD, gradients_BTO, names
-        inputs, gradients = inputs_BTD.double(), gradients_BTO.double()
+    def __init__(self, inputs_UTD: Tensor, gradients_UTO: Tensor, names: dict[str, nn.Parameter]) -> None:
+        self._inputs_UTD, self._gradients_UTO, self._names = inputs_UTD, gradients_UTO, names
+        inputs, gradients = inputs_UTD.double(), gradients_UTO.double()
         gram = inputs @ inputs.transpose(1, 2)
         if "bias" in names:
             gram = gram + 1.0
         self.squared_norms = (gram * (gradients @ gradients.transpose(1, 2))).sum((1, 2))
 
-    def weighted_sum(self, weights_B: Tensor) -> dict[str, Tensor]:
-        weighted_BTO = self._gradients_BTO * weights_B.to(self._gradients_BTO.dtype)[:, None, None]
-        out = {"weight": weighted_BTO.flatten(0, 1).T @ self._inputs_BTD.flatten(0, 1)}
+    def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
+        weighted_UTO = self._gradients_UTO * weights_U.to(self._gradients_UTO.dtype)[:, None, None]
+        out = {"weight": weighted_UTO.flatten(0, 1).T @ self._inputs_UTD.flatten(0, 1)}
         if "bias" in self._names:
-            out["bias"] = weighted_BTO.sum((0, 1))
+            out["bias"] = weighted_UTO.sum((0, 1))
         return out

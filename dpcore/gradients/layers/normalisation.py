@@ -1,4 +1,4 @@
-"""LayerNorm, GroupNorm, RMSNorm: few parameters, so every example's gradient is kept."""
+"""LayerNorm, GroupNorm, RMSNorm: few parameters, so every unit's gradient is kept."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import cast
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpcore.gradients.capture import Use
-from dpcore.gradients.layers.protocol import Contribution, Materialised, trainable
+from dpcore.gradients.layers.protocol import Contribution, Materialised, Use, trainable
 
 
 def layer_norm(module: nn.Module, uses: Sequence[Use]) -> Contribution:
-    """The rule for nn.LayerNorm with inputs [B, ..., *normalized_shape]."""
+    """The rule for nn.LayerNorm with inputs [U, ..., *normalized_shape]."""
     layer = cast(nn.LayerNorm, module)
     shape = layer.normalized_shape
     return _affine(module, [(F.layer_norm(use.inputs, shape, eps=layer.eps), use.gradients) for use in uses], shape)
 
 
 def rms_norm(module: nn.Module, uses: Sequence[Use]) -> Contribution:
-    """The rule for nn.RMSNorm with inputs [B, ..., *normalized_shape]."""
+    """The rule for nn.RMSNorm with inputs [U, ..., *normalized_shape]."""
     layer = cast(nn.RMSNorm, module)
     shape = list(layer.normalized_shape)
     return _affine(
@@ -29,16 +28,17 @@ def rms_norm(module: nn.Module, uses: Sequence[Use]) -> Contribution:
 
 
 def group_norm(module: nn.Module, uses: Sequence[Use]) -> Contribution:
-    """The rule for nn.GroupNorm with inputs [B, channels, ...]; statistics are of one example each."""
+    """The rule for nn.GroupNorm with inputs [U, k, images, channels, ...]; statistics are of one image each."""
     layer = cast(nn.GroupNorm, module)
 
-    def channels_last(tensor: Tensor) -> Tensor:
-        return tensor.movedim(1, -1)
+    def channels_last(images: Tensor, units: int) -> Tensor:
+        return images.movedim(1, -1).reshape(units, -1, layer.num_channels)
 
-    pairs = [
-        (channels_last(F.group_norm(use.inputs, layer.num_groups, eps=layer.eps)), channels_last(use.gradients))
-        for use in uses
-    ]
+    pairs = []
+    for use in uses:
+        normalised = F.group_norm(use.inputs.flatten(0, 2), layer.num_groups, eps=layer.eps)
+        units = len(use.inputs)
+        pairs.append((channels_last(normalised, units), channels_last(use.gradients.flatten(0, 2), units)))
     return _affine(module, pairs, (layer.num_channels,))
 
 

@@ -1,53 +1,88 @@
-"""What a kind of layer has to offer for clipping without keeping every example's gradient."""
+"""What a kind of layer has to offer for clipping without keeping every unit's gradient.
+
+A newcomer gives a `Kind`: a rule, and a forward pass where the layer's own, tapped at its end, will not do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from dpcore.gradients.capture import Use
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One place where a layer's parameters were used, once for each record.
+
+    inputs     [U, k, *shape]: U units of k records each, and the shape that the layer saw for a single record (its
+               own batch axis of one included, where the model gives it one)
+    gradients  of the record's own loss by the output there, [U, k, *shape of the output]; zero for records that
+               were not taken
+    part       which of the layer's taps it was; "" where there is one
+    """
+
+    inputs: Tensor
+    gradients: Tensor
+    part: str = ""
+
+
+class Tap(Protocol):
+    """Notes one use of a layer's parameters and returns the output, through which the forward pass goes on."""
+
+    def __call__(self, inputs: Tensor, output: Tensor, part: str = "") -> Tensor: ...
 
 
 class Contribution(Protocol):
-    """One layer's part of every example's gradient.
+    """One layer's part of every unit's gradient.
 
-    squared_norms  squared L2 norm over this layer's trainable parameters, float64 of shape [B]
+    squared_norms  squared L2 norm over this layer's trainable parameters, float64 of shape [U]
     """
 
     squared_norms: Tensor
 
-    def weighted_sum(self, weights_B: Tensor) -> dict[str, Tensor]:
-        """sum_b weights[b] * gradient of example b, by the layer's own parameter names ("weight", "bias")."""
+    def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
+        """sum_u weights[u] * gradient of unit u, by the layer's own parameter names ("weight", "bias")."""
         ...
 
 
-Rule = Callable[[nn.Module, Sequence[Use]], Contribution]
-"""From a layer and all its uses in one pass to its contribution."""
+def tapped_at_the_end(layer: nn.Module, tap: Tap, *args: Any, **kwargs: Any) -> Tensor:
+    """The layer's own forward pass, its parameters used once, on its first argument."""
+    inputs = args[0] if args else next(iter(kwargs.values()))
+    return tap(inputs, type(layer).forward(layer, *args, **kwargs))
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How one kind of layer is served in one pass.
+
+    rule     from a layer and all its uses in one pass to its contribution
+    forward  (layer, tap, *args, **kwargs) -> what the layer returns; calls `tap` wherever a parameter of the layer,
+             or of its children, meets an input. Taps see the mapped tensors of the pass and may be several
+    """
+
+    rule: Callable[[nn.Module, Sequence[Use]], Contribution]
+    forward: Callable[..., Any] = tapped_at_the_end
 
 
 class Materialised:
-    """Per-example gradients kept as they are: {name: [B, *shape]}. Exact, and the cheapest for small parameters."""
+    """Gradients of units kept as they are: {name: [U, *shape]}. Exact, and the cheapest for small parameters."""
 
     def __init__(self, gradients: dict[str, Tensor]) -> None:
         self._gradients = {name: one.to(accumulation_type(one)) for name, one in gradients.items()}
         self.squared_norms = sum_of_squares(*self._gradients.values())
 
-    def rows(self) -> Tensor:
-        """The gradients side by side, [B, number of parameters]."""
-        return torch.cat([one.reshape(len(one), -1) for one in self._gradients.values()], dim=1)
-
-    def weighted_sum(self, weights_B: Tensor) -> dict[str, Tensor]:
+    def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
         return {
-            name: (weights_B.to(one.dtype) @ one.reshape(len(one), -1)).view(one.shape[1:])
+            name: (weights_U.to(one.dtype) @ one.reshape(len(one), -1)).view(one.shape[1:])
             for name, one in self._gradients.items()
         }
 
 
 def sum_of_squares(*tensors: Tensor) -> Tensor:
-    """Squared norm of each row over all tensors [B, ...]: float64 of shape [B]."""
+    """Squared norm of each row over all tensors [U, ...]: float64 of shape [U]."""
     total: Tensor | None = None
     for tensor in tensors:
         rows = tensor.reshape(len(tensor), -1)
@@ -61,8 +96,8 @@ def sum_of_squares(*tensors: Tensor) -> Tensor:
 
 
 def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
-    """The module's own parameters that are trained, by local name."""
-    return {name: one for name, one in module.named_parameters(recurse=False) if one.requires_grad}
+    """The trained parameters of the module and its children, by local name."""
+    return {name: one for name, one in module.named_parameters() if one.requires_grad}
 
 
 def accumulation_type(tensor: Tensor) -> torch.dtype:

@@ -68,7 +68,7 @@ def _gradients(
     """[count, number of weights]"""
     import torch
 
-    from dpcore.gradients.fallback import PerExample
+    from dpcore.gradients import PrivateGradients
     from trainables.losses import loss_function, tensor
     from trainables.released import released_model
     from trainables.system import PrivacyPlan
@@ -76,14 +76,14 @@ def _gradients(
     assert record.plan is not None
     model = released_model(PrivacyPlan.from_dict(record.plan), data.facts, state)
     loss: Callable[[Any, Any], torch.Tensor] = loss_function(data.facts)
-    gradients = PerExample(model, loss)
+    gradients = PrivateGradients(model, loss)
     rows = rng.choice(len(split), size=count, replace=False)
     cpu = torch.device("cpu")
     parts = [
-        gradients.contribution(
+        gradients.record_gradients(
             tuple(tensor(np.asarray(one)[rows[i : i + BLOCK]], cpu) for one in split.inputs.values()),
-            (tensor(np.asarray(split.targets)[rows[i : i + BLOCK]], cpu),),
-        ).rows()
+            tensor(np.asarray(split.targets)[rows[i : i + BLOCK]], cpu),
+        )
         for i in range(0, count, BLOCK)
     ]
     joined: NDArray[np.float32] = torch.cat(parts).numpy()

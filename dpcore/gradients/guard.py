@@ -1,0 +1,124 @@
+"""A look at the first records of a kind: do the gradients found one by one add up to what autograd says?
+
+It checks the machinery (capture, rules, mapped axes). Isolation needs no check: it holds by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpcore.gradients.contributions import Parts
+from dpcore.gradients.precision import Precision
+from dpcore.gradients.records import Columns, Passes
+from dpcore.gradients.refusals import Refused
+
+RECORDS = 8
+"""Records that are looked at, at most."""
+_FULL, _HALF = 0.02, 0.1
+"""Relative errors: of products in float32 (a GPU may form them in 19 bits), and in half precision."""
+_ROUNDING = 1e-2
+"""What may be lost where records cancel, as a share of the sum of their norms."""
+_ESCAPED = "Something in this model escapes the capture of layers; please report it with the model."
+
+
+def check_gradients(
+    passes: Passes,
+    parts_of: Callable[[Columns, Columns], Parts | None],
+    precision: Precision,
+    inputs: Columns,
+    targets: Columns,
+) -> None:
+    """Compare a sum over records with random weights, and the norm of the first. Raises Refused.
+
+    inputs, targets  tensors [N, ...]; records whose gradient is not finite are left out. What is random in the model
+                     draws from a forked generator
+    """
+    devices = sorted({one.device.index or 0 for one in inputs if one.device.type == "cuda"})
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(0)
+        before = _random_state(devices)
+        parts = parts_of(inputs, targets)
+        drew = any(not torch.equal(a, b) for a, b in zip(before, _random_state(devices), strict=True))
+        if parts is not None and not bool(parts.finite.all()):
+            left = [tuple(one[parts.finite] for one in columns) for columns in (inputs, targets)]
+            if len(left[1][0]):
+                check_gradients(passes, parts_of, precision, *left)
+            return
+        torch.manual_seed(0)
+        reference = _Reference.of(passes, precision, inputs, targets, parts if drew else None)
+    generator = torch.Generator().manual_seed(0)
+    weights_N = (0.5 + torch.rand(len(targets[0]), generator=generator)).to(targets[0].device)
+    expected = reference.gradients(weights_N)
+    found = parts.weighted_sum(weights_N.double()) if parts is not None else {}
+    squared_norms_N = weights_N.double().square() * (parts.squared_norms if parts is not None else 0.0)
+    lengths = float(squared_norms_N.sqrt().sum())
+    tolerance = reference.tolerance
+    for name, one in expected.items():
+        got = found[name].double() if name in found else torch.zeros_like(one)
+        lost = float((got - one).norm())
+        if lost > tolerance * max(float(got.norm()), float(one.norm())) + _ROUNDING * lengths:
+            raise Refused(
+                f"parameter {name!r}: the records' gradients add up to a norm of {float(got.norm()):.6g}, autograd "
+                f"gives {float(one.norm()):.6g} (difference {lost:.3g}). {_ESCAPED}"
+            )
+    first = torch.zeros_like(weights_N)
+    first[0] = 1.0
+    squared = sum(float(one.square().sum()) for one in reference.gradients(first).values())
+    if parts is not None and parts.rest is not None and drew:
+        squared += float(parts.rest.squared_norms[0])
+    norm = float(parts.squared_norms[0]) ** 0.5 if parts is not None else 0.0
+    # Rules may round a norm up, never down.
+    if norm < (1 - tolerance) * squared**0.5:
+        raise Refused(f"one record's gradient has norm {squared**0.5:.6g} by autograd, {norm:.6g} by rules. {_ESCAPED}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """Losses of the isolated pass without capture, and the leaves that they depend on."""
+
+    leaves: Mapping[str, Tensor]
+    losses_N: Tensor
+    precision: Precision
+
+    @classmethod
+    def of(
+        cls, passes: Passes, precision: Precision, inputs: Columns, targets: Columns, parts: Parts | None
+    ) -> _Reference:
+        """parts  given where the model draws at random: then all but the captured layers are mapped as they were, so
+        that the same numbers are drawn for the same records, and only captured layers are compared."""
+        names = set(passes.slots.parameters)
+        if parts is not None:
+            names = {name for layer in parts.by_layer for name in passes.owned(layer)}
+        leaves = {name: one.detach().requires_grad_() for name, one in passes.slots.parameters.items() if name in names}
+        plain = passes.plain(inputs)
+        others = {} if plain else passes.per_record(len(targets[0]))
+        mapped = {name: one for name, one in others.items() if name not in names}
+        losses_N = passes.losses(inputs, targets, plain=plain, mapped=mapped, shared=leaves)
+        return cls(leaves, losses_N, precision)
+
+    @property
+    def tolerance(self) -> float:
+        half = self.precision.half is not None or any(one.dtype.itemsize < 4 for one in self.leaves.values())
+        return _HALF if half else _FULL
+
+    def gradients(self, weights_N: Tensor) -> dict[str, Tensor]:
+        """Of the weighted sum of the losses, in float64."""
+        zeros = {name: torch.zeros_like(one, dtype=torch.float64) for name, one in self.leaves.items()}
+        if not self.losses_N.requires_grad or not self.leaves:
+            return zeros
+        weights_N = weights_N.to(self.losses_N.dtype) * self.precision.scale
+        found = torch.autograd.grad(
+            self.losses_N, list(self.leaves.values()), weights_N, allow_unused=True, retain_graph=True
+        )
+        return {
+            name: zero if one is None else one.to_dense().double() / self.precision.scale
+            for (name, zero), one in zip(zeros.items(), found, strict=True)
+        }
+
+
+def _random_state(devices: list[int]) -> list[Tensor]:
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in devices)]

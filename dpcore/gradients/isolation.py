@@ -1,0 +1,151 @@
+"""A model's pass over a batch in which no record can see another: mapped over records, each as a batch of one."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._functorch.autograd_function import custom_function_call
+from torch._functorch.pyfunctorch import TransformType
+from torch.func import vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
+
+from dpcore.checks import InvalidValue
+from dpcore.gradients.refusals import Refused, label, refuse
+from dpcore.gradients.state import kept, refuse_change
+from dpcore.gradients.structure import proves_isolation
+from dpcore.gradients.substitutes import substituted
+
+_OWN_OPERATORS = ("aten::", "prims::", "flex_lib::")
+
+
+def over_records(function: Callable[..., Any], *columns: Any) -> Any:
+    """`function` of every record, all at once; columns are trees of tensors [N, ...]."""
+    return vmap(function, randomness="different")(*columns)
+
+
+def alone(columns: Any) -> Any:
+    """Tensors of one record as a batch of one."""
+    return tree_map(lambda one: one.unsqueeze(0), columns)
+
+
+@contextmanager
+def isolating(model: nn.Module) -> Iterator[None]:
+    """Inside the block, a mapped pass of `model` treats records apart or is refused. Raises Refused."""
+    modules = dict(model.named_modules())
+    before = kept(modules, depth=1)
+    table = custom_function_call.functorch_table
+    rule = table[TransformType.Vmap]
+    fastpath = torch.backends.mha.get_fastpath_enabled()
+    table[TransformType.Vmap] = _without_own_rules(rule)
+    # Attention by fused kernels has no rule for a mapped axis and would go through records one at a time.
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH), _NoOwnOperators(), substituted(model):
+            yield
+    except (InvalidValue, Refused):
+        raise
+    except (RuntimeError, ValueError, NotImplementedError) as error:
+        raise Refused(_explained(modules, error)) from error
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fastpath)
+        table[TransformType.Vmap] = rule
+    refuse_change(modules, before, depth=1)
+
+
+def _without_own_rules(rule: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(interpreter: Any, function: type[torch.autograd.Function], *operands: Any, **options: Any) -> Any:
+        if not function.generate_vmap_rule and not function.__module__.startswith("torch."):
+            raise Refused(
+                f"the autograd function {function.__name__} brings its own rule for a mapped axis, in which records "
+                "may meet unseen. Set generate_vmap_rule = True on it, and write it in PyTorch operations."
+            )
+        return rule(interpreter, function, *operands, **options)
+
+    return checked
+
+
+class _NoOwnOperators(TorchFunctionMode):
+    """Refuses operators of other libraries that bring a rule for a mapped axis. Costs nothing where there are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        registered = torch._C._dispatch_get_registrations_for_dispatch_key("FuncTorchBatched")
+        self._names = {name for name in registered if not name.startswith(_OWN_OPERATORS)}
+
+    def __enter__(self) -> _NoOwnOperators:
+        if self._names:
+            super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._names:
+            super().__exit__(*error)
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        name = getattr(function, "_qualified_op_name", "") or getattr(function, "name", lambda: "")()
+        if isinstance(name, str) and name.split(".")[0] in self._names:
+            raise Refused(
+                f"the operator {name} brings its own rule for a mapped axis, in which records may meet unseen. "
+                "Write it in PyTorch operations."
+            )
+        return function(*args, **(kwargs or {}))
+
+
+def _explained(modules: Mapping[str, nn.Module], error: BaseException) -> str:
+    names = {id(module): name for name, module in modules.items()}
+    where = "the model or the loss"
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = frame.f_locals.get("self")
+        if isinstance(module, nn.Module) and id(module) in names:
+            where = f"{label(names[id(module)], module)}, line {line} of {frame.f_code.co_filename}"
+    return (
+        f"{where} cannot be computed for each record apart: {error}\nRecords pass side by side, each as a batch of "
+        "one. So code must not branch on values, read them out (item, numpy), or write a record into a tensor that "
+        "all records share (start from x.new_zeros(...), not torch.zeros(...))."
+    )
+
+
+class Isolated:
+    """`model` as a function whose row b depends on row b of its inputs and the weights alone.
+
+    Called with tensors [B, ...], B at least 1; returns what the model returns, every tensor [B, ...]. The mode
+    (training or evaluation) is the model's. Where structure proves isolation, the model is called as it is; else it is
+    mapped over records, each as a batch of one. Raises Refused.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        refuse(model)
+        self._model = model
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        refuse(self._model)
+        if proves_isolation(self._model, inputs):
+            return self._model(*inputs)
+        modules = dict(self._model.named_modules())
+        before = kept(modules)
+        with isolating(self._model):
+            outputs = over_records(lambda *one: tree_map(_of_one, self._model(*alone(one))), *inputs)
+        refuse_change(modules, before)
+        return outputs
+
+
+def isolated(model: nn.Module) -> Isolated:
+    """See Isolated. Raises Refused for a model that mixes records by its structure."""
+    return Isolated(model)
+
+
+def _of_one(output: Any) -> Any:
+    if not isinstance(output, Tensor):
+        return output
+    if not output.ndim or len(output) != 1:
+        raise InvalidValue("outputs of one record", tuple(output.shape), "axis 0 of length 1, the batch")
+    return output[0]

@@ -1,0 +1,188 @@
+"""Gradients of every record by itself, in one pass: what captured layers saw, and all other parameters mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpcore import checks
+from dpcore.gradients import mapping
+from dpcore.gradients.capture import Tape
+from dpcore.gradients.isolation import alone, isolating, over_records
+from dpcore.gradients.layers import Kinds, Use, trainable
+from dpcore.gradients.precision import Precision
+from dpcore.gradients.refusals import Refused
+from dpcore.gradients.slots import Slots
+from dpcore.gradients.structure import proves_isolation
+
+Columns = tuple[Tensor, ...]
+LossFunction = Callable[[Any, Any], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Of N records: the uses of captured layers, by layer, and the gradients of other parameters, {name: [N, *shape]}.
+
+    A parameter that is in neither is one that no loss depends on.
+    """
+
+    uses: Mapping[str, list[Use]]
+    gradients: Mapping[str, Tensor]
+
+
+class Passes:
+    """The passes over a model whose structure does not change.
+
+    captured  layers served by their rule, by name; a layer that turns out to be used in other ways too leaves it
+    """
+
+    def __init__(self, model: nn.Module, loss_fn: LossFunction, kinds: Kinds, precision: Precision) -> None:
+        self._model, self._loss_fn, self._kinds, self._precision = model, loss_fn, kinds, precision
+        self.slots = Slots(model)
+        self._names = {id(one): name for name, one in self.slots.parameters.items()}
+        self.captured = dict(_capturable(model, kinds, {id(self.slots.parameters[name]) for name in self.slots.tied}))
+
+    def owned(self, layer: str) -> list[str]:
+        """Names of the trainable parameters of a captured layer."""
+        return [self._names[id(one)] for one in trainable(self.captured[layer]).values()]
+
+    def plain(self, inputs: Columns) -> bool:
+        """Whether records pass without being mapped: structure proves isolation, and rules serve all parameters."""
+        served = sum(len(trainable(layer)) for layer in self.captured.values())
+        return served == len(self.slots.parameters) and proves_isolation(self._model, inputs)
+
+    def recorded(self, inputs: Columns, targets: Columns) -> Recorded:
+        """One forward and one backward pass. inputs and targets are [N, ...], N at least 1. Raises Refused."""
+        while True:
+            tape = Tape(self.captured, self._kinds, self.slots)
+            plain, size = self.plain(inputs), len(targets[0])
+            mapped = {} if plain else self.per_record(size)
+            with tape.listening():
+                losses_N = self.losses(inputs, targets, tape=tape, plain=plain, mapped=mapped)
+            uses, gradients = self._backward(losses_N, tape, mapped)
+            both = [layer for layer in uses if any(name in gradients for name in self.owned(layer))]
+            if not both:
+                return Recorded(uses, gradients)
+            # A use inside the layer and one outside it: their gradients add up before the norm is taken.
+            for layer in both:
+                del self.captured[layer]
+
+    def losses(
+        self,
+        inputs: Columns,
+        targets: Columns,
+        *,
+        tape: Tape | None = None,
+        plain: bool = False,
+        mapped: Mapping[str, Tensor] | None = None,
+        shared: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
+        """Each record's own loss, [N].
+
+        mapped  stand-ins for parameters, one for every record, [N, *shape]
+        shared  stand-ins for parameters, the same for all records
+        """
+
+        def outputs_of(*one: Tensor) -> Any:
+            with self._precision.products(one[0].device):
+                return self._precision.full(self._model(*one))
+
+        def loss_of(outputs: Any, targets: Columns) -> Tensor:
+            single = self._loss_fn(outputs, targets[0] if len(targets) == 1 else targets)
+            if single.shape != (1,):
+                raise checks.InvalidValue(
+                    "loss_fn",
+                    f"shape {tuple(single.shape)} for one record",
+                    "one loss per example, shape (1,) for a batch of one",
+                    'Use reduction="none".',
+                )
+            return single[0]
+
+        def whole(stand_ins: Mapping[str, Tensor], inputs: Columns, targets: Columns) -> Tensor:
+            if tape is not None:
+                tape.level = mapping.level()
+            with self.slots.holding({**stand_ins, **(shared or {})}):
+                outputs = outputs_of(*alone(inputs))
+            return loss_of(outputs, alone(targets))
+
+        with torch.enable_grad():
+            if not plain:
+                with isolating(self._model):
+                    return over_records(whole, mapped or {}, inputs, targets)
+            with self.slots.holding(shared or {}):
+                outputs = outputs_of(*inputs)
+            with isolating(self._model):
+                return over_records(lambda *one: loss_of(*alone(one)), outputs, targets)
+
+    def per_record(self, size: int) -> dict[str, Tensor]:
+        """Every trainable parameter once per record, on the same memory."""
+        return {
+            name: one.detach().expand(size, *one.shape).requires_grad_() for name, one in self.slots.parameters.items()
+        }
+
+    def _backward(
+        self, losses_N: Tensor, tape: Tape, mapped: Mapping[str, Tensor]
+    ) -> tuple[dict[str, list[Use]], dict[str, Tensor]]:
+        if not losses_N.requires_grad:
+            return {}, {}
+        weights_N = torch.full_like(losses_N, self._precision.scale)
+        edges, parameters = tape.edges, list(self.slots.parameters.values())
+        # Asked for by captured outputs and stand-ins alone, PyTorch skips every product for a shared weight's gradient.
+        # The parameters themselves must not be reached: a use that went round the stand-ins would count for nothing.
+        wanted: Any = [*edges, *mapped.values(), *parameters]
+        try:
+            found = torch.autograd.grad(losses_N, wanted, weights_N, allow_unused=True)
+        except RuntimeError as error:
+            raise Refused(
+                f"the backward pass over single records failed: {error}\nCheckpointing (torch.utils.checkpoint) "
+                "computes again what is mapped no longer: switch it off, and use a microbatch size to save memory."
+            ) from error
+        for name, one in zip(self.slots.parameters, found[len(found) - len(parameters) :], strict=True):
+            if one is not None:
+                raise Refused(
+                    f"parameter {name!r} is used through a reference of its own, which private gradients do not see. "
+                    "Reach it as an attribute of its module at every call."
+                )
+        seen = tape.uses(found[: len(edges)])
+        uses = {name: [self._precision.use(one) for one in several] for name, several in seen.items()}
+        gradients = {
+            name: self._precision.unscaled(one)
+            for name, one in zip(mapped, found[len(edges) : len(edges) + len(mapped)], strict=True)
+            if one is not None
+        }
+        return uses, gradients
+
+
+def _capturable(model: nn.Module, kinds: Kinds, tied: set[int]) -> list[tuple[str, nn.Module]]:
+    """Outermost layers with a rule and something to train, by name."""
+    found: list[tuple[str, nn.Module]] = []
+    inside: set[int] = set()
+    for name, module in model.named_modules():
+        if id(module) in inside or type(module) not in kinds or not _as_its_kind(module, tied):
+            continue
+        inside |= {id(child) for child in module.modules()}
+        found.append((name, module))
+    return found
+
+
+def _as_its_kind(module: nn.Module, tied: set[int]) -> bool:
+    """Whether the layer computes what its type says, with parameters of its own."""
+    own = trainable(module)
+    return (
+        bool(own)
+        and not any(id(one) in tied for one in own.values())
+        # On constant inputs it divides by zero.
+        and getattr(module, "eps", None) != 0
+        and all(_untouched(one) for one in module.modules())
+    )
+
+
+def _untouched(module: nn.Module) -> bool:
+    # A tensor among the attributes is a weight computed from others, by weight normalisation or pruning.
+    return type(module).__module__.startswith("torch.nn.modules.") and not any(
+        key == "forward" or isinstance(one, Tensor) for key, one in vars(module).items()
+    )

@@ -1,0 +1,139 @@
+"""Models that treat records apart by their structure alone, so that their pass needs no mapping.
+
+Exact PyTorch types only, each with a statement about the rank of its input: at that rank, and with these arguments,
+row b of the output depends on row b of the input and the weights, and nothing is written. What is not here is mapped
+over records; what is here wrongly would break every claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+
+_RankOf = Callable[[Any, int], int | None]
+"""From a layer and the rank of its input, axis 0 the records, to the rank of its output; None for no such proof."""
+
+
+def _elementwise(_: nn.Module, rank: int) -> int | None:
+    return rank if rank >= 1 else None
+
+
+def _at(needed: int) -> _RankOf:
+    return lambda _, rank: rank if rank == needed else None
+
+
+def _max_pool(needed: int) -> _RankOf:
+    return lambda layer, rank: rank if rank == needed and not layer.return_indices else None
+
+
+def _linear(_: nn.Module, rank: int) -> int | None:
+    return rank if rank >= 2 else None
+
+
+def _embedding(layer: nn.Embedding, rank: int) -> int | None:
+    return rank + 1 if rank >= 1 and layer.max_norm is None and not layer.scale_grad_by_freq else None
+
+
+def _last_axes(layer: nn.LayerNorm | nn.RMSNorm, rank: int) -> int | None:
+    return rank if rank > len(layer.normalized_shape) else None
+
+
+def _group_norm(_: nn.Module, rank: int) -> int | None:
+    return rank if rank >= 2 else None
+
+
+def _flatten(layer: nn.Flatten, rank: int) -> int | None:
+    start = layer.start_dim % rank if rank else 0
+    end = layer.end_dim % rank if rank else 0
+    return rank - (end - start) if 1 <= start <= end else None
+
+
+def _softmax(layer: nn.Softmax | nn.LogSoftmax, rank: int) -> int | None:
+    # Without a dim it is taken from the rank, and for some ranks it is the records.
+    return rank if layer.dim is not None and rank > 1 and layer.dim % rank != 0 else None
+
+
+def _sequential(layer: nn.Sequential, rank: int) -> int | None:
+    found: int | None = rank
+    for child in layer._modules.values():
+        found = None if found is None or child is None else _rank_after(child, found)
+    return found
+
+
+PROVED: dict[type[nn.Module], Any] = {
+    nn.Sequential: _sequential,
+    nn.Linear: _linear,
+    nn.Embedding: _embedding,
+    nn.LayerNorm: _last_axes,
+    nn.RMSNorm: _last_axes,
+    nn.GroupNorm: _group_norm,
+    nn.Flatten: _flatten,
+    nn.Softmax: _softmax,
+    nn.LogSoftmax: _softmax,
+    # Convolution and pooling take a batch at this rank alone: at one less, axis 0 would be channels.
+    nn.Conv1d: _at(3),
+    nn.Conv2d: _at(4),
+    nn.Conv3d: _at(5),
+    nn.AvgPool1d: _at(3),
+    nn.AvgPool2d: _at(4),
+    nn.AvgPool3d: _at(5),
+    nn.AdaptiveAvgPool1d: _at(3),
+    nn.AdaptiveAvgPool2d: _at(4),
+    nn.AdaptiveAvgPool3d: _at(5),
+    nn.MaxPool1d: _max_pool(3),
+    nn.MaxPool2d: _max_pool(4),
+    nn.MaxPool3d: _max_pool(5),
+    nn.Dropout1d: _at(3),
+    nn.Dropout2d: _at(4),
+    nn.Dropout3d: _at(5),
+} | dict.fromkeys(
+    (
+        nn.Identity,
+        nn.ReLU,
+        nn.ReLU6,
+        nn.LeakyReLU,
+        nn.ELU,
+        nn.SELU,
+        nn.CELU,
+        nn.GELU,
+        nn.SiLU,
+        nn.Mish,
+        nn.Tanh,
+        nn.Sigmoid,
+        nn.LogSigmoid,
+        nn.Softplus,
+        nn.Softsign,
+        nn.Softshrink,
+        nn.Tanhshrink,
+        nn.Hardtanh,
+        nn.Hardsigmoid,
+        nn.Hardswish,
+        nn.Hardshrink,
+        nn.Threshold,
+        nn.Dropout,
+        nn.AlphaDropout,
+    ),
+    _elementwise,
+)
+
+
+def proves_isolation(model: nn.Module, inputs: tuple[Tensor, ...]) -> bool:
+    """Whether row b of model(*inputs) depends on row b of the inputs alone, by structure."""
+    if torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks:
+        return False
+    return len(inputs) == 1 and type(inputs[0]) is Tensor and _rank_after(model, inputs[0].ndim) is not None
+
+
+def _rank_after(module: nn.Module, rank: int) -> int | None:
+    rule = PROVED.get(type(module))
+    if rule is None or "forward" in vars(module) or module._forward_hooks or module._forward_pre_hooks:
+        return None
+    if module._compiled_call_impl is not None or not all(
+        one is None or type(one) is nn.Parameter or type(one) is torch.Tensor for one in module._parameters.values()
+    ):
+        return None
+    return rule(module, rank)
