@@ -6,7 +6,7 @@ parameters are mapped over the records, so that a weight used outside its layer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from dpcore.gradients import mapping
 from dpcore.gradients.layers import Kinds, Use, trainable
+from dpcore.gradients.refusals import Refused
 from dpcore.gradients.slots import Place, Slots
 from dpcore.gradients.substitutes import forward_of
 
@@ -110,14 +111,14 @@ class Tape:
         self._calls.append(_Call(name, part, noted, noted._version, inputs_axis, get_gradient_edge(alias), at))
         return alias if self.level is None else mapping.mapped(alias, at)
 
-    def uses(self, gradients: tuple[Tensor | None, ...]) -> dict[str, list[Use]]:
+    def uses(self, gradients: Sequence[Tensor | None]) -> dict[str, list[Use]]:
         """Uses by layer, [N, *shape]; an output that no loss depends on has no gradient and counts for nothing."""
         out: dict[str, list[Use]] = {}
         for call, gradient in zip(self._calls, gradients, strict=True):
             if gradient is None:
                 continue
             if call.inputs._version != call.version:
-                raise RuntimeError(
+                raise Refused(
                     f"layer {call.layer!r}: its input was changed in place after the call, so the gradient of its "
                     "parameters is lost. Use the out-of-place operation in the model."
                 )

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from dpcore.gradients.contributions import Parts
+from dpcore.gradients.isolation import Watching
 from dpcore.gradients.precision import Precision
-from dpcore.gradients.records import Columns, Passes
+from dpcore.gradients.records import Columns, Passes, backward
 from dpcore.gradients.refusals import Refused
 
 RECORDS = 8
@@ -41,7 +42,8 @@ def check_gradients(
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(0)
         before = _random_state(devices)
-        parts = parts_of(inputs, targets)
+        with Watching():
+            parts = parts_of(inputs, targets)
         drew = any(not torch.equal(a, b) for a, b in zip(before, _random_state(devices), strict=True))
         if parts is not None and not bool(parts.finite.all()):
             left = [tuple(one[parts.finite] for one in columns) for columns in (inputs, targets)]
@@ -111,9 +113,7 @@ class _Reference:
         if not self.losses_N.requires_grad or not self.leaves:
             return zeros
         weights_N = weights_N.to(self.losses_N.dtype) * self.precision.scale
-        found = torch.autograd.grad(
-            self.losses_N, list(self.leaves.values()), weights_N, allow_unused=True, retain_graph=True
-        )
+        found = backward(self.losses_N, list(self.leaves.values()), weights_N, retain_graph=True)
         return {
             name: zero if one is None else one.to_dense().double() / self.precision.scale
             for (name, zero), one in zip(zeros.items(), found, strict=True)

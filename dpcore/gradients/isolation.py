@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from dpcore.checks import InvalidValue
+from dpcore.gradients import mapping
 from dpcore.gradients.refusals import Refused, label, refuse
 from dpcore.gradients.state import kept, refuse_change
 from dpcore.gradients.structure import proves_isolation
@@ -47,7 +49,7 @@ def isolating(model: nn.Module) -> Iterator[None]:
     # Attention by fused kernels has no rule for a mapped axis and would go through records one at a time.
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with sdpa_kernel(SDPBackend.MATH), _NoOwnOperators(), substituted(model):
+        with sdpa_kernel(SDPBackend.MATH), substituted(model):
             yield
     except (InvalidValue, Refused):
         raise
@@ -71,33 +73,36 @@ def _without_own_rules(rule: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-class _NoOwnOperators(TorchFunctionMode):
-    """Refuses operators of other libraries that bring a rule for a mapped axis. Costs nothing where there are none."""
+class Watching(TorchFunctionMode):
+    """Inside the block, refuses calls of a model's code that a mapped pass would answer otherwise than a plain one."""
 
     def __init__(self) -> None:
         super().__init__()
         registered = torch._C._dispatch_get_registrations_for_dispatch_key("FuncTorchBatched")
-        self._names = {name for name in registered if not name.startswith(_OWN_OPERATORS)}
-
-    def __enter__(self) -> _NoOwnOperators:
-        if self._names:
-            super().__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._names:
-            super().__exit__(*error)
+        self._own_rules = {name for name in registered if not name.startswith(_OWN_OPERATORS)}
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        if function == _REQUIRES_GRAD and mapping.axis(args[0]) is not None and not _asked_by_torch():
+            raise Refused(
+                "the model asks whether a tensor requires a gradient, which no tensor of a mapped pass says. Decide by "
+                "self.training, or leave the question out; hooks on tensors are not run."
+            )
         name = getattr(function, "_qualified_op_name", "") or getattr(function, "name", lambda: "")()
-        if isinstance(name, str) and name.split(".")[0] in self._names:
+        if isinstance(name, str) and name.split(".")[0] in self._own_rules:
             raise Refused(
                 f"the operator {name} brings its own rule for a mapped axis, in which records may meet unseen. "
                 "Write it in PyTorch operations."
             )
         return function(*args, **(kwargs or {}))
+
+
+_REQUIRES_GRAD = torch.Tensor.requires_grad.__get__  # type: ignore[attr-defined]
+
+
+def _asked_by_torch() -> bool:
+    return str(sys._getframe(2).f_globals.get("__name__", "")).startswith("torch.")
 
 
 def _explained(modules: Mapping[str, nn.Module], error: BaseException) -> str:
@@ -132,7 +137,7 @@ class Isolated:
             return self._model(*inputs)
         modules = dict(self._model.named_modules())
         before = kept(modules)
-        with isolating(self._model):
+        with isolating(self._model), Watching():
             outputs = over_records(lambda *one: tree_map(_of_one, self._model(*alone(one))), *inputs)
         refuse_change(modules, before)
         return outputs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,13 +134,7 @@ class Passes:
         # Asked for by captured outputs and stand-ins alone, PyTorch skips every product for a shared weight's gradient.
         # The parameters themselves must not be reached: a use that went round the stand-ins would count for nothing.
         wanted: Any = [*edges, *mapped.values(), *parameters]
-        try:
-            found = torch.autograd.grad(losses_N, wanted, weights_N, allow_unused=True)
-        except RuntimeError as error:
-            raise Refused(
-                f"the backward pass over single records failed: {error}\nCheckpointing (torch.utils.checkpoint) "
-                "computes again what is mapped no longer: switch it off, and use a microbatch size to save memory."
-            ) from error
+        found = backward(losses_N, wanted, weights_N)
         for name, one in zip(self.slots.parameters, found[len(found) - len(parameters) :], strict=True):
             if one is not None:
                 raise Refused(
@@ -155,6 +149,19 @@ class Passes:
             if one is not None
         }
         return uses, gradients
+
+
+def backward(
+    losses_N: Tensor, wanted: Any, weights_N: Tensor, *, retain_graph: bool = False
+) -> Sequence[Tensor | None]:
+    """Gradients of the weighted sum of the losses; None where they do not depend. Raises Refused."""
+    try:
+        return torch.autograd.grad(losses_N, wanted, weights_N, allow_unused=True, retain_graph=retain_graph)
+    except RuntimeError as error:
+        raise Refused(
+            f"the backward pass over single records failed: {error}\nCheckpointing (torch.utils.checkpoint) computes "
+            "again what is mapped no longer: switch it off, and use a microbatch size to save memory."
+        ) from error
 
 
 def _capturable(model: nn.Module, kinds: Kinds, tied: set[int]) -> list[tuple[str, nn.Module]]:

@@ -58,6 +58,9 @@ SUBSTITUTES: dict[type[nn.Module], Callable[..., Any]] = {
     nn.RNN: one_at_a_time,
     nn.LSTM: one_at_a_time,
     nn.GRU: one_at_a_time,
+    nn.RNNCell: one_at_a_time,
+    nn.LSTMCell: one_at_a_time,
+    nn.GRUCell: one_at_a_time,
 }
 """Exact types: a subclass may compute something else."""
 

@@ -150,7 +150,8 @@ def relative_error(found: Sums, expected: Sums) -> float:
 
 
 def _route(engine: Engine) -> str:
-    return str(getattr(engine, "method", type(engine).__name__))
+    routes = getattr(engine, "routes", None)
+    return type(engine).__name__ if routes is None else ", ".join(sorted(set(routes.values())))
 
 
 def _state(model: nn.Module) -> dict[str, Tensor]:

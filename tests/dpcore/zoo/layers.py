@@ -247,7 +247,14 @@ def _calls_in_constructors(layer: type) -> set[str]:
 
 
 LAYERS = [
-    Case(name=f"nn.{layer}{', ' * bool(kind)}{kind}", make=make, draw=draw, demand=demand)
+    Case(
+        name=f"nn.{layer}{', ' * bool(kind)}{kind}",
+        make=make,
+        draw=draw,
+        demand=demand,
+        # Attention over one record cancels more digits of float32 than other layers do.
+        tolerance=3e-5 if "Transformer" in layer else 1e-5,
+    )
     for layer, rows in ROWS.items()
     for kind, make, draw, demand in rows
 ]
