@@ -233,6 +233,10 @@ def pareto(
     sweep: Annotated[str | None, typer.Argument(help="A sweep of the store.")] = None,
     mlflow: Annotated[tuple[str, str] | None, typer.Option(help="URI EXPERIMENT: read the front from MLflow.")] = None,
     objective: Annotated[list[str] | None, typer.Option(help="METRIC:maximize or METRIC:minimize; repeatable.")] = None,
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(help="METRIC=VALUE: where its axis ends for the hypervolume, instead of the spec's; repeatable."),
+    ] = None,
     mix: Annotated[str, typer.Option(help="Allow one panel each: notion,status,adjacency,delta,unit.")] = "",
     format: Annotated[
         str | None, typer.Option(help="table, csv, parquet, json, html or png; else by the name of --output.")
@@ -251,6 +255,7 @@ def pareto(
         sweep=sweep,
         mlflow=mlflow,
         objectives=objective or [],
+        references=reference or [],
         mix=[name for name in mix.split(",") if name],
         form="json" if as_json else format,
         output=output,

@@ -27,6 +27,13 @@ class Dependence(StrEnum):
     """Training records outside of every event, or quantities before their noise."""
 
 
+class Worst(StrEnum):
+    """The natural worst value of a metric that depends on the data's public facts (`trainables.worst`)."""
+
+    GUESSED_LOSS = "the loss of guessing: log of the number of classes"
+    TARGET_RANGE = "the public range of the target"
+
+
 WITHHELD = frozenset({Dependence.RAW})
 """What leaves no trial, unless the spec of its sweep says why it may."""
 
@@ -38,6 +45,8 @@ class Metric:
     released   on what it depends, in one sentence for people
     depends    the same as a value: it decides whether the number may leave the trial
     raw_under  values of knobs under which it depends on raw records, whatever `depends` says
+    worst      its natural worst value, where the volume under a front ends unless a spec says otherwise; None: it has
+               none, and a spec has to say
     """
 
     name: str
@@ -46,6 +55,7 @@ class Metric:
     released: str
     depends: Dependence
     raw_under: Mapping[str, Scalar] = field(default_factory=dict)
+    worst: float | Worst | None = None
 
     def depends_under(self, config: Config) -> Dependence:
         """On what it depends in a trial of this complete configuration; a knob that is missing counts as raw."""

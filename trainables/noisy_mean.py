@@ -30,6 +30,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, Repeated
 from dpcore.gdp_dual import mu_gdp
 from trainables.measures.protocols import Neighbours
+from trainables.metrics import Worst
 from trainables.noise import normals
 from trainables.system import (
     Config,
@@ -111,6 +112,7 @@ class NoisyMean:
         Metric(
             name="expected_error",
             goal="minimize",
+            worst=Worst.TARGET_RANGE,
             doc="root mean squared error of the estimate, in closed form",
             released="the configuration alone: no record",
             depends=Dependence.PUBLIC,

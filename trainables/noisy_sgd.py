@@ -38,6 +38,7 @@ from dpcore.events import Event, Gaussian, Repeated
 from dpcore.guarantee import Guarantee
 from dpcore.sampling import PoissonSampling
 from trainables import models
+from trainables.metrics import Worst
 from trainables.system import (
     Config,
     Dataset,
@@ -125,6 +126,7 @@ METRICS = (
     Metric(
         name="accuracy",
         goal="maximize",
+        worst=0.0,
         doc="share of validation records whose class is predicted (classes, ratings)",
         released=_RELEASED,
         depends=Dependence.VALIDATION,
@@ -132,6 +134,7 @@ METRICS = (
     Metric(
         name="rmse",
         goal="minimize",
+        worst=Worst.TARGET_RANGE,
         doc="root mean squared error on the validation records (regressions; ratings: of the expected class)",
         released=_RELEASED,
         depends=Dependence.VALIDATION,
@@ -139,6 +142,7 @@ METRICS = (
     Metric(
         name="loss",
         goal="minimize",
+        worst=Worst.GUESSED_LOSS,
         doc="mean loss on the validation records",
         released=_RELEASED,
         depends=Dependence.VALIDATION,

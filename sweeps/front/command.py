@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpcore.checks import InvalidValue
 from sweeps.front.export import FORMATS, SUFFIXES, render
-from sweeps.front.panels import Objective
+from sweeps.front.panels import Objective, Reference
 from sweeps.front.pareto import sweep_front
 from sweeps.workspace import Workspace
 
@@ -18,6 +18,7 @@ def pareto_command(
     sweep: str | None,
     mlflow: tuple[str, str] | None,
     objectives: Sequence[str],
+    references: Sequence[str],
     mix: Collection[str],
     form: str | None,
     output: Path | None,
@@ -29,18 +30,19 @@ def pareto_command(
     """
     form = form or _form_of(output)
     parsed = [Objective.parse(one) for one in objectives]
+    ends = dict(Reference.parse(one) for one in references)
     if (sweep is None) == (mlflow is None):
         raise InvalidValue("sweep", sweep, "either a sweep of the store or --mlflow URI EXPERIMENT")
     if mlflow is not None:
         from sweeps.tracking.front import read_front
 
-        front = read_front(*mlflow, objectives=parsed or None, mix=mix)
+        front = read_front(*mlflow, objectives=parsed or None, mix=mix, reference=ends)
     else:
         from sweeps.store import Store
 
         assert sweep is not None
         store = Store.open(workspace.store_url, create=False)
-        front = sweep_front(store, sweep, parsed or None, mix=mix, total=True)
+        front = sweep_front(store, sweep, parsed or None, mix=mix, reference=ends, total=True)
     if form == "table" and output is None:
         from rich.console import Console
 

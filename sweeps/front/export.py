@@ -105,14 +105,13 @@ def to_json(front: Front, everything: bool = False) -> str:
         "procedure": None if front.procedure is None else dict(front.procedure),
         "objectives": [{"metric": one.metric, "goal": one.goal} for one in front.objectives],
         "log10": list(front.log10),
-        "reference_source": front.reference_source,
+        "reference": {metric: {"value": end.value, "source": end.source} for metric, end in front.reference.items()},
         "excluded": dict(front.excluded),
         "panels": [
             {
                 "label": dict(panel.label),
                 "trials": len(panel.records),
                 "hypervolume": panel.hypervolume,
-                "reference": list(panel.reference),
                 "points": listed,
             }
             for panel, listed in zip(front.panels, points, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -43,6 +44,27 @@ class Objective:
         return f"{self.metric} ({'higher' if self.goal == 'maximize' else 'lower'} is better)"
 
 
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Where an axis of the hypervolume ends, and where that comes from: a public value, never an observed one."""
+
+    value: float
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.value):
+            raise InvalidValue("reference", self.value, "a finite value")
+
+    @classmethod
+    def parse(cls, text: str) -> tuple[str, Reference]:
+        """Read "METRIC=VALUE". Raises InvalidValue."""
+        metric, separator, value = text.rpartition("=")
+        try:
+            return metric, cls(float(value if separator and metric else "nan"))
+        except ValueError as error:
+            raise InvalidValue("reference", text, "METRIC=VALUE", "For example loss=2.3.") from error
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Panel:
     """The points that share one label, and which of them no other dominates.
@@ -52,9 +74,9 @@ class Panel:
     values       (points, objectives), in the objectives' own units, as they are printed
     compared     the same as dominance and hypervolume take them: epsilon by `sweeps.comparing`
     on_front     (points,), True when no point of the panel dominates it
-    hypervolume  volume that the front dominates up to `reference` (log10 units on log axes); None when it would
-                 take too long (more than three objectives, many points)
-    reference    one value per objective
+    hypervolume  volume that the front dominates up to the front's references (log10 units on log axes); None without
+                 a reference for each objective, or when it would take too long (more than three objectives, many
+                 points)
     """
 
     label: Mapping[str, Any]
@@ -63,7 +85,6 @@ class Panel:
     compared: Floats
     on_front: NDArray[np.bool_]
     hypervolume: float | None
-    reference: tuple[float, ...]
 
     @property
     def title(self) -> str:
@@ -90,18 +111,18 @@ class Panel:
 class Front:
     """The front of a sweep, one panel per label.
 
-    excluded          {reason: trials left out}
-    reference_source  "given", or "worst observed": then hypervolumes of different sweeps cannot be compared
-    log10             objectives whose hypervolume is measured in log10
-    heading           what stands above every claim of the sweep (`sweeps.publishing`); mostly empty
-    note              printed under the title: the total of the whole procedure, or why it is not counted
-    procedure         that total's guarantee as plain values; None when it was not asked for, or not counted
+    excluded   {reason: trials left out}
+    reference  {metric: where its axis ends for the hypervolume}, for the objectives that have one
+    log10      objectives whose hypervolume is measured in log10
+    heading    what stands above every claim of the sweep (`sweeps.publishing`); mostly empty
+    note       printed under the title: the total of the whole procedure, or why it is not counted
+    procedure  that total's guarantee as plain values; None when it was not asked for, or not counted
     """
 
     objectives: tuple[Objective, ...]
     panels: tuple[Panel, ...]
     excluded: Mapping[str, int]
-    reference_source: Literal["given", "worst observed"]
+    reference: Mapping[str, Reference]
     log10: tuple[str, ...] = ()
     sweep: str = ""
     heading: str = ""
@@ -115,12 +136,15 @@ class Front:
     def footer(self, panel: Panel) -> str:
         """What stands under a panel in every form: how many points, the hypervolume and its corner."""
         volume = "not computed (too many points for so many objectives)"
-        if panel.hypervolume is not None:
-            corner = ", ".join(
-                f"{one.metric} {value:.4g}" for one, value in zip(self.objectives, panel.reference, strict=True)
+        if bare := [one.metric for one in self.objectives if one.metric not in self.reference]:
+            volume = (
+                f"needs a reference for {', '.join(bare)}: --reference {bare[0]}=VALUE, or a spec's front.reference"
             )
-            logs = f", log10 {', '.join(self.log10)}" if self.log10 else ""
-            volume = f"{panel.hypervolume:.4g} (reference {corner}; {self.reference_source}{logs})"
+        elif panel.hypervolume is not None:
+            ends = [(one.metric, self.reference[one.metric]) for one in self.objectives]
+            corner = "; ".join(f"{metric} {end.value:.4g}, {end.source}" for metric, end in ends)
+            logs = f"; log10 {', '.join(self.log10)}" if self.log10 else ""
+            volume = f"{panel.hypervolume:.4g} (up to {corner}{logs})"
         average = [one.metric for one in self.objectives if one.metric.startswith("bayesian_epsilon")]
         apart = f". {', '.join(average)}: average-case, no part of the claim above" if average else ""
         return f"{int(panel.on_front.sum())} of {len(panel.records)} trials on the front, hypervolume {volume}{apart}"

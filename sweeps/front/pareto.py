@@ -24,7 +24,7 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Status
 from sweeps.collector import collector_paused
 from sweeps.comparing import EPSILON, Reader, compared_epsilon, reader
-from sweeps.front.panels import Floats, Front, Objective, Panel
+from sweeps.front.panels import Floats, Front, Objective, Panel, Reference
 from sweeps.front.total import procedure_total
 from sweeps.publishing import Release
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
@@ -56,19 +56,21 @@ def sweep_front(
     objectives: Sequence[Objective] | None = None,
     *,
     mix: Collection[str] = (),
-    reference: Mapping[str, float] | None = None,
+    reference: Mapping[str, Reference] | None = None,
     log10: Collection[str] = (),
     total: bool = False,
 ) -> Front:
     """The front of a sweep in the store, over the spec's objectives unless others are given. Raises InvalidValue.
 
-    total  count the whole procedure too, for the note, where that takes well under a second
+    reference  goes before the spec's own
+    total      count the whole procedure too, for the note, where that takes well under a second
     """
     spec = store.sweep(sweep).spec
     chosen = list(objectives or ()) or spec_objectives(spec)
+    ends = {**spec_references(spec), **(reference or {})}
     with collector_paused():
         trials = store.trials(sweep)
-        found = front(trials, chosen, mix=mix, reference=reference, log10=log10, sweep=sweep)
+        found = front(trials, chosen, mix=mix, reference=ends, log10=log10, sweep=sweep)
     found = replace(found, heading=Release.recorded(spec).heading)
     if not total:
         return found
@@ -86,12 +88,18 @@ def spec_objectives(spec: Mapping[str, Any]) -> list[Objective]:
     return seen or [Objective("epsilon", "minimize")]
 
 
+def spec_references(spec: Mapping[str, Any]) -> dict[str, Reference]:
+    """The references of a recorded spec; none in one that was written before there were any."""
+    given = spec.get("front", {}).get("reference", {})
+    return {metric: Reference(one["value"], one["source"]) for metric, one in given.items()}
+
+
 def front(
     records: Iterable[TrialRecord],
     objectives: Sequence[Objective],
     *,
     mix: Collection[str] = (),
-    reference: Mapping[str, float] | None = None,
+    reference: Mapping[str, Reference] | None = None,
     log10: Collection[str] = (),
     states: Collection[TrialState] = (TrialState.COMPLETE,),
     sweep: str = "",
@@ -99,14 +107,16 @@ def front(
     """The exact front of `records`.
 
     mix        labels (of `LABELS`) that may differ: one panel is drawn for each combination
-    reference  {metric: worst value of interest}, for the hypervolume; else the worst finite value of each panel
+    reference  {metric: where its axis ends}, for the hypervolume; without one for each objective there is none
     log10      metrics whose axis is logarithmic for the hypervolume
     states     which trials take part; the others are counted in `excluded`
 
     Raises MixedGuarantees when the points differ in a label that is not in `mix`, InvalidValue for objectives that
     no trial reports.
     """
-    _check(objectives, mix, reference, log10)
+    _check(objectives, mix, log10)
+    reference = reference or {}
+    ends = {one.metric: reference[one.metric] for one in objectives if one.metric in reference}
     groups: dict[tuple[Any, ...], tuple[list[TrialRecord], list[list[float]]]] = {}
     excluded: Counter[str] = Counter()
     candidates, seen = 0, Counter[str]()
@@ -142,14 +152,14 @@ def front(
         )
     _refuse_mixture(list(groups), mix)
     panels = tuple(
-        _panel(_shared(label, members), members, np.array(rows), objectives, reference, log10)
+        _panel(_shared(label, members), members, np.array(rows), objectives, ends, log10)
         for label, (members, rows) in sorted(groups.items(), key=lambda item: tuple(map(str, item[0])))
     )
     return Front(
         objectives=tuple(objectives),
         panels=panels,
         excluded=dict(excluded),
-        reference_source="worst observed" if reference is None else "given",
+        reference=ends,
         log10=tuple(log10),
         sweep=sweep,
     )
@@ -203,9 +213,7 @@ def hypervolume(values: Floats, maximize: Sequence[bool], reference: Sequence[fl
     return float(exact(points, ref=corner)) if points.shape[1] > 1 else float(corner[0] - points.min())
 
 
-def _check(
-    objectives: Sequence[Objective], mix: Collection[str], reference: Mapping[str, float] | None, log10: Collection[str]
-) -> None:
+def _check(objectives: Sequence[Objective], mix: Collection[str], log10: Collection[str]) -> None:
     metrics = [one.metric for one in objectives]
     if not metrics or len(set(metrics)) < len(metrics):
         raise InvalidValue("objectives", metrics, "at least one, each named once")
@@ -215,8 +223,6 @@ def _check(
     for name in log10:
         if name not in metrics:
             raise InvalidValue("log10", name, f"one of the objectives {', '.join(metrics)}")
-    if reference is not None and set(reference) != set(metrics):
-        raise InvalidValue("reference", dict(reference), f"one value for each of {', '.join(metrics)}")
 
 
 def _values(record: TrialRecord, readers: Sequence[tuple[str, Reader, float]]) -> tuple[list[float], str | None]:
@@ -251,28 +257,25 @@ def _panel(
     records: list[TrialRecord],
     values: Floats,
     objectives: Sequence[Objective],
-    given: Mapping[str, float] | None,
+    reference: Mapping[str, Reference],
     log10: Collection[str],
 ) -> Panel:
     maximize = [one.goal == "maximize" for one in objectives]
     compared = _compared(records, values, objectives)
     on_front = nondominated(compared, maximize)
-    if given is None:
-        reference = tuple(_worst(column, up) for column, up in zip(values.T, maximize, strict=True))
-    else:
-        reference = tuple(float(given[one.metric]) for one in objectives)
     kept = compared[on_front]
     volume = None
     dimensions = len(objectives)
-    if dimensions < 4 or float(len(kept)) ** (dimensions - 2) <= HYPERVOLUME_WORK:
-        scaled, corner = kept.copy(), list(reference)
+    feasible = dimensions < 4 or float(len(kept)) ** (dimensions - 2) <= HYPERVOLUME_WORK
+    if feasible and len(reference) == dimensions:
+        scaled, corner = kept.copy(), [reference[one.metric].value for one in objectives]
         for column, one in enumerate(objectives):
             if one.metric in log10:
                 if (scaled[:, column] <= 0).any() or corner[column] <= 0:
                     raise InvalidValue("log10", one.metric, "an objective whose values are all above 0")
                 scaled[:, column], corner[column] = np.log10(scaled[:, column]), math.log10(corner[column])
         volume = hypervolume(scaled, maximize, corner)
-    return Panel(label, records, values, compared, on_front, volume, reference)
+    return Panel(label, records, values, compared, on_front, volume)
 
 
 def _compared(records: Sequence[TrialRecord], values: Floats, objectives: Sequence[Objective]) -> Floats:
@@ -281,10 +284,3 @@ def _compared(records: Sequence[TrialRecord], values: Floats, objectives: Sequen
         if one.metric == EPSILON:
             compared[:, column] = [compared_epsilon(record.guarantee) for record in records if record.guarantee]
     return compared
-
-
-def _worst(column: Floats, maximize: bool) -> float:
-    finite = column[np.isfinite(column)]
-    if not len(finite):
-        return 0.0
-    return float(finite.min() if maximize else finite.max())

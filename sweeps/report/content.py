@@ -12,7 +12,7 @@ from typing import Any
 from sweeps import ledger
 from sweeps.audit.records import AuditRecord, audits_of
 from sweeps.front.panels import Front, Objective
-from sweeps.front.pareto import LABELS, front, label_of, spec_objectives
+from sweeps.front.pareto import LABELS, front, label_of, spec_objectives, spec_references
 from sweeps.publishing import Release
 from sweeps.records import SweepRecord, TrialRecord, TrialState
 from sweeps.report.importance import Importance, importances
@@ -79,7 +79,10 @@ def gather(store: Store, sweep: str) -> Content:
         sweep=record,
         trials=trials,
         objectives=objectives,
-        front=replace(front(trials, objectives, mix=mix, sweep=sweep), heading=release.heading),
+        front=replace(
+            front(trials, objectives, mix=mix, reference=spec_references(record.spec), sweep=sweep),
+            heading=release.heading,
+        ),
         claims=_claims(trials),
         spending=spending,
         procedure=procedure,

@@ -44,6 +44,7 @@ from sweeps.spec.model import (
     spec_schema,
 )
 from sweeps.spec.raw import check_raw_measures
+from sweeps.spec.references import check_references, references
 from sweeps.spec.yaml_text import read_yaml
 from trainables.system import DataSource, PublicFacts, System
 
@@ -136,12 +137,15 @@ def load_spec(
             search, knobs, sections["early_stopping"], None if objectives is None else len(objectives), problems
         )
     check_processes(sections["resources"], sections["execution"], chosen, problems)
+    if sections["front"] is not None:
+        check_references(sections["front"].reference, chosen, problems)
     problems.raise_any()
 
     sections["privacy"] = privacy.model_copy(update={"epsilon": tuple(sorted(privacy.epsilon))})
     sections["objectives"] = tuple(
         one.model_copy(update={"goal": one.goal or goal_of(one.metric, chosen)}) for one in objectives
     )
+    sections["front"] = references(sections["front"], sections["privacy"], sections["limits"], chosen, facts)
     return SweepSpec(**sections, systems=knobs)
 
 

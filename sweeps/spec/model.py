@@ -188,6 +188,30 @@ class ExecutionOptions(Section):
     retries: Count = 3
 
 
+class Reference(Section):
+    """A public value at which the volume under a front ends, and where it comes from.
+
+    derived  from the rest of the spec, which is done anew each time that the spec is read
+    """
+
+    value: Annotated[float, Field(allow_inf_nan=False), _NUMBER]
+    source: str = "given"
+    derived: bool = False
+
+
+def _value_alone(value: object) -> object:
+    return value if isinstance(value, Mapping | Reference) else {"value": value}
+
+
+class FrontOptions(Section):
+    """How fronts are measured.
+
+    reference  {metric: value} at which the hypervolume ends; the others are filled in (`sweeps.spec.references`)
+    """
+
+    reference: dict[str, Annotated[Reference, BeforeValidator(_value_alone)]] = {}
+
+
 class Tracking(Section):
     """Where MLflow is; null is `<root>/mlflow.db`."""
 
@@ -208,6 +232,7 @@ class SweepSpec(Section):
     resources: Resources = Resources()
     execution: ExecutionOptions = ExecutionOptions()
     tracking: Tracking = Tracking()
+    front: FrontOptions = FrontOptions()
     store: str | None = None
 
     def canonical(self) -> dict[str, Any]:
@@ -216,7 +241,7 @@ class SweepSpec(Section):
 
     def meaning(self) -> dict[str, Any]:
         """The part that decides what is trained, claimed and proposed: all but name, store, tracking, resources
-        and execution, which move work around or change its speed."""
+        and execution, which move work around or change its speed, and front, which measures what came of it."""
         return {key: value for key, value in self.canonical().items() if key not in WITHOUT_MEANING}
 
     @property
@@ -242,7 +267,7 @@ class SweepSpec(Section):
 
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-WITHOUT_MEANING = frozenset({"name", "tracking", "store", "resources", "execution"})
+WITHOUT_MEANING = frozenset({"name", "tracking", "store", "resources", "execution", "front"})
 
 
 @dataclass(frozen=True, slots=True)

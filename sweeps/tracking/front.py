@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dpcore.checks import InvalidValue
 from sweeps.collector import collector_paused
 from sweeps.front.export import rows
-from sweeps.front.panels import Front, Objective
-from sweeps.front.pareto import front, spec_objectives
+from sweeps.front.panels import Front, Objective, Reference
+from sweeps.front.pareto import front, spec_objectives, spec_references
 from sweeps.publishing import Release
 from sweeps.records import TrialRecord, TrialState
 
@@ -49,9 +49,10 @@ def read_front(
     objectives: Sequence[Objective] | None = None,
     filter: str | None = None,
     mix: Collection[str] = (),
+    reference: Mapping[str, Reference] | None = None,
 ) -> Front:
-    """The same as a `Front`."""
-    from sweeps.tracking.mlflow_door import HEADING, NO_HEADING, OBJECTIVES, find_experiment, patience
+    """The same as a `Front`. `reference` goes before that of the sweep's spec, kept in the same way."""
+    from sweeps.tracking.mlflow_door import HEADING, NO_HEADING, OBJECTIVES, REFERENCES, find_experiment, patience
     from sweeps.tracking.reading import read_trial_runs
 
     client, found = find_experiment(uri, experiment)
@@ -62,6 +63,8 @@ def read_front(
         if OBJECTIVES not in found.tags:
             raise InvalidValue("objectives", None, f"objectives, as the experiment has no tag {OBJECTIVES}")
         chosen = spec_objectives({"objectives": json.loads(found.tags[OBJECTIVES])})
+    recorded = {"front": {"reference": json.loads(found.tags.get(REFERENCES, "{}"))}}
+    ends = {**spec_references(recorded), **(reference or {})}
     condition = "tags.`sweeps.state` = 'complete'" + (f" AND {filter}" if filter else "")
     with collector_paused(), patience():
         records = [_record(run) for run in read_trial_runs(client, found.experiment_id, condition)]
@@ -70,7 +73,7 @@ def read_front(
             records = [Release(stated=False).seen(record) for record in records]
         heading = str(found.tags.get(HEADING, NO_HEADING))
         records.sort(key=lambda record: record.number)
-        shown = front(records, chosen, mix=mix, sweep=experiment)
+        shown = front(records, chosen, mix=mix, reference=ends, sweep=experiment)
     return shown if heading == NO_HEADING else replace(shown, heading=heading)
 
 

@@ -23,6 +23,7 @@ UNREACHABLE = (MlflowException, RequestException, SQLAlchemyError, OSError)
 TRIAL_KEY = "sweeps.trial_key"
 PARENT = "sweeps.parent"
 OBJECTIVES = "sweeps.search.objectives"
+REFERENCES = "sweeps.front.reference"
 HEADING = "sweeps.heading"
 """Tag of experiment and runs: what stands above every claim of the sweep (`sweeps.publishing`)."""
 NO_HEADING = "none"

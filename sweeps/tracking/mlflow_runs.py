@@ -22,7 +22,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 
 from sweeps.publishing import Release
 from sweeps.records import SweepRecord, TrialRecord, TrialState
-from sweeps.tracking.mlflow_door import HEADING, NO_HEADING, OBJECTIVES, PARENT, TRIAL_KEY
+from sweeps.tracking.mlflow_door import HEADING, NO_HEADING, OBJECTIVES, PARENT, REFERENCES, TRIAL_KEY
 from sweeps.tracking.reading import tagged_runs
 from sweeps.urls import without_password
 
@@ -141,8 +141,9 @@ class Experiment:
     def _open(self, sweep: SweepRecord) -> tuple[str, bool]:
         found = self._client.get_experiment_by_name(sweep.name)
         if found is None:
-            tags = {OBJECTIVES: json.dumps(sweep.spec["objectives"]), "sweeps.digest": sweep.digest, **self._heading}
-            return self._client.create_experiment(sweep.name, _artifact_location(self._uri, sweep.name), tags), False
+            location = _artifact_location(self._uri, sweep.name)
+            tags = {**_spec_tags(sweep), **self._heading}
+            return self._client.create_experiment(sweep.name, location, tags), False
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
         return found.experiment_id, True
@@ -158,13 +159,7 @@ class Experiment:
                 self._parent = run_id
 
     def _make_parent(self, sweep: SweepRecord) -> None:
-        tags = {
-            PARENT: "true",
-            "sweeps.sweep": sweep.name,
-            "sweeps.digest": sweep.digest,
-            OBJECTIVES: json.dumps(sweep.spec["objectives"]),
-            **self._heading,
-        }
+        tags = {PARENT: "true", "sweeps.sweep": sweep.name, **_spec_tags(sweep), **self._heading}
         run = self._client.create_run(
             self._id, run_name=sweep.name, start_time=_milliseconds(sweep.created_at), tags=tags
         )
@@ -197,6 +192,14 @@ def _artifact_location(uri: str, sweep: str) -> str | None:
     if uri.startswith("sqlite:///"):
         return (Path(uri.removeprefix("sqlite:///")).absolute().parent / "mlartifacts" / sweep).as_uri()
     return None
+
+
+def _spec_tags(sweep: SweepRecord) -> dict[str, str]:
+    objectives = sweep.spec["objectives"]
+    # Those of the objectives: a tag has 5000 characters.
+    names = {one["metric"] for one in objectives}
+    ends = {name: one for name, one in sweep.spec.get("front", {}).get("reference", {}).items() if name in names}
+    return {"sweeps.digest": sweep.digest, OBJECTIVES: json.dumps(objectives), REFERENCES: json.dumps(ends)}
 
 
 def _tags(trial: TrialRecord) -> dict[str, str]:

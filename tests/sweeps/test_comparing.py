@@ -21,7 +21,7 @@ from sweeps import comparing
 from sweeps.comparing import USED_UP, compared, compared_epsilon
 from sweeps.front import pareto
 from sweeps.front.kinds import kinds
-from sweeps.front.panels import Objective
+from sweeps.front.panels import Objective, Reference
 from sweeps.front.pareto import front, hypervolume
 from sweeps.planning import plan_proposal
 from sweeps.records import TrialRecord, TrialState
@@ -96,7 +96,9 @@ class TestAnHonestQuickstart:
         # The very case: calibration leaves each its own hair below the budget.
         assert len(set(claims)) == 4
         assert all(0.99 < epsilon < 1 for epsilon in claims)
-        found = front(quickstart, [ACCURACY, EPSILON], reference={"accuracy": 0.0, "epsilon": 2.0})
+        found = front(
+            quickstart, [ACCURACY, EPSILON], reference={"accuracy": Reference(0.0), "epsilon": Reference(2.0)}
+        )
         (panel,) = found.panels
         assert found.keys() == ["s-3"]
         # What is printed is the claim; what is compared is the budget, in the volume too.

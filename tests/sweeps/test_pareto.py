@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dpcore.checks import InvalidValue
 from sweeps.front import export, pareto
 from sweeps.front.kinds import kinds
-from sweeps.front.panels import Front, Objective
+from sweeps.front.panels import Front, Objective, Reference
 from sweeps.front.pareto import MixedGuarantees, front, hypervolume, nondominated
 from sweeps.records import TrialRecord, TrialState
 from tests.sweeps import view_sweeps
@@ -90,7 +90,7 @@ def test_golden_hypervolume_linear_and_log10():
 
 def test_golden_through_the_front():
     records = [record(i, epsilon=e, error=err) for i, (e, err) in enumerate(GOLDEN)]
-    given_reference = {"epsilon": 10.0, "error": 0.5}
+    given_reference = {"epsilon": Reference(10.0), "error": Reference(0.5)}
     linear = front(records, [EPSILON, ERROR], reference=given_reference)
     logged = front(records, [EPSILON, ERROR], reference=given_reference, log10=["epsilon"])
     assert linear.panels[0].hypervolume == pytest.approx(3.890, abs=1e-12)
@@ -152,7 +152,7 @@ def test_epsilon_is_the_claim_and_not_a_reported_metric():
 
 def test_infinite_epsilon_stays_on_the_front_and_adds_no_volume():
     records = [record(0, epsilon=1.0, accuracy=0.5), record(1, epsilon="inf", accuracy=0.9)]
-    result = front(records, [ACCURACY, EPSILON], reference={"accuracy": 0.0, "epsilon": 2.0})
+    result = front(records, [ACCURACY, EPSILON], reference={"accuracy": Reference(0.0), "epsilon": Reference(2.0)})
     assert result.panels[0].on_front.tolist() == [True, True]
     assert result.panels[0].hypervolume == pytest.approx(0.5)
 
@@ -267,7 +267,6 @@ def test_a_front_that_forgets_one_label_is_caught(name: str, monkeypatch: pytest
         ({"objectives": [ACCURACY, ACCURACY]}, "objectives"),
         ({"mix": ["accountant"]}, "mix"),
         ({"log10": ["loss"]}, "log10"),
-        ({"reference": {"accuracy": 0.0}}, "reference"),
         ({"objectives": [Objective("recall", "maximize")]}, "accuracy"),
     ],
 )
@@ -340,7 +339,7 @@ class TestExport:
         text = console.export_text()
         assert "[red]x[/red]" in text
         assert "1 more on the front" in text
-        assert "worst observed" in text
+        assert "needs a reference for accuracy, epsilon" in " ".join(text.split())
 
     @pytest.mark.parametrize(
         ("width", "gone", "lines"),
@@ -414,6 +413,7 @@ class TestExport:
                 sweep="views",
                 mlflow=None,
                 objectives=[],
+                references=[],
                 mix=[],
                 form=said,
                 output=tmp_path / name,

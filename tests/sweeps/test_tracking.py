@@ -198,7 +198,7 @@ def page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("paged", [False, True])
 def test_the_front_from_mlflow_equals_the_stores(tracked, monkeypatch: pytest.MonkeyPatch, paged: bool):
-    from sweeps.tracking.front import mlflow_front
+    from sweeps.tracking.front import mlflow_front, read_front
 
     if paged:
         page_by_page(monkeypatch)
@@ -207,6 +207,10 @@ def test_the_front_from_mlflow_equals_the_stores(tracked, monkeypatch: pytest.Mo
     frame = mlflow_front(uri, "views")
     assert len(expected) > 1
     assert frame.to_dict("records") == expected
+    # The same volume up to the same reference, which travels with the experiment.
+    volumes = [one.panels[0].hypervolume for one in (read_front(uri, "views"), sweep_front(store, "views"))]
+    assert volumes[0] is not None
+    assert volumes[0] == volumes[1]
     narrowed = mlflow_front(uri, "views", filter="metrics.`knob.batch_size` >= 128")
     assert set(narrowed["knob.batch_size"]) <= {128, 256}
     single = mlflow_front(uri, "views", [Objective("accuracy", "maximize")])

@@ -12,6 +12,7 @@ from sweeps.store import Lease, Store
 from trainables.system import PrivacyPlan, Refusal
 
 OBJECTIVES = [{"metric": "accuracy", "goal": "maximize"}, {"metric": "epsilon", "goal": "minimize"}]
+REFERENCE = {"accuracy": {"value": 0.0, "source": "the worst there is"}, "epsilon": {"value": 8.8, "source": "given"}}
 
 
 def new_sweep(root: Path, name: str = "views", **spec: object) -> Store:
@@ -22,6 +23,7 @@ def new_sweep(root: Path, name: str = "views", **spec: object) -> Store:
         "objectives": OBJECTIVES,
         "search": {"trials": 10, "sampler": "random"},
         "privacy": {"allow_raw_measures": None},
+        "front": {"reference": REFERENCE},
         **spec,
     }
     store.create_sweep(

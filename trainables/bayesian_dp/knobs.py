@@ -116,6 +116,7 @@ METRICS = (
     Metric(
         name="steps_taken",
         goal="maximize",
+        worst=0.0,
         doc="steps before the Bayesian budget stopped the run; all planned steps without a budget",
         released=_RELEASED,
         depends=Dependence.VALIDATION,

@@ -143,6 +143,7 @@ _UNNOISED = "the model without noise: the claim does not cover it"
 ACCURACY = Metric(
     name="accuracy",
     goal="maximize",
+    worst=0.0,
     doc="share of the queried validation records whose class is answered",
     released=_ANSWERS,
     depends=Dependence.VALIDATION,
@@ -160,6 +161,7 @@ PUBLISHED_METRICS = (
     Metric(
         name="shadow_leak",
         goal="minimize",
+        worst=1.0,
         doc="TPR - FPR of the shadow attack on the answers, the publication's Priv_Leak (with shadows)",
         released="which of the queried records are training records, and the answers",
         depends=Dependence.RAW,
@@ -167,6 +169,7 @@ PUBLISHED_METRICS = (
     Metric(
         name="accuracy_loss",
         goal="minimize",
+        worst=1.0,
         doc="1 - accuracy / baseline_accuracy (with reference)",
         released=_UNNOISED,
         depends=Dependence.RAW,
@@ -174,6 +177,7 @@ PUBLISHED_METRICS = (
     Metric(
         name="baseline_accuracy",
         goal="maximize",
+        worst=0.0,
         doc="accuracy without noise on the queried validation records (with reference)",
         released=_UNNOISED,
         depends=Dependence.RAW,
@@ -181,6 +185,7 @@ PUBLISHED_METRICS = (
     Metric(
         name="train_accuracy",
         goal="maximize",
+        worst=0.0,
         doc="accuracy without noise on the training records (with reference)",
         released=_UNNOISED,
         depends=Dependence.RAW,
@@ -188,6 +193,7 @@ PUBLISHED_METRICS = (
     Metric(
         name="baseline_leak",
         goal="minimize",
+        worst=1.0,
         doc="TPR - FPR of the shadow attack on the queried records without noise (with reference and shadows)",
         released=_UNNOISED,
         depends=Dependence.RAW,

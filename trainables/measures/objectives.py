@@ -34,6 +34,7 @@ MEASURES: Mapping[str, Metric] = {
         Metric(
             name="membership_auc",
             goal="minimize",
+            worst=1.0,
             doc="area under the curve of the threshold attack of Yeom et al. 2018 (1/2: no better than guessing)",
             released=_MEMBERS,
             depends=Dependence.RAW,
@@ -41,6 +42,7 @@ MEASURES: Mapping[str, Metric] = {
         Metric(
             name="membership_accuracy",
             goal="minimize",
+            worst=1.0,
             doc="share of right calls of that attack at the mean training loss, among as many members as others",
             released=_MEMBERS,
             depends=Dependence.RAW,
@@ -48,6 +50,7 @@ MEASURES: Mapping[str, Metric] = {
         Metric(
             name="membership_f1",
             goal="minimize",
+            worst=1.0,
             doc="harmonic mean of that attack's precision and recall, at the mean training loss",
             released=_MEMBERS,
             depends=Dependence.RAW,
@@ -55,6 +58,7 @@ MEASURES: Mapping[str, Metric] = {
         Metric(
             name="priv_leak",
             goal="minimize",
+            worst=1.0,
             doc="true minus false positive rate of that attack at the mean training loss (Lu et al. 2021: Priv_Leak)",
             released=_MEMBERS,
             depends=Dependence.RAW,
@@ -62,6 +66,7 @@ MEASURES: Mapping[str, Metric] = {
         Metric(
             name="queries",
             goal="maximize",
+            worst=0.0,
             doc="predictions that the trial made of validation records under its claim (a released model makes more)",
             released="the plan: no record",
             depends=Dependence.PUBLIC,

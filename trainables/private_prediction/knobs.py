@@ -144,6 +144,7 @@ METRICS = (
     Metric(
         name="accuracy",
         goal="maximize",
+        worst=0.0,
         doc="share of validation records (of the queried ones, where queries are counted) whose class is answered",
         released="the validation records, without noise, and the private answers or model",
         depends=Dependence.VALIDATION,

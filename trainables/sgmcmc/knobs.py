@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from trainables.metrics import Worst
 from trainables.system import Dependence, Metric, Parameter
 
 COMMON = (
@@ -55,6 +56,7 @@ METRICS = (
     Metric(
         name="accuracy",
         goal="maximize",
+        worst=0.0,
         doc="share of validation records classified right",
         released=_MODEL,
         depends=Dependence.VALIDATION,
@@ -62,6 +64,7 @@ METRICS = (
     Metric(
         name="loss",
         goal="minimize",
+        worst=Worst.GUESSED_LOSS,
         doc="mean cross-entropy on the validation records",
         released=_MODEL,
         depends=Dependence.VALIDATION,
@@ -69,6 +72,7 @@ METRICS = (
     Metric(
         name="train_accuracy",
         goal="maximize",
+        worst=0.0,
         doc="share of training records classified right",
         released=_MEMBERS,
         depends=Dependence.RAW,
@@ -76,6 +80,7 @@ METRICS = (
     Metric(
         name="gap",
         goal="minimize",
+        worst=1.0,
         doc="training accuracy minus validation accuracy",
         released=_MEMBERS,
         depends=Dependence.RAW,
@@ -83,6 +88,7 @@ METRICS = (
     Metric(
         name="attack_auc",
         goal="minimize",
+        worst=1.0,
         doc="area under the curve of the threshold attack on the loss; members train, non-members validate",
         released=_MEMBERS,
         depends=Dependence.RAW,
@@ -90,6 +96,7 @@ METRICS = (
     Metric(
         name="attack_f1",
         goal="minimize",
+        worst=1.0,
         doc="F1 of that attack at the mean training loss, which the attacker is given",
         released=_MEMBERS,
         depends=Dependence.RAW,
@@ -97,6 +104,7 @@ METRICS = (
     Metric(
         name="attack_accuracy",
         goal="minimize",
+        worst=1.0,
         doc="accuracy of that attack at the mean training loss; moves with the shares of members and non-members",
         released=_MEMBERS,
         depends=Dependence.RAW,

@@ -1,0 +1,50 @@
+"""Where the volume under a front ends: what the spec says, else what is public beforehand, never what was observed.
+
+A reference that depended on the results would move with them: two sweeps, or one at two times, could not be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sweeps.spec.errors import Problems, did_you_mean
+from sweeps.spec.model import FrontOptions, Limits, Privacy, Reference
+from trainables.measures.objectives import MEASURES
+from trainables.publishing import OWN_METRICS, declared
+from trainables.system import PublicFacts, System
+from trainables.worst import natural_worst
+
+BEYOND = 1.1
+"""Of the largest budget: a trial exactly at a reference would add no volume."""
+
+
+def references(
+    given: FrontOptions, privacy: Privacy, limits: Limits, chosen: Sequence[System], facts: PublicFacts | None
+) -> FrontOptions:
+    """With every reference that follows from budgets, limits and the metrics of the systems; given ones go before."""
+    found: dict[str, Reference] = {}
+    largest = max(privacy.epsilon)
+    ends = _derived(float(f"{BEYOND * largest:.12g}"), f"a tenth beyond the largest budget, {largest:g}")
+    found |= {"epsilon": ends, "target_epsilon": ends}
+    if limits.work is not None:
+        found["work"] = _derived(limits.work, "limits.work")
+    if facts is not None:
+        for metric in {name: one for system in chosen for name, one in declared(system).items()}.values():
+            worst = natural_worst(metric, facts)
+            if worst is not None:
+                found[metric.name] = _derived(*worst)
+    own = {name: one for name, one in given.reference.items() if not one.derived}
+    return FrontOptions(reference=dict(sorted((found | own).items())))
+
+
+def _derived(value: float, source: str) -> Reference:
+    return Reference(value=value, source=source, derived=True)
+
+
+def check_references(given: Mapping[str, Reference], chosen: Sequence[System], problems: Problems) -> None:
+    """A reference of a metric that no system reports is a slip of the pen."""
+    known = set(OWN_METRICS).union(MEASURES, *(declared(system) for system in chosen))
+    for name, one in given.items():
+        if chosen and name not in known:
+            expected = f"a metric that {', '.join(system.name for system in chosen)} reports"
+            problems.add(f"front.reference.{name}", one.value, expected, did_you_mean(name, known))
