@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -56,6 +57,15 @@ def _files(named: Iterable[str]) -> Iterator[tuple[str, Path]]:
         except OSError:
             # No name that a file could have.
             continue
+
+
+def keyed(digest: str, key: bytes) -> str:
+    """HMAC-SHA256 of a digest, in hex: what may be recorded and shown of private records.
+
+    A plain digest confirms a guess of the records to whoever reads it. A keyed one confirms nothing without the key,
+    but that two sweeps of one store have equal records, which is an un-noised fact about them and said as such.
+    """
+    return hmac.new(key, digest.encode(), hashlib.sha256).hexdigest()
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -41,7 +41,7 @@ class SweepRecord:
 
     spec          canonical spec as plain JSON values
     digest        of the spec's meaning
-    fingerprints  {"code": ..., "data": ...}
+    fingerprints  {"code": ..., "data": ...}; that of the data is keyed (`Store.data_fingerprint`)
     root          the controller's folder: secret, reports, logs; and the workers' records where `records` is empty
     records       folder or URL of the workers' records, which every node sees
     created_at    seconds since 1970

@@ -128,7 +128,7 @@ def resume(
     with Interruption() as interruption, closing(store), _held(store, name) as lease:
         check_corners(effective, facts, store.calibrations())
         loaded = [source.load(effective.data.options())]
-        _check_fingerprints(store, lease, recorded, effective, loaded[0].fingerprint, accept)
+        _check_fingerprints(store, lease, recorded, effective, store.data_fingerprint(loaded[0].fingerprint), accept)
         if (recorded.root, recorded.records) != (workspace.root, workspace.records or ""):
             store.set_place(lease, workspace.root, workspace.records or "")
         controller = _controller(store, lease, name, effective, facts, workspace, progress)

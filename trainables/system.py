@@ -118,7 +118,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A data set in memory. `fingerprint` is a digest of its content: it stays inside the release boundary.
+    """A data set in memory. `fingerprint` is a plain digest of its content: it stays in memory, beside the records.
 
     units  which training records belong together, where the facts name a unit; its records are then those of `train`
            in order

@@ -84,7 +84,7 @@ def audit_trial(
     if chosen not in possible:
         offered = f"{' or '.join(possible)} for {audited.plan.system} under {audited.claim.adjacency}"
         raise InvalidValue("method", chosen, offered)
-    setting = _setting(recorded, audited, chosen, accept, rng, secret)
+    setting = _setting(store, recorded, audited, chosen, accept, rng, secret)
     say(_forecast(audited, chosen, runs))
     curve = evidence.curve_of(setting)
     number = begin(workspace.folder(sweep))
@@ -132,13 +132,14 @@ def attack_trial(
     recorded = store.sweep(sweep)
     audited = _audited(store, sweep, trial)
     check(audited.system, audited.claim, shadows)
-    setting = _setting(recorded, audited, "one-run", accept, rng, secret)
+    setting = _setting(store, recorded, audited, "one-run", accept, rng, secret)
     took = "" if audited.seconds is None else f"; the trial took {audited.seconds:.3g} s"
     say(f"{shadows + 1} twin(s) of {audited.record.key}, {audited.steps} step(s) each, in this process{took}")
     return audited.record.key, attack(setting, shadows)
 
 
 def _setting(
+    store: Store,
     recorded: SweepRecord,
     audited: Audited,
     method: evidence.Method,
@@ -151,7 +152,7 @@ def _setting(
         system=audited.system,
         plan=audited.plan,
         claim=audited.claim,
-        data=_data(recorded, spec, method, audited.system, accept),
+        data=_data(store, recorded, spec, method, audited.system, accept),
         rng=np.random.default_rng() if rng is None else rng,
         to_step=audited.steps,
         execution=_execution(spec),
@@ -191,7 +192,12 @@ def _audited(store: Store, sweep: str, trial: str) -> Audited:
 
 
 def _data(
-    recorded: SweepRecord, spec: SweepSpec, method: evidence.Method, system: System, accept: Collection[str]
+    store: Store,
+    recorded: SweepRecord,
+    spec: SweepSpec,
+    method: evidence.Method,
+    system: System,
+    accept: Collection[str],
 ) -> Dataset:
     """The sweep's records; or its public facts alone where chosen neighbours take the records' place."""
     source, options = SOURCES[spec.data.source], spec.data.options()
@@ -200,7 +206,7 @@ def _data(
         data = _nobody(source.facts(options))
     else:
         data = source.load(options)
-        now["data"] = data.fingerprint
+        now["data"] = store.data_fingerprint(data.fingerprint)
     before = {name: digest for name, digest in recorded.fingerprints.items() if name in now}
     changed = [name for name in fingerprint.changes(before, now) if name in before and name not in accept]
     if changed:

@@ -7,6 +7,8 @@ JSON is kept as text, so that both engines hold the same bytes and reading is on
 
 from __future__ import annotations
 
+import json
+import secrets
 from collections.abc import Callable, Mapping
 
 from sqlalchemy import (
@@ -23,9 +25,13 @@ from sqlalchemy import (
     Table,
     Text,
     insert,
+    select,
     text,
     update,
 )
+
+from sweeps.fingerprint import keyed
+from sweeps.store.text import dumps
 
 metadata = MetaData()
 
@@ -139,13 +145,44 @@ calibrations = Table(
     Column("value", Double, nullable=False),
 )
 
+keys = Table(
+    "keys",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+"""Secrets of the store itself, in hex: they serve all its sweeps, and outlive each of them."""
+
+DATA_KEY = "data"
+"""What the records' digests are keyed with (`sweeps.fingerprint.keyed`)."""
+
 
 def _records_of_their_own(connection: Connection) -> None:
     """Version 2: the workers' records may lie elsewhere than the controller's folder (an object store)."""
     connection.exec_driver_sql("ALTER TABLE sweeps ADD COLUMN records TEXT NOT NULL DEFAULT ''")
 
 
-MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {2: _records_of_their_own}
+def _keyed_data(connection: Connection) -> None:
+    """Version 3: digests of records are keyed. A plain one confirms a guess of them to whoever reads it."""
+    if connection.dialect.name == "sqlite":
+        # What is replaced is overwritten, not left in free pages.
+        connection.exec_driver_sql("PRAGMA secure_delete=ON")
+    keys.create(connection)
+    key = _new_key(connection)
+    for row in connection.execute(select(sweeps.c.id, sweeps.c.fingerprints)).all():
+        recorded = json.loads(row.fingerprints)
+        if "data" in recorded:
+            recorded["data"] = keyed(recorded["data"], key)
+            connection.execute(update(sweeps).where(sweeps.c.id == row.id).values(fingerprints=dumps(recorded)))
+
+
+def _new_key(connection: Connection) -> bytes:
+    key = secrets.token_bytes(32)
+    connection.execute(insert(keys).values(name=DATA_KEY, value=key.hex()))
+    return key
+
+
+MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {2: _records_of_their_own, 3: _keyed_data}
 """{version from 2 on: what makes it from the version before}."""
 
 VERSION = max(MIGRATIONS, default=1)
@@ -155,6 +192,7 @@ def migrate(connection: Connection, version: int) -> None:
     """Bring tables of `version` (0: none yet) to `VERSION`, inside the caller's transaction."""
     if version == 0:
         metadata.create_all(connection)
+        _new_key(connection)
         connection.execute(insert(schema_version).values(version=VERSION))
         return
     for target in range(version + 1, VERSION + 1):

@@ -18,6 +18,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, delete, insert, select, update
 
 from dpcore.guarantee import Guarantee
+from sweeps.fingerprint import keyed
 from sweeps.records import (
     AttemptRecord,
     LedgerEntry,
@@ -33,7 +34,7 @@ from sweeps.store.calibrations import Calibrations
 from sweeps.store.database import BUSY_SECONDS, PATIENCE_SECONDS, Database
 from sweeps.store.errors import SweepExists, UnknownTrial
 from sweeps.store.lease import Lease, acquire
-from sweeps.store.schema import leases, outbox, sweeps
+from sweeps.store.schema import DATA_KEY, keys, leases, outbox, sweeps
 from sweeps.store.text import dumps
 from sweeps.store.writing import Writer
 from trainables.system import PrivacyPlan, Refusal
@@ -139,6 +140,17 @@ class Store:
         """Where the sweep's files are from now on: it was resumed elsewhere. Raises LeaseLost."""
         statement = update(sweeps).where(sweeps.c.id == lease.sweep_id).values(root=root, records=records)
         self._write(lease, lambda writer: writer.connection.execute(statement))
+
+    def data_fingerprint(self, digest: str) -> str:
+        """What this store records of a data set with that digest: keyed with a secret of its own.
+
+        The secret is drawn with the tables and lies in them, since every controller on one store has to find the same:
+        it serves all sweeps and outlives each. So a copy of the store confirms a guess of the records, and stays inside
+        the release boundary; what is printed or copied out of it does not.
+        """
+        statement = select(keys.c.value).where(keys.c.name == DATA_KEY)
+        key = self._database.read(lambda connection: connection.execute(statement).scalar_one())
+        return keyed(digest, bytes.fromhex(key))
 
     def set_fingerprints(self, lease: Lease, fingerprints: Mapping[str, str]) -> None:
         """Replace the recorded fingerprints (a resume under changed ones was accepted by name). Raises LeaseLost."""

@@ -67,7 +67,10 @@ def finished(
         config["noise_multiplier"] = float(plan.config["noise_multiplier"]) * noise_scale
     plan = replace(plan, config={**plan.config, **config})
     lease = store.acquire(name)
-    fingerprints = {"code": fingerprint.code_digest(), "data": SOURCES[spec.data.source].load({}).fingerprint}
+    fingerprints = {
+        "code": fingerprint.code_digest(),
+        "data": store.data_fingerprint(SOURCES[spec.data.source].load({}).fingerprint),
+    }
     store.set_fingerprints(lease, fingerprints)
     store.launch(lease, Proposal(number=0, config=proposed, seed=0), plan, plan.steps)
     store.settle(

@@ -55,6 +55,9 @@ def test_stores_of_every_version_are_upgraded_and_go_on(server, database, versio
     for thread in opened:
         thread.join()
     assert [column["name"] for column in tables(database)][-1] == "records"
+    stored = Store.open(database, create=False)
+    assert stored.data_fingerprint("digest") != "digest"
+    stored.close()
     store = Store.open(database, create=False)
     assert_goes_on(store)
     store.close()
