@@ -11,13 +11,12 @@ from dpcore.accountants.protocol import Accountant
 from dpcore.accountants.registry import ACCOUNTANTS, TOLERANCE, make
 from dpcore.adjacency import Adjacency
 from dpcore.events import ApproximateDP, Event, Gaussian, PoissonSampled, PureDP, phases
-from dpcore.guarantee import Guarantee, Status
+from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 
 HEADLINE = "pld"
 
-FLOATING_POINT = "floating-point: not covered"
 POISSON = "Every batch is a fresh Poisson sample at the stated rate, and every empty batch counts as a step."
-FIXED_COUNT = "The number of steps was fixed before the first of them."
+FIXED_COUNT = "The number of steps was fixed before the first step."
 NOT_BOUNDED = (
     "Counted by {}: the privacy-loss accountant could not bound this composition as closely as asked, so epsilon is "
     "larger than need be."

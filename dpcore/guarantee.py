@@ -10,6 +10,9 @@ from typing import Any
 from dpcore import checks
 from dpcore.adjacency import Adjacency
 
+FLOATING_POINT = "floating-point: not covered"
+"""What every claim on noise rests on."""
+
 
 class Status(StrEnum):
     """How firmly a claim stands, from firm to fallen."""
@@ -22,6 +25,8 @@ class Status(StrEnum):
     NOT_COVERED = "not-covered"
     """Of the mechanism alone: more left with its release than it counts, so that it bounds nothing."""
     REFUTED = "refuted"
+    NO_CLAIM = "no-claim"
+    """A count of what was done that promises nothing."""
 
 
 STANDING = (Status.PROVED, Status.PROVED_UNDER_ASSUMPTIONS)

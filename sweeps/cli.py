@@ -67,19 +67,24 @@ def check(
     from sweeps.preview import preview
 
     loaded = load_example_or_file(spec, data=data, trials=trials, changes=changes or ())
-    plan = preview(loaded, warm=_warm_trials(loaded, _workspace(root, store or loaded.store)))
+    plan = preview(loaded, **_started_from(loaded, _workspace(root, store or loaded.store)))
     if as_json:
         print_json(plan.to_dict())
     else:
         print(plan.render())
 
 
-def _warm_trials(spec: Any, workspace: Any) -> Any:
+def _started_from(spec: Any, workspace: Any) -> dict[str, Any]:
     if spec.search.warm_start is None:
-        return ()
+        return {}
     from sweeps.store import Store
+    from sweeps.totals import earlier_totals
 
-    return Store.open(workspace.store_url, create=False).trials(spec.search.warm_start)
+    opened = Store.open(workspace.store_url, create=False)
+    return {
+        "warm": opened.trials(spec.search.warm_start),
+        "started_from": earlier_totals(opened, spec.canonical()),
+    }
 
 
 @app.command()
@@ -167,11 +172,10 @@ def show(
     store: StoreUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Where a sweep stands: trials by state, ledger against claim."""
+    """Where a sweep stands: its trials, what one of them and all of them promise, the steps that were charged."""
     from rich.console import Console
     from rich.table import Table
 
-    from sweeps.ledger_text import claim_lines, total_lines
     from sweeps.store import Store
 
     workspace = _workspace(root, store)
@@ -186,46 +190,20 @@ def show(
             table.add_row(*(str(row[column.header]) for column in table.columns))  # type: ignore[index]
         Console().print(table)
         return
-    shown = _shown(sweep, workspace)
+    from sweeps.showing import shown
+
+    found = shown(sweep, workspace)
     if as_json:
-        print_json(shown)
+        print_json(found.to_dict())
         return
-    console = Console()
-    trials, ledger = shown["trials"], shown["ledger"]
-    if shown["heading"]:
-        console.print(shown["heading"], highlight=False, markup=False, soft_wrap=True)
-    console.print(f"[bold]{sweep}[/bold]  {shown['state']}", highlight=False)
-    console.print("trials   " + ", ".join(f"{count} {state}" for state, count in trials.items()), highlight=False)
-    for line in shown["stopped"]:
-        console.print(f"stopped  {line}", highlight=False, markup=False, soft_wrap=True)
-    for name in ("attempts", "steps_executed", "steps_on_paths", "steps_in_excess", "steps_reserved_unsettled"):
-        console.print(f"ledger   {name.replace('_', ' ')}: {ledger[name]}", highlight=False)
-    lines = [f"claim    {line}" for line in claim_lines(ledger["claims"])]
-    lines += [f"ledger   {line}" for line in total_lines(ledger)]
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    for line in found.lines():
+        Console().print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _shown(sweep: str, workspace: Any) -> dict[str, Any]:
-    from sweeps.ledger import summary_in_passing
-    from sweeps.ledger_text import stopped_lines
-    from sweeps.publishing import Release
-    from sweeps.store import Store
+    from sweeps.showing import shown
 
-    opened = Store.open(workspace.store_url, create=False)
-    record = opened.sweep(sweep)
-    trials, entries = opened.trials(sweep), opened.ledger(sweep)
-    return {
-        "sweep": sweep,
-        "heading": Release.recorded(record.spec).heading,
-        "state": record.state,
-        "trials": opened.counts(sweep),
-        "stopped": list(stopped_lines(trials)),
-        "ledger": summary_in_passing(record, trials, entries),
-        "root": workspace.root,
-        "report": str(workspace.report(sweep)),
-        "tracking": workspace.tracking_uri,
-    }
+    return shown(sweep, workspace).to_dict()
 
 
 @app.command()

@@ -21,7 +21,8 @@ from dpcore.accounting import headline_of_many
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Gaussian, PoissonSampled, Repeated, UnsupportedEvent, phases
-from dpcore.guarantee import Guarantee, Status, weakest
+from dpcore.guarantee import STANDING, Guarantee, Status, weakest
+from sweeps.assumptions import ONE_TRIAL
 from sweeps.ledger_text import TOTAL_SHOWN_UP_TO, too_many
 from sweeps.records import LedgerEntry, SweepRecord, TrialRecord
 from trainables.noise import named_generators
@@ -33,18 +34,28 @@ MAX_PHASES = 128
 FINEST_ROUNDING, COARSEST_ROUNDING = 0.001, 0.512
 """Relative grid steps that are tried, doubling, until the phases are few enough."""
 
-NOT_ADAPTIVE = (
-    "Every configuration was chosen before any result was seen. An adaptive sampler breaks this: then the number "
-    "describes what was executed and is not a claim (adaptively chosen budgets need a privacy filter)."
-)
-
 NOT_COVERED = "not covered: metrics that read training records outside of every claim left with it"
 """Why the total of a sweep that releases raw measures is no number."""
 
 CLAIM_KIND = ("notion", "delta", "adjacency", "unit", "accountant", "status")
-"""What two claims must share for one of them to be the larger."""
+"""What two claims must share, and what they rest on besides, for one of them to be the larger."""
 
-ADAPTIVE_SAMPLERS = ("tpe", "nsga2", "gp")
+FIXED_SAMPLERS = ("random", "grid")
+"""Samplers that choose without looking at results; any other counts as one that looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Something in a spec that lets results choose what later trials spend.
+
+    what     it did, in words
+    will     the same before the sweep runs
+    instead  what to do about it in the spec
+    """
+
+    what: str
+    will: str
+    instead: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +147,9 @@ def procedure_guarantee(
     delta     on top of what approximate releases have fixed as their own deltas: the guarantee carries the sum
     adaptive  whether configurations were chosen from earlier results (TPE, NSGA-II, GP, early stopping). The
               composition theorem (Zhu, Dong & Wang 2022, theorem 27) lets mechanisms adapt within budgets fixed in
-              advance; here the budgets adapt too, so the number is labelled with that assumption and is no claim.
+              advance; here the budgets adapt too, so that the number has the status `no-claim`.
+
+    It rests on what its plans rest on, but for `ONE_TRIAL`: choosing among the trials is covered here.
 
     More than `MAX_PHASES` distinct phases are first rounded to the safe side (`coarsened`), and the guarantee
     says so. Seconds of work for many phases: call it for display, not on the way of a launch. Raises InvalidValue
@@ -150,7 +163,9 @@ def procedure_guarantee(
     ((adjacency, unit),) = kinds
     event, ratio = coarsened(collapsed(procedure_event(plans, entries), adjacency), MAX_PHASES)
     counted = headline_of_many(event, delta, adjacency, unit=unit)
-    assumptions = named_generators(counted.assumptions, (plan.guarantee for plan in plans.values()))
+    named = named_generators(counted.assumptions, (plan.guarantee for plan in plans.values()))
+    own = (line for plan in plans.values() for line in plan.guarantee.assumptions if line != ONE_TRIAL)
+    assumptions = tuple(dict.fromkeys((*named, *own)))
     if ratio > 1:
         # The lower bound belongs to the rounded event, which spends more than the true one.
         counted = replace(counted, epsilon_lower=None)
@@ -159,8 +174,7 @@ def procedure_guarantee(
             "only raises epsilon.",
         )
     status = weakest(counted.status, *(plan.guarantee.status for plan in plans.values()))
-    counted = replace(counted, status=weakest(status, Status.PROVED_UNDER_ASSUMPTIONS) if adaptive else status)
-    return replace(counted, assumptions=(*assumptions, NOT_ADAPTIVE) if adaptive else assumptions)
+    return replace(counted, status=Status.NO_CLAIM if adaptive else status, assumptions=assumptions)
 
 
 def collapsed(event: Event, adjacency: Adjacency) -> Event:
@@ -207,20 +221,39 @@ def coarsened(event: Event, max_phases: int) -> tuple[Event, float]:
     return Composed(events=tuple(Repeated(event=part, count=count) for part, count in rounded.items())), ratio
 
 
-def is_adaptive(spec: Mapping[str, Any]) -> bool:
-    """Whether configurations depend on earlier results."""
-    return spec.get("search", {}).get("sampler") in ADAPTIVE_SAMPLERS or spec.get("early_stopping") is not None
+def choices_by_results(spec: Mapping[str, Any]) -> tuple[Choice, ...]:
+    """What lets results choose budgets in a sweep of this (recorded) spec; none: all were fixed beforehand."""
+    sampler = spec.get("search", {}).get("sampler")
+    found = []
+    if sampler not in FIXED_SAMPLERS:
+        found.append(
+            Choice(
+                what=f"the {sampler} sampler chose trials by the results of earlier ones",
+                will=f"the {sampler} sampler chooses trials by the results of earlier ones",
+                instead="search with `sampler: random` or `grid`",
+            )
+        )
+    if spec.get("early_stopping") is not None:
+        found.append(
+            Choice(
+                what="early stopping chose by results how far trials went",
+                will="early stopping chooses by results how far trials go",
+                instead="leave `early_stopping` out",
+            )
+        )
+    return tuple(found)
 
 
 def summary(
-    trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry], adaptive: bool | None = None
+    trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry], choices: Sequence[Choice] | None = None
 ) -> dict[str, Any]:
-    """What `show` prints about the ledger: steps always; epsilon of claims; with `adaptive` given, the procedure's.
+    """What `show` prints about the ledger: steps always; epsilon of claims; with `choices` given, the procedure's.
 
-    claims         the largest of the trials' own claims of each kind: the guarantee without its reasons, `trial`
+    claims         the largest of the trials' own claims of each kind: the guarantee without its theorem, `trial`
                    whose claim it is, and of how many `trials` it is the largest
     largest_claim  the largest epsilon among them, of whatever kind; None without a report
-    procedure      `procedure_guarantee` from the plans' smallest delta, as plain values, and whether it is a claim
+    procedure      `procedure_guarantee` from the plans' smallest delta, as plain values; over how many `trials`;
+                   whether it `is_claim` (finite and standing); what was `chosen_by_results` and what to do `instead`
     uncounted      in its place, why no accountant can count the whole, or that more left than is counted
     """
     spent = total(entries)
@@ -235,17 +268,23 @@ def summary(
         "largest_claim": max((claim["epsilon"] for claim in claims), key=float, default=None),
         "claims": claims,
     }
-    if adaptive is not None and entries:
+    if choices is not None and entries:
         plans = launched_plans(trials)
         if any(plan.guarantee.status is Status.NOT_COVERED for plan in plans.values()):
             return out | {"uncounted": NOT_COVERED}
         delta = min(plan.guarantee.delta for plan in plans.values())
         try:
-            counted = procedure_guarantee(plans, entries, delta, adaptive)
+            counted = procedure_guarantee(plans, entries, delta, adaptive=bool(choices))
         except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
             out["uncounted"] = str(error)
         else:
-            out["procedure"] = {**counted.to_dict(), "is_claim": not adaptive}
+            out["procedure"] = {
+                **counted.to_dict(),
+                "trials": len(plans),
+                "is_claim": counted.status in STANDING and math.isfinite(counted.epsilon),
+                "chosen_by_results": [choice.what for choice in choices],
+                "instead": [choice.instead for choice in choices],
+            }
     return out
 
 
@@ -255,21 +294,26 @@ def summary_in_passing(
     """`summary` with the procedure's total where that takes well under a second, and else why it is left out."""
     if len(entries) > TOTAL_SHOWN_UP_TO:
         return summary(trials, entries) | {"uncounted": too_many(sweep.name, len(entries))}
-    return summary(trials, entries, adaptive=is_adaptive(sweep.spec))
+    return summary(trials, entries, choices_by_results(sweep.spec))
 
 
 def largest_claims(trials: Iterable[TrialRecord]) -> list[dict[str, Any]]:
-    """The largest epsilon that a trial claims for itself, of each kind of claim: kinds never share a number."""
+    """The largest epsilon that a trial claims for itself, of each kind of claim: kinds never share a number.
+
+    Claims that rest on different assumptions are of different kinds.
+    """
     largest: dict[tuple[Any, ...], dict[str, Any]] = {}
     for trial in trials:
         claim = trial.guarantee
         if claim is None:
             continue
-        kind = tuple(claim[name] for name in CLAIM_KIND)
+        rests_on = tuple(claim["assumptions"])
+        kind = (*(claim[name] for name in CLAIM_KIND), rests_on)
         before = largest.get(kind)
         count = 1 if before is None else before["trials"] + 1
         if before is None or float(claim["epsilon"]) > float(before["epsilon"]):
-            before = {"epsilon": claim["epsilon"], **dict(zip(CLAIM_KIND, kind, strict=True)), "trial": trial.key}
+            shared = {name: claim[name] for name in CLAIM_KIND}
+            before = {"epsilon": claim["epsilon"], **shared, "assumptions": list(rests_on), "trial": trial.key}
         largest[kind] = {**before, "trials": count}
     return [largest[kind] for kind in sorted(largest, key=repr)]
 

@@ -18,6 +18,7 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, phases
 from dpcore.guarantee import STANDING
+from sweeps.assumptions import ONE_TRIAL
 from sweeps.comparing import TARGET_EPSILON
 from sweeps.publishing import Release
 from sweeps.search.space import SYSTEM, Branch, Space
@@ -53,6 +54,8 @@ def plan_proposal(
     A combination of knobs that makes no sense is refused like one that is too large: others of the space may do
     (`check_corners` finds values that never do).
 
+    The claim of a trial of a sweep rests on `ONE_TRIAL` besides what its system says.
+
     The plan's own claim is held against the target: a system whose plan exceeds it has a bug, which is raised as an
     InvalidValue, loudly. So is an unprotected plan that no reason was given for. What the claims of a sound plan are
     worth in this sweep is the publisher's to say.
@@ -61,7 +64,10 @@ def plan_proposal(
         plan = _planned(spec, config, facts, calibrations, systems)
     except _Senseless as error:
         return Refusal(violations={error.found.name: 1.0}, reason=str(error.found))
-    held = plan if isinstance(plan, Refusal) else _held(spec, config, plan, systems)
+    if isinstance(plan, Refusal):
+        return plan
+    claim = replace(plan.guarantee, assumptions=(*plan.guarantee.assumptions, ONE_TRIAL))
+    held = _held(spec, config, replace(plan, guarantee=claim), systems)
     return held if isinstance(held, Refusal) else Release.of(spec).plan(held)
 
 

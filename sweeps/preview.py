@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import Status
-from sweeps.ledger import NOT_COVERED
+from sweeps.assumptions import HEADING, Assumptions
+from sweeps.ledger import NOT_COVERED, Choice, choices_by_results
+from sweeps.ledger_text import PROMISES_NOTHING
 from sweeps.planning import EXHAUSTED_PROPOSALS_PER_TRIAL, check_corners, is_unprotected, plan_proposal
 from sweeps.publishing import Release
 from sweeps.records import TrialRecord
@@ -24,6 +26,8 @@ from sweeps.search.space import Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.model import SweepSpec
 from sweeps.spec.raw import raw_metrics
+from sweeps.totals import Total as EarlierTotal
+from sweeps.totals import earlier_lines
 from trainables.system import PrivacyPlan, PublicFacts, Refusal, Scalar, System
 
 PREVIEW_SAMPLES = 200
@@ -51,12 +55,32 @@ class Total:
     """What the whole sweep may release, when every trial is published: the composition of all of them.
 
     The trials are not known yet; the total is that of as many feasible draws from the prior: an estimate, no claim.
+
+    choices  what will let results choose budgets: then what was executed will have no total that is a claim
     """
 
     trials: int
     epsilon: float
     delta: float
     accountant: str
+    choices: tuple[Choice, ...] = ()
+
+    def __str__(self) -> str:
+        if math.isinf(self.epsilon):
+            return f"all {self.trials} trials together: {PROMISES_NOTHING}"
+        number = f"epsilon {epsilon_text(self.epsilon)} at delta {delta_text(self.delta)}"
+        estimate = (
+            f"all {self.trials} trials together: about {number}, an estimate by {self.accountant} from draws of the "
+            "space"
+        )
+        if not self.choices:
+            return f"{estimate}. After the run the exact total is a guarantee for whatever is published of the sweep."
+        what = " and ".join(choice.will for choice in self.choices)
+        instead = " and ".join(choice.instead for choice in self.choices)
+        return (
+            f"{estimate}. It will be no guarantee, because {what}. One trial's epsilon can be quoted, saying that it "
+            f"leaves out the search for its hyperparameters. For a total that can be quoted, {instead}."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +95,7 @@ class Preview:
     solved      {"<system>.<parameter>": spread of the solved values}
     work        of a feasible trial, in its system's unit; None without a feasible draw
     warm_start  what the earlier sweep named in `search.warm_start` is worth here; None without one
+    started_from  what it released, and the sweeps that it started from
     total       None with the reason in `notes` when no accountant can count it
     """
 
@@ -97,6 +122,7 @@ class Preview:
     total: Total | None
     notes: tuple[str, ...]
     warm_start: WarmStart | None = None
+    started_from: tuple[EarlierTotal, ...] = ()
 
     @property
     def _sampler(self) -> str:
@@ -109,7 +135,8 @@ class Preview:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; an infinite total is the string "inf"."""
-        out = asdict(self) | {"feasible_share": self.feasible_share}
+        out = asdict(replace(self, started_from=())) | {"feasible_share": self.feasible_share}
+        out["started_from"] = [total.to_dict() for total in self.started_from]
         if self.total is not None and math.isinf(self.total.epsilon):
             out["total"]["epsilon"] = "inf"
         if self.warm_start is not None:
@@ -124,6 +151,7 @@ class Preview:
     def render(self) -> str:
         """For people, in lines of at most about a hundred characters."""
         budgets = ", ".join(epsilon_text(epsilon, digits=6) for epsilon in self.epsilons)
+        assumptions = Assumptions.of(claim for total in self.started_from for claim in total.claims())
         lines = [
             f"{self.name}: {self.trials} trials by {self._sampler} on {self.data} (n={self.n})",
             f"budget   epsilon {budgets} at delta {delta_text(self.delta)}, {self.adjacency}, unit {self.unit}, "
@@ -145,13 +173,11 @@ class Preview:
         if self.warm_start is not None:
             lines.append(f"warm     {self.warm_start}")
         if self.total is not None:
-            lines.append(
-                f"total    epsilon about {epsilon_text(self.total.epsilon)} at delta {delta_text(self.total.delta)} "
-                "when all "
-                f"{self.total.trials} trials are published (estimated by {self.total.accountant} over draws from the "
-                "prior, no claim); each trial's claim is about that trial alone"
-            )
+            lines.append(f"total    {self.total}")
+        lines += [f"total    {line}" for line in earlier_lines(self.started_from, assumptions)]
         lines += [f"note     {note}" for note in self.notes]
+        if assumptions.sentences:
+            lines += [f"{HEADING}:", *(f"  {line}" for line in assumptions.lines())]
         return "\n".join(lines)
 
 
@@ -163,10 +189,12 @@ def preview(
     systems: Mapping[str, System] | None = None,
     samples: int = PREVIEW_SAMPLES,
     warm: Sequence[TrialRecord] = (),
+    started_from: Sequence[EarlierTotal] = (),
 ) -> Preview:
     """Plan `samples` draws from the prior and sum up. Reads no record.
 
-    warm  trials of the sweep that `search.warm_start` names
+    warm          trials of the sweep that `search.warm_start` names
+    started_from  `sweeps.totals.earlier_totals` of this spec
 
     Raises SpecErrors when a system calls an end of a domain senseless.
     """
@@ -192,10 +220,6 @@ def preview(
         _, earlier = fitting(spec, space, [release.seen(one) for one in warm])
         if not earlier.fitting:
             notes.append(f"nothing of sweep {spec.search.warm_start!r} fits: the search starts cold")
-        notes.append(
-            f"the total leaves sweep {spec.search.warm_start!r} out: its results choose configurations here, so what "
-            "it released on the same data adds up with this"
-        )
     return Preview(
         name=spec.name,
         heading=release.heading,
@@ -220,6 +244,7 @@ def preview(
         total=total,
         notes=(*notes, *why_not),
         warm_start=earlier,
+        started_from=tuple(started_from),
     )
 
 
@@ -310,6 +335,7 @@ def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, lis
             epsilon=claim.epsilon,
             delta=claim.delta,
             accountant=claim.accountant,
+            choices=choices_by_results(spec.canonical()),
         ),
         [],
     )

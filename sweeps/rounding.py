@@ -40,13 +40,22 @@ def on_grid(epsilon: float) -> float:
     return steps / power if steps / power >= epsilon else (steps + 1) / power
 
 
-def claim_text(guarantee: Mapping[str, Any]) -> str:
-    """A claim in one line, complete enough to stand alone. `guarantee` as `Guarantee.to_dict` gives it."""
-    return (
+def claim_text(guarantee: Mapping[str, Any], status: str | None) -> str:
+    """A claim in one line, complete enough to stand alone. `guarantee` as `Guarantee.to_dict` gives it.
+
+    status  as `sweeps.assumptions` words it; None for a number that is no claim
+    """
+    number = (
         f"epsilon {epsilon_text(float(guarantee['epsilon']))} at delta {delta_text(float(guarantee['delta']))}, "
-        f"{guarantee['notion']}, {guarantee['adjacency']}, per {guarantee['unit']}, by {guarantee['accountant']}, "
-        f"status: {guarantee['status']}"
+        f"{guarantee['notion']}, {guarantee['adjacency']}, per {guarantee['unit']}, by {guarantee['accountant']}"
     )
+    return number if status is None else f"{number}, status: {status}"
+
+
+def count_text(number: int, what: str) -> str:
+    """`1 step`, `2 steps`, `2 launches`."""
+    ending = "" if number == 1 else "es" if what.endswith("ch") else "s"
+    return f"{number:,} {what}{ending}"
 
 
 def _rounded(value: float, up: bool, digits: int) -> Decimal:

@@ -206,7 +206,7 @@ def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
             reasons.append(f"The last one, {refused[-1].key}: {refused[-1].reason}")
     if failed:
         reasons.append(f"{len(failed)} failed; the last one, {failed[-1].key}: {failed[-1].reason}")
-    reasons += [f"{line}." for line in stopped_lines(records)]
+    reasons += [f"{line}." for line in stopped_lines(records, controller.spec.early_stopping is not None)]
     return tuple(reasons)
 
 

@@ -61,10 +61,7 @@ NOISE_MIN, NOISE_MAX = 0.2, 1000.0
 above it the gradient is noise in all but name."""
 STEPS_MAX = 10_000_000
 
-ASSUMPTIONS = (
-    "Metrics on the validation records are released as they are: those records are treated as public.",
-    "Choosing hyperparameters from the results of several trials costs more than one trial's claim.",
-)
+ASSUMPTIONS = ("Metrics on the validation records are released as they are: those records are treated as public.",)
 
 _SHARED = (
     Parameter(

@@ -7,11 +7,9 @@ from typing import Generic
 
 from dpcore.adjacency import Adjacency
 from dpcore.events import Event, Repeated
-from dpcore.guarantee import Guarantee, Status
+from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
 from dpcore.mechanisms.noise_families import Family
-
-FLOATING_POINT = "floating-point: not covered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,7 @@ from scipy.special import ndtr, ndtri
 
 from dpcore import checks
 from dpcore.adjacency import Adjacency
-from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.calibrated import FLOATING_POINT
+from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.minimiser import EXACT_MINIMISER, SOFTMAX_LIPSCHITZ, UNIT_INPUTS
 from dpcore.mechanisms.noise_families import Family, GaussianNoise, RadialNoise
 

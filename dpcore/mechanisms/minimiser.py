@@ -21,6 +21,9 @@ SOFTMAX_LIPSCHITZ = math.sqrt(2.0)
 """Of softmax cross-entropy: ||p - e_y||_2 <= sqrt(2)."""
 
 EXACT_MINIMISER = "The released minimiser is exact."
+CERTIFIED_MINIMISER = (
+    "The released minimiser is as near to the exact one as its gradient certifies; the rest is charged."
+)
 UNIT_INPUTS = "Every record is scaled to norm at most 1 by itself, before training; n is a public constant."
 
 
@@ -68,4 +71,4 @@ class MinimiserSensitivity:
         """What a claim on it rests on besides."""
         if self.tau is None:
             return (UNIT_INPUTS, EXACT_MINIMISER)
-        return (UNIT_INPUTS, f"The minimiser is certified by a gradient norm of at most {self.tau:.6g}, charged here.")
+        return (UNIT_INPUTS, CERTIFIED_MINIMISER)

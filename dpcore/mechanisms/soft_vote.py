@@ -18,8 +18,7 @@ from scipy.optimize import brentq
 from dpcore import checks
 from dpcore.adjacency import Adjacency
 from dpcore.events import PureDP, Repeated
-from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.calibrated import FLOATING_POINT
+from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.noise_families import Normals
 from dpcore.mechanisms.prediction_sensitivity import advanced_epsilon
 from dpcore.mechanisms.pure_composition import ACCOUNTANT, THEOREM, each_pure

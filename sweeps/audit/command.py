@@ -118,11 +118,11 @@ def lines(record: AuditRecord) -> list[str]:
 def _claims(record: AuditRecord) -> list[str]:
     from sweeps.rounding import claim_text
 
-    tested = claim_text(record.claim.to_dict())
+    tested = claim_text(record.claim.to_dict(), str(record.claim.status))
     if record.headline == record.claim:
         return [f"claim    {tested}"]
     return [
-        f"claim    {claim_text(record.headline.to_dict())}",
+        f"claim    {claim_text(record.headline.to_dict(), str(record.headline.status))}",
         f"beside   {tested}",
         "         No audit can be held against the first: an average does not bound what one record shows. It is the "
         "second that is tested.",

@@ -14,6 +14,7 @@ from sweeps.comparing import EPSILON, TARGET_EPSILON, compared_epsilon
 from sweeps.front.panels import Front, Panel
 
 COMPARED = "compared_epsilon"
+_RESTS_ON = ("rests_on", "assumptions")
 FORMATS = ("table", "csv", "parquet", "json", "html", "png")
 SUFFIXES = {"": "table", ".txt": "table", **{f".{form}": form for form in FORMATS if form != "table"}}
 _KIND = ("delta", "notion", "adjacency", "unit", "status", "accountant")
@@ -27,6 +28,8 @@ def rows(front: Front, everything: bool = False) -> Iterator[dict[str, Any]]:
     target_epsilon    the budget that it was held to
     compared_epsilon  what the claim counts as in dominance and hypervolume
     heading           what stands above every claim of the sweep, where anything does: rows travel alone
+    rests_on          the status with its assumptions counted
+    assumptions       those in full, numbered as in every other form
     knob.<name>, metric.<name>  of a knob, and of a metric that is no objective
     """
     for panel in front.panels:
@@ -35,6 +38,8 @@ def rows(front: Front, everything: bool = False) -> Iterator[dict[str, Any]]:
 
 def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, Any]]:
     names = [one.metric for one in front.objectives]
+    statuses = front.statuses(panel)
+    in_full: dict[str, str] = {}
     for index in panel.order():
         on_front = bool(panel.on_front[index])
         if not on_front and not everything:
@@ -49,6 +54,10 @@ def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, An
         row.update((name, record.guarantee[name]) for name in _KIND)
         if front.heading:
             row["heading"] = front.heading
+        row["rests_on"] = status = statuses[index]
+        if status not in in_full:
+            in_full[status] = " ".join(front.assumptions.lines_of(record.guarantee))
+        row["assumptions"] = in_full[status]
         row.update((f"knob.{name}", value) for name, value in record.config.items() if name != TARGET_EPSILON)
         row.update((f"metric.{name}", value) for name, value in record.metrics.items() if name not in row)
         yield row
@@ -95,7 +104,11 @@ def to_csv(front: Front, everything: bool = False) -> str:
 def to_json(front: Front, everything: bool = False) -> str:
     """One JSON object; an infinite number is the string "inf" or "-inf" (JSON has no infinity)."""
     points = [
-        [{name: _plain(value) for name, value in row.items()} for row in _rows(front, panel, everything)]
+        # The sentences stand once, beside the panels.
+        [
+            {n: _plain(value) for n, value in row.items() if n != "assumptions"}
+            for row in _rows(front, panel, everything)
+        ]
         for panel in front.panels
     ]
     content = {
@@ -103,6 +116,8 @@ def to_json(front: Front, everything: bool = False) -> str:
         "heading": front.heading,
         "note": front.note,
         "procedure": None if front.procedure is None else dict(front.procedure),
+        "started_from": [total.to_dict() for total in front.totals[1:]],
+        "assumptions": list(front.assumptions.sentences),
         "objectives": [{"metric": one.metric, "goal": one.goal} for one in front.objectives],
         "log10": list(front.log10),
         "reference": {metric: {"value": end.value, "source": end.source} for metric, end in front.reference.items()},
@@ -133,7 +148,7 @@ def to_parquet(front: Front, everything: bool = False) -> bytes:
 
 
 def _columns(front: Front, listed: list[dict[str, Any]]) -> list[str]:
-    fixed = ["key", "number", "on_front", *(one.metric for one in front.objectives), *_GUARANTEE]
+    fixed = ["key", "number", "on_front", *(one.metric for one in front.objectives), *_GUARANTEE, *_RESTS_ON]
     return list(dict.fromkeys([*fixed, *(name for row in listed for name in row)]))
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
+from sweeps.assumptions import Assumptions
 from sweeps.records import TrialRecord
 from sweeps.rounding import delta_text
+from sweeps.totals import Total, lines, sentences
 
 Floats = NDArray[np.float64]
 
@@ -87,13 +89,15 @@ class Panel:
     hypervolume: float | None
 
     @property
+    def kind(self) -> str:
+        """The label in words, without the status."""
+        label = self.label
+        return f"{label['notion']}, {label['adjacency']}, per {label['unit']}, delta {delta_text(label['delta'])}"
+
+    @property
     def title(self) -> str:
         """The label in words."""
-        label = self.label
-        return (
-            f"{label['notion']}, {label['adjacency']}, per {label['unit']}, delta {delta_text(label['delta'])}, "
-            f"status: {label['status']}"
-        )
+        return f"{self.kind}, status: {self.label['status']}"
 
     def status(self, index: int) -> str:
         """What is known of the claim of one point."""
@@ -111,12 +115,12 @@ class Panel:
 class Front:
     """The front of a sweep, one panel per label.
 
-    excluded   {reason: trials left out}
-    reference  {metric: where its axis ends for the hypervolume}, for the objectives that have one
-    log10      objectives whose hypervolume is measured in log10
-    heading    what stands above every claim of the sweep (`sweeps.publishing`); mostly empty
-    note       printed under the title: the total of the whole procedure, or why it is not counted
-    procedure  that total's guarantee as plain values; None when it was not asked for, or not counted
+    excluded     {reason: trials left out}
+    reference    {metric: where its axis ends for the hypervolume}, for the objectives that have one
+    log10        objectives whose hypervolume is measured in log10
+    heading      what stands above every claim of the sweep (`sweeps.publishing`); mostly empty
+    totals       of all trials together, and of the sweeps that the search started from; empty when not asked for
+    assumptions  what the statuses rest on: those of the points and of the totals, numbered for the whole view
     """
 
     objectives: tuple[Objective, ...]
@@ -126,8 +130,37 @@ class Front:
     log10: tuple[str, ...] = ()
     sweep: str = ""
     heading: str = ""
-    note: str = ""
-    procedure: Mapping[str, Any] | None = None
+    totals: tuple[Total, ...] = ()
+    assumptions: Assumptions = field(default_factory=Assumptions)
+
+    @property
+    def note(self) -> str:
+        """The totals in words, for below the panels."""
+        return sentences(lines(self.totals, self.assumptions))
+
+    @property
+    def procedure(self) -> Mapping[str, Any] | None:
+        """The guarantee of all trials together as plain values; None when it was not asked for, or not counted."""
+        return self.totals[0].procedure if self.totals else None
+
+    def statuses(self, panel: Panel) -> list[str]:
+        """The status of each point, with the assumptions that it rests on."""
+        known: dict[tuple[Any, ...], str] = {}
+        found = []
+        for record in panel.records:
+            claim = record.guarantee
+            assert claim is not None
+            rests_on = claim.get("assumptions")
+            key = (claim["status"], None if rests_on is None else tuple(rests_on))
+            if key not in known:
+                known[key] = self.assumptions.status(claim)
+            found.append(known[key])
+        return found
+
+    def title(self, panel: Panel) -> str:
+        """The panel's label in words; with what its one status rests on, where it has one."""
+        found = set(self.statuses(panel))
+        return f"{panel.kind}, status: {found.pop()}" if len(found) == 1 else panel.title
 
     def keys(self) -> list[str]:
         """Keys of all front points, in the order of `Panel.order`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Status
+from sweeps.assumptions import Assumptions
 from sweeps.collector import collector_paused
 from sweeps.comparing import EPSILON, Reader, compared_epsilon, reader
 from sweeps.front.panels import Floats, Front, Objective, Panel, Reference
-from sweeps.front.total import procedure_total
 from sweeps.publishing import Release
-from sweeps.records import LedgerEntry, TrialRecord, TrialState
+from sweeps.records import LedgerEntry, SweepRecord, TrialRecord, TrialState
+from sweeps.totals import totals
 
 LABELS = ("notion", "adjacency", "delta", "unit", "status")
 """What two points must share to stand on the same axes; claims that stand share them, each under its own status."""
@@ -47,7 +48,7 @@ class Store(Protocol):
 
     def ledger(self, sweep: str) -> list[LedgerEntry]: ...
 
-    def sweep(self, name: str) -> Any: ...
+    def sweep(self, name: str) -> SweepRecord: ...
 
 
 def sweep_front(
@@ -63,7 +64,7 @@ def sweep_front(
     """The front of a sweep in the store, over the spec's objectives unless others are given. Raises InvalidValue.
 
     reference  goes before the spec's own
-    total      count the whole procedure too, for the note, where that takes well under a second
+    total      count all trials together too, for the note, where that takes well under a second
     """
     spec = store.sweep(sweep).spec
     chosen = list(objectives or ()) or spec_objectives(spec)
@@ -74,8 +75,9 @@ def sweep_front(
     found = replace(found, heading=Release.recorded(spec).heading)
     if not total:
         return found
-    note, procedure = procedure_total(store, sweep, trials)
-    return replace(found, note=note, procedure=procedure)
+    counted = totals(store, sweep, trials)
+    claims = [*_claims(found.panels), *(claim for one in counted for claim in one.claims())]
+    return replace(found, totals=counted, assumptions=Assumptions.of(claims))
 
 
 def spec_objectives(spec: Mapping[str, Any]) -> list[Objective]:
@@ -162,7 +164,12 @@ def front(
         reference=ends,
         log10=tuple(log10),
         sweep=sweep,
+        assumptions=Assumptions.of(_claims(panels)),
     )
+
+
+def _claims(panels: Iterable[Panel]) -> Iterator[Mapping[str, Any]]:
+    return (record.guarantee for panel in panels for record in panel.records if record.guarantee is not None)
 
 
 def label_of(guarantee: Mapping[str, Any]) -> tuple[Any, ...]:

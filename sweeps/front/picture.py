@@ -28,15 +28,17 @@ def drawn(front: Front) -> Figure:
     """The picture as Matplotlib has it."""
     from matplotlib.figure import Figure
 
-    count = max(1, len(front.panels))
-    figure = Figure(figsize=(7.2, 4.4 * count), dpi=150, layout="constrained")
-    axes = figure.subplots(count, 1, squeeze=False)[:, 0]
+    panels = max(1, len(front.panels))
+    figure = Figure(figsize=(7.2, 4.4 * panels), dpi=150, layout="constrained")
+    axes = figure.subplots(panels, 1, squeeze=False)[:, 0]
     for axis, panel in zip(axes, front.panels, strict=False):
         _draw(axis, front, panel)
     if not front.panels:
         axes[0].text(0.5, 0.5, "no finished trial yet", ha="center", va="center", transform=axes[0].transAxes)
         axes[0].set_axis_off()
-    note = textwrap.fill(front.note, 100, break_on_hyphens=False)
+    count = len(front.assumptions.sentences)
+    listed = f" The statuses rest on {count} assumptions; `sweeps pareto` lists them." if count else ""
+    note = textwrap.fill(front.note + listed, 100, break_on_hyphens=False)
     heading = textwrap.fill(front.heading, 80, break_on_hyphens=False)
     figure.suptitle("\n".join(filter(None, (heading, f"Pareto front {front.sweep}".strip()))), fontsize=11)
     figure.supxlabel(note, fontsize=7)

@@ -11,6 +11,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from sweeps.assumptions import HEADING
 from sweeps.comparing import EPSILON, TARGET_EPSILON
 from sweeps.front.panels import Front, Panel
 from sweeps.rounding import epsilon_text
@@ -80,7 +81,7 @@ def table(front: Front, limit: int = 40) -> RenderableType:
     parts: list[Any] = [Text(front.heading)] if front.heading else []
     for panel in front.panels:
         chosen = [int(i) for i in panel.order()[: int(panel.on_front.sum())]]
-        parts.append(_Fitted(panel.title, _columns(front, panel, chosen[:limit])))
+        parts.append(_Fitted(front.title(panel), _columns(front, panel, chosen[:limit])))
         if len(chosen) > limit:
             parts.append(Text(f"… and {len(chosen) - limit} more on the front: {MORE}"))
         parts.append(Text(front.footer(panel), style="dim"))
@@ -91,6 +92,9 @@ def table(front: Front, limit: int = 40) -> RenderableType:
         parts.append(Text(f"left out: {left}", style="dim"))
     if front.note:
         parts.append(Text(front.note))
+    listed = [f"  {line}" for line in front.assumptions.lines()]
+    if listed:
+        parts.append(Text("\n".join([f"{HEADING}:", *listed])))
     return Group(*parts)
 
 
@@ -109,8 +113,9 @@ def _columns(front: Front, panel: Panel, listed: list[int]) -> list[_Column]:
         columns.append(_Column("system", [_short(one.config.get("system")) for one in records]))
     for name in _varied(panel):
         columns.append(_Column(name, [_short(one.config.get(name)) for one in records], needed=False))
-    if len({panel.status(i) for i in range(len(panel.records))}) > 1:
-        columns.append(_Column("status", [panel.status(i) for i in listed]))
+    statuses = front.statuses(panel)
+    if len(set(statuses)) > 1:
+        columns.append(_Column("status", [statuses[i] for i in listed]))
     return columns
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import ledger
+from sweeps.assumptions import Assumptions
 from sweeps.audit.records import AuditRecord, audits_of
 from sweeps.front.panels import Front, Objective
 from sweeps.front.pareto import LABELS, front, label_of, spec_objectives, spec_references
@@ -17,6 +18,7 @@ from sweeps.publishing import Release
 from sweeps.records import SweepRecord, TrialRecord, TrialState
 from sweeps.report.importance import Importance, importances
 from sweeps.store import Store
+from sweeps.totals import Total, earlier_totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +39,12 @@ class Claim:
 class Content:
     """Everything on the page.
 
-    spending   steps in the ledger against steps on the trials' own paths (`sweeps.ledger.summary`)
-    procedure  guarantee of everything that was executed, taken as released; None when it could not be counted
-    uncounted  then why
-    released   {metric: on what the published number depends}, as its system says
-    audits     of its trials, from the sweep's own folder
-    release    what may leave the trials: of an audit that read records as of them
+    spending      steps, claims and the total of all trials, of whatever number (`sweeps.ledger.summary`)
+    started_from  totals of the sweeps whose results the search started from
+    assumptions   what the statuses on the page rest on
+    released      {metric: on what the published number depends}, as its system says
+    audits        of its trials, from the sweep's own folder
+    release       what may leave the trials: of an audit that read records as of them
     """
 
     sweep: SweepRecord
@@ -51,8 +53,8 @@ class Content:
     front: Front
     claims: Sequence[Claim]
     spending: Mapping[str, Any]
-    procedure: Mapping[str, Any] | None
-    uncounted: str
+    started_from: Sequence[Total]
+    assumptions: Assumptions
     released: Mapping[str, str]
     importances: Sequence[Importance]
     audits: Sequence[AuditRecord]
@@ -73,8 +75,12 @@ def gather(store: Store, sweep: str) -> Content:
     kinds = {label_of(trial.guarantee) for trial in finished if trial.guarantee is not None}
     # Axes are never shared silently: each kind is drawn under its own title.
     mix = [name for position, name in enumerate(LABELS) if len({kind[position] for kind in kinds}) > 1]
-    spending, procedure, uncounted = _spent(store, record, trials)
     release = Release.recorded(record.spec)
+    spending = ledger.summary(trials, store.ledger(sweep), ledger.choices_by_results(record.spec))
+    started_from = earlier_totals(store, record.spec)
+    counted = (Total(sweep=sweep, ledger=spending), *started_from)
+    claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
+    assumptions = Assumptions.of([*claims, *(claim for total in counted for claim in total.claims())])
     return Content(
         sweep=record,
         trials=trials,
@@ -82,26 +88,18 @@ def gather(store: Store, sweep: str) -> Content:
         front=replace(
             front(trials, objectives, mix=mix, reference=spec_references(record.spec), sweep=sweep),
             heading=release.heading,
+            assumptions=assumptions,
         ),
         claims=_claims(trials),
         spending=spending,
-        procedure=procedure,
-        uncounted=uncounted,
+        started_from=started_from,
+        assumptions=assumptions,
         released=_released(trials),
         importances=importances(finished, objectives),
         audits=audits_of(Path(record.root) / record.name),
         release=release,
         written_at=time.time(),
     )
-
-
-def _spent(
-    store: Store, record: SweepRecord, trials: Sequence[TrialRecord]
-) -> tuple[Mapping[str, Any], Mapping[str, Any] | None, str]:
-    entries = store.ledger(record.name)
-    counted = ledger.summary(trials, entries, adaptive=ledger.is_adaptive(record.spec))
-    why = counted.get("uncounted", "") if entries else "Nothing has been launched yet."
-    return counted, counted.get("procedure"), why
 
 
 _EPSILONS = ("epsilon", "epsilon_lower", "aimed_at")

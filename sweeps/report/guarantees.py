@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from sweeps.ledger import is_adaptive
+from sweeps.assumptions import HEADING, Assumptions, spans
+from sweeps.ledger_text import executed_text, total_text
 from sweeps.report.content import Claim, Content
 from sweeps.rounding import delta_text, epsilon_text
+from sweeps.totals import earlier_lines, sentences
 
 BAYESIAN = (
     "Bayesian epsilons: an average over records drawn like the data, never a DP epsilon. They are estimated from a "
@@ -19,64 +21,71 @@ BAYESIAN = (
 FLOATING_POINT = "Floating point: proofs are over the reals; the low bits of floating-point noise are not covered."
 
 
-def badge(status: str) -> str:
-    """A status in its colour."""
-    return f'<span class="badge {escape(status)}">{escape(status)}</span>'
+def badge(status: str, text: str = "") -> str:
+    """A status in its colour, or `text` in its place (`Assumptions.status`)."""
+    return f'<span class="badge {escape(status)}">{escape(text or status)}</span>'
+
+
+def claim_badge(claim: Mapping[str, Any], assumptions: Assumptions) -> str:
+    """The status of a claim in its colour, with what it rests on."""
+    return badge(str(claim["status"]), assumptions.status(claim))
 
 
 def guarantee_box(content: Content) -> str:
     """What is claimed and the procedure's total, side by side; claims by kind; what is not covered."""
     if not content.claims:
         # Steps that no trial lived to report are spent all the same.
-        spent = (
-            f"<p>Ledger: everything this sweep executed</p>{_total(content)}" if content.spending["attempts"] else ""
-        )
+        spent = f"<p>Total: all trials together</p>{_total(content)}" if content.spending["attempts"] else ""
         nothing = f'<div class="card"><p>No trial has reported yet: nothing is claimed.</p>{spent}</div>'
-        return nothing + _uncovered(content)
-    parts = [_two_numbers(content), *(_claim(claim) for claim in content.claims), _uncovered(content)]
+        return nothing + assumptions_list(content.assumptions) + _uncovered(content)
+    parts = [
+        _two_numbers(content),
+        *(_claim(claim, content.assumptions) for claim in content.claims),
+        assumptions_list(content.assumptions),
+        _uncovered(content),
+    ]
     return "".join(parts)
+
+
+def assumptions_list(assumptions: Assumptions) -> str:
+    """The numbered sentences, once for the whole page."""
+    listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in assumptions.sentences)
+    return f'<div class="card" id="assumptions"><h3>{HEADING}</h3><ol>{listed}</ol></div>' if listed else ""
 
 
 def _two_numbers(content: Content) -> str:
     kinds = {(c.kind["notion"], c.kind["adjacency"], c.kind["delta"], c.kind["unit"]) for c in content.claims}
     if len(kinds) == 1:
         lowest, highest = min(c.lowest for c in content.claims), max(c.highest for c in content.claims)
-        statuses = " ".join(badge(status) for status in dict.fromkeys(str(c.kind["status"]) for c in content.claims))
+        statuses = " ".join(dict.fromkeys(claim_badge(c.kind, content.assumptions) for c in content.claims))
         claim = (
             f"<b>ε {_span(lowest, highest)}</b> at δ = {delta_text(float(content.claims[0].kind['delta']))} {statuses}"
         )
     else:
         claim = "<b>several kinds</b> see below; they cannot be compared"
-    spent = content.spending
-    steps = (
-        f"{spent['steps_executed']:,} steps executed in {spent['attempts']:,} launches, "
-        f"{spent['steps_in_excess']:,} of them again after a lost attempt"
-    )
-    if spent["steps_reserved_unsettled"]:
-        steps += f", {spent['steps_reserved_unsettled']:,} reserved and counted as spent"
     return (
         '<div class="card numbers"><div><span class="soft">Claim: one trial by itself</span>'
-        f"{claim}<p>Holds for each trial's own path, if that trial alone were released.</p></div>"
-        f'<div><span class="soft">Ledger: everything this sweep executed</span>{_total(content)}'
-        f'<p class="soft">{steps}.</p></div></div>'
+        f"{claim}<p>What the training of one trial released. It leaves out the search among the trials.</p></div>"
+        f'<div><span class="soft">Total: all trials together</span>{_total(content)}'
+        f'<p class="soft">Ledger: {executed_text(content.spending)}.</p></div></div>'
     )
 
 
 def _total(content: Content) -> str:
-    total = content.procedure
+    spent, assumptions = content.spending, content.assumptions
+    more = "".join(f"<p>{escape(sentences([line]))}</p>" for line in earlier_lines(content.started_from, assumptions))
+    total = spent.get("procedure")
     if total is None:
-        return f"<b>not counted</b><p>{escape(content.uncounted)}</p>"
-    words = "all results released together"
-    if is_adaptive(content.sweep.spec):
-        words += "; the sampler looked at results, so this describes what was executed and is no claim"
-    delta = delta_text(float(total["delta"]))
-    return (
-        f"<b>ε = {_number(float(total['epsilon']))}</b> at δ = {delta} {badge(str(total['status']))}"
-        f"<p>{words}. {escape(str(total['theorem']))}, counted by {escape(str(total['accountant']))}.</p>"
-    )
+        return f"<b>not counted</b><p>{escape(spent.get('uncounted', 'Nothing has been launched yet.'))}</p>{more}"
+    number = f"<b>no guarantee</b> {badge(str(total['status']))}"
+    if total["is_claim"]:
+        epsilon = f"<b>ε = {_number(float(total['epsilon']))}</b>"
+        number = f"{epsilon} at δ = {delta_text(float(total['delta']))} {claim_badge(total, assumptions)}"
+    counted = f"{escape(str(total['theorem']))}, counted by {escape(str(total['accountant']))}"
+    return f'{number}<p>{escape(sentences([total_text(total, assumptions)]))}</p><p class="soft">{counted}.</p>{more}'
 
 
-def _claim(claim: Claim) -> str:
+def _claim(claim: Claim, assumptions: Assumptions) -> str:
     kind = claim.kind
     rows = [
         ("epsilon", f"{_span(claim.lowest, claim.highest)} over {claim.trials} trials"),
@@ -86,12 +95,12 @@ def _claim(claim: Claim) -> str:
         ("accountant", escape(str(kind["accountant"]))),
         ("theorem", escape(str(kind["theorem"]))),
     ]
-    if kind["assumptions"]:
-        rows.append(("assuming", "<br>".join(escape(str(one)) for one in kind["assumptions"])))
+    if numbers := assumptions.numbers(kind):
+        rows.append(("assuming", f'<a href="#assumptions">{spans(numbers)} below</a>'))
     listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
     return (
         f'<div class="card"><h3>Claims of {escape(str(kind["system"]) or "the sweep")} '
-        f"{badge(str(kind['status']))}</h3><dl>{listed}</dl></div>"
+        f"{claim_badge(kind, assumptions)}</h3><dl>{listed}</dl></div>"
     )
 
 
@@ -114,14 +123,15 @@ def _uncovered(content: Content) -> str:
     return f'<div class="card"><h3>Not covered, or covered only as said</h3><ul>{listed}</ul></div>'
 
 
-def guarantee_line(guarantee: Mapping[str, Any]) -> str:
-    """One guarantee in a line of HTML."""
+def guarantee_line(guarantee: Mapping[str, Any], assumptions: Assumptions | None = None) -> str:
+    """One guarantee in a line of HTML; of a claim of the page, with what it rests on."""
+    status = badge(str(guarantee["status"])) if assumptions is None else claim_badge(guarantee, assumptions)
     lower = guarantee.get("epsilon_lower")
     bound = f" (at least {epsilon_text(float(lower), up=False)})" if lower is not None else ""
     return (
         f"ε = {_number(float(guarantee['epsilon']))}{bound} at δ = {delta_text(float(guarantee['delta']))}, "
         f"{escape(str(guarantee['notion']))}, {escape(str(guarantee['adjacency']))}, by "
-        f"{escape(str(guarantee['accountant']))} {badge(str(guarantee['status']))}"
+        f"{escape(str(guarantee['accountant']))} {status}"
     )
 
 

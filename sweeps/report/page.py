@@ -17,7 +17,7 @@ from sweeps.report import figures
 from sweeps.report.assets import SCRIPT, STYLE
 from sweeps.report.audits import audits_section
 from sweeps.report.content import Content
-from sweeps.report.guarantees import guarantee_box
+from sweeps.report.guarantees import assumptions_list, guarantee_box
 from sweeps.report.trials import trials_table
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -45,7 +45,9 @@ def front_page(front: Front) -> str:
     charts: dict[str, figures.Figure] = {}
     title = f"Pareto front {front.sweep}".strip()
     note = f"<p>{escape(front.note)}</p>" if front.note else ""
-    return _page(title, f"<h1>{escape(title)}</h1>{_above(front.heading)}{note}{_front(front, charts)}", charts)
+    listed = assumptions_list(front.assumptions)
+    body = f"<h1>{escape(title)}</h1>{_above(front.heading)}{note}{_front(front, charts)}{listed}"
+    return _page(title, body, charts)
 
 
 def _above(heading: str) -> str:
@@ -99,7 +101,7 @@ def _front(front: Front, charts: dict[str, figures.Figure]) -> str:
     for index, panel in enumerate(front.panels):
         charts[f"front-{index}"] = figures.front_figure(front, panel)
         parts.append(
-            f'<div class="card"><h3>{escape(panel.title)}</h3>{_chart(f"front-{index}")}'
+            f'<div class="card"><h3>{escape(front.title(panel))}</h3>{_chart(f"front-{index}")}'
             f'<p class="soft">{escape(front.footer(panel))}.</p></div>'
         )
     if not parts:

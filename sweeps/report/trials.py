@@ -11,7 +11,7 @@ from typing import Any
 from sweeps.comparing import DECIDED, EPSILON, TARGET_EPSILON
 from sweeps.records import TrialRecord, TrialState
 from sweeps.report.content import Content
-from sweeps.report.guarantees import badge, guarantee_line
+from sweeps.report.guarantees import claim_badge, guarantee_line
 from sweeps.rounding import epsilon_text
 
 MAX_ROWS = 500
@@ -30,7 +30,7 @@ def trials_table(content: Content) -> str:
     else:
         shown = listed[:MAX_ROWS]
         parts.append(f'<p class="soft">Open a trial to see its plan. {_cut(len(shown), len(listed))}</p>')
-        parts.append(_table(shown, [one.metric for one in content.objectives], front))
+        parts.append(_table(content, shown, front))
     parts.append(_infeasible(content.in_state(TrialState.INFEASIBLE)))
     return "".join(parts)
 
@@ -41,7 +41,8 @@ def _cut(shown: int, total: int) -> str:
     return f"The first {shown} of {total}; all of them: sweeps pareto --format parquet."
 
 
-def _table(trials: Sequence[TrialRecord], metrics: Sequence[str], front: set[str]) -> str:
+def _table(content: Content, trials: Sequence[TrialRecord], front: set[str]) -> str:
+    metrics = [one.metric for one in content.objectives]
     beside = (*metrics, TARGET_EPSILON)
     knobs = list(dict.fromkeys(name for trial in trials for name in trial.config if name not in beside))
     varied = [name for name in knobs if len({trial.config.get(name) for trial in trials}) > 1]
@@ -50,15 +51,21 @@ def _table(trials: Sequence[TrialRecord], metrics: Sequence[str], front: set[str
     numbers = (name for name in varied if all(_is_number(trial.config.get(name)) for trial in trials))
     numeric = {*measured, EPSILON, TARGET_EPSILON, *numbers}
     head = "".join(f'<th class="n">{escape(n)}</th>' if n in numeric else f"<th>{escape(n)}</th>" for n in names)
-    rows = "".join(_row(trial, measured, varied, numeric, trial.key in front, len(names)) for trial in trials)
+    rows = "".join(_row(content, trial, measured, varied, numeric, front, len(names)) for trial in trials)
     return f'<div class="card scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def _row(
-    trial: TrialRecord, measured: list[str], varied: list[str], numeric: set[str], on_front: bool, width: int
+    content: Content,
+    trial: TrialRecord,
+    measured: list[str],
+    varied: list[str],
+    numeric: set[str],
+    front: set[str],
+    width: int,
 ) -> str:
     guarantee = trial.guarantee
-    star = ' <span class="star" title="on the Pareto front">★</span>' if on_front else ""
+    star = ' <span class="star" title="on the Pareto front">★</span>' if trial.key in front else ""
     number = f"plan-{trial.number}"
     opened = f'aria-expanded="false" aria-controls="{number}"'
     cells = [
@@ -67,18 +74,18 @@ def _row(
         *(f'<td class="n">{_show(trial.metrics.get(name))}</td>' for name in measured),
         f'<td class="n">{"" if guarantee is None else epsilon_text(float(guarantee["epsilon"]))}</td>',
         f'<td class="n">{_show(trial.config.get(TARGET_EPSILON))}</td>',
-        f"<td>{'' if guarantee is None else badge(str(guarantee['status']))}</td>",
+        f"<td>{'' if guarantee is None else claim_badge(guarantee, content.assumptions)}</td>",
         *(f"<td{' class=n' if name in numeric else ''}>{_show(trial.config.get(name))}</td>" for name in varied),
     ]
-    return f'<tr>{"".join(cells)}</tr><tr id="{number}" hidden><td colspan="{width}">{_plan(trial)}</td></tr>'
+    return f'<tr>{"".join(cells)}</tr><tr id="{number}" hidden><td colspan="{width}">{_plan(content, trial)}</td></tr>'
 
 
-def _plan(trial: TrialRecord) -> str:
+def _plan(content: Content, trial: TrialRecord) -> str:
     rows: list[tuple[str, str]] = []
     if trial.reason:
         rows.append(("reason", escape(trial.reason)))
     if trial.guarantee is not None:
-        rows.append(("claimed", guarantee_line(trial.guarantee)))
+        rows.append(("claimed", guarantee_line(trial.guarantee, content.assumptions)))
         rows.append(("theorem", escape(str(trial.guarantee["theorem"]))))
     plan = trial.plan
     if plan is not None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
+from sweeps.assumptions import sentences_of
 from sweeps.collector import collector_paused
 from sweeps.front.export import rows
 from sweeps.front.panels import Front, Objective, Reference
@@ -78,7 +79,7 @@ def read_front(
 
 
 def _record(run: TrialRun) -> TrialRecord:
-    from sweeps.tracking.mlflow_door import TRIAL_KEY, from_mlflow
+    from sweeps.tracking.mlflow_door import ASSUMPTIONS, TRIAL_KEY, from_mlflow
 
     tags, params = run.tags, run.params
     metrics = {name: from_mlflow(value) for name, value in run.metrics.items()}
@@ -94,6 +95,8 @@ def _record(run: TrialRun) -> TrialRecord:
             "delta": float(tags["sweeps.delta"]),
             "aimed_at": None if aimed_at is None else float(aimed_at),
         }
+        if ASSUMPTIONS in tags:
+            guarantee["assumptions"] = sentences_of(tags[ASSUMPTIONS])
     return TrialRecord(
         key=tags[TRIAL_KEY],
         number=int(tags["sweeps.number"]),

@@ -27,6 +27,10 @@ REFERENCES = "sweeps.front.reference"
 HEADING = "sweeps.heading"
 """Tag of experiment and runs: what stands above every claim of the sweep (`sweeps.publishing`)."""
 NO_HEADING = "none"
+RESTS_ON = "sweeps.rests_on"
+"""The status of a claim with its assumptions counted; `sweeps.status` is the bare word, to filter by."""
+ASSUMPTIONS = "sweeps.assumptions"
+"""Those, numbered, one a line."""
 LARGEST = 1.797e308
 """MLflow keeps an infinity as the largest double."""
 

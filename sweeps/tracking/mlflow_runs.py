@@ -20,9 +20,19 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
+from sweeps.assumptions import Assumptions
 from sweeps.publishing import Release
 from sweeps.records import SweepRecord, TrialRecord, TrialState
-from sweeps.tracking.mlflow_door import HEADING, NO_HEADING, OBJECTIVES, PARENT, REFERENCES, TRIAL_KEY
+from sweeps.tracking.mlflow_door import (
+    ASSUMPTIONS,
+    HEADING,
+    NO_HEADING,
+    OBJECTIVES,
+    PARENT,
+    REFERENCES,
+    RESTS_ON,
+    TRIAL_KEY,
+)
 from sweeps.tracking.reading import tagged_runs
 from sweeps.urls import without_password
 
@@ -218,6 +228,9 @@ def _tags(trial: TrialRecord) -> dict[str, str]:
         tags["sweeps.delta"] = repr(float(trial.guarantee["delta"]))
         if (aimed_at := trial.guarantee.get("aimed_at")) is not None:
             tags["sweeps.aimed_at"] = repr(float(aimed_at))
+        assumptions = Assumptions.of([trial.guarantee])
+        tags[RESTS_ON] = assumptions.status(trial.guarantee)
+        tags[ASSUMPTIONS] = _text("\n".join(assumptions.lines()), 5000)
     return tags
 
 

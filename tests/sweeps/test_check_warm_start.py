@@ -11,6 +11,7 @@ import pytest
 from sweeps import cli
 from sweeps.preview import preview
 from sweeps.records import TrialRecord
+from sweeps.rounding import epsilon_text
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from tests.sweeps import view_sweeps
@@ -38,7 +39,6 @@ def test_the_preview_says_what_fits_and_what_does_not() -> None:
     assert seen.to_dict()["warm_start"]["fitting"] == 2
     assert list(seen.to_dict()["warm_start"]["reasons"].values()) == [1]
     json.dumps(seen.to_dict())
-    assert any("'earlier' out: its results choose configurations here" in note for note in seen.notes)
     assert not any("starts cold" in note for note in seen.notes)
 
 
@@ -85,7 +85,20 @@ def test_the_command_looks_into_the_store_for_the_earlier_sweep(tmp_path, check)
     assert code == 0
     # Trials of another system fit nowhere.
     assert (json.loads(out)["warm_start"]["offered"], json.loads(out)["warm_start"]["fitting"]) == (15, 0)
-    assert "warm     0 of 15 earlier trials fit" in check()[1]
+    text = check()[1]
+    assert "warm     0 of 15 earlier trials fit" in text
+    # Both totals: the estimate for this sweep, and what the earlier one released.
+    started = json.loads(out)["started_from"]
+    assert [(one["sweep"], one["in_this_store"], one["procedure"]["is_claim"]) for one in started] == [
+        ("views", True, True)
+    ]
+    mine, theirs = [line for line in text.splitlines() if line.startswith("total")]
+    assert mine.startswith("total    all 3 trials together: about epsilon ")
+    assert "because the tpe sampler chooses trials by the results of earlier ones" in mine
+    assert theirs.startswith(
+        "total    the search started from the results of sweep 'views', which adds its own total: all trials together: "
+        f"epsilon {epsilon_text(started[0]['procedure']['epsilon'])} at delta 1e-05, "
+    )
 
 
 def test_an_earlier_sweep_that_is_not_there_is_named(tmp_path, check):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
 import sys
 
 import pytest
 
-from sweeps import cli, ledger
-from sweeps.front import total
+from sweeps import cli, ledger, totals
 from sweeps.front.export import FORMATS, render
 from sweeps.front.pareto import sweep_front
 from sweeps.rounding import epsilon_text
@@ -24,16 +24,17 @@ def store(tmp_path):
     opened.close()
 
 
-def counted(store: Store, adaptive: bool = False) -> dict:
-    return ledger.summary(store.trials("views"), store.ledger("views"), adaptive=adaptive)["procedure"]
+def counted(store: Store) -> dict:
+    return ledger.summary(store.trials("views"), store.ledger("views"), ())["procedure"]
 
 
 def test_the_note_is_the_ledgers_total(store):
     found = sweep_front(store, "views", total=True)
     assert found.procedure == counted(store)
     assert found.note == (
-        f"All that was executed, released together: epsilon {epsilon_text(counted(store)['epsilon'])} at delta 1e-05, "
-        "differential-privacy, add-remove, per record, by pld, status: proved."
+        f"All trials together: epsilon {epsilon_text(counted(store)['epsilon'])} at delta 1e-05, differential-privacy, "
+        "add-remove, per record, by pld, status: proved (3 assumptions). It covers whatever is published of this "
+        "sweep, the choice of its best trial too."
     )
     # Fourteen launches: more than what the best of them claims, and more than all those on the front.
     assert found.procedure["epsilon"] > max(float(trial.guarantee["epsilon"]) for trial in found.panels[0].records)
@@ -45,7 +46,7 @@ def test_every_form_that_is_read_shows_it(store, form):
     found = sweep_front(store, "views", total=True)
     content = render(found, form)
     assert form in FORMATS
-    text = " ".join(content.split())
+    text = html.unescape(" ".join(content.split()))
     assert found.note in (json.loads(content)["note"] if form == "json" else text)
     assert found.note not in render(sweep_front(store, "views"), form)
 
@@ -60,8 +61,13 @@ def test_an_adaptive_sampler_makes_it_no_claim(tmp_path):
     lease = store.acquire("views")
     launch(store, lease, 0)
     found = sweep_front(store, "views", total=True)
-    assert found.note.endswith("(no claim: budgets were chosen from results).")
-    assert found.procedure["is_claim"] is False
+    assert found.note.startswith(
+        "The one trial: no guarantee, because the tpe sampler chose trials by the results of earlier ones. Quote one "
+        "trial's epsilon, and say that it leaves out the search for its hyperparameters. For a total that can be "
+        "quoted, search with `sampler: random` or `grid`. (Added up as it ran: epsilon "
+    )
+    assert "status" not in found.note
+    assert (found.procedure["is_claim"], found.procedure["status"]) == (False, "no-claim")
     store.close()
 
 
@@ -73,10 +79,10 @@ def test_nothing_launched_has_no_total(tmp_path):
 
 
 def test_a_large_sweep_says_where_its_total_is_counted(store, monkeypatch):
-    for module in (total, ledger):
+    for module in (totals, ledger):
         monkeypatch.setattr(module, "TOTAL_SHOWN_UP_TO", 13)
     found = sweep_front(store, "views", total=True)
-    words = "All that was executed, released together: not counted (14 attempts: `sweeps report views` counts them)."
+    words = "All trials together: not counted (14 attempts: `sweeps report views` counts them)."
     assert (found.note, found.procedure) == (words, None)
     shown = ledger.summary_in_passing(store.sweep("views"), store.trials("views"), store.ledger("views"))
     assert shown["uncounted"] == "14 attempts: `sweeps report views` counts them"

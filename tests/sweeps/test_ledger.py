@@ -14,6 +14,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import ApproximateDP, Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated, phases
 from dpcore.guarantee import Status
 from sweeps import ledger
+from sweeps.assumptions import ONE_TRIAL, Assumptions
+from sweeps.ledger_text import total_text
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
 from tests.sweeps.stores import guarantee, plan, proposal
 
@@ -120,10 +122,37 @@ def test_deltas_that_approximate_releases_have_fixed_come_on_top():
     assert headline(mixed.event(), counted.delta, ADD_REMOVE).epsilon == pytest.approx(counted.epsilon, rel=1e-3)
 
 
-def test_under_an_adaptive_sampler_the_number_is_no_unconditional_claim():
+def test_where_results_chose_the_budgets_the_number_is_no_claim():
     counted = ledger.procedure_guarantee({"a-0": plan()}, [entry()], delta=1e-4, adaptive=True)
-    assert counted.status is Status.PROVED_UNDER_ASSUMPTIONS
-    assert ledger.NOT_ADAPTIVE in counted.assumptions
+    assert counted.status is Status.NO_CLAIM
+    assert counted.epsilon == ledger.procedure_guarantee({"a-0": plan()}, [entry()], 1e-4, adaptive=False).epsilon
+
+
+@pytest.mark.parametrize(
+    ("spec", "chosen"),
+    [
+        ({"search": {"sampler": "random"}}, []),
+        ({"search": {"sampler": "grid"}}, []),
+        ({"search": {"sampler": "tpe"}}, ["tpe"]),
+        ({"search": {"sampler": "one that nobody listed"}}, ["nobody listed"]),
+        ({}, ["None"]),
+        ({"search": {"sampler": "random"}, "early_stopping": {"method": "asha"}}, ["early stopping"]),
+        ({"search": {"sampler": "gp"}, "early_stopping": {"method": "asha"}}, ["gp", "early stopping"]),
+    ],
+)
+def test_what_chooses_by_results_is_named_and_a_stranger_counts_as_choosing(spec, chosen):
+    """A sampler that somebody forgets to list must not make a total print as a claim."""
+    found = ledger.choices_by_results(spec)
+    assert len(found) == len(chosen)
+    assert all(word in choice.what and word in choice.will for word, choice in zip(chosen, found, strict=True))
+
+
+def test_a_total_rests_on_what_its_plans_rest_on_but_for_the_choice_of_a_trial():
+    certified = replace(plan(), guarantee=replace(guarantee(), assumptions=("The minimiser is exact.", ONE_TRIAL)))
+    counted = ledger.procedure_guarantee({"a-0": certified}, [entry()], delta=1e-4, adaptive=False)
+    assert "The minimiser is exact." in counted.assumptions
+    assert ONE_TRIAL not in counted.assumptions
+    assert len(set(counted.assumptions)) == len(counted.assumptions)
 
 
 def test_different_adjacencies_are_never_added():
@@ -194,13 +223,33 @@ def trial(number, epsilon=1.0):
     )
 
 
+CHOSEN = ledger.choices_by_results({"search": {"sampler": "tpe"}})
+
+
 def test_the_summary_keeps_claim_and_ledger_apart():
     trials = [trial(0, 1.0), trial(1, math.inf), trial(2, 3.0)]
     out = ledger.summary(trials, LOST_TWICE)
     assert (out["steps_executed"], out["steps_on_paths"], out["steps_in_excess"]) == (220, 200, 20)
     assert (out["steps_reserved_unsettled"], out["attempts"], out["largest_claim"]) == (100, 4, "inf")
     assert "procedure" not in out
-    fixed = ledger.summary(trials, LOST_TWICE, adaptive=False)["procedure"]
+    fixed = ledger.summary(trials, LOST_TWICE, ())["procedure"]
     assert (fixed["is_claim"], fixed["accountant"], fixed["status"]) == (True, "pld", "proved")
-    assert ledger.summary(trials, LOST_TWICE, adaptive=True)["procedure"]["is_claim"] is False
-    assert ledger.summary([], [], adaptive=False)["largest_claim"] is None
+    assert ledger.summary(trials, LOST_TWICE, CHOSEN)["procedure"]["is_claim"] is False
+    assert ledger.summary([], [], ())["largest_claim"] is None
+
+
+def test_a_total_of_what_fell_or_promises_nothing_is_not_offered_for_quoting():
+    """Known bug: a total with a refuted claim in it printed as one that covers whatever is published."""
+    for change, words in (
+        ({"status": Status.REFUTED}, "no guarantee, because the weakest claim among them is refuted."),
+        ({"status": Status.ASYMPTOTIC}, "no guarantee, because the weakest claim among them is asymptotic."),
+        ({}, "It covers whatever is published of this sweep"),
+    ):
+        fallen = replace(plan(), guarantee=replace(guarantee(), **change))
+        total = ledger.summary([replace(trial(0), plan=fallen.to_dict())], [entry()], ())["procedure"]
+        assert total["is_claim"] is (not change)
+        assert words in total_text(total, Assumptions.of([total]))
+    bare = replace(plan(), schedule=((NonPrivate(), 100),))
+    total = ledger.summary([replace(trial(0), plan=bare.to_dict())], [entry()], ())["procedure"]
+    assert total_text(total, Assumptions()) == "the one trial: epsilon inf, since some promise nothing"
+    assert total["is_claim"] is False

@@ -288,7 +288,7 @@ def test_a_trial_that_claims_nothing_needs_a_reason_and_is_named() -> None:
     assert seen.total is not None
     assert seen.total.epsilon == math.inf
     json.dumps(seen.to_dict(), allow_nan=False)
-    assert "epsilon about inf" in seen.render()
+    assert "total    all 20 trials together: epsilon inf, since some promise nothing" in seen.render()
     # The others are held to the budget all the same.
     config = {**point(allowed), "system": "hill"}
     with pytest.raises(InvalidValue, match="calibration is wrong"):
@@ -320,7 +320,7 @@ def test_preview_of_the_teaching_system() -> None:
     for part in (
         "toy: 40 trials by random on uniform",
         "epsilon 0.5, 2 at delta 1e-05, add-remove",
-        "total    epsilon about",
+        "total    all 40 trials together: about epsilon ",
     ):
         assert part in text
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from dpcore.guarantee import Status
+from sweeps.assumptions import Assumptions
 from sweeps.front.export import render
 from sweeps.front.panels import Objective
 from sweeps.front.pareto import front
@@ -22,6 +23,7 @@ from sweeps.report import gather, report_page, write_report
 from sweeps.report.figures import front_figure
 from sweeps.report.importance import MIN_TRIALS, importances
 from sweeps.store import Store
+from sweeps.totals import Total
 from tests.sweeps import view_sweeps
 from tests.sweeps.test_pareto import ACCURACY, EPSILON, of_systems
 
@@ -55,8 +57,9 @@ def test_the_guarantee_box_says_what_is_and_is_not_claimed(page: str):
         "Dong, Roth and Su (2022), Theorem 2.7",
         "proved",
         "add-remove, per record",
-        "Ledger: everything this sweep executed",
-        "all results released together",
+        "Total: all trials together",
+        "It covers whatever is published of this sweep, the choice of its best trial too.",
+        "What the statuses rest on",
         "Floating point",
         "Selection",
         "42 launches",
@@ -69,8 +72,7 @@ def test_the_guarantee_box_says_what_is_and_is_not_claimed(page: str):
 
 def test_the_total_of_the_procedure_is_larger_than_any_claim(store: Store):
     content = gather(store, "views")
-    assert content.procedure is not None
-    assert float(content.procedure["epsilon"]) > max(claim.highest for claim in content.claims)
+    assert float(content.spending["procedure"]["epsilon"]) > max(claim.highest for claim in content.claims)
 
 
 def test_refuted_and_proved_claims_stand_in_panels_of_their_own(tmp_path: Path):
@@ -120,8 +122,9 @@ def test_nothing_that_came_from_a_spec_is_markup(tmp_path: Path):
         trials=trials,
         front=front(trials, content.objectives, sweep=NASTY),
         importances=importances(trials, content.objectives),
-        uncounted=NASTY,
-        procedure=None,
+        spending={n: one for n, one in content.spending.items() if n != "procedure"} | {"uncounted": NASTY},
+        started_from=(Total(sweep=NASTY, ledger=None),),
+        assumptions=Assumptions((*content.assumptions.sentences, NASTY)),
     )
     page = report_page(nasty)
     assert "<script>document.title" not in page
@@ -259,4 +262,4 @@ def test_steps_that_no_trial_reported_are_shown_as_spent(tmp_path: Path):
     store.fail(lease, view_sweeps.launch(store, lease, 0), 1, 10, "out of memory")
     text = words(report_page(gather(store, "views")))
     assert "nothing is claimed" in text
-    assert re.search(r"everything this sweep executed ε = \d", text)
+    assert re.search(r"all trials together ε = \d", text)

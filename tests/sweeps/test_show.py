@@ -45,9 +45,9 @@ def test_a_claim_is_printed_whole_and_rounded_up(tmp_path, show):
     (claim,) = [line for line in lines if line.startswith("claim")]
     assert claim == (
         "claim    one trial by itself: epsilon 1.201 at delta 1e-05, differential-privacy, add-remove, per record, "
-        "by pld, status: proved (the largest of 2, by views-1)"
+        "by pld, status: proved (1 assumption: 1) (the largest of 2 trials, views-1)"
     )
-    (total,) = [line for line in lines if "released together" in line]
+    (total,) = [line for line in lines if line.startswith("total")]
     for word in ("epsilon ", "at delta 1e-05", "differential-privacy", "add-remove", "per record", "by ", "status: "):
         assert word in total
     # Nothing prints an epsilon without the rest of its claim.
@@ -83,6 +83,7 @@ def test_json_has_the_whole_claim_beside_the_keys_of_old(tmp_path, show):
             "unit": "record",
             "accountant": "pld",
             "status": "proved",
+            "assumptions": ["floating point: not covered"],
             "trial": "views-1",
             "trials": 2,
         }

@@ -189,7 +189,6 @@ def test_the_claim_names_what_it_rests_on(system, digits):
         "treated as public",
         "Poisson",
         "floating-point: not covered",
-        "hyperparameters",
     ):
         assert word in text
     assert [one.status for one in plan.beside] == ["asymptotic"]

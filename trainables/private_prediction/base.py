@@ -10,8 +10,7 @@ from types import MappingProxyType
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Event, PureDP
-from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.calibrated import FLOATING_POINT
+from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.pure_composition import ACCOUNTANT, THEOREM, eps_pure
 from trainables.linear import classes_of
 from trainables.noisy_sgd import ASSUMPTIONS

@@ -12,9 +12,9 @@ from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import ApproximateDP, Event, Gaussian, PureDP, Repeated
-from dpcore.guarantee import Guarantee, Status
+from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms import loss_perturbation, model_sensitivity, prediction_sensitivity, soft_vote
-from dpcore.mechanisms.calibrated import FLOATING_POINT, Calibrated
+from dpcore.mechanisms.calibrated import Calibrated
 from dpcore.mechanisms.minimiser import SOFTMAX_LIPSCHITZ, UNIT_INPUTS, MinimiserSensitivity
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
 from trainables import models

@@ -1,0 +1,76 @@
+"""What a status rests on: the assumptions of the claims in one view, numbered once, and each claim's share of them.
+
+Every view that prints a status prints it by this: `proved (5 assumptions)`, with one list of sentences below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from dpcore.guarantee import Status
+
+ONE_TRIAL = (
+    "The trial and its hyperparameters were not chosen by results on these records: a search costs more than one "
+    "trial's claim."
+)
+"""What the claim of one trial of a sweep rests on, whatever its system; a total of all trials does not."""
+
+HEADING = "What the statuses rest on"
+_BARE = (Status.NOT_COVERED, Status.REFUTED, Status.NO_CLAIM)
+UNKNOWN = "assumptions not recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """sentences  each once; the first has number 1"""
+
+    sentences: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, claims: Iterable[Mapping[str, Any]]) -> Assumptions:
+        """Those of several claims (as `Guarantee.to_dict` gives them), in order of first appearance."""
+        distinct = dict.fromkeys(tuple(claim.get("assumptions") or ()) for claim in claims)
+        return cls(tuple(dict.fromkeys(sentence for sentences in distinct for sentence in sentences)))
+
+    def numbers(self, claim: Mapping[str, Any]) -> tuple[int, ...]:
+        """The numbers of the claim's own sentences, in order. Raises ValueError for one that is not listed."""
+        return tuple(sorted({self.sentences.index(sentence) + 1 for sentence in claim.get("assumptions") or ()}))
+
+    def status(self, claim: Mapping[str, Any]) -> str:
+        """`proved (5 assumptions)`; where others in this view rest on other ones, `proved (4 assumptions: 1-3, 6)`.
+
+        What is refuted or claims nothing rests on nothing: its sentences are remarks.
+        """
+        status = str(claim["status"])
+        if claim.get("assumptions") is None:
+            return f"{status} ({UNKNOWN})"
+        numbers = self.numbers(claim)
+        if not numbers:
+            return status
+        word = "remark" if status in _BARE else "assumption"
+        which = "" if len(numbers) == len(self.sentences) else f": {spans(numbers)}"
+        return f"{status} ({len(numbers)} {word}{'' if len(numbers) == 1 else 's'}{which})"
+
+    def lines(self) -> Iterator[str]:
+        """The numbered list."""
+        for number, sentence in enumerate(self.sentences, start=1):
+            yield f"{number}. {sentence}"
+
+    def lines_of(self, claim: Mapping[str, Any]) -> Iterator[str]:
+        """Those lines of it that one claim rests on."""
+        for number in self.numbers(claim):
+            yield f"{number}. {self.sentences[number - 1]}"
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Increasing numbers, runs of three or more as a span: `1-3, 6`."""
+    runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), key=lambda one: one[1] - one[0])]
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+
+
+def sentences_of(lines: str) -> list[str]:
+    """The sentences of a numbered list as `Assumptions.lines` gives it, one a line."""
+    return [line.partition(". ")[2] for line in lines.splitlines() if line]

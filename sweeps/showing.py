@@ -1,0 +1,94 @@
+"""What `sweeps show` says about one sweep: where it stands, what its trials claim, what it spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweeps.assumptions import HEADING, Assumptions
+from sweeps.ledger import summary_in_passing
+from sweeps.ledger_text import claim_lines, claims_of, executed_text, stopped_lines, total_lines
+from sweeps.publishing import Release
+from sweeps.store import Store
+from sweeps.totals import Total, earlier_lines, earlier_totals
+from sweeps.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One sweep as `sweeps show` prints it.
+
+    counts        {state: trials}
+    stopped       a line for each rule that ended trials before their last planned step
+    ledger        `sweeps.ledger.summary`
+    started_from  totals of the sweeps whose results its search started from
+    heading       what stands above every claim of the sweep (`sweeps.publishing`); mostly empty
+    places        where its files and views are
+    """
+
+    sweep: str
+    state: str
+    counts: Mapping[str, int]
+    stopped: tuple[str, ...]
+    ledger: Mapping[str, Any]
+    started_from: tuple[Total, ...]
+    heading: str
+    places: Mapping[str, str]
+
+    @property
+    def assumptions(self) -> Assumptions:
+        """What the statuses of its claims and totals rest on."""
+        earlier = (claim for total in self.started_from for claim in total.claims())
+        return Assumptions.of([*claims_of(self.ledger), *earlier])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "sweep": self.sweep,
+            "heading": self.heading,
+            "state": self.state,
+            "trials": dict(self.counts),
+            "stopped": list(self.stopped),
+            "ledger": dict(self.ledger),
+            "started_from": [total.to_dict() for total in self.started_from],
+            "assumptions": list(self.assumptions.sentences),
+            **self.places,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        ledger, assumptions = self.ledger, self.assumptions
+        if self.heading:
+            yield self.heading
+        yield f"{self.sweep}  {self.state}"
+        yield f"trials   {', '.join(f'{count} {state}' for state, count in self.counts.items())}"
+        yield from (f"stopped  {line}" for line in self.stopped)
+        yield from (f"claim    {line}" for line in claim_lines(ledger["claims"], assumptions))
+        yield from (f"total    {line}" for line in total_lines(ledger, assumptions))
+        yield from (f"total    {line}" for line in earlier_lines(self.started_from, assumptions))
+        yield f"ledger   {executed_text(ledger)}"
+        if assumptions.sentences:
+            yield f"{HEADING}:"
+            yield from (f"  {line}" for line in assumptions.lines())
+
+
+def shown(sweep: str, workspace: Workspace) -> Shown:
+    """Read a sweep. Raises UnknownSweep, StoreError."""
+    store = Store.open(workspace.store_url, create=False)
+    record = store.sweep(sweep)
+    trials = store.trials(sweep)
+    return Shown(
+        sweep=sweep,
+        state=record.state,
+        counts=store.counts(sweep),
+        stopped=tuple(stopped_lines(trials, record.spec.get("early_stopping") is not None)),
+        ledger=summary_in_passing(record, trials, store.ledger(sweep)),
+        started_from=earlier_totals(store, record.spec),
+        heading=Release.recorded(record.spec).heading,
+        places={
+            "root": workspace.root,
+            "report": str(workspace.report(sweep)),
+            "tracking": workspace.tracking_uri,
+        },
+    )
