@@ -9,7 +9,8 @@ they are asked for, and no global generator is read or set.
 
 Two kinds of entropy, never exchanged:
 
-secret  noise and sampling. Bytes from a cryptographic source, kept inside the release boundary.
+secret  noise (of steps, and of reports on validation records) and sampling. Bytes from a cryptographic source, kept
+        inside the release boundary.
         Whoever knows the noise stream subtracts the noise and holds the exact gradients; whoever
         knows the sampling stream knows which records were in each batch, and the amplification by
         subsampling, which the accounting relies on, is gone. A public or guessable seed (0, 42, the
@@ -44,11 +45,12 @@ class Purpose(StrEnum):
 
     NOISE = "noise"
     SAMPLING = "sampling"
+    REPORT = "report"
     INITIALISATION = "initialisation"
     SEARCH = "search"
 
 
-SECRET_PURPOSES = frozenset({Purpose.NOISE, Purpose.SAMPLING})
+SECRET_PURPOSES = frozenset({Purpose.NOISE, Purpose.SAMPLING, Purpose.REPORT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from sweeps.display import ProgressDisplay
 from sweeps.publishing import Release
 from sweeps.store import Store
 from sweeps.urls import without_password
+from sweeps.validation_text import recorded_text
 from sweeps.workspace import DEFAULT_ROOT, Workspace
 
 
@@ -57,6 +58,8 @@ def drive(
     if heading := Release.recorded(Store.open(workspace.store_url, create=False).sweep(sweep).spec).heading:
         console.print(heading, highlight=False, markup=False, soft_wrap=True)
     console.print(f"Sweep [bold]{sweep}[/bold]  (Ctrl-C stops cleanly)", highlight=False)
+    if (validation := recorded_text(Store.open(workspace.store_url, create=False).sweep(sweep).spec)) is not None:
+        console.print(f"validation records: {validation}", highlight=False, soft_wrap=True)
     try:
         with ProgressDisplay(console) as display:
             outcome = session.resume(

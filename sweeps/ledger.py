@@ -6,6 +6,11 @@ claim   what one released trial promises: its plan's guarantee, however early it
         not on its path.
 ledger  every step of every trial that was, or may have been, executed: open reservations whole, re-executed
         steps again. If everything that the sweep computed is released, this is what was released.
+
+Reports on private validation records need no entry of their own: an attempt whose horizon reached the step that a
+report follows may have drawn it, and is charged for it, published or not. Another attempt draws it with noise of its
+own, and is charged again. The claim of a trial holds one report for each rung: metrics become visible with a durable
+result alone, and then no further attempt of that rung is launched.
 """
 
 from __future__ import annotations
@@ -17,11 +22,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-from dpcore.accounting import headline_of_many
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Gaussian, PoissonSampled, Repeated, UnsupportedEvent, phases
 from dpcore.guarantee import STANDING, Guarantee, Status, weakest
+from dpcore.parallel import headline_of_parts
 from sweeps.assumptions import ONE_TRIAL
 from sweeps.ledger_text import TOTAL_SHOWN_UP_TO, too_many
 from sweeps.records import LedgerEntry, SweepRecord, TrialRecord
@@ -126,7 +131,7 @@ def never_under_charged(entries: Iterable[LedgerEntry], horizons: Mapping[tuple[
 
 
 def procedure_event(plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEntry]) -> Event:
-    """Everything that was, or may have been, released: one slice of a plan per entry, overlaps counted again.
+    """All that was, or may have been, released of training records: a slice of a plan per entry, overlaps again.
 
     Raises InvalidValue for an entry without a plan, or beyond its plan's steps.
     """
@@ -137,6 +142,22 @@ def procedure_event(plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEn
         if entry.steps_spent:
             counts.update(phases(plans[entry.key].event(entry.from_step, entry.from_step + entry.steps_spent)))
     return Composed(events=tuple(Repeated(event=event, count=count) for event, count in counts.items()))
+
+
+def reported_event(plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEntry]) -> Event:
+    """All reports on private validation records that were, or may have been, drawn; one drawn again counts again."""
+    counts: Counter[Event] = Counter()
+    for entry in entries:
+        reports = plans[entry.key].validation
+        if reports is not None and entry.steps_spent:
+            counts.update(phases(reports.event(entry.from_step, entry.from_step + entry.steps_spent)))
+    return Composed(events=tuple(Repeated(event=event, count=count) for event, count in counts.items()))
+
+
+def in_parallel(plans: Iterable[PrivacyPlan]) -> bool:
+    """Whether training and reports of all these plans compose in parallel: every one parts the records in one way."""
+    reports = [plan.validation for plan in plans]
+    return all(one is not None and one.parallel for one in reports) and len({one and one.parts for one in reports}) == 1
 
 
 def procedure_guarantee(
@@ -161,8 +182,14 @@ def procedure_guarantee(
     if len(kinds) != 1:
         raise InvalidValue("plans", sorted(kinds), "plans under one adjacency and one unit", "They never add up.")
     ((adjacency, unit),) = kinds
-    event, ratio = coarsened(collapsed(procedure_event(plans, entries), adjacency), MAX_PHASES)
-    counted = headline_of_many(event, delta, adjacency, unit=unit)
+    training, reports = procedure_event(plans, entries), reported_event(plans, entries)
+    parallel = in_parallel(plans.values())
+    if not parallel:
+        training, reports = Composed(events=(training, reports)), Composed()
+    event, ratio = coarsened(collapsed(training, adjacency), MAX_PHASES)
+    counted = headline_of_parts(
+        event, collapsed(reports, adjacency), parallel=parallel, delta=delta, adjacency=adjacency, unit=unit
+    )
     named = named_generators(counted.assumptions, (plan.guarantee for plan in plans.values()))
     own = (line for plan in plans.values() for line in plan.guarantee.assumptions if line != ONE_TRIAL)
     assumptions = tuple(dict.fromkeys((*named, *own)))

@@ -21,6 +21,7 @@ from dpcore.guarantee import STANDING
 from sweeps.assumptions import ONE_TRIAL
 from sweeps.comparing import TARGET_EPSILON
 from sweeps.publishing import Release
+from sweeps.search.rungs import stops
 from sweeps.search.space import SYSTEM, Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems
@@ -29,6 +30,7 @@ from trainables.claims import check_unit
 from trainables.measures.objectives import check_measurable
 from trainables.noise import named
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar, System
+from trainables.validation.planning import plan_with_reports
 
 EXHAUSTED_PROPOSALS_PER_TRIAL = 20
 EXHAUSTED_INFEASIBLE_IN_A_ROW = 200
@@ -125,7 +127,8 @@ def _planned(
     knobs = {name: value for name, value in config.items() if name not in (SYSTEM, TARGET_EPSILON)}
     try:
         check_unit(system, facts, spec.privacy.unit)
-        plan = system.plan(knobs, facts, spec.privacy.target(float(config[TARGET_EPSILON])), calibrations)
+        target = spec.privacy.target(float(config[TARGET_EPSILON]))
+        plan = plan_with_reports(system, knobs, facts, target, calibrations, lambda steps: stops(spec, steps))
         if isinstance(plan, PrivacyPlan):
             check_measurable([one.metric for one in spec.objectives], system, plan)
     except InvalidValue as error:

@@ -14,7 +14,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import Status
 from sweeps.assumptions import HEADING, Assumptions
-from sweeps.ledger import NOT_COVERED, Choice, choices_by_results
+from sweeps.ledger import NOT_COVERED, Choice, choices_by_results, in_parallel
 from sweeps.ledger_text import PROMISES_NOTHING
 from sweeps.planning import EXHAUSTED_PROPOSALS_PER_TRIAL, check_corners, is_unprotected, plan_proposal
 from sweeps.publishing import Release
@@ -28,6 +28,7 @@ from sweeps.spec.model import SweepSpec
 from sweeps.spec.raw import raw_metrics
 from sweeps.totals import Total as EarlierTotal
 from sweeps.totals import earlier_lines
+from sweeps.validation_text import validation_text
 from trainables.system import PrivacyPlan, PublicFacts, Refusal, Scalar, System
 
 PREVIEW_SAMPLES = 200
@@ -96,6 +97,7 @@ class Preview:
     work        of a feasible trial, in its system's unit; None without a feasible draw
     warm_start  what the earlier sweep named in `search.warm_start` is worth here; None without one
     started_from  what it released, and the sweeps that it started from
+    validation  what is done with the validation records, in one line; None without any
     total       None with the reason in `notes` when no accountant can count it
     """
 
@@ -123,6 +125,7 @@ class Preview:
     notes: tuple[str, ...]
     warm_start: WarmStart | None = None
     started_from: tuple[EarlierTotal, ...] = ()
+    validation: str | None = None
 
     @property
     def _sampler(self) -> str:
@@ -156,6 +159,7 @@ class Preview:
             f"{self.name}: {self.trials} trials by {self._sampler} on {self.data} (n={self.n})",
             f"budget   epsilon {budgets} at delta {delta_text(self.delta)}, {self.adjacency}, unit {self.unit}, "
             "for each trial",
+            *([f"validation records: {self.validation}"] if self.validation is not None else []),
             "space",
         ]
         if self.heading:
@@ -245,6 +249,7 @@ def preview(
         notes=(*notes, *why_not),
         warm_start=earlier,
         started_from=tuple(started_from),
+        validation=validation_text(facts, spec.privacy.adjacency),
     )
 
 
@@ -317,14 +322,16 @@ def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, lis
     if not Release.of(spec).covered:
         return None, [f"total of the procedure: {NOT_COVERED}"]
     from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-    from dpcore.accounting import headline_of_many
+    from dpcore.parallel import headline_of_parts
 
     chosen = [plans[i % len(plans)] for i in range(spec.search.trials)]
     try:
-        claim = headline_of_many(
+        claim = headline_of_parts(
             Composed(events=tuple(plan.event() for plan in chosen)),
-            spec.privacy.delta,
-            spec.privacy.adjacency,
+            Composed(events=tuple(plan.validation.event() for plan in chosen if plan.validation is not None)),
+            parallel=in_parallel(chosen),
+            delta=spec.privacy.delta,
+            adjacency=spec.privacy.adjacency,
             unit=spec.privacy.unit,
         )
     except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:

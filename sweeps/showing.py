@@ -12,6 +12,7 @@ from sweeps.ledger_text import claim_lines, claims_of, executed_text, stopped_li
 from sweeps.publishing import Release
 from sweeps.store import Store
 from sweeps.totals import Total, earlier_lines, earlier_totals
+from sweeps.validation_text import recorded_text
 from sweeps.workspace import Workspace
 
 
@@ -24,6 +25,7 @@ class Shown:
     ledger        `sweeps.ledger.summary`
     started_from  totals of the sweeps whose results its search started from
     heading       what stands above every claim of the sweep (`sweeps.publishing`); mostly empty
+    validation    what is done with the validation records, in one line; None without any
     places        where its files and views are
     """
 
@@ -34,6 +36,7 @@ class Shown:
     ledger: Mapping[str, Any]
     started_from: tuple[Total, ...]
     heading: str
+    validation: str | None
     places: Mapping[str, str]
 
     @property
@@ -49,6 +52,7 @@ class Shown:
             "heading": self.heading,
             "state": self.state,
             "trials": dict(self.counts),
+            "validation_records": self.validation,
             "stopped": list(self.stopped),
             "ledger": dict(self.ledger),
             "started_from": [total.to_dict() for total in self.started_from],
@@ -63,6 +67,8 @@ class Shown:
             yield self.heading
         yield f"{self.sweep}  {self.state}"
         yield f"trials   {', '.join(f'{count} {state}' for state, count in self.counts.items())}"
+        if self.validation is not None:
+            yield f"validation records: {self.validation}"
         yield from (f"stopped  {line}" for line in self.stopped)
         yield from (f"claim    {line}" for line in claim_lines(ledger["claims"], assumptions))
         yield from (f"total    {line}" for line in total_lines(ledger, assumptions))
@@ -86,6 +92,7 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
         ledger=summary_in_passing(record, trials, store.ledger(sweep)),
         started_from=earlier_totals(store, record.spec),
         heading=Release.recorded(record.spec).heading,
+        validation=recorded_text(record.spec),
         places={
             "root": workspace.root,
             "report": str(workspace.report(sweep)),

@@ -31,9 +31,9 @@ from dataclasses import replace
 
 from dpcore import checks
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-from dpcore.accounting import headline
-from dpcore.events import UnsupportedEvent
+from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import Guarantee, Notion, weakest
+from dpcore.parallel import headline_of_parts
 from trainables.system import PrivacyPlan
 
 THEOREM = "The prefix at delta / J, a union over the J public rungs (ex-post privacy: Ligett et al. 2017)"
@@ -49,16 +49,24 @@ def ex_post(plan: PrivacyPlan, step: int, rungs: int) -> Guarantee | None:
 
     rungs  number J of the steps at which the trial could have stopped, its last one included; public beforehand
 
-    The guarantee carries the plan's delta, which all rungs share. None where it says no more than the claim, where the
+    The guarantee covers reports on private validation records up to there, and carries the plan's delta, which all
+    rungs share. None where it says no more than the claim, where the
     claim is of another notion than differential privacy, and where no accountant can count the prefix. Raises
     InvalidValue for a step beyond the plan's or fewer than one rung.
     """
     checks.count(minimum=1, rungs=rungs)
-    event, whole = plan.event(0, step), plan.guarantee
+    event, whole, reports = plan.event(0, step), plan.guarantee, plan.validation
     if whole.notion is not Notion.DP or whole.delta == 0:
         return None
     try:
-        counted = headline(event, whole.delta / rungs, whole.adjacency, unit=whole.unit)
+        counted = headline_of_parts(
+            event,
+            Composed() if reports is None else reports.event(0, step),
+            parallel=reports is not None and reports.parallel,
+            delta=whole.delta / rungs,
+            adjacency=whole.adjacency,
+            unit=whole.unit,
+        )
     except (ToleranceNotReached, DiscretisationInvalid, UnsupportedEvent):
         return None
     if counted.epsilon >= whole.epsilon:

@@ -36,7 +36,7 @@ from dpcore.guarantee import Guarantee, Status
 from dpcore.sampling import PoissonSampling
 from dpcore.sgld import Phase, published_noise_variance
 from trainables import models
-from trainables.noisy_sgd import ASSUMPTIONS, METRICS, STEPS_MAX
+from trainables.noisy_sgd import ASSUMPTIONS, REPORTED, STEPS_MAX
 from trainables.sgld import HALVINGS_MAX
 from trainables.sgld import PARAMETERS as CLIPPED_PARAMETERS
 from trainables.sgld_blocks import schedule
@@ -105,8 +105,9 @@ class DPSGLD:
     name = "dp-sgld"
     source = "Wang, Fienberg & Smola 2015; Wu et al. 2020"
     parameters = PARAMETERS
-    metrics = METRICS
+    metrics = REPORTED
     enforces_units = False
+    private_validation = True
 
     @property
     def solves(self) -> Mapping[str, str]:

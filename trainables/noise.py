@@ -40,6 +40,13 @@ def noise_source(run: Run, execution: Execution, device: torch.device | None = N
     return PseudorandomNoise(run.streams.torch(Purpose.NOISE, step=run.start_step, device=where))
 
 
+def report_noise(run: Run, execution: Execution) -> NoiseSource:
+    """Noise for the report on private validation records that ends this attempt: a stream of its own."""
+    if execution.noise_source == "secure":
+        return SecureNoise()
+    return PseudorandomNoise(run.streams.torch(Purpose.REPORT, step=run.member.to_step))
+
+
 def normals(run: Run, execution: Execution, stream: str = "") -> Normals:
     """Noise for arrays: of this attempt, from its first step on.
 

@@ -55,13 +55,15 @@ from trainables.system import (
     Split,
     State,
 )
+from trainables.validation.reports import NOISE_SD
 
 NOISE_MIN, NOISE_MAX = 0.2, 1000.0
 """Range of noise multipliers that a plan may ask for. Below it a single unsampled step spends epsilon 33 at delta 1e-5;
 above it the gradient is noise in all but name."""
 STEPS_MAX = 10_000_000
 
-ASSUMPTIONS = ("Metrics on the validation records are released as they are: those records are treated as public.",)
+PUBLIC_VALIDATION = "Metrics on the validation records are released as they are: those records are treated as public."
+ASSUMPTIONS = (PUBLIC_VALIDATION,)
 
 _SHARED = (
     Parameter(
@@ -118,7 +120,7 @@ _ADAM = (
     ),
 )
 
-_RELEASED = "the validation records, without noise, and the private model"
+_RELEASED = "the validation records (without noise where they are declared public), and the private model"
 METRICS = (
     Metric(
         name="accuracy",
@@ -144,7 +146,28 @@ METRICS = (
         released=_RELEASED,
         depends=Dependence.VALIDATION,
     ),
+    Metric(
+        name="auc",
+        goal="maximize",
+        doc="area under the ROC curve on the validation records (more than two classes: mean of one against the rest)",
+        released=_RELEASED,
+        depends=Dependence.VALIDATION,
+    ),
 )
+REPORTED = (
+    *METRICS,
+    *(
+        Metric(
+            name=name + NOISE_SD,
+            goal="minimize",
+            doc=f"standard deviation that the noise on private validation records gives {name}",
+            released="the noised histogram of validation records: post-processing of the claim",
+            depends=Dependence.RELEASED,
+        )
+        for name in ("accuracy", "rmse", "loss", "auc")
+    ),
+)
+"""Of systems that report on private validation records too (`trainables.validation.judging.report`)."""
 
 
 def steps_of(epochs: float, batch_size: int, n: int) -> int:
@@ -180,8 +203,9 @@ class NoisyOptimiser:
     """The two systems differ in the update alone."""
 
     source = "Bu, Dong, Long & Su 2020"
-    metrics = METRICS
+    metrics = REPORTED
     enforces_units = False
+    private_validation = True
     data_parallel = True
     solves = {"noise": "noise_multiplier", "steps": "epochs"}  # noqa: RUF012 (part of the System contract)
 

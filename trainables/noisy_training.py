@@ -16,12 +16,13 @@ from dpcore.events import PoissonSampled
 from dpcore.gradients import noise_event, noisy_mean_gradient
 from dpcore.sampling import PoissonSampling
 from trainables import parallel
-from trainables.losses import judge, loss_function
+from trainables.losses import loss_function
 from trainables.measures import watching
 from trainables.noise import noise_source
 from trainables.parallel import clipped_sums, device_named, limited_threads, model_seed
 from trainables.released import PARAMETER, arrays, restore, with_origin
 from trainables.system import Config, Dataset, Execution, Run, State
+from trainables.validation.judging import report
 
 FIRST_INTERVAL = 8
 """Steps before the first checkpoint, when their cost is not known yet."""
@@ -72,7 +73,7 @@ def _train(run: Run, data: Dataset, execution: Execution) -> None:
             pace.after(until - step)
             step = until
             # Validation costs time, and a metric in the middle would be one more release: only the end is judged.
-            metrics = judge(model, data.validation, data.facts, device) if step == stop else {}
+            metrics = report(run, model, data, device, execution) if step == stop else {}
             run.checkpoint(step, with_origin(run, optimiser.state()), metrics)
 
 

@@ -33,7 +33,7 @@ from dpcore.events import Composed, Gaussian, PoissonSampled
 from dpcore.sampling import PoissonSampling
 from dpcore.sgld import Phase, clipped_event, noise_multiplier
 from trainables import models
-from trainables.noisy_sgd import ASSUMPTIONS, METRICS, NOISE_MAX, NOISE_MIN, STEPS_MAX
+from trainables.noisy_sgd import ASSUMPTIONS, NOISE_MAX, NOISE_MIN, REPORTED, STEPS_MAX
 from trainables.sgld_blocks import clip_norm, schedule
 from trainables.system import (
     Config,
@@ -110,8 +110,9 @@ class ClippedSGLD:
     name = "clipped-sgld"
     source = "Wu et al. 2020"
     parameters = PARAMETERS
-    metrics = METRICS
+    metrics = REPORTED
     enforces_units = False
+    private_validation = True
     data_parallel = True
     solves = {"noise": "noise_multiplier"}  # noqa: RUF012 (part of the System contract)
 

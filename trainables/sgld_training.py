@@ -11,7 +11,7 @@ from dpcore.events import Event
 from dpcore.gradients import noise_event, noisy_mean_gradient
 from dpcore.sampling import PoissonSampling
 from dpcore.sgld import Phase, noise_multiplier
-from trainables.losses import judge, loss_function
+from trainables.losses import loss_function
 from trainables.measures import watching
 from trainables.noise import noise_source
 from trainables.noisy_training import Descent, Pace, WrongEvent, device_of, initial_model
@@ -19,6 +19,7 @@ from trainables.parallel import clipped_sums, limited_threads
 from trainables.released import with_origin
 from trainables.sgld_blocks import clip_norm, schedule
 from trainables.system import Dataset, Execution, Run
+from trainables.validation.judging import report
 
 
 def train(run: Run, data: Dataset, execution: Execution) -> None:
@@ -72,7 +73,7 @@ def _walk(
             pace.after(until - step)
             step = until
             # Validation costs time, and a metric in the middle would be one more release: only the end is judged.
-            metrics = judge(model, data.validation, data.facts, device) if step == stop else {}
+            metrics = report(run, model, data, device, execution) if step == stop else {}
             run.checkpoint(step, with_origin(run, sampler.state()), metrics)
 
 

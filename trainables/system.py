@@ -21,6 +21,8 @@ from dpcore.guarantee import Guarantee
 from dpcore.randomness import Streams
 from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalar
 from trainables.units import RECORD, Unit, Units
+from trainables.validation.declaration import PrivateValidation
+from trainables.validation.reports import PrivateReports
 
 if TYPE_CHECKING:
     from trainables.parallel.team import Team
@@ -82,6 +84,7 @@ class PublicFacts:
     classes       number of classes of a classification, else None
     target_low, target_high  public bounds of a regression target or of the values to average
     assumptions   what a claim about these data rests on besides, one sentence each
+    private_validation  how the validation records enter a claim; None where they are declared public
     """
 
     dataset: str
@@ -94,6 +97,7 @@ class PublicFacts:
     target_high: float = 1.0
     assumptions: tuple[str, ...] = ()
     unit: Unit | None = None
+    private_validation: PrivateValidation | None = None
 
     def __post_init__(self) -> None:
         checks.count(minimum=1, n=self.n)
@@ -168,7 +172,8 @@ class PrivacyPlan:
     solved     names in `config` that the calibration chose
     mechanism  one sentence for people
     schedule   the steps in order, as (event of one step, how many); a step is the unit of the ledger
-    guarantee  what the whole path of `steps` claims
+    validation  what the reports on private validation records release besides; None where those are public
+    guarantee  what the whole path of `steps` claims, its reports included
     beside     the same release under other notions and accountants, each under its own name
     work       cost estimate in per-example gradient evaluations (or the system's own unit of work)
     group      plans with the same value can train together as one group; "" trains alone
@@ -183,13 +188,14 @@ class PrivacyPlan:
     beside: tuple[Guarantee, ...] = ()
     work: float
     group: str = ""
+    validation: PrivateReports | None = None
 
     @property
     def steps(self) -> int:
         return sum(count for _, count in self.schedule)
 
     def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
-        """What steps from_step..to_step-1 release (all steps by default)."""
+        """What steps from_step..to_step-1 release of the training records (all steps by default)."""
         stop = self.steps if to_step is None else to_step
         if not 0 <= from_step <= stop <= self.steps:
             raise checks.InvalidValue("to_step", stop, f"between from_step={from_step} and {self.steps}")
@@ -214,6 +220,7 @@ class PrivacyPlan:
             "beside": [guarantee.to_dict() for guarantee in self.beside],
             "work": self.work,
             "group": self.group,
+            "validation": None if self.validation is None else self.validation.to_dict(),
         }
 
     @classmethod
@@ -224,6 +231,8 @@ class PrivacyPlan:
         fields["schedule"] = tuple((from_dict(event), int(count)) for event, count in fields["schedule"])  # type: ignore[attr-defined]
         fields["guarantee"] = Guarantee.from_dict(fields["guarantee"])  # type: ignore[arg-type]
         fields["beside"] = tuple(Guarantee.from_dict(one) for one in fields["beside"])  # type: ignore[attr-defined]
+        reports = fields.get("validation")
+        fields["validation"] = None if reports is None else PrivateReports.from_dict(reports)  # type: ignore[arg-type]
         return cls(**fields)  # type: ignore[arg-type]
 
 

@@ -1,7 +1,7 @@
 """What noised counts say: means and the area under a curve, each with the standard error that the noise gives it.
 
-Post-processing: counts, their noise's standard deviation, public weights and the declared number of records go in;
-records do not. Denominators are noised counts too, held to within a factor `TRUST` of the declared number.
+Post-processing: counts, their noise's standard deviation, public weights and bounds go in; records do not.
+Denominators are noised counts too, held between public bounds: never the number of records that were there.
 
 A standard error here is of the noise alone, to first order (delta method): the records are a sample, and cells have a
 width, which both add to it.
@@ -15,10 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore import checks
-
-TRUST = 2.0
-"""A noised total beyond this factor of the declared number says more about the noise than about the records."""
+from dpcore.checks import InvalidValue
 
 Counts = NDArray[np.float64]
 
@@ -42,24 +39,31 @@ class Estimate:
         )
 
 
-def mean(counts: Counts, weights: Counts, declared: int, deviation: float) -> Estimate:
+def mean(counts: Counts, weights: Counts, between: tuple[float, float], deviation: float) -> Estimate:
     """The mean over all records of a weight that depends on the cell: sum of weight times count over sum of counts.
 
     counts, weights  [cells]; a weight of 1 for right and 0 for wrong cells gives the accuracy
-    declared         public number of records, at least 1
+    between          public bounds of the number of records, 0 < low <= high: a noised total outside says more about
+                     the noise than about the records
     deviation        standard deviation of the noise on a count
 
     With total T and mean m the error is deviation * ||weights - m|| / T: dividing by the noised total costs no
-    accuracy, since its noise cancels part of the numerator's.
+    accuracy, since its noise cancels part of the numerator's. Raises InvalidValue.
     """
-    checks.count(minimum=1, declared=declared)
-    total = float(np.clip(counts.sum(), declared / TRUST, declared * TRUST))
+    low, high = between
+    if not 0 < low <= high:
+        raise InvalidValue("between", between, "two numbers, 0 < low <= high")
+    total = float(np.clip(counts.sum(), low, high))
     value = float(weights @ counts) / total
     return Estimate(value, deviation * float(np.linalg.norm(weights - value)) / total)
 
 
-def area_under_curve(positives: Counts, negatives: Counts, deviation: float) -> Estimate:
+def area_under_curve(
+    positives: Counts, negatives: Counts, of_positives: Counts | float, of_negatives: Counts | float
+) -> Estimate:
     """The area under the ROC curve of binned scores, bins in increasing order of the score [bins each].
+
+    of_positives, of_negatives  standard deviations of the noise, for all bins or for each
 
     A pair in the same bin counts one half. With p, q the counts and P, Q their sums it is
     sum_s p_s (sum_{t<s} q_t + q_s / 2) / (P Q) (Hanley & McNeil 1982). Where a noised sum is below 1, nothing is known:
@@ -72,5 +76,7 @@ def area_under_curve(positives: Counts, negatives: Counts, deviation: float) -> 
         return Estimate(0.5, 0.5)
     pairs = total_p * total_q
     area = float(positives @ below) / pairs
-    slopes = np.concatenate([below - area * total_q, above - area * total_p]) / pairs
-    return Estimate(area, deviation * float(np.linalg.norm(slopes))).clipped(0.0, 1.0)
+    slopes = np.concatenate(
+        [(below - area * total_q) * of_positives / pairs, (above - area * total_p) * of_negatives / pairs]
+    )
+    return Estimate(area, float(np.linalg.norm(slopes))).clipped(0.0, 1.0)

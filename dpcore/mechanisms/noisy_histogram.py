@@ -17,16 +17,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from dpcore import checks
 from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian, Repeated
 from dpcore.gdp_dual import mu_gdp
-from dpcore.noise import NoiseSource
+
+if TYPE_CHECKING:
+    from dpcore.noise import NoiseSource
 
 _UP = 1 + 1e-9
 """More noise by this factor outweighs what accountants charge for the rounding of a sum of Gaussians."""
@@ -72,6 +74,8 @@ class NoisyHistogram:
 
         Raises InvalidValue for a cell outside. At most `unit_records` of them may belong to one unit.
         """
+        import torch
+
         if len(cells) and not 0 <= int(cells.min()) <= int(cells.max()) < self.cells:
             raise checks.InvalidValue("cells", "(private)", f"cells in 0..{self.cells - 1}")
         counts = np.bincount(cells, minlength=self.cells).astype(np.float64)

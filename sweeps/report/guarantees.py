@@ -11,6 +11,7 @@ from sweeps.ledger_text import executed_text, total_text
 from sweeps.report.content import Claim, Content
 from sweeps.rounding import delta_text, epsilon_text
 from sweeps.totals import earlier_lines, sentences
+from sweeps.validation_text import recorded_text
 
 BAYESIAN = (
     "Bayesian epsilons: an average over records drawn like the data, never a DP epsilon. They are estimated from a "
@@ -117,8 +118,8 @@ def _uncovered(content: Content) -> str:
         items.append(BAYESIAN)
     metrics = [one.metric for one in content.objectives if one.metric in content.released]
     items += [f"Metric {name}: {content.released[name]}" for name in metrics]
-    if not metrics:
-        items.append("Metrics: computed on validation records; what they reveal of those is in no epsilon here.")
+    if (validation := recorded_text(content.sweep.spec)) is not None:
+        items.append(f"Validation records are {validation}.")
     listed = "".join(f"<li>{escape(item)}</li>" for item in items)
     return f'<div class="card"><h3>Not covered, or covered only as said</h3><ul>{listed}</ul></div>'
 

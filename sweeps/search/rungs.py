@@ -38,9 +38,14 @@ def rung_ends(stopping: EarlyStopping, steps: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(_ends(stopping, steps)))
 
 
+def stops(spec: SweepSpec, steps: int) -> tuple[int, ...]:
+    """After how many of its `steps` planned steps a trial reports: at the end of each rung, or at its end alone."""
+    return (steps,) if spec.early_stopping is None else rung_ends(spec.early_stopping, steps)
+
+
 def first_stop(spec: SweepSpec, steps: int) -> int:
     """Where the first launch of a trial of `steps` planned steps ends."""
-    return steps if spec.early_stopping is None else rung_ends(spec.early_stopping, steps)[0]
+    return stops(spec, steps)[0]
 
 
 def next_rung(spec: SweepSpec, records: Iterable[TrialRecord], running: Collection[str] = ()) -> Promote | None:

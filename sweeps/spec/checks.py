@@ -14,7 +14,10 @@ from sweeps.spec.model import EarlyStopping, ExecutionOptions, Objective, Privac
 from trainables.claims import check_unit
 from trainables.measures.objectives import MEASURES, missing
 from trainables.publishing import OWN_METRICS
-from trainables.system import PublicFacts, System
+from trainables.system import Dependence, PublicFacts, System
+from trainables.validation.cells import reported
+from trainables.validation.planning import check_private
+from trainables.validation.reports import NOISE_SD
 
 GRID_LIMIT = 1_000_000
 """Largest grid that is enumerated."""
@@ -46,6 +49,15 @@ def check_units(unit: str, chosen: Sequence[System], facts: PublicFacts, problem
         except InvalidValue as error:
             if all(str(one) != str(error) for one in problems.errors):
                 problems.add(error.name, error.value, error.expected, error.remedy)
+
+
+def check_validation(chosen: Sequence[System], facts: PublicFacts, problems: Problems) -> None:
+    """Private validation records leave through a noised histogram alone, which not every system reports by."""
+    for system in chosen:
+        try:
+            check_private(system, facts)
+        except InvalidValue as error:
+            problems.add(error.name, error.value, error.expected, error.remedy)
 
 
 def check_unavailable(scope: object, release: object, problems: Problems) -> None:
@@ -118,6 +130,14 @@ def check_objectives(
     names = [one.metric for one in objectives]
     for i, objective in enumerate(objectives):
         path = f"objectives.{i}"
+        if (told := _private_report(objective.metric, chosen, facts)) is not None:
+            problems.add(
+                f"{path}.metric",
+                objective.metric,
+                f"one of {', '.join(sorted(told))}: what a noised histogram of these validation records says",
+                "Choose one of them; data.validation.bins decides between loss and auc of more than two classes.",
+            )
+            continue
         if names.index(objective.metric) < i:
             problems.add(f"{path}.metric", objective.metric, "each metric once")
         if objective.metric not in OWN_METRICS and chosen:
@@ -146,6 +166,16 @@ def check_objectives(
             better = goal_of(objective.metric, chosen)
             if objective.goal != better:
                 problems.add(f"{path}.goal", objective.goal, f"{better}: that is the better {objective.metric}")
+
+
+def _private_report(metric: str, chosen: Sequence[System], facts: PublicFacts | None) -> frozenset[str] | None:
+    """What reports on private validation records tell, if `metric` is judged on them and is not among that."""
+    if facts is None or facts.private_validation is None:
+        return None
+    declared = [one for system in chosen for one in system.metrics if one.name == metric]
+    told = reported(facts, facts.private_validation.bins)
+    judged = any(one.depends is Dependence.VALIDATION or one.name.endswith(NOISE_SD) for one in declared)
+    return told if judged and metric not in told else None
 
 
 def check_search(

@@ -24,6 +24,7 @@ from sweeps.spec.checks import (
     check_search,
     check_unavailable,
     check_units,
+    check_validation,
     goal_of,
 )
 from sweeps.spec.errors import Problems, SpecError, SpecErrors, closest, did_you_mean
@@ -119,6 +120,7 @@ def load_spec(
     written = raw["privacy"] if isinstance(raw.get("privacy"), Mapping) else {}
     check_unavailable(written.get("scope"), written.get("release"), problems)
     if facts is not None:
+        check_validation(chosen, facts, problems)
         check_delta(written.get("delta"), written.get("allow_large_delta"), facts, problems)
     if objectives is not None:
         check_objectives(objectives, chosen, facts, problems)

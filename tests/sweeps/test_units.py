@@ -24,7 +24,7 @@ SPEC: dict[str, Any] = {
         "label": "ill",
         "classes": ["no", "yes"],
         "columns": {"pulse": {"low": 30, "high": 200}},
-        "validation": {"share": 0.2},
+        "validation": {"share": 0.2, "records": "public"},
         "unit": {"column": "patient_id", "max_records": 50},
     },
     "systems": {"subsample-and-aggregate": {"models": 40, "queries": 20, "regularisation": 0.01}},
@@ -66,7 +66,7 @@ def test_a_unit_that_data_and_system_enforce_is_claimed() -> None:
 def test_a_word_alone_makes_no_unit() -> None:
     """What was printed as proved per banana."""
     raw = changed("data/unit", ...)
-    raw["data"]["validation"] = {"share": 0.2, "id": "patient_id"}
+    raw["data"]["validation"] = {"share": 0.2, "id": "patient_id", "records": "public"}
     raw["privacy"]["unit"] = "banana"
     assert problems(raw) == [
         "privacy.unit='banana': expected record, or a word for what data.unit groups. "
@@ -116,7 +116,7 @@ def test_planning_refuses_too() -> None:
 def test_an_old_sweep_under_an_empty_word_is_not_resumed(tmp_path) -> None:
     """Sweeps that were started when any word would do stand in stores: they are shown, and do not go on."""
     raw = changed("data/unit", ...)
-    raw["data"]["validation"] = {"share": 0.2, "id": "patient_id"}
+    raw["data"]["validation"] = {"share": 0.2, "id": "patient_id", "records": "public"}
     raw["privacy"]["unit"] = "record"
     spec = load_spec(raw)
     old = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"unit": "banana"})})

@@ -100,7 +100,7 @@ def test_an_object_store_url_is_read(parquet: Path) -> None:
 
 def test_the_hashed_split_moves_no_other_record(tmp_path: Path) -> None:
     frame = people()
-    validation = {"validation": {"share": 0.3, "id": "id"}}
+    validation = {"validation": {"share": 0.3, "id": "id", "records": "public"}}
     pq.write_table(pa.Table.from_pandas(frame), tmp_path / "all.parquet")
     pq.write_table(pa.Table.from_pandas(frame.drop(index=50)), tmp_path / "one_less.parquet")
     whole, less = (TABLE.load(declared(tmp_path / f"{name}.parquet", **validation)) for name in ("all", "one_less"))
@@ -120,7 +120,7 @@ def test_the_hashed_split_moves_no_other_record(tmp_path: Path) -> None:
 
 def test_a_validation_file(parquet: Path, tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pandas(people(50)), tmp_path / "more.parquet")
-    options = declared(parquet, validation={"path": str(tmp_path / "more.parquet"), "n": 50})
+    options = declared(parquet, validation={"path": str(tmp_path / "more.parquet"), "n": 50, "records": "public"})
     data = TABLE.load(options)
     assert (len(data.train), len(data.validation)) == (200, 50)
     assert data.facts == TABLE.facts(options)

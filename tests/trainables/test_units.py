@@ -180,7 +180,9 @@ def split_by_record(key: str, id_: object) -> float:
 def split_units(tmp_path: Path) -> int:
     """How many people have records on both sides of the split."""
     frame = people()
-    options = declared(written(frame, tmp_path / "people.parquet"), k=30, validation={"share": 0.3})
+    options = declared(
+        written(frame, tmp_path / "people.parquet"), k=30, validation={"share": 0.3, "records": "public"}
+    )
     data = SOURCES["table"].load(options)
     assert data.facts.n == 70
     owner = dict(zip((frame["age"] / 100).astype(np.float32), frame["person"], strict=True))
@@ -200,7 +202,7 @@ def test_a_validation_file_has_other_units(tmp_path: Path) -> None:
     frame = people()
     written(frame[frame["person"] < 80], tmp_path / "train.parquet")
     written(frame[frame["person"] >= 80], tmp_path / "other.parquet")
-    validation = {"path": str(tmp_path / "other.parquet"), "n": 20}
+    validation = {"path": str(tmp_path / "other.parquet"), "n": 20, "records": "public"}
     data = SOURCES["table"].load(declared(tmp_path / "train.parquet", n=80, validation=validation))
     assert (data.present, data.facts.n_validation) == (80, 20)
     assert len(data.validation) == sum(min(8, rows_of(person)) for person in range(80, 100))
@@ -257,7 +259,7 @@ def test_bad_declarations(tmp_path: Path, changes: dict, name: str) -> None:
 @pytest.mark.parametrize("name", sorted(SOURCES))
 def test_a_source_groups_its_records_or_refuses_by_name(name: str, tmp_path: Path) -> None:
     """Silently ignoring `unit` would leave the word in the claim and nothing behind it."""
-    table = declared(tmp_path, validation={"share": 0.2})
+    table = declared(tmp_path, validation={"share": 0.2, "records": "public"})
     options = {
         "table": table,
         "pooled": {"of": "movielens_100k", "train": 100},

@@ -17,7 +17,7 @@ from dpcore.sampling import PoissonSampling, Uniforms
 from trainables.bayesian_dp.knobs import NO_BUDGET
 from trainables.bayesian_dp.sampled import Draws, GradientDistances, looked_at, stream
 from trainables.bayesian_dp.watch import Watch
-from trainables.losses import judge, loss_function, tensor
+from trainables.losses import loss_function, tensor
 from trainables.measures import watching
 from trainables.noise import batches, noise_source
 from trainables.noisy_training import (
@@ -30,6 +30,7 @@ from trainables.noisy_training import (
 from trainables.parallel import limited_threads
 from trainables.released import with_origin
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, Run
+from trainables.validation.judging import judge
 
 UNCLIPPED = 1e30
 """A clip norm that no finite float32 gradient of a model that still learns reaches."""

@@ -26,6 +26,7 @@ from trainables.noise import batches, noise_source, normals
 from trainables.noisy_training import Pace, device_of
 from trainables.parallel import limited_threads
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
+from trainables.validation.judging import area_under_curve
 
 TINY = 1e-8
 """Beside AdaGrad's root."""
@@ -212,7 +213,10 @@ def _judged(plan: PrivacyPlan, data: Dataset, posterior: Posterior, device: torc
     x, y = design(data.facts, data.validation, device)
     likely = _probability(plan, posterior, x)
     right = (likely > 0.5) == (y > 0.5)
-    return {"accuracy": float(right.double().mean()), "loss": float(F.binary_cross_entropy(likely, y.double()))}
+    metrics = {"accuracy": float(right.double().mean()), "loss": float(F.binary_cross_entropy(likely, y.double()))}
+    own = torch.where(likely > 0.5, likely, 1 - likely)
+    area = area_under_curve(y.long().cpu().numpy(), (likely > 0.5).long().cpu().numpy(), own.cpu().numpy(), classes=2)
+    return metrics if area is None else {**metrics, "auc": area}
 
 
 def _probability(plan: PrivacyPlan, posterior: Posterior, x: Tensor) -> Tensor:

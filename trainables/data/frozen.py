@@ -10,6 +10,7 @@ Form     Every patch of `patch` x `patch` pixels loses its mean and is divided b
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,17 +78,10 @@ class Frozen:
         return (
             source,
             inner,
-            PublicFacts(
+            replace(
+                facts,
                 dataset=f"{facts.dataset}-frozen",
-                task=facts.task,
-                n=facts.n,
-                n_validation=facts.n_validation,
                 features={"features": Feature(shape=(width,), low=-1.0, high=1.0)},
-                classes=facts.classes,
-                target_low=facts.target_low,
-                target_high=facts.target_high,
-                assumptions=facts.assumptions,
-                unit=facts.unit,
             ),
         )
 

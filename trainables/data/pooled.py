@@ -76,6 +76,13 @@ class Pooled:
         name = options_.get("of")
         if not isinstance(name, str) or name not in self.sources:
             raise InvalidValue("data.of", name, "one of " + ", ".join(self.sources))
+        if name == "table":
+            raise InvalidValue(
+                "data.of",
+                name,
+                "a published source: a split by position moves records of one's own across when one comes or goes",
+                "Use the source table by itself, with data.validation.",
+            )
         _seed(options_)
         options.no_unit(self.name, options_)
         inner = self.sources[name]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue
 from trainables.data import content, options
 from trainables.system import Dataset, DataSource, Feature, PublicFacts, Split
+from trainables.validation import declaration
 
 PUBLIC_AXES = "The projection was fitted to the validation records, which are taken as public."
 OWN = ("of", "dimension")
@@ -73,7 +74,9 @@ class Projected:
         if not isinstance(name, str) or name not in self.sources:
             raise InvalidValue("data.of", name, "one of " + ", ".join(self.sources))
         inner = self.sources[name]
-        return inner, inner.facts(_others(options_))
+        facts = inner.facts(_others(options_))
+        declaration.check_public(facts.private_validation, self.name, "its axes are fitted to the validation records")
+        return inner, facts
 
 
 def _width(facts: PublicFacts) -> int:

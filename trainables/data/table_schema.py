@@ -11,13 +11,15 @@ data:
     sex: {categories: [Male, Female]}     # one-hot
     film: {codes: 3952}                   # integer codes 0..3951, for embeddings
     scan: {low: 0, high: 255, shape: [28, 28]}   # a list column of 784 numbers
-  validation: {share: 0.2, id: person_id}        # by a hash of a stable id, or {path: other.parquet, n: 500}
+  validation: {records: private, share: 0.2, id: person_id}   # by a hash of a stable id; or {path: b.parquet, n: 500}
   unit: {column: person_id, max_records: 50}     # with `privacy.unit: person`, say: all rows of a person are one unit
 
 With `unit`, neighbours differ in all rows that share a value of its column, at most `max_records` of which are used:
 those with the lowest hash of the unit's id and their contents. `n` then counts units, here and of a validation file;
 validation is split by the unit (`id` may be left out), and no unit may be in both files. Ids are whole numbers or
 texts, and none may be missing.
+
+Whether validation records are public or private has to be said: see `trainables.validation.declaration`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from dpcore.checks import InvalidValue
 from trainables.data import options
 from trainables.system import Feature, PublicFacts, Task
 from trainables.units import Unit
+from trainables.validation.declaration import DISJOINT, OPTIONS, PrivateValidation, private
 
 JOINED = "x"
 """Feature in which plain numbers and one-hot categories stand side by side, in declared order."""
@@ -68,6 +71,7 @@ class Validation:
     share: float = 0.0
     id: str | None = None
     key: str = "validation"
+    private: PrivateValidation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,7 @@ class Schema:
             target_high=self.target[1],
             assumptions=tuple(assumptions),
             unit=self.unit,
+            private_validation=self.validation.private,
         )
 
 
@@ -129,7 +134,8 @@ def schema(options_: Mapping[str, object]) -> Schema:
         raise InvalidValue("data.columns", label, "inputs only, not the label", "Remove it from `columns`.")
     n = options.whole(options_, "n")
     unit = options.unit(options_)
-    return Schema(n, label, classes, task, target, columns, _validation(options_.get("validation"), n, unit), unit)
+    validation = _validation(options_.get("validation"), n, unit, str(options_.get("path")))
+    return Schema(n, label, classes, task, target, columns, validation, unit)
 
 
 def _task(options_: Mapping[str, object]) -> tuple[Task, tuple[Any, ...], tuple[float, float]]:
@@ -192,23 +198,50 @@ def _pair(name: str, value: object) -> tuple[float, float]:
     raise InvalidValue(name, value, "two finite numbers, low < high, chosen without looking at the records")
 
 
-def _validation(raw: object, n: int, unit: Unit | None) -> Validation:
+def _validation(raw: object, n: int, unit: Unit | None, path: str) -> Validation:
     if raw is None:
         return Validation()
-    here = "data.validation"
     if unit is not None and isinstance(raw, Mapping) and "share" in raw:
         raw = {"id": unit.column, **raw}
         if raw["id"] != unit.column:
-            raise InvalidValue(f"{here}.id", raw["id"], f"{unit.column}: a split by another id would cut units in two")
-    if isinstance(raw, Mapping) and set(raw) == {"path", "n"} and isinstance(raw["path"], str):
-        return Validation(path=raw["path"], n=options.whole(raw, "n"))
-    if isinstance(raw, Mapping) and {"share", "id"} <= set(raw) <= {"share", "id", "key"}:
-        share = raw["share"]
+            expected = f"{unit.column}: a split by another id would cut units in two"
+            raise InvalidValue("data.validation.id", raw["id"], expected)
+    split = {name: value for name, value in raw.items() if name not in OPTIONS} if isinstance(raw, Mapping) else {}
+    if isinstance(raw, Mapping) and set(split) == {"path", "n"} and isinstance(raw["path"], str):
+        return Validation(path=raw["path"], n=options.whole(raw, "n"), private=_other_file(raw, path))
+    if isinstance(raw, Mapping) and {"share", "id"} <= set(split) <= {"share", "id", "key"}:
+        share, id_, key = raw["share"], str(raw["id"]), str(raw.get("key", "validation"))
         if isinstance(share, int | float) and 0 < share < 1 and 0 < round(n * share) < n:
-            return Validation(share=float(share), id=str(raw["id"]), key=str(raw.get("key", "validation")))
+            return Validation(share=float(share), id=id_, key=key, private=_hashed(raw, path, id_, key))
     raise InvalidValue(
-        here,
+        "data.validation",
         raw,
         "{path: FILE, n: RECORDS}, or {share: in (0, 1), id: COLUMN} for a split by a hash of a stable id",
         "A split by position would move other records when one is added or removed.",
+    )
+
+
+def _hashed(raw: Mapping[str, Any], path: str, id_: str, key: str) -> PrivateValidation | None:
+    if DISJOINT in raw:
+        raise InvalidValue(
+            f"data.validation.{DISJOINT}", raw[DISJOINT], "a validation file beside it: a hash parts records by itself"
+        )
+    return private(
+        raw,
+        parts=f"records of {path} by the hash of {id_} under the key {key!r}, a share of {float(raw['share'])!r}",
+        assumption=f"The value of {id_} is a record's own and never changes, and the key that splits by its hash was "
+        "chosen without looking at the records.",
+    )
+
+
+def _other_file(raw: Mapping[str, Any], path: str) -> PrivateValidation | None:
+    disjoint = raw.get(DISJOINT, False)
+    if not isinstance(disjoint, bool):
+        raise InvalidValue(f"data.validation.{DISJOINT}", disjoint, "true or false")
+    if not disjoint:
+        return private(raw, parts="", assumption="")
+    return private(
+        raw,
+        parts=f"{path} and {raw['path']}, declared to share nobody",
+        assumption=f"Nobody has records in both {path} and {raw['path']}, whatever records come or go: declared.",
     )

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from trainables.losses import judge
 from trainables.system import Feature, PublicFacts, Split, Task
+from trainables.validation.judging import judge
 
 
 class Fixed(nn.Module):
@@ -35,7 +35,8 @@ def judged(task: Task, outputs: np.ndarray, targets: np.ndarray) -> dict[str, fl
 
 def test_classes() -> None:
     metrics = judged(Task.CLASSIFICATION, np.log([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]]), np.array([0, 1]))
-    assert metrics == pytest.approx({"accuracy": 0.5, "loss": (math.log(2) + math.log(5)) / 2})
+    # Class 0 against the rest is told apart, class 1 the wrong way round, and of class 2 there is no record.
+    assert metrics == pytest.approx({"accuracy": 0.5, "loss": (math.log(2) + math.log(5)) / 2, "auc": 0.5})
 
 
 def test_ratings_are_judged_by_the_expected_class() -> None:

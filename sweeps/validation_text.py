@@ -1,0 +1,38 @@
+"""What a sweep does with its validation records, in the one line that `check`, `run`, `show` and the report print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpcore.adjacency import Adjacency
+from dpcore.checks import InvalidValue
+from trainables.system import PublicFacts
+
+TREATED_AS_PUBLIC = "treated as public: metrics on them leave as they are, and no claim covers these records"
+
+
+def validation_text(facts: PublicFacts, adjacency: Adjacency) -> str | None:
+    """The line for data with these facts; None where there are no validation records."""
+    if not facts.n_validation:
+        return None
+    private = facts.private_validation
+    if private is None:
+        return TREATED_AS_PUBLIC
+    parallel = bool(private.parts) and adjacency is Adjacency.ADD_REMOVE
+    how = "in parallel with training" if parallel else "added to training's"
+    return f"private: each report is one noised histogram, whose cost every claim includes ({how})"
+
+
+def recorded_text(spec: Mapping[str, Any]) -> str | None:
+    """The line for a recorded spec, whose data may be gone by now."""
+    from sweeps.spec.model import Data
+    from trainables.data import SOURCES
+
+    try:
+        data = Data(**spec["data"])
+        facts = SOURCES[data.source].facts(data.options())
+    except (InvalidValue, OSError, KeyError):
+        # Before records could be declared private all were public, and published sources are.
+        return TREATED_AS_PUBLIC
+    return validation_text(facts, Adjacency(spec["privacy"]["adjacency"]))

@@ -1,0 +1,339 @@
+"""Private validation records from end to end: what leaves is noised and charged, and nothing raw leaves at all.
+
+Real sweeps on a small Parquet table: store, MLflow and report are real; each launch runs in this process, without Ray.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from dpcore.accounting import headline
+from dpcore.adjacency import Adjacency
+from dpcore.events import Composed, Gaussian, Repeated
+from dpcore.parallel import headline_of_parts
+from sweeps import session
+from sweeps.controller import Controller, Done
+from sweeps.ledger import in_parallel, procedure_event, procedure_guarantee, reported_event
+from sweeps.preview import preview
+from sweeps.records import LedgerEntry
+from sweeps.report import write_report
+from sweeps.spec import SpecErrors, load_spec
+from sweeps.store import Store
+from sweeps.workspace import Workspace
+from tests.trainables.recording import memory_run
+from trainables import noisy_training
+from trainables.data import SOURCES
+from trainables.registry import SYSTEMS
+from trainables.system import Dataset, Execution, PrivacyPlan
+from trainables.trial import run_group
+from trainables.validation import judging
+from trainables.validation.judgements import judgements
+from trainables.validation.judging import UncountedReport
+
+N, DELTA = 400, 1e-5
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(5)
+    x = rng.uniform(0, 1, (N, 3))
+    frame = pd.DataFrame(x, columns=["a", "b", "c"])
+    frame["id"] = [f"person {i}" for i in range(N)]
+    frame["rich"] = (x @ [2.0, -1.0, 1.0] + rng.normal(0, 0.3, N) > 1).astype(int)
+    path = tmp_path_factory.mktemp("own") / "people.parquet"
+    frame.to_parquet(path)
+    return path
+
+
+def spec_of(path: Path, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": "own",
+        "data": {
+            "source": "table",
+            "path": str(path),
+            "n": N,
+            "label": "rich",
+            "classes": 2,
+            "columns": {name: {"low": 0, "high": 1} for name in "abc"},
+            "validation": {"records": "private", "share": 0.3, "id": "id"},
+        },
+        "systems": {
+            "noisy-sgd": {
+                "model": "linear",
+                "learning_rate": {"log_uniform": [0.1, 2.0]},
+                "clip_norm": 1.0,
+                "batch_size": 40,
+                "epochs": 3,
+            }
+        },
+        "privacy": {"epsilon": 2.0, "delta": DELTA},
+        "objectives": [{"metric": "auc"}],
+        "search": {"sampler": "random", "trials": 3, "seed": 1},
+    } | changes
+
+
+class NoViews:
+    """No MLflow."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def in_process(controller: Controller, loaded: list[Dataset], workspace: Workspace, *_: Any) -> str:
+    secret = workspace.secret(controller.sweep)
+    while not isinstance(decision := controller.decide(), Done):
+        controller.finished(decision, run_group(decision, loaded[0], controller.trials, secret))
+    return "finished"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Run a spec to its end; returns (store, folder with everything outside of the release boundary, workspace)."""
+
+    def runs(raw: dict[str, Any], mlflow: bool = False):
+        if not mlflow:
+            monkeypatch.setattr(session, "Drain", NoViews)
+        monkeypatch.setattr(session, "_launch_all", in_process)
+        monkeypatch.setattr("sweeps.runner.cluster.check_reachable", lambda *_: None)
+        workspace = Workspace.at(tmp_path / "state")
+        name = session.create(load_spec(raw), workspace)
+        session.resume(name, workspace)
+        store = Store.open(workspace.store_url, create=False)
+        write_report(store, name, workspace.report(name))
+        return store, workspace
+
+    return runs
+
+
+def raw_metrics(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
+    """What every report would have told without noise, noted beside it."""
+    seen: list[dict[str, float]] = []
+    report = noisy_training.report
+
+    def noted(run, model, data, device, execution):
+        seen.append(dict(judging.judge(model, data.validation, data.facts, device)))
+        return report(run, model, data, device, execution)
+
+    monkeypatch.setattr(noisy_training, "report", noted)
+    return seen
+
+
+def leaks(folder: Path, numbers: list[float]) -> Counter[str]:
+    """How often numbers of the raw metrics stand in files outside of the workers' records, in text or in binary."""
+    found: Counter[str] = Counter()
+    for file in folder.rglob("*"):
+        if not file.is_file() or "trials" in file.parts:
+            continue
+        content = file.read_bytes()
+        for number in numbers:
+            if repr(number).encode() in content or np.float64(number).tobytes() in content:
+                found[file.name] += 1
+            if np.float64(number).byteswap().tobytes() in content:
+                found[file.name] += 1
+    return found
+
+
+RUNGS = {"early_stopping": {"method": "asha", "reduction": 2, "rungs": 3}}
+
+
+@pytest.mark.parametrize("changes", [{}, RUNGS], ids=["once", "rungs"])
+def test_a_sweep_publishes_noised_reports_alone_and_claims_what_it_spent(people, run, monkeypatch, changes):
+    raw = raw_metrics(monkeypatch)
+    store, workspace = run(spec_of(people, **changes), mlflow=bool(changes))
+    records = store.trials("own")
+    plans = {record.key: PrivacyPlan.from_dict(record.plan) for record in records}
+    assert len(records) == 3
+    assert len(raw) >= 3
+    for record in records:
+        plan = plans[record.key]
+        assert plan.validation.at[-1] == plan.steps
+        assert len(plan.validation.at) == (3 if changes else 1)
+        assert set(record.reports) <= set(plan.validation.at)
+        claim = headline_of_parts(
+            plan.event(), plan.validation.event(), parallel=True, delta=DELTA, adjacency=Adjacency.ADD_REMOVE
+        )
+        assert record.guarantee["epsilon"] == claim.epsilon <= 2.0
+        for metrics in record.reports.values():
+            assert {"accuracy", "auc", "loss", "accuracy_noise_sd", "auc_noise_sd", "loss_noise_sd"} <= set(metrics)
+            for one in raw:
+                for name, value in one.items():
+                    assert metrics[name] != value
+    numbers = [value for one in raw for value in one.values() if 0 < value < 1]
+    assert numbers
+    assert (Path(workspace.root) / "mlflow.db").exists() is bool(changes)
+    assert not leaks(Path(workspace.root), numbers)
+    # The total adds up over trials, for each part of the records by itself.
+    entries = store.ledger("own")
+    total = procedure_guarantee(plans, entries, DELTA, adaptive=False)
+    parts = procedure_event(plans, entries), reported_event(plans, entries)
+    assert total.epsilon == pytest.approx(max(headline(one, DELTA, Adjacency.ADD_REMOVE).epsilon for one in parts))
+    drawn = sum(len(record.reports) for record in records)
+    assert parts[1] == Composed(events=tuple(_counted(plans, records)))
+    assert sum(part.count for part in parts[1].events) == drawn
+
+
+def _counted(plans: dict[str, PrivacyPlan], records: Any) -> list[Repeated]:
+    counts: Counter[Gaussian] = Counter()
+    for record in records:
+        counts[plans[record.key].validation.histogram.event()] += len(record.reports)
+    return [Repeated(event=event, count=count) for event, count in counts.items()]
+
+
+def test_the_search_for_leaks_finds_one(people, run, monkeypatch):
+    """The known mistake: the raw report in place of the noised one."""
+    raw = raw_metrics(monkeypatch)
+    monkeypatch.setattr(
+        noisy_training,
+        "report",
+        lambda run, model, data, device, execution: (
+            raw.append(dict(judging.judge(model, data.validation, data.facts, device))) or raw[-1]
+        ),
+    )
+    _, workspace = run(spec_of(people))
+    found = leaks(Path(workspace.root), [value for one in raw for value in one.values() if 0 < value < 1])
+    assert {name.split(".db")[0] for name in found if ".db" in name}
+
+
+def member(people: Path, **changes: Any):
+    spec = load_spec(spec_of(people, **changes))
+    data = SOURCES["table"].load(spec.data.options())
+    config = {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 40, "epochs": 1}
+    from sweeps.planning import plan_proposal
+
+    plan = plan_proposal(spec, {"system": "noisy-sgd", "target_epsilon": 2.0, **config}, data.facts, {})
+    return plan, data
+
+
+@pytest.mark.parametrize("source", ["pseudorandom", "secure"])
+def test_another_attempt_draws_a_report_with_noise_of_its_own(people, source):
+    """On the same state: the same attempt repeats its pseudorandom noise bit by bit, and is never executed twice."""
+    plan, data = member(people)
+    execution = Execution(noise_source=source)
+    model = torch.nn.Linear(3, 2)
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return model(x)
+
+    def drawn(attempt: int) -> dict[str, float]:
+        return dict(judging.report(memory_run(plan, attempt=attempt), Model(), data, torch.device("cpu"), execution))
+
+    assert drawn(1) != drawn(2)
+    assert (drawn(1) == drawn(1)) is (source == "pseudorandom")
+
+
+def test_a_report_that_the_plan_did_not_count_is_not_drawn(people):
+    plan, data = member(people)
+    run = memory_run(plan, to_step=plan.steps - 1)
+    with pytest.raises(UncountedReport):
+        SYSTEMS["noisy-sgd"].fit([run], data, Execution())
+
+
+class Mixing(torch.nn.Module):
+    """Subtracts the batch mean: a record's outputs depend on its companions."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        centred = 9 * (x - x.mean(dim=0))
+        return torch.cat([centred[:, :1], -centred[:, 1:2]], dim=1)
+
+
+def test_one_record_moves_one_count_even_of_a_model_that_mixes(people, monkeypatch):
+    plan, data = member(people)
+    released: list[np.ndarray] = []
+    monkeypatch.setattr(
+        type(plan.validation.histogram),
+        "release",
+        lambda self, cells, noise: released.append(cells) or np.ones(self.cells),
+    )
+    part = data.validation
+    shorter = type(part)({name: array[1:] for name, array in part.inputs.items()}, part.targets[1:])
+    for split in (part, shorter):
+        changed = Dataset(facts=data.facts, train=data.train, validation=split, fingerprint="")
+        judging.report(memory_run(plan), Mixing(), changed, torch.device("cpu"), Execution())
+    whole, less = released
+    assert np.array_equal(whole[1:], less)
+    # Judged together they do move: that is what one at a time is for.
+    batches = [judgements(Mixing(), split, data.facts, torch.device("cpu")) for split in (part, shorter)]
+    assert not np.array_equal(batches[0].confidences[1:], batches[1].confidences)
+
+
+def entry(plan: PrivacyPlan, attempt: int, start: int, stop: int, executed: int | None) -> LedgerEntry:
+    return LedgerEntry(key="own-0", attempt=attempt, from_step=start, to_step=stop, executed_to=executed)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "reports"),
+    [
+        ([(0, 1.0, 1.0)], 1),
+        ([(0, 1.0, None)], 1),  # open: the whole reservation, with its report
+        ([(0, 1.0, 0.5)], 0),  # lost before its last interval: no report was drawn
+        ([(0, 1.0, 1.0), (0.5, 1.0, 1.0)], 2),  # lost after it: drawn again, charged again
+        ([(0, 1.0, 0)], 0),
+    ],
+)
+def test_the_ledger_charges_every_report_that_may_have_been_drawn(people, attempts, reports):
+    plan, _ = member(people)
+    steps = plan.steps
+    entries = [
+        entry(plan, number, int(start * steps), int(stop * steps), None if done is None else int(done * steps))
+        for number, (start, stop, done) in enumerate(attempts, start=1)
+    ]
+    event = reported_event({"own-0": plan}, entries)
+    assert sum(part.count for part in event.events) == reports
+
+
+def test_plans_that_part_the_records_in_other_ways_add(people):
+    one, _ = member(people)
+    data = spec_of(people)["data"]
+    other, _ = member(people, data={**data, "validation": {**data["validation"], "key": "another"}})
+    entries = [LedgerEntry(key=key, attempt=1, from_step=0, to_step=one.steps, executed_to=one.steps) for key in "ab"]
+    assert in_parallel([one, one])
+    assert not in_parallel([one, other])
+    same, mixed = (procedure_guarantee({"a": one, "b": two}, entries, DELTA, adaptive=False) for two in (one, other))
+    assert mixed.epsilon > same.epsilon * 1.2
+
+
+def test_the_preview_says_what_is_private_and_counts_reports_in_its_total(people):
+    spec = load_spec(spec_of(people))
+    found = preview(spec, samples=5)
+    assert found.total.epsilon > 2.0
+    assert "validation records: private" in found.render()
+    public = load_spec(spec_of(people, data=spec_of(people)["data"] | {"validation": PUBLIC}))
+    lines = [line for line in preview(public, samples=5).render().splitlines() if line.startswith("validation records")]
+    assert len(lines) == 1
+    assert "treated as public" in lines[0]
+    assert "no claim covers" in lines[0]
+
+
+PUBLIC = {"records": "public", "share": 0.3, "id": "id"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"systems": {"subsample-and-aggregate": {"models": 4}}}, "data.validation.records"),
+        ({"objectives": [{"metric": "rmse"}]}, "objectives.0.metric"),
+        ({"objectives": [{"metric": "rmse_noise_sd"}]}, "objectives.0.metric"),
+    ],
+)
+def test_check_refuses_what_no_noised_report_gives(people, changes, path):
+    with pytest.raises(SpecErrors) as raised:
+        load_spec(spec_of(people, **changes))
+    assert path in {error.path for error in raised.value.errors}
+
+
+def test_check_demands_an_answer(people):
+    data = spec_of(people)["data"]
+    with pytest.raises(SpecErrors, match="public or private") as raised:
+        load_spec(spec_of(people, data={**data, "validation": {"share": 0.3, "id": "id"}}))
+    assert [error.path for error in raised.value.errors] == ["data.validation.records"]

@@ -1,0 +1,213 @@
+"""The histogram that a task is judged by: in which cell a record falls, and what noised counts say.
+
+    two classes   label x prediction x bin of the confidence: accuracy, auc, loss
+    more classes  right or wrong x bin of the loss: accuracy, loss; with `bins: score` as for two: accuracy, auc
+    ratings       right or wrong x bin of the squared error: accuracy, rmse
+    regressions   bin of the squared error: loss, rmse
+
+Edges are public constants, or follow from the public bounds of the target. A cell counts with one value: the loss at
+the middle of its bin (in logits, for confidences), or the mean square over its bin. What lies beyond the last edge
+counts as just beyond it, so that one record's loss is bounded. Labels and predictions are counted apart only where a
+metric asks for them: every cell brings noise of its own, and a mean over fewer cells has less of it.
+
+Score and auc. A record's score for class c is its confidence where c is predicted, and minus its confidence in another
+class where that is: for two classes the order of P(c). The auc is that of two classes, or the mean over classes of one
+against the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.mechanisms.histogram_estimates import Estimate, area_under_curve, mean
+from trainables.system import PublicFacts, Task
+from trainables.validation.declaration import Bins
+from trainables.validation.reports import NOISE_SD
+
+if TYPE_CHECKING:
+    from trainables.validation.judgements import Judgements
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+LOGITS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""Edges of the confidence, as ln(p / (1 - p)); of two classes the predicted one has at least 0."""
+_MIDDLES = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 7.0])
+BELOW_HALF = (-2.0, -1.0, 0.0)
+"""Further edges where there are more classes."""
+
+LOSSES = (0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 4.5, 6.5)
+"""Edges of the cross-entropy, in nats."""
+_LOSS_VALUES = np.array([0.005, 0.02, 0.065, 0.15, 0.3, 0.55, 0.85, 1.25, 1.75, 2.5, 3.75, 5.5, 8.0])
+
+ERROR_BINS = 16
+"""Bins of the absolute error, as shares of the target's range: edges (j / 16)^2, finer near 0."""
+
+
+class Cells(Protocol):
+    """One layout."""
+
+    @property
+    def size(self) -> int:
+        """How many cells there are."""
+        ...
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What its counts say."""
+        ...
+
+    def of(self, judged: Judgements) -> Codes:
+        """The cell of each record [n], in 0..size-1."""
+        ...
+
+    def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
+        """Every one of `metrics` from noised counts [size].
+
+        deviation  of the noise on a count
+        between    public bounds of the number of records
+        """
+        ...
+
+
+def cells_for(facts: PublicFacts, bins: Bins) -> Cells:
+    """The layout of a task."""
+    if facts.task is Task.REGRESSION:
+        return ErrorCells(facts.target_high - facts.target_low, sides=1)
+    assert facts.classes is not None
+    if facts.task is Task.RATING:
+        return ErrorCells(float(facts.classes - 1), sides=2)
+    return ScoreCells(facts.classes) if facts.classes == 2 or bins == "score" else LossCells()
+
+
+def reported(facts: PublicFacts, bins: Bins) -> frozenset[str]:
+    """Names of all that a report on private validation records tells."""
+    names = cells_for(facts, bins).metrics
+    return frozenset(names) | {name + NOISE_SD for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreCells:
+    """label x prediction x bin of the confidence, the bin running fastest."""
+
+    classes: int
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Between the bins."""
+        return LOGITS if self.classes == 2 else BELOW_HALF + LOGITS
+
+    @property
+    def bins(self) -> int:
+        """Of each label and prediction."""
+        return len(self.edges) + 1
+
+    @property
+    def size(self) -> int:
+        return self.classes**2 * self.bins
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("accuracy", "auc", "loss") if self.classes == 2 else ("accuracy", "auc")
+
+    def of(self, judged: Judgements) -> Codes:
+        confidence = np.nan_to_num(judged.confidences, nan=0.0).clip(0.0, 1.0)
+        with np.errstate(divide="ignore"):
+            bins = np.digitize(np.log(confidence) - np.log1p(-confidence), self.edges)
+        # Outputs that are no numbers predict nothing: they count as a wrong class.
+        predictions = np.where(np.isfinite(judged.confidences), judged.predictions, (judged.labels + 1) % self.classes)
+        cells: Codes = (judged.labels * self.classes + predictions) * self.bins + bins
+        return cells
+
+    def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
+        table = counts.reshape(self.classes, self.classes, self.bins)
+        right = np.broadcast_to(np.eye(self.classes)[:, :, None], table.shape)
+        found = {"accuracy": mean(counts, right.ravel(), between, deviation).clipped(0.0, 1.0)}
+        found["auc"] = self._area(table, deviation)
+        if self.classes == 2:
+            losses = np.logaddexp(0.0, np.where(right == 1, -_MIDDLES, _MIDDLES))
+            found["loss"] = mean(counts, losses.ravel(), between, deviation).clipped(0.0, float(losses.max()))
+        return found
+
+    def _area(self, table: Floats, deviation: float) -> Estimate:
+        # Of two classes both areas are the same one.
+        areas = [self._area_of(table, one, deviation) for one in range(1 if self.classes == 2 else self.classes)]
+        # The deviation of a mean is at most the mean of the deviations, however the areas depend on each other.
+        return Estimate(
+            float(np.mean([one.value for one in areas])), float(np.mean([one.standard_error for one in areas]))
+        )
+
+    def _area_of(self, table: Floats, one: int, deviation: float) -> Estimate:
+        """Of class `one` against the rest: confident in another class, ..., confident in this one."""
+        others = np.delete(np.arange(self.classes), one)
+        rest = len(others)
+
+        def scores(labels: Codes) -> Floats:
+            own = table[labels]
+            return np.concatenate([own[:, others].sum(axis=(0, 1))[::-1], own[:, one].sum(axis=0)])
+
+        merged = np.repeat([rest, 1], self.bins)
+        return area_under_curve(
+            scores(np.array([one])), scores(others), deviation * np.sqrt(merged), deviation * np.sqrt(merged * rest)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LossCells:
+    """wrong or right x bin of the loss, the bin running fastest."""
+
+    metrics: tuple[str, ...] = ("accuracy", "loss")
+
+    @property
+    def size(self) -> int:
+        return 2 * len(_LOSS_VALUES)
+
+    def of(self, judged: Judgements) -> Codes:
+        return judged.right * len(_LOSS_VALUES) + np.digitize(np.nan_to_num(judged.losses, nan=np.inf), LOSSES)
+
+    def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
+        right, losses = np.repeat([0.0, 1.0], len(_LOSS_VALUES)), np.tile(_LOSS_VALUES, 2)
+        return {
+            "accuracy": mean(counts, right, between, deviation).clipped(0.0, 1.0),
+            "loss": mean(counts, losses, between, deviation).clipped(0.0, float(_LOSS_VALUES[-1])),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCells:
+    """Bin of the absolute error over the public range of targets; of ratings, for wrong and right classes apart."""
+
+    range: float
+    sides: int
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("rmse", "loss") if self.sides == 1 else ("rmse", "accuracy")
+
+    @property
+    def size(self) -> int:
+        return self.sides * ERROR_BINS
+
+    def of(self, judged: Judgements) -> Codes:
+        share = np.sqrt(np.nan_to_num(judged.squared_errors, nan=np.inf, posinf=np.inf)) / self.range
+        bins = np.digitize(share, _error_edges()[1:-1])
+        return bins if self.sides == 1 else judged.right * ERROR_BINS + bins
+
+    def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
+        low, high = _error_edges()[:-1], _error_edges()[1:]
+        squares = np.tile((low**2 + low * high + high**2) / 3 * self.range**2, self.sides)
+        square = mean(counts, squares, between, deviation).clipped(0.0, self.range**2)
+        if self.sides == 1:
+            return {"rmse": square.root(), "loss": square}
+        right = np.repeat([0.0, 1.0], ERROR_BINS)
+        return {"rmse": square.root(), "accuracy": mean(counts, right, between, deviation).clipped(0.0, 1.0)}
+
+
+def _error_edges() -> Floats:
+    edges: Floats = (np.arange(ERROR_BINS + 1) / ERROR_BINS) ** 2
+    return edges

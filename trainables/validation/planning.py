@@ -1,0 +1,171 @@
+"""A system's plan with its reports on private validation records inside the same budget.
+
+Where train and validation compose in parallel (`dpcore.parallel`), the trial's claim is the larger of two: training
+keeps the whole budget, and the reports' noise is solved for what training claims, so that they raise no claim. Where
+the parts add, the reports take `budget_share` of the budget's squared mu, and training is planned for what is left: its
+epsilon is first guessed as if all were Gaussian, then moved until the composition of both, counted by the headline
+accountant, is within the budget. Either way the claim is that count.
+
+Every report counts, whether the trial gets so far or not: their number follows from the rungs of early stopping and
+from the planned steps, both public.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, MutableMapping
+from dataclasses import replace
+
+from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
+from dpcore.adjacency import Adjacency
+from dpcore.checks import InvalidValue
+from dpcore.gdp_dual import eps_gdp, mu_gdp
+from dpcore.guarantee import weakest
+from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for
+from dpcore.parallel import headline_of_parts
+from trainables.noisy_sgd import PUBLIC_VALIDATION
+from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, System
+from trainables.validation.cells import cells_for
+from trainables.validation.reports import PrivateReports
+
+SHARE_WHERE_PARTS_ADD = 0.1
+"""Training keeps 95% of its mu, and the reports have a third of it."""
+
+ROUNDS = 4
+"""Attempts at an epsilon for training; the first is mostly within a percent of the last."""
+_NEAR, _BACK_OFF = 2e-3, 5e-4
+
+Stops = Callable[[int], tuple[int, ...]]
+
+
+def plan_with_reports(
+    system: System,
+    config: Config,
+    facts: PublicFacts,
+    target: PrivacyTarget,
+    calibrations: MutableMapping[str, float],
+    stops: Stops,
+) -> PrivacyPlan | Refusal:
+    """`system.plan`, and where validation records are private the reports after each of `stops(steps)` steps besides.
+
+    Raises InvalidValue as `System.plan` does, and for a system whose metrics do not come from a noised histogram.
+    """
+    private = facts.private_validation
+    if private is None:
+        return system.plan(config, facts, target, calibrations)
+    check_private(system, facts)
+    if not facts.n_validation:
+        return system.plan(config, facts, target, calibrations)
+    adds = not private.parts or target.adjacency is not Adjacency.ADD_REMOVE
+    share = private.budget_share
+    if share is None:
+        share = SHARE_WHERE_PARTS_ADD if adds else 1.0
+    if adds and share == 1:
+        raise InvalidValue(
+            "data.validation.budget_share",
+            share,
+            "a share below 1: training and validation add here, and nothing would be left for training",
+            "Lower it, or split by a hash of an id (share, id) under add-remove.",
+        )
+    try:
+        if not adds:
+            plan = system.plan(config, facts, target, calibrations)
+            return (
+                plan if isinstance(plan, Refusal) else _with(plan, facts, target, stops, plan.guarantee.epsilon, share)
+            )
+        return _adding(system, config, facts, target, calibrations, stops, share)
+    except (ToleranceNotReached, DiscretisationInvalid) as error:
+        # Nothing can be claimed of it, so it is not launched; other points of the space go on.
+        return Refusal(violations={"accounting": 1.0}, reason=f"epsilon cannot be bounded closely enough: {error}")
+
+
+def check_private(system: System, facts: PublicFacts) -> None:
+    """Raises InvalidValue for a system that cannot report on the private validation records that `facts` name."""
+    if facts.private_validation is not None and not getattr(system, "private_validation", False):
+        raise InvalidValue(
+            "data.validation.records",
+            "private",
+            f"public with {system.name}: it answers, or measures on, validation records outside of a noised histogram",
+            "Sweep noisy-sgd, noisy-adam, clipped-sgld or dp-sgld, or validate on records that may be public.",
+        )
+
+
+def _adding(
+    system: System,
+    config: Config,
+    facts: PublicFacts,
+    target: PrivacyTarget,
+    calibrations: MutableMapping[str, float],
+    stops: Stops,
+    share: float,
+) -> PrivacyPlan | Refusal:
+    """Training and reports within one budget."""
+    left = target.epsilon
+    if target.solve != "none":
+        left = min(left, eps_gdp(math.sqrt(1 - share) * mu_gdp(target.epsilon, target.delta), target.delta))
+    best: PrivacyPlan | None = None
+    spent = math.inf
+    for _ in range(ROUNDS):
+        if left <= 0:
+            break
+        plan = system.plan(config, facts, replace(target, epsilon=left), calibrations)
+        if isinstance(plan, Refusal):
+            return best or plan
+        both = _with(plan, facts, target, stops, target.epsilon, share)
+        spent = both.guarantee.epsilon
+        if spent <= target.epsilon and (best is None or spent > best.guarantee.epsilon):
+            best = both
+        if target.solve == "none" or target.epsilon * (1 - _NEAR) <= spent <= target.epsilon:
+            break
+        left = min(left * target.epsilon / spent * (1 - _BACK_OFF), target.epsilon)
+    if best is not None:
+        return best
+    return Refusal(
+        violations={"epsilon": math.log(spent / target.epsilon) if 0 < spent < math.inf else 1.0},
+        reason=f"epsilon={spent:.6g} at delta={target.delta} of training and reports together: expected at most "
+        f"{target.epsilon}. Raise the noise or epsilon, or lower data.validation.budget_share.",
+    )
+
+
+def _with(
+    plan: PrivacyPlan, facts: PublicFacts, target: PrivacyTarget, stops: Stops, epsilon: float, share: float
+) -> PrivacyPlan:
+    """The plan with reports that spend `share` of (epsilon, delta), claiming what both claim together."""
+    private = facts.private_validation
+    assert private is not None
+    at = stops(plan.steps)
+    histogram = NoisyHistogram(
+        cells=cells_for(facts, private.bins).size,
+        noise_multiplier=noise_for(epsilon, target.delta, len(at), share),
+        adjacency=target.adjacency,
+        unit_records=facts.unit_records,
+    )
+    reports = PrivateReports(histogram=histogram, at=at, bins=private.bins, parts=private.parts)
+    counted = headline_of_parts(
+        plan.event(),
+        reports.event(),
+        parallel=reports.parallel,
+        delta=target.delta,
+        adjacency=target.adjacency,
+        unit=target.unit,
+    )
+    own = [line for line in plan.guarantee.assumptions if line != PUBLIC_VALIDATION]
+    lines = dict.fromkeys((*counted.assumptions, *own, *([private.assumption] if reports.parallel else ())))
+    return replace(
+        plan,
+        mechanism=f"{plan.mechanism}; {_in_words(histogram, len(at))}",
+        guarantee=replace(
+            counted, status=weakest(counted.status, plan.guarantee.status), assumptions=tuple(filter(None, lines))
+        ),
+        # They count training alone.
+        beside=(),
+        validation=reports,
+    )
+
+
+def _in_words(histogram: NoisyHistogram, reports: int) -> str:
+    each = "the report" if reports == 1 else f"each of {reports} reports"
+    return (
+        f"{each} on validation records is one histogram of {histogram.cells} counts with Gaussian noise of "
+        f"{histogram.deviation:.4g} records on each"
+    )
