@@ -7,6 +7,8 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from dpcore.guarantee import Status
+from sweeps.comparing import EPSILON, TARGET_EPSILON
+from sweeps.front.axes import log_ticks
 from sweeps.front.kinds import kinds
 from sweeps.front.panels import Front, Panel
 
@@ -46,25 +48,19 @@ def drawn(front: Front) -> Figure:
 
 
 def _draw(axis: Any, front: Front, panel: Panel) -> None:
-    from matplotlib.ticker import LogFormatter
-
-    class Plain(LogFormatter):
-        """0.6 where Matplotlib says 6e-01."""
-
-        def __call__(self, x: float, pos: int | None = None) -> str:
-            return f"{x:g}" if super().__call__(x, pos) else ""
-
     first, second = 0, min(1, len(front.objectives) - 1)
-    if len(front.objectives) > 1 and front.objectives[1].metric == "epsilon":
+    if len(front.objectives) > 1 and front.objectives[1].metric in (EPSILON, TARGET_EPSILON):
         first, second = 1, 0
-    x = panel.values[:, first]
     _scatter(axis, front, panel, first, second)
     axis.set_xlabel(front.objectives[first].axis)
     axis.set_ylabel(front.objectives[second].axis)
-    if front.objectives[first].metric == "epsilon" and (x > 0).all() and x.max() > 4 * x.min():
+    ticks = log_ticks(panel.compared[:, first]) if (panel.values[:, first] > 0).all() else None
+    if front.objectives[first].metric in (EPSILON, TARGET_EPSILON) and ticks is not None:
+        low, high = axis.get_xlim()
         axis.set_xscale("log")
+        axis.set_xticks([tick for tick in ticks if low <= tick <= high], minor=False)
+        axis.set_xticks([], minor=True)
         axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter(Plain(minor_thresholds=(1, 0.4)))
     axis.set_title(panel.title, fontsize=9)
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
@@ -76,12 +72,15 @@ def _scatter(axis: Any, front: Front, panel: Panel, across: int, up: int) -> Non
     against dominated.
     """
     x, y, found = panel.values[:, across], panel.values[:, up], kinds(panel, front.objectives, across, up)
+    # At an x between two points, the better y of the two is not to be had.
+    steps = "steps-pre" if front.objectives[across].goal == "maximize" else "steps-post"
     if len(found) == 1:
+        own = found[0].own
+        if len(front.objectives) == 2:
+            axis.plot(x[own], y[own], color=_COLOURS[0], alpha=0.6, linewidth=1, drawstyle=steps)
         axis.scatter(x[~panel.on_front], y[~panel.on_front], s=14, color="#9aa5b1", linewidths=0, label="dominated")
         axis.scatter(x[panel.on_front], y[panel.on_front], s=30, color=_COLOURS[0], linewidths=0, label="front")
         return
-    # At an x between two points, the better y of the two is not to be had.
-    steps = "steps-pre" if front.objectives[across].goal == "maximize" else "steps-post"
     for kind in found:
         style = {"color": _COLOURS[kind.system % len(_COLOURS)], "marker": _MARKERS.get(Status(kind.status), "^")}
         dominated, best = kind.members & ~panel.on_front, kind.members & panel.on_front

@@ -108,6 +108,10 @@ def _columns(front: Front, panel: Panel, listed: list[int]) -> list[_Column]:
         if one.metric == EPSILON and TARGET_EPSILON not in [other.metric for other in front.objectives]:
             budgets = [_short(one.config.get(TARGET_EPSILON)) for one in records]
             columns.append(_Column(TARGET_EPSILON, budgets, needed=False))
+    if EPSILON not in [one.metric for one in front.objectives]:
+        # What may be quoted stands in every row, whatever the axes are.
+        claims = [epsilon_text(float(one.guarantee["epsilon"])) for one in records if one.guarantee is not None]
+        columns.append(_Column(EPSILON, claims))
     # What a panel mixes is told even where one kind has the whole front: that is the answer.
     if len({one.config.get("system") for one in panel.records}) > 1:
         columns.append(_Column("system", [_short(one.config.get("system")) for one in records]))

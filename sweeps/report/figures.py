@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from dpcore.guarantee import Status
-from sweeps.comparing import DECIDED, reader
+from sweeps.comparing import DECIDED, EPSILON, TARGET_EPSILON, reader
+from sweeps.front.axes import log_ticks
 from sweeps.front.kinds import Kind, kinds
 from sweeps.front.panels import Front, Objective, Panel
 from sweeps.records import TrialRecord, TrialState
@@ -39,7 +40,7 @@ def front_figure(front: Front, panel: Panel) -> Figure:
     names = [one.metric for one in front.objectives]
     if len(names) == 1:
         return _strip(front.objectives[0], panel)
-    across = names.index("epsilon") if "epsilon" in names else 1
+    across = next((names.index(one) for one in (EPSILON, TARGET_EPSILON) if one in names), 1)
     up = next(i for i in range(len(names)) if i != across)
     found = kinds(panel, front.objectives, across, up)
     data = _alone(front, panel, across, up) if len(found) == 1 else _mixed(front, panel, found, across, up)
@@ -47,8 +48,8 @@ def front_figure(front: Front, panel: Panel) -> Figure:
         "data": data,
         "layout": {
             "height": 400 if len(found) == 1 else 460,
-            "xaxis": _axis(front.objectives[across], panel.values[:, across]),
-            "yaxis": _axis(front.objectives[up], panel.values[:, up], allow_log=False),
+            "xaxis": _axis(front.objectives[across], panel.values[:, across], panel.compared[:, across]),
+            "yaxis": _axis(front.objectives[up], panel.values[:, up]),
         },
     }
 
@@ -289,7 +290,7 @@ def _strip(objective: Objective, panel: Panel) -> Figure:
         "layout": {
             "height": 360,
             "xaxis": {"title": {"text": "trial"}},
-            "yaxis": _axis(objective, panel.values[:, 0], allow_log=False),
+            "yaxis": _axis(objective, panel.values[:, 0]),
         },
     }
 
@@ -309,16 +310,18 @@ def _hover(panel: Panel, index: int, names: list[str]) -> str:
     lines = [f"<b>{escape(record.key)}</b>"]
     for name, value in zip(names, panel.values[index].tolist(), strict=True):
         lines.append(f"{escape(name)} <b>{epsilon_text(value) if name == 'epsilon' else f'{value:.4g}'}</b>")
+    if EPSILON not in names and record.guarantee is not None:
+        lines.append(f"epsilon <b>{epsilon_text(float(record.guarantee['epsilon']))}</b>")
     lines += [f"{escape(name)} = {escape(_show(value))}" for name, value in list(record.config.items())[:12]]
     return "<br>".join(lines)
 
 
-def _axis(objective: Objective, values: np.ndarray, allow_log: bool = True) -> Figure:
+def _axis(objective: Objective, values: np.ndarray, compared: np.ndarray | None = None) -> Figure:
+    """`compared` where the axis may be logarithmic."""
     axis: Figure = {"title": {"text": escape(objective.axis)}, "automargin": True}
-    finite = values[np.isfinite(values)]
-    if allow_log and len(finite) and finite.min() > 0 and finite.max() > 4 * finite.min():
-        decades = range(math.floor(math.log10(finite.min())), math.ceil(math.log10(finite.max())) + 1)
-        ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+    ticks = None if compared is None or not (values > 0).all() else log_ticks(compared)
+    if ticks is not None:
+        finite = values[np.isfinite(values)]
         pad = 0.06 * math.log10(finite.max() / finite.min())
         axis |= {
             "type": "log",

@@ -387,6 +387,34 @@ class TestExport:
         layout = front_figure(example(), example().panels[0])["layout"]
         assert [layout[name]["title"]["text"] for name in ("xaxis", "yaxis")] == expected
 
+    @pytest.mark.parametrize(
+        ("compared", "expected"),
+        [
+            ([1.0, 8.0, 2.0, 4.0, 8.0, math.inf], [1.0, 2.0, 4.0, 8.0]),
+            ([1.0, 1.01, 8.0], [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]),
+            ([1.0, 2.0, 3.0], None),
+            ([0.0, 5.0], None),
+            ([math.inf], None),
+        ],
+    )
+    def test_budgets_are_the_ticks_of_their_axis(self, compared: list[float], expected: list[float] | None):
+        from sweeps.front.axes import log_ticks
+        from sweeps.front.picture import drawn
+        from sweeps.report.figures import front_figure
+
+        assert log_ticks(np.array(compared)) == expected
+        found = front([record(n, epsilon=e, accuracy=0.1 * n) for n, e in enumerate(compared)], [ACCURACY, EPSILON])
+        shown = [] if expected is None else [tick for tick in expected if min(compared) <= tick <= 8]
+        if shown:
+            (axis,) = drawn(found).axes
+            assert [tick for tick in axis.get_xticks() if tick <= 8] == shown
+            assert front_figure(found, found.panels[0])["layout"]["xaxis"]["tickvals"] == expected
+
+    def test_the_claim_stands_in_every_row_whatever_the_axes_are(self):
+        found = front([record(0, epsilon=0.9995, accuracy=0.5)], [ACCURACY, Objective("target_epsilon", "minimize")])
+        assert "0.9995" in str(export.render(found, "table"))
+        assert "0.9995" in str(export.render(found, "html"))
+
     def test_claim_budget_and_what_is_compared_stand_beside_each_other(self):
         base = record(0, epsilon=0.9995, accuracy=0.5)
         found = front([replace(base, guarantee={**(base.guarantee or {}), "aimed_at": 1.0})], [ACCURACY, EPSILON])
