@@ -12,6 +12,7 @@ import numpy as np
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, UnsupportedEvent
+from dpcore.group_privacy import group_epsilon_lower
 from dpcore.guarantee import Status
 from sweeps.assumptions import HEADING, Assumptions
 from sweeps.ledger import NOT_COVERED, Choice, choices_by_results, in_parallel
@@ -30,8 +31,11 @@ from sweeps.totals import Total as EarlierTotal
 from sweeps.totals import earlier_lines
 from sweeps.validation_text import validation_text
 from trainables.system import PrivacyPlan, PublicFacts, Refusal, Scalar, System
+from trainables.units import RECORD
 
 PREVIEW_SAMPLES = 200
+GROUP_SAMPLES = 20
+"""Draws whose group privacy is counted: each takes as long as a dozen plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,8 @@ class Preview:
     reasons     why the others may not, with counts
     solved      {"<system>.<parameter>": spread of the solved values}
     work        of a feasible trial, in its system's unit; None without a feasible draw
+    per_record  least epsilon per unit that the planned noise would have if single records were sampled and clipped;
+                None where the claim is per record, or no step is a Gaussian
     warm_start  what the earlier sweep named in `search.warm_start` is worth here; None without one
     started_from  what it released, and the sweeps that it started from
     validation  what is done with the validation records, in one line; None without any
@@ -126,10 +132,22 @@ class Preview:
     warm_start: WarmStart | None = None
     started_from: tuple[EarlierTotal, ...] = ()
     validation: str | None = None
+    per_record: Spread | None = None
+    unit_records: int = 1
 
     @property
     def _sampler(self) -> str:
         return f"{self.sampler}, systems and budgets in turn," if self.stratified else self.sampler
+
+    @property
+    def _unit(self) -> str:
+        told = f"n, batches, clips and validation go by {self.unit}, of at most {self.unit_records} records each"
+        if self.per_record is None:
+            return told
+        return (
+            f"{told}. By group privacy the same noise on single records would claim at least epsilon "
+            f"{self.per_record} per {self.unit}"
+        )
 
     @property
     def feasible_share(self) -> float:
@@ -159,6 +177,7 @@ class Preview:
             f"{self.name}: {self.trials} trials by {self._sampler} on {self.data} (n={self.n})",
             f"budget   epsilon {budgets} at delta {delta_text(self.delta)}, {self.adjacency}, unit {self.unit}, "
             "for each trial",
+            *([f"unit     {self._unit}"] if self.unit != RECORD else []),
             *([f"validation records: {self.validation}"] if self.validation is not None else []),
             "space",
         ]
@@ -250,7 +269,20 @@ def preview(
         warm_start=earlier,
         started_from=tuple(started_from),
         validation=validation_text(facts, spec.privacy.adjacency),
+        per_record=_per_record(spec, plans, facts),
+        unit_records=facts.unit_records,
     )
+
+
+def _per_record(spec: SweepSpec, plans: list[PrivacyPlan], facts: PublicFacts) -> Spread | None:
+    """Over the first of the draws, what their noise would leave to a unit whose records are sampled one by one."""
+    if facts.unit is None:
+        return None
+    bounds = [
+        group_epsilon_lower(plan.event(), spec.privacy.delta, facts.unit_records) for plan in plans[:GROUP_SAMPLES]
+    ]
+    found = [bound for bound in bounds if bound is not None]
+    return Spread.of(found) if found else None
 
 
 def _listing(space: Space) -> tuple[tuple[str, str, str], ...]:

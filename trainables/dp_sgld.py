@@ -106,7 +106,7 @@ class DPSGLD:
     source = "Wang, Fienberg & Smola 2015; Wu et al. 2020"
     parameters = PARAMETERS
     metrics = REPORTED
-    enforces_units = False
+    enforces_units = True
     private_validation = True
 
     @property
@@ -122,7 +122,10 @@ class DPSGLD:
         models.check(str(full["model"]), facts)
         if int(full["batch_size"]) > facts.n:
             raise InvalidValue(
-                "batch_size", full["batch_size"], f"at most n={facts.n} records of {facts.dataset}", "Lower batch_size."
+                "batch_size",
+                full["batch_size"],
+                f"at most n={facts.n} {facts.counted} of {facts.dataset}",
+                "Lower batch_size.",
             )
         steps = sum(phase.steps for phase in schedule(full, facts.n))
         halvings = (int(full["epochs"]) - 1) // int(full["halve_every"])
@@ -202,13 +205,13 @@ class DPSGLD:
             system=self.name,
             config=dict(full),
             solved=(),
-            mechanism=f"{sum(count for _, count in blocks)} Langevin steps on Poisson batches (rate "
-            f"{full['batch_size']}/{facts.n}), gradients clipped to {float(full['clip_norm']):.4g}, Gaussian noise of "
-            f"{min(noises):.5g} times that or more on the sum, by the published formula",
+            mechanism=f"{sum(count for _, count in blocks)} Langevin steps on Poisson batches of {facts.counted} "
+            f"(rate {full['batch_size']}/{facts.n}), gradients clipped to {float(full['clip_norm']):.4g}, Gaussian "
+            f"noise of {min(noises):.5g} times that or more on the sum, by the published formula",
             schedule=blocks,
             guarantee=replace(claim, assumptions=claim.assumptions + ASSUMPTIONS + facts.assumptions),
             beside=(published,),
-            work=float(sum(count for _, count in blocks)) * int(full["batch_size"]),
+            work=float(sum(count for _, count in blocks)) * int(full["batch_size"]) * facts.unit_records,
         )
 
 

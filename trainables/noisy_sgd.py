@@ -82,14 +82,14 @@ _SHARED = (
         low=1e-6,
         high=1e6,
         unit="gradient norm",
-        doc="largest L2 norm of one record's gradient over all weights",
+        doc="largest L2 norm of the gradient of one record, or unit, over all weights",
     ),
     Parameter(
         name="batch_size",
         kind="int",
         low=1,
         unit="records",
-        doc="expected number of records in a Poisson batch; the sampling rate is batch_size / n",
+        doc="expected number of records, or of units, in a Poisson batch; the sampling rate is batch_size / n",
     ),
     Parameter(
         name="epochs",
@@ -204,7 +204,7 @@ class NoisyOptimiser:
 
     source = "Bu, Dong, Long & Su 2020"
     metrics = REPORTED
-    enforces_units = False
+    enforces_units = True
     private_validation = True
     data_parallel = True
     solves = {"noise": "noise_multiplier", "steps": "epochs"}  # noqa: RUF012 (part of the System contract)
@@ -221,7 +221,7 @@ class NoisyOptimiser:
         batch_size = int(full["batch_size"])
         if batch_size > facts.n:
             raise InvalidValue(
-                "batch_size", batch_size, f"at most n={facts.n} records of {facts.dataset}", "Lower batch_size."
+                "batch_size", batch_size, f"at most n={facts.n} {facts.counted} of {facts.dataset}", "Lower batch_size."
             )
         try:
             solved = self._solve(full, facts, target, calibrations)
@@ -321,12 +321,12 @@ class NoisyOptimiser:
             system=self.name,
             config=dict(full),
             solved=solved,
-            mechanism=f"{steps} gradient steps on Poisson batches (rate {batch_size}/{facts.n}), each with Gaussian "
-            f"noise of {noise:.5g} times the clip norm {float(full['clip_norm']):.4g} on the sum",
+            mechanism=f"{steps} gradient steps on Poisson batches of {facts.counted} (rate {batch_size}/{facts.n}), "
+            f"each with Gaussian noise of {noise:.5g} times the clip norm {float(full['clip_norm']):.4g} on the sum",
             schedule=((event, steps),),
             guarantee=replace(claim, assumptions=claim.assumptions + ASSUMPTIONS + facts.assumptions),
             beside=_limit(whole, target),
-            work=float(steps) * batch_size,
+            work=float(steps) * batch_size * facts.unit_records,
         )
 
 

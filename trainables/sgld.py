@@ -77,7 +77,7 @@ PARAMETERS = (
         kind="int",
         low=1,
         unit="records",
-        doc="expected number of records in a Poisson batch; the sampling rate is batch_size / n",
+        doc="expected number of records, or of units, in a Poisson batch; the sampling rate is batch_size / n",
     ),
     Parameter(
         name="epochs", kind="int", low=1, high=1_000_000, unit="passes", doc="ceil(n / batch_size) steps in each"
@@ -111,7 +111,7 @@ class ClippedSGLD:
     source = "Wu et al. 2020"
     parameters = PARAMETERS
     metrics = REPORTED
-    enforces_units = False
+    enforces_units = True
     private_validation = True
     data_parallel = True
     solves = {"noise": "noise_multiplier"}  # noqa: RUF012 (part of the System contract)
@@ -124,7 +124,10 @@ class ClippedSGLD:
         models.check(str(full["model"]), facts)
         if int(full["batch_size"]) > facts.n:
             raise InvalidValue(
-                "batch_size", full["batch_size"], f"at most n={facts.n} records of {facts.dataset}", "Lower batch_size."
+                "batch_size",
+                full["batch_size"],
+                f"at most n={facts.n} {facts.counted} of {facts.dataset}",
+                "Lower batch_size.",
             )
         halvings = (int(full["epochs"]) - 1) // int(full["halve_every"])
         if halvings > HALVINGS_MAX:
@@ -206,11 +209,12 @@ class ClippedSGLD:
             system=self.name,
             config=dict(full),
             solved=("noise_multiplier",) if target.solve == "noise" else (),
-            mechanism=f"{steps} Langevin steps on Poisson batches (rate {batch_size}/{facts.n}), gradients clipped to "
-            f"{clip_norm(full, facts.n):.4g}, Gaussian noise of {noise:.5g} times that on the first sum, more later",
+            mechanism=f"{steps} Langevin steps on Poisson batches of {facts.counted} (rate {batch_size}/{facts.n}), "
+            f"gradients clipped to {clip_norm(full, facts.n):.4g}, Gaussian noise of {noise:.5g} times that on the "
+            "first sum, more later",
             schedule=tuple((step_event(full, facts.n, phase), phase.steps) for phase in phases),
             guarantee=replace(claim, assumptions=claim.assumptions + ASSUMPTIONS + facts.assumptions),
-            work=float(steps) * batch_size,
+            work=float(steps) * batch_size * facts.unit_records,
         )
 
 

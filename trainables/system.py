@@ -108,6 +108,11 @@ class PublicFacts:
         """Records that one neighbour may differ in: what a count of records is multiplied by to bound its change."""
         return 1 if self.unit is None else self.unit.max_records
 
+    @property
+    def counted(self) -> str:
+        """What n is the number of."""
+        return "records" if self.unit is None else f"values of {self.unit.column}"
+
 
 @dataclass(frozen=True, slots=True)
 class Split:

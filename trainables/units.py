@@ -47,7 +47,7 @@ class Units:
     """Which records belong together: unit i owns records offsets[i] to offsets[i + 1] - 1.
 
     offsets  int64 [U + 1], strictly increasing from 0: no unit without a record
-    keys     uint64 [U], increasing: a hash of each unit's id, the same whoever else is there
+    keys     uint64 [U]: a hash of each unit's id, the same whoever else is there
 
     Raises InvalidValue.
     """
@@ -71,6 +71,17 @@ class Units:
         """Units `part` of these, whose records are counted from 0 again."""
         offsets = self.offsets[part.start : part.stop + 1]
         return Units(offsets - offsets[0], self.keys[part.start : part.stop])
+
+    def followed_by(self, keys: NDArray[np.uint64], records: int) -> Units:
+        """These and as many more as there are `keys`, of `records` records each, which stand behind all others."""
+        further = self.offsets[-1] + records * np.arange(1, len(keys) + 1)
+        return Units(np.concatenate([self.offsets, further]), np.concatenate([self.keys, keys]))
+
+    def picked(self, order: NDArray[np.int64]) -> tuple[NDArray[np.int64], Units]:
+        """Positions of the records of the units `order` [B], one unit after the other, and these units."""
+        positions, taken = self.rows(order, int(np.diff(self.offsets).max(initial=0)))
+        offsets = np.cumsum([0, *taken.sum(axis=1)], dtype=np.int64)
+        return positions[taken], Units(offsets, self.keys[order])
 
     def rows(self, chosen: NDArray[np.int64], width: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Positions of the records of units `chosen` [B], and which of them are there: both [B, width].
@@ -96,10 +107,15 @@ def arranged(ids: Iterable[object], contents: Iterable[bytes], unit: Unit) -> tu
     a unit, and in which order, is a function of that unit's id and records alone.
     """
     records: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
+    begun: dict[bytes, hashlib.blake2b] = {}
     for position, (one, content) in enumerate(zip(ids, contents, strict=True)):
         name = str(one).encode()
-        records[name].append((_digest(_CHOICE, name, content), position))
-    keys = {name: int.from_bytes(_digest(_KEY, name)[:8], "big") for name in records}
+        if name not in begun:
+            begun[name] = _hash(_CHOICE, name)
+        own = begun[name].copy()
+        own.update(content)
+        records[name].append((own.digest(), position))
+    keys = {name: int.from_bytes(_hash(_KEY, name).digest()[:8], "big") for name in records}
     names = sorted(records, key=lambda name: (keys[name], name))
     kept = [sorted(_told_apart(records[name]))[: unit.max_records] for name in names]
     offsets = np.cumsum([0, *(len(own) for own in kept)], dtype=np.int64)
@@ -115,17 +131,17 @@ def share_of(key: str, id_: object) -> float:
 
 def _told_apart(own: list[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
     """Digests and positions, where the second of two equal records has another digest than the first, and so on."""
+    if len({digest for digest, _ in own}) == len(own):
+        return own
     seen: Counter[bytes] = Counter()
     out = []
     for digest, position in own:
         seen[digest] += 1
         number = seen[digest]
-        out.append((digest if number == 1 else _digest(_CHOICE, digest, str(number).encode()), position))
+        digest = digest if number == 1 else _hash(_CHOICE, digest + str(number).encode()).digest()
+        out.append((digest, position))
     return out
 
 
-def _digest(key: bytes, *parts: bytes) -> bytes:
-    found = hashlib.blake2b(key=key, digest_size=16)
-    for part in parts:
-        found.update(part)
-    return found.digest()
+def _hash(key: bytes, text: bytes) -> hashlib.blake2b:
+    return hashlib.blake2b(text, key=key, digest_size=16)

@@ -30,14 +30,9 @@ def check_delta(delta: object, reason: object, facts: PublicFacts, problems: Pro
         problems.add(
             "privacy.delta",
             delta,
-            f"at most 1/n = {1 / facts.n:.3g} for n={facts.n} {counted(facts)}",
+            f"at most 1/n = {1 / facts.n:.3g} for n={facts.n} {facts.counted}",
             "Lower it, or set `allow_large_delta` to the reason why a whole record may leak.",
         )
-
-
-def counted(facts: PublicFacts) -> str:
-    """What n is the number of."""
-    return "records" if facts.unit is None else f"values of {facts.unit.column}"
 
 
 def check_units(unit: str, chosen: Sequence[System], facts: PublicFacts, problems: Problems) -> None:

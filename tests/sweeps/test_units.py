@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sweeps.fingerprint import Changed
 from sweeps.planning import plan_proposal
 from sweeps.search.space import Space
 from sweeps.session import create, resume
@@ -122,5 +123,5 @@ def test_an_old_sweep_under_an_empty_word_is_not_resumed(tmp_path) -> None:
     old = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"unit": "banana"})})
     workspace = Workspace.at(tmp_path)
     name = create(old, workspace)
-    with pytest.raises(SpecErrors, match=r"privacy\.unit='banana'"):
+    with pytest.raises(Changed, match=r"privacy\.unit='banana'"):
         resume(name, workspace)

@@ -33,6 +33,7 @@ TEXT = facts({"words": Feature(shape=(256,), cardinality=10_000)}, classes=2)
 PAIR = facts(
     {"user": Feature(shape=(), cardinality=6040), "movie": Feature(shape=(), cardinality=3952)}, 5, Task.RATING
 )
+ITEM = facts({"movie": Feature(shape=(), cardinality=3952)}, 5, Task.RATING)
 PERSON = facts({"person": Feature(shape=(123,))}, classes=2)
 
 
@@ -45,6 +46,7 @@ PERSON = facts({"person": Feature(shape=(123,))}, classes=2)
         ("mlp", PERSON, 16, 123 * 16 + 16 + 16 * 2 + 2),
         ("embedding-pool", TEXT, 16, 160_000 + 16 * 16 + 16 + 16 * 2 + 2),
         ("two-branch", PAIR, 1, (6040 + 3952) * 15 + 25 * 5 + 5),
+        ("item-table", ITEM, 1, 3952 * 5 + 5),
         ("linear", IMAGE, 1, 7850),
         ("mlp", facts({"x": Feature(shape=(3,))}, task=Task.REGRESSION), 4, 3 * 4 + 4 + 4 + 1),
     ],
@@ -79,6 +81,7 @@ def test_initial_weights_have_the_scale_of_keras() -> None:
         ("mlp", TEXT, "category codes"),
         ("embedding-pool", IMAGE, "sequence"),
         ("two-branch", TEXT, "two inputs"),
+        ("item-table", PAIR, "one code"),
         ("resnet", IMAGE, "package.module:function"),
         ("tests.trainables.nowhere:net", DIGITS, "was not found"),
         ("tests.trainables.user_models:nothing", DIGITS, "a function nothing"),

@@ -88,10 +88,10 @@ def taken_by_order(ids: object, contents: object, unit: Unit) -> object:
         seen[one] += 1
         if seen[one] <= unit.max_records:
             keep.append(position)
-    names = sorted(set(owner), key=lambda one: units._digest(units._KEY, one.encode())[:8])
+    names = sorted(set(owner), key=lambda one: units._hash(units._KEY, one.encode()).digest()[:8])
     positions = [position for one in names for position in keep if owner[position] == one]
     sizes = [sum(owner[position] == one for position in keep) for one in names]
-    keys = [int.from_bytes(units._digest(units._KEY, one.encode())[:8], "big") for one in names]
+    keys = [int.from_bytes(units._hash(units._KEY, one.encode()).digest()[:8], "big") for one in names]
     offsets = np.cumsum([0, *sizes])
     return np.array(positions, dtype=np.int64), Units(offsets, np.array(keys, dtype=np.uint64))
 

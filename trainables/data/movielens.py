@@ -85,7 +85,7 @@ class MovieLens:
             for users in (trained[: facts.n], judged):
                 rows = np.flatnonzero(np.isin(user, users))
                 own = content.select({"movie": movie}, stars, rows)
-                parts.append(content.by_unit(own, user[rows], facts.unit))
+                parts.append(content.by_unit(own, user[rows].tolist(), facts.unit))
             (train, units), (validation, _) = parts
             return content.dataset(facts, train, validation, units=units)
         order = np.random.default_rng(SPLIT_SEED).permutation(ratings.records)
@@ -134,7 +134,7 @@ def _read(file: Path, ratings: Ratings) -> NDArray[np.int64]:
 
 MOVIELENS_1M = MovieLens(
     name="movielens_1m",
-    doc="film ratings, 1-5 stars, 6,040 users, 999,755 or 1,000,209 records; GroupLens files in option path",
+    doc="film ratings, 1-5 stars, 6,040 users, 999,755 or 1,000,209 records; GroupLens files; options path, unit",
     users=6040,
     movies=3952,
     files=(
@@ -144,7 +144,7 @@ MOVIELENS_1M = MovieLens(
 )
 MOVIELENS_100K = MovieLens(
     name="movielens_100k",
-    doc="film ratings, 1-5 stars, 943 users, 100,000 records; GroupLens's u.data in option path",
+    doc="film ratings, 1-5 stars, 943 users, 100,000 records; GroupLens's u.data; options path, unit",
     users=943,
     movies=1682,
     files=(Ratings("u.data", 100_000, "\t"),),

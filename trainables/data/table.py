@@ -32,7 +32,7 @@ class Table:
     """`data: {source: table, ...}`: see trainables.data.table_schema for every option."""
 
     name = "table"
-    doc = "your own Parquet or CSV, local, s3:// or gs://; declare n, label, columns and classes"
+    doc = "your own Parquet or CSV, local, s3:// or gs://; declare n, label, columns and classes; option unit"
 
     def facts(self, options_: Mapping[str, object]) -> PublicFacts:
         """Declared facts; touches no file. Raises InvalidValue."""

@@ -230,7 +230,9 @@ def _replaced(setting: Setting) -> bool:
 
 
 def _canaries(setting: Setting) -> str:
-    return "canaries in gradient space" + (", each one way or the opposite" if _replaced(setting) else "")
+    each = setting.data.facts.unit_records
+    whole = "" if setting.data.units is None else f", each a {setting.claim.unit} of {each} equal records"
+    return "canaries in gradient space" + whole + (", each one way or the opposite" if _replaced(setting) else "")
 
 
 def _mislabelled(setting: Setting, canaries: int) -> Split:

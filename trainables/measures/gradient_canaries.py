@@ -1,10 +1,10 @@
 """Canaries in gradient space that go through a system's own sampling, clipping, summing and noise.
 
-Each canary is a record whose gradient lies along a private direction of PIECES extra parameters, in as many tensors,
-and is a hundred times too long: the model gets an embedding with one row per canary and tensor, and the loss of a
-canary is its rows' sum times SCALE * clip norm. Ordinary records do not touch those parameters. So a missing clip, a
-clip per tensor, a wrong rate, a wrong divisor of the noise, too little noise or noise that repeats show in them, and
-the claim, which holds at any number of parameters, covers them.
+Each canary is a record (where a claim is about units, a unit of equal records) whose gradient lies along a private
+direction of PIECES extra parameters, in as many tensors, and is a hundred times too long: the model gets an embedding
+with one row per canary and tensor, and the loss of a canary is its rows' sum times SCALE * clip norm. Ordinary records
+do not touch those parameters. So a missing clip, a clip per tensor, a wrong rate, a wrong divisor of the noise, too
+little noise or noise that repeats show in them, and the claim, which holds at any number of parameters, covers them.
 
 Under add-remove a canary is there or not; under replace-one it is there in one of two ways, its direction or the
 opposite one. The coins that decide are as far apart as neighbours in either case.
@@ -44,6 +44,8 @@ COLUMN = "canary"
 def planted(data: Dataset, coins: NDArray[np.bool_], rng: np.random.Generator, *, replaced: bool) -> Dataset:
     """The training records and the canaries as `coins` [M] have them, in random order.
 
+    Where the data name a unit a canary is one: as many equal records as a unit may have.
+
     replaced  all canaries are there, those without a coin the opposite way; else only those with a coin are
 
     The public facts stay: n is a constant that neighbours share. So do the validation records, which some systems look
@@ -53,14 +55,20 @@ def planted(data: Dataset, coins: NDArray[np.bool_], rng: np.random.Generator, *
     chosen = np.where(coins, numbers, -numbers) if replaced else numbers[coins]
     # A canary has the inputs of some record; its loss does not depend on them.
     models = rng.integers(0, len(data.train), len(chosen))
-    rows = np.concatenate([np.arange(len(data.train)), models])
-    codes = np.concatenate([np.zeros(len(data.train), dtype=np.int64), chosen])
-    order = rng.permutation(len(rows))
+    each = data.facts.unit_records
+    rows = np.concatenate([np.arange(len(data.train)), np.repeat(models, each)])
+    codes = np.concatenate([np.zeros(len(data.train), dtype=np.int64), np.repeat(chosen, each)])
+    if data.units is None:
+        order, units = rng.permutation(len(rows)), None
+    else:
+        together = data.units.followed_by(rng.integers(2**64, size=len(chosen), dtype=np.uint64), each)
+        order, units = together.picked(rng.permutation(len(together)))
     inputs = {name: array[rows[order]] for name, array in data.train.inputs.items()}
     ordinary = np.zeros(len(data.validation), dtype=np.int64)
     return replace(
         data,
         train=Split(inputs | {COLUMN: codes[order]}, data.train.targets[rows[order]]),
+        units=units,
         validation=Split({**data.validation.inputs, COLUMN: ordinary}, data.validation.targets),
     )
 

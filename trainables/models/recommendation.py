@@ -1,8 +1,8 @@
-"""Two-branch factorisation of (user, item) pairs.
+"""Models of ratings: of (user, item) pairs, and of items alone, for users whom nobody has met.
 
-Source  Bu et al. 2020, section 4.1 (MovieLens), after He et al. 2017: generalised matrix factorisation with 5
-        factors, multiplied, beside 10-factor embeddings, concatenated; one linear output layer with one column
-        per star. The released code trains it as classification and judges the expected star under the softmax.
+Source  TwoBranch: Bu et al. 2020, section 4.1 (MovieLens), after He et al. 2017: generalised matrix factorisation with
+        5 factors, multiplied, beside 10-factor embeddings, concatenated; one linear output layer with one column per
+        star. The released code trains it as classification and judges the expected star under the softmax.
 """
 
 from __future__ import annotations
@@ -32,6 +32,27 @@ class TwoBranch(nn.Module):
         product = self.user_product(user) * self.item_product(item)
         result: Tensor = self.output(torch.cat([product, self.user_plain(user), self.item_plain(item)], dim=1))
         return result
+
+
+class ItemTable(nn.Module):
+    """Codes [B] -> [B, outputs]: one row of outputs per item on top of what all items share. It starts at zero."""
+
+    def __init__(self, items: int, outputs: int) -> None:
+        super().__init__()
+        self.rows = nn.Embedding(items, outputs)
+        self.shared = nn.Parameter(torch.zeros(outputs))
+        nn.init.zeros_(self.rows.weight)
+
+    def forward(self, item: Tensor) -> Tensor:
+        result: Tensor = self.rows(item) + self.shared
+        return result
+
+
+def item_table(facts: PublicFacts, hidden: int) -> nn.Module:
+    """See ItemTable; `hidden` has no use here."""
+    (feature,) = facts.features.values()
+    assert feature.cardinality is not None
+    return ItemTable(feature.cardinality, outputs(facts))
 
 
 def two_branch(facts: PublicFacts, hidden: int) -> nn.Module:

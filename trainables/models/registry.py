@@ -75,6 +75,13 @@ def _pair(facts: PublicFacts) -> str:
     return ""
 
 
+def _item(facts: PublicFacts) -> str:
+    features = list(facts.features.values())
+    if len(features) != 1 or features[0].cardinality is None or features[0].shape:
+        return "it needs one input of one code (item)"
+    return ""
+
+
 def by_name(*entries: ModelEntry) -> dict[str, ModelEntry]:
     """Entries keyed by name. Raises ValueError when two share one."""
     named: dict[str, ModelEntry] = {}
@@ -133,6 +140,12 @@ MODELS: dict[str, ModelEntry] = by_name(
         doc="product of 5 latent factors beside 10 + 10 more, one linear layer (Bu et al. 2020, MovieLens)",
         builder="trainables.models.recommendation:two_branch",
         refuses=_pair,
+    ),
+    ModelEntry(
+        name="item-table",
+        doc="one row of outputs per item and one for all: what a user whom nobody has met is told (MovieLens by user)",
+        builder="trainables.models.recommendation:item_table",
+        refuses=_item,
     ),
 )
 

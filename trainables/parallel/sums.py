@@ -1,11 +1,11 @@
 """The clipped sum of each step, formed in this process or by several.
 
-What is split, and why the release does not change. Records are cut into consecutive shards (`shards`). Every worker
-draws the step's Poisson batch from the same stream and keeps what falls into its shard: a Poisson batch of the shard
-at the global rate, independent of the others' (`PoissonSampling.indices`), the very records that one worker would
-have drawn. Each worker clips and adds up its own, an empty batch to zeros; the sums are added up at the owner. So the
-event is the same one subsampled Gaussian, and the model the one worker's up to the order of float32 sums, whatever
-the number of workers; a checkpoint can go on with another number.
+What is split, and why the release does not change. Records (whole units, where the data name some) are cut into
+consecutive shards (`shards`). Every worker draws the step's Poisson batch from the same stream and keeps what falls
+into its shard: a Poisson batch of the shard at the global rate, independent of the others' (`PoissonSampling.indices`),
+the very records that one worker would have drawn. Each worker clips and adds up its own, an empty batch to zeros; the
+sums are added up at the owner. So the event is the same one subsampled Gaussian, and the model the one worker's up to
+the order of float32 sums, whatever the number of workers; a checkpoint can go on with another number.
 
 Who draws the noise. The owner, once, after the reduction: the process that holds the trial's secret, keeps its records
 and releases the model, which every claim trusts already. It looks after no record. The workers hold the seed of the
@@ -23,7 +23,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpcore.gradients import ClippedSum, PrivateGradients
@@ -44,9 +46,10 @@ LossFunction = Callable[[Any, Any], Tensor]
 
 
 class LocalSums:
-    """Sums over one shard of the records, formed in this process.
+    """Sums over one shard of the units, formed in this process; a unit is a record where the data name no other.
 
-    loss  (outputs, targets) -> losses [B]; the data's own by default
+    shard  which units; all by default
+    loss   (outputs, targets) -> losses [B]; the data's own by default
     """
 
     def __init__(
@@ -58,24 +61,47 @@ class LocalSums:
         shard: range | None = None,
         loss: LossFunction | None = None,
     ) -> None:
-        self._task, self._device, self._present = task, device, len(data.train)
+        self._task, self._device, self._present = task, device, data.present
         self._shard = () if shard is None else (shard,)
-        own = slice(None) if shard is None else slice(shard.start, shard.stop)
+        part = range(data.present) if shard is None else shard
+        self._units = None if data.units is None else data.units.shard(part)
+        first, last = (part.start, part.stop) if data.units is None else data.units.offsets[[part.start, part.stop]]
+        own = slice(first, last)
         self._inputs = tuple(tensor(array[own], device) for array in data.train.inputs.values())
         self._targets = tensor(data.train.targets[own], device)
         self._sampling = PoissonSampling(rate=task.rate)
         self._draws = batches_of(task.sampling_seed, task.sampling)
-        self._gradients = PrivateGradients(model, loss or loss_function(data.facts), precision=task.precision)
+        self._unit_records = data.facts.unit_records
+        self._gradients = PrivateGradients(
+            model, loss or loss_function(data.facts), unit_records=self._unit_records, precision=task.precision
+        )
 
     def next(self) -> ClippedSum:
         """See `BatchSums`."""
-        rows = torch.from_numpy(self._sampling.indices(self._present, self._draws, *self._shard)).to(self._device)
+        rows, taken = self._batch(self._sampling.indices(self._present, self._draws, *self._shard))
+        microbatch = self._task.microbatch
         return self._gradients.clipped_sum(
-            tuple(one.index_select(0, rows) for one in self._inputs),
-            self._targets.index_select(0, rows),
+            tuple(_at(one, rows) for one in self._inputs),
+            _at(self._targets, rows),
             clip_norm=self._task.clip_norm,
-            microbatch_size=self._task.microbatch,
+            taken=taken,
+            # Of a task in records, of an engine in units.
+            microbatch_size=None if microbatch is None else max(1, microbatch // self._unit_records),
         )
+
+    def _batch(self, chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
+        """Positions of the records of the `chosen` units, [B] or [B, k], and which of them are there."""
+        if self._units is None:
+            return torch.from_numpy(chosen).to(self._device), None
+        rows, taken = self._units.rows(chosen, self._unit_records)
+        if self._unit_records == 1:
+            return torch.from_numpy(rows[:, 0]).to(self._device), None
+        return torch.from_numpy(rows).to(self._device), torch.from_numpy(taken).to(self._device)
+
+
+def _at(column: Tensor, rows: Tensor) -> Tensor:
+    """[*rows.shape, ...]"""
+    return column.index_select(0, rows.flatten()).view(*rows.shape, *column.shape[1:])
 
 
 class LinkedSums:
@@ -161,7 +187,7 @@ def serve(task: GradientTask, data: Dataset, rank: int, workers: int, link: Link
     """Form this worker's part of each of `task.steps` sums. The worker's side: it keeps nothing between steps."""
     with limited_threads(task.threads):
         model = initial_model(task.model, task.hidden, task.model_seed, data.facts, device)
-        sums = LocalSums(task, model, data, device, shards(len(data.train), workers)[rank])
+        sums = LocalSums(task, model, data, device, shards(data.present, workers)[rank])
         layout = Layout.of(model)
         parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
         exchanged = torch.device("cpu") if link.on_cpu else device

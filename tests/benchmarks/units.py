@@ -1,0 +1,80 @@
+"""What a claim per user costs on MovieLens-1M, beside what a claim per record is worth to a user.
+
+python -m tests.benchmarks.units --data DIR [--epsilons 1 2 4 8] [--records 20 50] [--seed 0]
+
+Each row is one training of the item table by noisy-adam on the users of the training share, judged on the ratings of
+users whom it never met. `per user`: users are sampled, each user's summed gradient is clipped once, and the claim is
+the budget. `per record`: the same ratings, sampled at the same rate and clipped one by one under the same budget per
+rating; the last column is what no claim per user of that run can be below (dpcore.group_privacy).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+
+import torch
+
+from dpcore.group_privacy import group_epsilon_lower
+from tests.trainables.recording import memory_run
+from trainables.data import SOURCES
+from trainables.registry import SYSTEMS
+from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget
+
+DELTA = 1e-5
+BATCH_SHARE, EPOCHS, RATE, CLIP = 0.2, 20, 0.02, 1.0
+
+
+def trained(data: Dataset, epsilon: float, seed: int) -> tuple[PrivacyPlan, dict[str, float], float]:
+    """One training: its plan, its metrics, its seconds."""
+    began = time.perf_counter()
+    system = SYSTEMS["noisy-adam"]
+    config = {
+        "model": "item-table",
+        "learning_rate": RATE,
+        "clip_norm": CLIP,
+        "batch_size": round(BATCH_SHARE * data.facts.n),
+        "epochs": float(EPOCHS),
+    }
+    word = "record" if data.facts.unit is None else "user"
+    plan = system.plan(config, data.facts, PrivacyTarget(epsilon=epsilon, delta=DELTA, unit=word), {})
+    assert isinstance(plan, PrivacyPlan), plan
+    run = memory_run(plan, seed=seed)
+    system.fit([run], data, Execution())
+    return plan, dict(run.final[2]), time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 2.0, 4.0, 8.0])
+    parser.add_argument("--records", type=int, nargs="+", default=[20, 50])
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    columns = ("claim", "k", "epsilon", "noise", "accuracy", "rmse", "per user at least", "seconds")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    for k in options.records:
+        unit = {"column": "user", "max_records": k}
+        users = SOURCES["movielens_1m"].load({"path": options.data, "unit": unit})
+        records = replace(users, facts=replace(users.facts, unit=None, n=len(users.train)), units=None)
+        for epsilon in options.epsilons:
+            for word, data in (("user", users), ("record", records)):
+                plan, metrics, seconds = trained(data, epsilon, options.seed)
+                least = None if word == "user" else group_epsilon_lower(plan.event(), DELTA, k)
+                cells = [
+                    f"per {word}",
+                    str(k),
+                    f"{epsilon:g}",
+                    f"{float(plan.config['noise_multiplier']):.3g}",
+                    f"{metrics['accuracy']:.4f}",
+                    f"{metrics['rmse']:.4f}",
+                    f"{plan.guarantee.epsilon:.4g} (the claim)" if least is None else f"{least:.4g}",
+                    f"{seconds:.1f}",
+                ]
+                print("| " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,327 @@
+"""Training under units: what is drawn, clipped and claimed is a person with fifty rows; per-record training, read so,
+is refuted.
+
+A verdict is wrong on a true claim with probability at most 5%; seeds are fixed besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from dpcore.audit import Outcome, Verdict
+from dpcore.gradients import ClippedSum, PrivateGradients
+from dpcore.group_privacy import group_epsilon_lower
+from tests.dpcore import gradient_oracle
+from tests.trainables.recording import memory_run
+from trainables.data import content
+from trainables.losses import loss_function
+from trainables.measures import evidence, gradient_canaries
+from trainables.measures.evidence import Setting, curve_of
+from trainables.parallel import GradientTask, LocalSums, initial_model, shards, sums
+from trainables.registry import SYSTEMS
+from trainables.system import (
+    Dataset,
+    Execution,
+    Feature,
+    PrivacyPlan,
+    PrivacyTarget,
+    PublicFacts,
+    Scalar,
+    Split,
+    Task,
+)
+from trainables.units import Unit
+
+torch.set_num_threads(1)
+ROWS, PERSONS, CLIP = 50, 120, 2.0
+KNOBS: dict[str, dict[str, Scalar]] = {
+    "noisy-sgd": {"model": "linear", "learning_rate": 0.2, "clip_norm": CLIP, "batch_size": 12, "epochs": 2},
+    "noisy-adam": {"model": "linear", "learning_rate": 0.05, "clip_norm": CLIP, "batch_size": 12, "epochs": 2},
+    "clipped-sgld": {"model": "linear", "step_size": 1e-3, "halve_every": 5, "batch_size": 12, "epochs": 2},
+    "dp-sgld": {
+        "model": "linear",
+        "step_size": 0.05,
+        "halve_every": 5,
+        "batch_size": 12,
+        "epochs": 2,
+        "clip_norm": CLIP,
+    },
+}
+GRADIENTS = pytest.mark.parametrize("name", sorted(KNOBS))
+
+
+def people(rows: Callable[[int], int] = lambda person: ROWS, k: int = ROWS) -> Dataset:
+    """A table of PERSONS people with `rows` each: two clouds in three dimensions, a person's rows in one of them."""
+    rng = np.random.default_rng(3)
+    owner = np.repeat(np.arange(PERSONS), [rows(person) for person in range(PERSONS)])
+    labels = owner % 2
+    points = np.clip(0.3 + 0.4 * labels[:, None] + 0.1 * rng.standard_normal((len(owner), 3)), 0, 1).astype(np.float32)
+    facts = PublicFacts(
+        dataset="people",
+        task=Task.CLASSIFICATION,
+        n=PERSONS,
+        n_validation=PERSONS,
+        features={"x": Feature(shape=(3,))},
+        classes=2,
+        unit=Unit(column="person", max_records=k),
+    )
+    whole = Split(inputs={"x": points}, targets=labels)
+    train, units = content.by_unit(whole, owner, facts.unit)
+    return content.dataset(facts, train, whole, units=units)
+
+
+def by_record(data: Dataset) -> Dataset:
+    """The same rows, every one a unit by itself."""
+    return replace(data, facts=replace(data.facts, unit=None, n=len(data.train)), units=None)
+
+
+def planned(name: str, facts: PublicFacts, epsilon: float = 1.0, word: str = "person", **knobs: Scalar) -> PrivacyPlan:
+    target = PrivacyTarget(epsilon=epsilon, delta=1e-5, unit=word)
+    plan = SYSTEMS[name].plan({**KNOBS[name], **knobs}, facts, target, {})
+    assert isinstance(plan, PrivacyPlan), plan
+    return plan
+
+
+# Plans
+
+
+@GRADIENTS
+def test_a_plan_for_persons_is_one_for_as_many_records(name: str) -> None:
+    """The event is the same over units: n, batches, steps and divisor count them."""
+    data = people()
+    person, record = planned(name, data.facts), planned(name, replace(data.facts, unit=None), word="record")
+    assert person.schedule == record.schedule
+    assert person.config == record.config
+    assert person.event() == record.event()
+    assert replace(person.guarantee, unit="record") == record.guarantee
+    assert person.guarantee.unit == "person"
+    # Each of a person's rows costs a gradient.
+    assert person.work == ROWS * record.work
+
+
+# What a step adds up
+
+
+def task(rate: float, clip_norm: float = CLIP, **options: object) -> GradientTask:
+    return GradientTask(
+        model="linear",
+        hidden=1,
+        model_seed=0,
+        rate=rate,
+        clip_norm=clip_norm,
+        steps=1,
+        sampling_seed=bytes(32),
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def summed(
+    data: Dataset, rate: float = 1.0, clip_norm: float = CLIP, part: range | None = None, **options
+) -> ClippedSum:
+    model = initial_model("linear", 1, 0, data.facts, torch.device("cpu"))
+    return LocalSums(task(rate, clip_norm, **options), model, data, torch.device("cpu"), part).next()
+
+
+def flat(total: ClippedSum) -> torch.Tensor:
+    return torch.cat([one.flatten() for one in total.tensors.values()])
+
+
+def uneven() -> Dataset:
+    return people(lambda person: 1 + (7 * person) % 20, k=12)
+
+
+@pytest.mark.parametrize("clip_norm", [0.1, 2.0, 100.0])
+@pytest.mark.parametrize("microbatch", [None, 30])
+def test_a_step_adds_up_each_persons_clipped_sum(clip_norm: float, microbatch: int | None) -> None:
+    """Against one record at a time; persons with fewer rows than k among them."""
+    data = uneven()
+    assert data.units is not None
+    model = initial_model("linear", 1, 0, data.facts, torch.device("cpu"))
+    inputs, targets = torch.from_numpy(data.train.inputs["x"]), torch.from_numpy(data.train.targets)
+    rows = gradient_oracle.rows(model, loss_function(data.facts), inputs, targets)
+    each = torch.cat([one.flatten(1) for one in rows.values()], 1).double()
+    expected = torch.zeros(each.shape[1], dtype=torch.float64)
+    for start, stop in zip(data.units.offsets[:-1], data.units.offsets[1:], strict=True):
+        person = each[start:stop].sum(0)
+        expected += person * min(1.0, clip_norm / float(person.norm()))
+    found = flat(summed(data, clip_norm=clip_norm, microbatch=microbatch)).double()
+    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_one_unit_of_one_record_each_is_the_ordinary_sum() -> None:
+    alone = people(lambda person: 1, k=1)
+    assert torch.equal(flat(summed(alone, rate=0.3)), flat(summed(by_record(alone), rate=0.3)))
+
+
+def influence() -> float:
+    """By how many clip norms a person with 50 equal rows moves the sum."""
+    data = people()
+    equal = {"x": np.repeat(data.train.inputs["x"][:1], ROWS, axis=0)}
+    loud = content.select(equal, np.repeat(1 - data.train.targets[:1], ROWS), slice(None))
+    assert data.units is not None
+    units = data.units.followed_by(np.array([7], dtype=np.uint64), ROWS)
+    joined = Split(
+        {"x": np.concatenate([data.train.inputs["x"], loud.inputs["x"]])},
+        np.concatenate([data.train.targets, loud.targets]),
+    )
+    with_it = replace(data, train=joined, units=units)
+    return float((flat(summed(with_it, clip_norm=0.1)) - flat(summed(data, clip_norm=0.1))).norm()) / 0.1
+
+
+class ClipsRecords:
+    """A mutant: every record of a unit is clipped by itself."""
+
+    def __init__(self, model, loss_fn, *, unit_records, precision):
+        self.engine = PrivateGradients(model, loss_fn, precision=precision)
+
+    def clipped_sum(self, inputs, targets, *, clip_norm, taken, microbatch_size):
+        return self.engine.clipped_sum(tuple(one[taken] for one in inputs), targets[taken], clip_norm=clip_norm)
+
+
+def draws_records(self: LocalSums, chosen: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    """A mutant: a coin for every record, and the drawn ones of a unit clipped together."""
+    rows, taken = self._units.rows(np.arange(self._present), self._unit_records)
+    taken &= np.random.default_rng(len(chosen)).random(taken.shape) < self._task.rate
+    seen = taken.any(axis=1)
+    return torch.from_numpy(rows[seen]), torch.from_numpy(taken[seen])
+
+
+def test_a_person_moves_the_sum_by_one_clip_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert influence() == pytest.approx(1.0, abs=1e-4)
+    monkeypatch.setattr(sums, "PrivateGradients", ClipsRecords)
+    assert influence() == pytest.approx(ROWS, abs=1e-2)
+
+
+def drawn_together(draws: int = 400) -> tuple[int, int]:
+    """(batches that hold a part of some person's rows, persons in all batches), at rate 0.05."""
+    data = uneven()
+    model = initial_model("linear", 1, 0, data.facts, torch.device("cpu"))
+    local = LocalSums(task(0.05), model, data, torch.device("cpu"))
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+    local._gradients = type(  # type: ignore[assignment]
+        "Seen", (), {"clipped_sum": lambda self, inputs, targets, *, taken, **_: seen.append((inputs[0], taken))}
+    )()
+    for _ in range(draws):
+        local.next()
+    owner = {
+        row.tobytes(): unit
+        for unit, row in zip(
+            np.repeat(np.arange(data.present), np.diff(data.units.offsets)), data.train.inputs["x"], strict=True
+        )
+    }
+    sizes = np.diff(data.units.offsets)
+    parts = persons = 0
+    for inputs, taken in seen:
+        broken = False
+        for rows, there in zip(inputs.numpy(), taken.numpy(), strict=True):
+            units = {owner[row.tobytes()] for row in rows[there]}
+            assert len(units) == 1
+            persons += 1
+            broken |= int(there.sum()) < sizes[units.pop()]
+        parts += broken
+    return parts, persons
+
+
+def test_batches_hold_whole_persons_each_by_one_coin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """400 batches of 120 coins at 0.05: within 5 deviations (6e-7); and no person is there in part."""
+    parts, persons = drawn_together()
+    assert parts == 0
+    assert abs(persons - 400 * 6) < 5 * (400 * 120 * 0.05 * 0.95) ** 0.5
+    monkeypatch.setattr(LocalSums, "_batch", draws_records)
+    parts, persons = drawn_together(20)
+    assert parts == 20
+
+
+@pytest.mark.parametrize("workers", [2, 3, 7])
+def test_workers_look_after_whole_persons(workers: int) -> None:
+    data = uneven()
+    whole = flat(summed(data, rate=0.3))
+    split = [flat(summed(data, rate=0.3, part=part)) for part in shards(data.present, workers)]
+    assert torch.allclose(torch.stack(split).sum(0), whole, rtol=1e-4, atol=1e-5)
+    assert sum(bool(part.abs().sum() > 0) for part in split) > 1
+
+
+@GRADIENTS
+def test_systems_train_on_persons(name: str) -> None:
+    data = people()
+    run = memory_run(planned(name, data.facts, epsilon=100.0, epochs=20))
+    SYSTEMS[name].fit([run], data, Execution())
+    step, _, metrics = run.final
+    assert step == run.member.plan.steps
+    assert metrics["accuracy"] > (0.8 if name.startswith("noisy") else 0.0)
+
+
+# Audits
+
+
+def audited(plan: PrivacyPlan, data: Dataset, seed: int = 0, canaries: int = 600) -> tuple[Verdict, str]:
+    """The verdict on the plan's claim, and what was looked at."""
+    setting = Setting(
+        system=SYSTEMS[plan.system],
+        plan=plan,
+        claim=plan.guarantee,
+        data=data,
+        rng=np.random.default_rng(seed),
+        secret=bytes([seed]) * 32,
+    )
+    curve = curve_of(setting)
+    found = evidence.gather(setting, "f-dp", canaries=canaries, curve=curve)
+    return Verdict(audit=found.audit, guarantee=plan.guarantee, curve=curve), found.design
+
+
+def refuted(plan: PrivacyPlan, data: Dataset, seed: int = 0, canaries: int = 600) -> bool:
+    return audited(plan, data, seed, canaries)[0].outcome is Outcome.REFUTED
+
+
+FEW_STEPS: dict[str, Scalar] = {"batch_size": 24, "epochs": 1}
+
+
+@GRADIENTS
+def test_persons_as_canaries_stay_within_the_claim(name: str) -> None:
+    """4 audits of a true claim, each wrong with probability 5%: as many as a binomial exceeds with probability 1e-3."""
+    data = people()
+    plan = planned(name, data.facts, **FEW_STEPS)
+    assert "each a person of 50 equal records" in audited(plan, data)[1]
+    wrong = sum(refuted(plan, data, seed) for seed in range(4))
+    assert wrong <= stats.binom.isf(1e-3, 4, 0.05)
+
+
+@pytest.mark.parametrize("mutant", ["clip", "draw"])
+def test_units_that_are_not_enforced_are_refuted(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = people()
+    plan = planned("noisy-sgd", data.facts, **FEW_STEPS)
+    if mutant == "clip":
+        monkeypatch.setattr(sums, "PrivateGradients", ClipsRecords)
+    else:
+        monkeypatch.setattr(LocalSums, "_batch", draws_records)
+    assert refuted(plan, data, canaries=1500)
+
+
+def test_a_claim_per_record_read_per_person_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rows sampled and clipped one by one: a person of 50 equal rows is plainly seen.
+
+    The claim per record is 1. Group privacy says that no claim per person below about 30 holds, and one run shows more
+    than 1 (95%).
+    """
+    units = people()
+    data = by_record(units)
+    plan = planned("noisy-sgd", data.facts, word="record", batch_size=24 * ROWS, epochs=1)
+    assert not refuted(plan, data)
+    least = group_epsilon_lower(plan.event(), 1e-5, ROWS)
+    assert least is not None
+    assert least > 20 * plan.guarantee.epsilon
+    alone = gradient_canaries.planted
+
+    def persons(data: Dataset, coins: np.ndarray, rng: np.random.Generator, *, replaced: bool) -> Dataset:
+        together = alone(replace(units, train=data.train), coins, rng, replaced=replaced)
+        return replace(together, facts=data.facts, units=None)
+
+    monkeypatch.setattr(gradient_canaries, "planted", persons)
+    found = audited(plan, data)[0].audit.epsilon_lower
+    assert plan.guarantee.epsilon < found < least
