@@ -42,9 +42,9 @@ class SinglePrecision:
         uniform = words.view(torch.float64).sub_(1.0 - 2.0**-53)
         radius = self._radius[:pairs].copy_(uniform.log_()).mul_(-2.0).sqrt_()
         angle = self._angle[:pairs].copy_(self._halves[2 * pairs : 3 * pairs]).mul_(math.pi * 2.0**-31)
-        if size % 2 == 0:
-            torch.cos(angle, out=part[:pairs]).mul_(radius)
-            torch.sin(angle, out=part[pairs:]).mul_(radius)
-        else:
-            part[:pairs] = torch.cos(angle).mul_(radius)
-            part[pairs:] = torch.sin(angle).mul_(radius)[:-1]
+        both = part.view(2, pairs) if size % 2 == 0 else torch.empty(2, pairs)
+        torch.cos(angle, out=both[0])
+        torch.sin(angle, out=both[1])
+        both.mul_(radius)
+        if size % 2:
+            part.copy_(both.view(-1)[:size])

@@ -89,6 +89,9 @@ class Privacy(Section):
     unit               what neighbours differ in: `record`, or a word for what `data.unit` groups, such as `person`
     scope, release     what the budget bounds and what leaves the sweep; only trial/all exist so far
     solve              what the calibration sets: the noise, the steps, or nothing
+    noise_source       pseudorandom: noise and batches from statistical generators seeded by the sweep's secret; secure:
+                       noise from a cryptographic source that nobody can seed, batches from a keystream of the secret.
+                       The default is the faster one, and claims name it
     """
 
     epsilon: Annotated[

@@ -191,19 +191,28 @@ def test_records_keep_the_order_of_one_process():
 # The same release
 
 
-def sums_of(data: Dataset, workers: int, rate: float, steps: int, how=serve) -> list[dict[str, torch.Tensor]]:
+def sums_of(
+    data: Dataset, workers: int, rate: float, steps: int, how=serve, sampling="pseudorandom"
+) -> list[dict[str, torch.Tensor]]:
     """The clipped sums of `steps` steps at fixed weights, as the owner gets them."""
     task = GradientTask(
-        model="linear", hidden=1, model_seed=0, rate=rate, clip_norm=1.0, steps=steps, sampling_seed=b"\x05" * 32
+        model="linear",
+        hidden=1,
+        model_seed=0,
+        rate=rate,
+        clip_norm=1.0,
+        steps=steps,
+        sampling_seed=b"\x05" * 32,
+        sampling=sampling,
     )
     model = initial_model("linear", 1, 0, data.facts, torch.device("cpu"))
     with ThreadTeam(data, workers, serve=how).sums(task, model) as sums:
         return [{name: one.clone() for name, one in sums.next().tensors.items()} for _ in range(steps)]
 
 
-def drawn(data: Dataset, workers: int, rate: float, steps: int, how=serve) -> np.ndarray:
+def drawn(data: Dataset, workers: int, rate: float, steps: int, how=serve, sampling="pseudorandom") -> np.ndarray:
     """{0, 1} of shape [steps, n]: which records were in the sums that arrived."""
-    sums = sums_of(data, workers, rate, steps, how)
+    sums = sums_of(data, workers, rate, steps, how, sampling)
     weights = next(name for name, one in sums[0].items() if one.ndim == 2)
     return np.stack([(one[weights].abs().sum(0) > 0).numpy() for one in sums]).astype(np.int64)
 
@@ -227,9 +236,9 @@ def is_poisson(draws: np.ndarray, rate: float) -> bool:
 STEPS, RATE, RECORDS = 200, 0.25, 10
 
 
-@pytest.mark.parametrize("workers", [2, 4])
-def test_the_sums_are_over_poisson_batches_at_the_planned_rate(workers):
-    draws = drawn(basis(RECORDS), workers, RATE, STEPS)
+@pytest.mark.parametrize(("workers", "sampling"), [(2, "pseudorandom"), (4, "pseudorandom"), (4, "secure")])
+def test_the_sums_are_over_poisson_batches_at_the_planned_rate(workers, sampling):
+    draws = drawn(basis(RECORDS), workers, RATE, STEPS, sampling=sampling)
     assert is_poisson(draws, RATE)
     assert (draws.sum(1) == 0).any()
 
