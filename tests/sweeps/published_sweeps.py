@@ -1,0 +1,161 @@
+"""Whole sweeps without Ray, for the exam of the publisher: controller, workers, store, MLflow, report; and a system
+that reports one recognisable number of the training records.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweeps import session
+from sweeps.controller import Controller
+from sweeps.records import TrialRecord
+from sweeps.report import write_report
+from sweeps.search import Proposer
+from sweeps.spec import load_spec
+from sweeps.store import Store
+from sweeps.tracking import rebuild
+from sweeps.workspace import Workspace
+from trainables.data import SOURCES
+from trainables.metrics import Dependence, Metric
+from trainables.noisy_mean import NoisyMean
+from trainables.ray_trial import group_from_json, group_to_json
+from trainables.system import Dataset, Execution, Run, State, TrialGroup
+from trainables.trial import run_group
+
+NAME = "published"
+REASON = "a reason that is long enough"
+PLANTED = 0.7381462950173641
+"""Of the training records, without noise."""
+
+_FORMS = (repr(PLANTED)[:12].encode(), struct.pack("<d", PLANTED), struct.pack(">d", PLANTED))
+"""As text, as NumPy keeps it, as SQLite does."""
+
+
+class _Telling:
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+    def checkpoint(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
+        self._run.checkpoint(step, state, {**metrics, "planted": PLANTED})
+
+
+class LeakyMean(NoisyMean):
+    """The toy, which tells one number more."""
+
+    name = "leaky-mean"
+
+    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
+        """As the toy."""
+        super().fit([_Telling(run) for run in runs], data, execution)  # type: ignore[misc]
+
+
+class DeclaringMean(LeakyMean):
+    """It says what that number is."""
+
+    metrics = (
+        *NoisyMean.metrics,
+        Metric(name="planted", goal="minimize", doc="planted", released="the records", depends=Dependence.RAW),
+    )
+
+
+def leaky(**sections: Any) -> dict[str, Any]:
+    """A spec of the leaky system."""
+    return {
+        "name": NAME,
+        "data": {"source": "uniform", "n": 100},
+        "systems": {"leaky-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4}},
+        "privacy": {"epsilon": 1.0, "delta": 1e-5},
+        "objectives": [{"metric": "estimate"}],
+        "search": {"sampler": "random", "trials": 2},
+        **sections,
+    }
+
+
+def attacked(**sections: Any) -> dict[str, Any]:
+    """A spec that asks how well members can be told."""
+    return {
+        "name": NAME,
+        "data": {"source": "digits"},
+        "systems": {
+            "noisy-sgd": {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 200, "epochs": 1}
+        },
+        "privacy": {"epsilon": 1.0, "delta": 1e-5},
+        "objectives": [{"metric": "membership_auc"}],
+        "search": {"sampler": "random", "trials": 2},
+        **sections,
+    }
+
+
+def swept(
+    root: Path, raw: Mapping[str, Any], told: list[TrialRecord] | None = None, *, views: bool = True
+) -> Workspace:
+    """The workspace after the whole sweep, with its MLflow and report unless `views` is false.
+
+    told  hears what screen and sampler hear
+    """
+    spec = load_spec(raw)
+    workspace = Workspace.at(root)
+    session.create(spec, workspace)
+    store = Store.open(workspace.store_url)
+    source = SOURCES[spec.data.source]
+    data = source.load(spec.data.options())
+    lease = store.acquire(NAME)
+    controller = Controller(
+        store=store,
+        lease=lease,
+        sweep=NAME,
+        spec=spec,
+        facts=data.facts,
+        proposer=Proposer(spec),
+        trials=workspace.trials(NAME),
+        calibrations={},
+        on_change=([] if told is None else told).append,
+    )
+    controller.recover()
+    while isinstance(decision := controller.decide(), TrialGroup):
+        # As Ray carries it.
+        group = group_from_json(group_to_json(decision))
+        controller.finished(group, run_group(group, data, controller.trials, bytes(32)))
+    store.set_state(lease, "finished")
+    lease.release()
+    store.close()
+    if views:
+        publish(workspace)
+    return workspace
+
+
+def publish(workspace: Workspace) -> None:
+    """MLflow and the report, anew."""
+    store = Store.open(workspace.store_url)
+    rebuild(store, NAME, workspace.tracking_uri, workspace.folder(NAME))
+    write_report(store, NAME, workspace.report(NAME))
+    store.close()
+
+
+def planted_in(folder: Path) -> set[str]:
+    """Names, below `folder`, of the files that hold the planted number."""
+    return {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and any(form in path.read_bytes() for form in _FORMS)
+    }
+
+
+def holding(folder: Path, word: str) -> set[str]:
+    """Names, below `folder`, of the files that say `word`; of a page what is shown, not its style and libraries."""
+    found = set()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            text = path.read_bytes()
+            if path.suffix == ".html":
+                text = re.sub(rb"<style>.*?</style>|<script>.*?</script>", b"", text, flags=re.DOTALL)
+            if word.encode() in text:
+                found.add(str(path.relative_to(folder)))
+    return found

@@ -1,0 +1,323 @@
+"""What leaves a sweep: a number of the training records that no claim covers is in no byte of what others see."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+
+import pytest
+
+from sweeps import cli
+from sweeps.publishing import Release
+from sweeps.records import TrialRecord, TrialState
+from sweeps.search import Proposer
+from sweeps.spec import SpecErrors, load_spec, loading
+from sweeps.store import Store
+from tests.sweeps.published_sweeps import (
+    NAME,
+    PLANTED,
+    REASON,
+    DeclaringMean,
+    LeakyMean,
+    attacked,
+    holding,
+    leaky,
+    planted_in,
+    publish,
+    swept,
+)
+from trainables import trial
+from trainables.registry import SYSTEMS
+
+PUBLIC = {"data": {"source": "digits", "records_are_public": REASON}}
+ALLOWED = {"privacy": {"epsilon": 1.0, "delta": 1e-5, "allow_raw_measures": REASON}}
+
+
+@pytest.fixture
+def sweeps(tmp_path, monkeypatch, capsys):
+    """Runs one command on the workspace in `tmp_path`: what it prints, or, with `code`, what it says as it fails."""
+    monkeypatch.setenv("COLUMNS", "500")
+
+    def run(command, *arguments, code=0):
+        monkeypatch.setattr(sys, "argv", ["sweeps", command, *arguments, "--root", str(tmp_path)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out, err = capsys.readouterr()
+        assert (end.value.code or 0) == code, err
+        return err if code else out
+
+    return run
+
+
+def printed(sweeps, folder):
+    """Everything that people and programs can ask of the sweep `NAME`, by what they asked."""
+    asked = {
+        "show": ["show", NAME],
+        "show --json": ["show", NAME, "--json"],
+        **{f"pareto --format {form}": ["pareto", NAME, "--format", form] for form in ("table", "csv", "json")},
+        "pareto --mlflow": ["pareto", "--mlflow", f"sqlite:///{folder}/mlflow.db", NAME, "--format", "csv"],
+    }
+    return {name: sweeps(*arguments) for name, arguments in asked.items()}
+
+
+# -- what a spec may ask ----------------------------------------------------------------------------------------
+
+
+def refusals(raw):
+    with pytest.raises(SpecErrors) as refused:
+        load_spec(raw)
+    return {error.path: str(error) for error in refused.value.errors}
+
+
+def test_a_metric_that_no_claim_covers_is_no_objective():
+    found = refusals(attacked())
+    assert list(found) == ["objectives.0.metric"]
+    for word in ("membership_auc", "training records", "data.records_are_public", "privacy.allow_raw_measures"):
+        assert word in found["objectives.0.metric"]
+
+
+def test_it_is_the_check_that_refuses_it(monkeypatch):
+    monkeypatch.setattr(loading, "check_raw_measures", lambda *arguments: None)
+    assert load_spec(attacked())
+    assert load_spec(attacked(**ALLOWED, search={"sampler": "tpe", "trials": 2}))
+
+
+def test_public_records_allow_it_and_so_does_a_reason_where_nothing_learns():
+    assert load_spec(attacked(**PUBLIC, search={"sampler": "tpe", "trials": 2}))
+    assert load_spec(attacked(**ALLOWED))
+    assert load_spec(attacked(**ALLOWED, search={"sampler": "grid", "trials": 1}))
+    both = refusals(attacked(**PUBLIC, **ALLOWED))
+    assert "left out beside data.records_are_public" in both["privacy.allow_raw_measures"]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "gp"])
+def test_nothing_learns_from_what_is_not_covered(sampler):
+    found = refusals(attacked(**ALLOWED, search={"sampler": sampler, "trials": 2}))
+    assert list(found) == ["search.sampler"]
+    assert "random or grid with membership_auc" in found["search.sampler"]
+    # What the sampler learns from is covered here: only what else leaves is not.
+    accuracy = attacked(**ALLOWED, objectives=[{"metric": "accuracy"}], search={"sampler": sampler, "trials": 2})
+    assert load_spec(accuracy)
+
+
+def test_no_trial_goes_on_for_what_is_not_covered():
+    found = refusals(attacked(**ALLOWED, early_stopping={"method": "asha"}))
+    assert list(found) == ["early_stopping.method"]
+
+
+@pytest.mark.parametrize(
+    ("distances", "covered"),
+    [("held-out", True), ("training", False), ({"choice": ["held-out", "training"]}, False), (None, True)],
+)
+def test_a_figure_is_judged_by_the_knobs_that_it_may_be_measured_under(distances, covered):
+    knobs = {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 200, "epochs": 1}
+    chosen = knobs if distances is None else {**knobs, "distances": distances}
+    raw = attacked(systems={"bayesian-sgd": chosen}, objectives=[{"metric": "bayesian_epsilon"}])
+    if covered:
+        assert load_spec(raw)
+    else:
+        assert list(refusals(raw)) == ["objectives.0.metric"]
+
+
+def test_check_names_what_is_withheld(tmp_path, sweeps):
+    path = tmp_path / "spec.json"
+    knobs = {"batch_size": 32, "epochs": 1, "halve_every": 5, "learning_rate": 0.1}
+    privacy = {"epsilon": 1.0, "delta": 1e-5, "allow_unprotected": REASON}
+    raw = attacked(systems={"sgd": knobs}, privacy=privacy, objectives=[{"metric": "accuracy"}])
+    path.write_text(json.dumps(raw))
+    shown = sweeps("check", str(path))
+    (line,) = [line for line in shown.splitlines() if "leave no trial" in line]
+    for name in ("train_accuracy", "gap", "last_attack_auc", "loss_bound"):
+        assert name in line
+    assert " accuracy" not in line
+
+
+# -- a number that nobody may see -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def declaring(monkeypatch):
+    monkeypatch.setitem(SYSTEMS, "leaky-mean", DeclaringMean())
+
+
+def test_a_raw_number_is_in_no_byte_that_leaves_a_trial(tmp_path, sweeps, declaring):
+    told = []
+    workspace = swept(tmp_path, leaky(), told)
+    assert {one.state for one in Store.open(workspace.store_url).trials(NAME)} == {TrialState.COMPLETE}
+    assert planted_in(tmp_path) == set()
+    assert all("planted" not in record.metrics for record in told)
+    for asked, answer in printed(sweeps, tmp_path).items():
+        assert "planted" not in answer, asked
+        assert repr(PLANTED)[:12] not in answer, asked
+
+
+def test_where_a_worker_tells_it_the_controller_does_not(tmp_path, declaring, monkeypatch):
+    """The first door is open: an older worker, say."""
+    monkeypatch.setattr(trial, "published", lambda metrics, *rest: dict(metrics))
+    told = []
+    swept(tmp_path, leaky(), told)
+    outside = {name for name in planted_in(tmp_path) if "/trials/" not in name}
+    assert outside == set()
+    assert planted_in(tmp_path), "the worker's own record has it: the test would see it elsewhere"
+    assert all("planted" not in record.metrics for record in told)
+
+
+def test_with_both_doors_open_it_is_everywhere(tmp_path, declaring, monkeypatch):
+    """The tests above can fail."""
+    monkeypatch.setattr(trial, "published", lambda metrics, *rest: dict(metrics))
+    monkeypatch.setattr(Release, "metrics", lambda self, metrics, *rest: dict(metrics))
+    told = []
+    swept(tmp_path, leaky(), told)
+    found = " ".join(planted_in(tmp_path))
+    for place in ("sweeps.db", "mlflow.db", "report.html", "/trials/"):
+        assert place in found
+    assert any("planted" in record.metrics for record in told)
+
+
+def test_a_number_that_is_declared_by_nobody_fails_its_trial_by_name(tmp_path, monkeypatch):
+    monkeypatch.setitem(SYSTEMS, "leaky-mean", LeakyMean())
+    workspace = swept(tmp_path, leaky(), views=False)
+    for record in Store.open(workspace.store_url).trials(NAME):
+        assert record.state is TrialState.FAILED
+        assert "planted" in record.reason
+        assert "metrics that leaky-mean declares" in record.reason
+    assert planted_in(tmp_path) == set()
+
+
+def test_the_controller_refuses_it_too(tmp_path, monkeypatch):
+    monkeypatch.setitem(SYSTEMS, "leaky-mean", LeakyMean())
+    monkeypatch.setattr(trial, "published", lambda metrics, *rest: dict(metrics))
+    workspace = swept(tmp_path, leaky(), views=False)
+    assert {one.state for one in Store.open(workspace.store_url).trials(NAME)} == {TrialState.FAILED}
+
+
+def test_a_sweep_learns_nothing_raw_from_the_sweep_it_starts_from(declaring):
+    raw = leaky(search={"sampler": "tpe", "trials": 2})
+    spec = load_spec(raw)
+    proposal = Proposer(spec).propose()
+    record = TrialRecord(
+        key=f"{NAME}-0",
+        number=0,
+        state=TrialState.COMPLETE,
+        config=proposal.config,
+        seed=0,
+        plan=None,
+        violations={},
+        metrics={"estimate": 0.5, "planted": PLANTED},
+    )
+    assert "planted" not in Release.of(spec).seen(record).metrics
+    public = load_spec({**raw, "data": {**raw["data"], "records_are_public": REASON}})
+    assert Release.of(public).seen(record).metrics["planted"] == PLANTED
+
+
+# -- stores from before ------------------------------------------------------------------------------------------
+
+
+def as_before(workspace, objectives=None):
+    """Take from the recorded spec what an earlier release did not write."""
+    path = workspace.store_url.removeprefix("sqlite:///")
+    with sqlite3.connect(path) as connection:
+        ((text,),) = connection.execute("SELECT spec FROM sweeps").fetchall()
+        spec = json.loads(text)
+        del spec["privacy"]["allow_raw_measures"], spec["data"]["records_are_public"]
+        spec["objectives"] = objectives or spec["objectives"]
+        connection.execute("UPDATE sweeps SET spec = ?", (json.dumps(spec),))
+    connection.close()
+
+
+def test_an_old_store_shows_nothing_raw(tmp_path, sweeps, declaring, monkeypatch):
+    privacy = {"epsilon": 1.0, "delta": 1e-5, "allow_raw_measures": REASON}
+    workspace = swept(tmp_path, leaky(privacy=privacy))
+    assert any(name.endswith("report.html") for name in planted_in(tmp_path))
+    as_before(workspace)
+    publish(workspace)
+    assert not any(name.endswith("report.html") for name in planted_in(tmp_path))
+    for asked, answer in printed(sweeps, tmp_path).items():
+        assert "planted" not in answer, asked
+    (record, _) = Store.open(workspace.store_url).trials(NAME)
+    assert set(record.metrics) == {"estimate", "expected_error", "epsilon", "seconds", "peak_memory_mb"}
+    with monkeypatch.context() as broken:
+        broken.setattr(Release, "read", lambda self, record: record)
+        assert "planted" in sweeps("pareto", NAME, "--format", "csv")
+
+
+def test_an_old_sweep_that_searched_by_a_raw_metric_is_covered_by_nothing(tmp_path, sweeps, declaring):
+    workspace = swept(tmp_path, leaky(), views=False)
+    as_before(workspace, objectives=[{"metric": "planted", "goal": "minimize"}])
+    publish(workspace)
+    for asked, answer in printed(sweeps, tmp_path).items():
+        assert "proved" not in answer, asked
+        assert "NOT COVERED: planted" in answer, asked
+    assert not holding(tmp_path / NAME, "proved")
+    refused = sweeps("resume", NAME, code=2)
+    for word in ("refused now", "objectives.0.metric", "planted"):
+        assert word in refused
+
+
+# -- headings ----------------------------------------------------------------------------------------------------
+
+
+def test_where_raw_measures_leave_nothing_is_called_proved(tmp_path, sweeps):
+    workspace = swept(tmp_path, attacked(**ALLOWED))
+    assert {one.state for one in Store.open(workspace.store_url).trials(NAME)} == {TrialState.COMPLETE}
+    answers = printed(sweeps, tmp_path)
+    answers["resume"] = sweeps("resume", NAME)
+    answers["check"] = sweeps("check", str(spec_file(tmp_path, attacked(**ALLOWED))))
+    for asked, answer in answers.items():
+        assert "proved" not in answer, asked
+        assert "NOT COVERED" in answer, asked
+        assert REASON in answer, asked
+    assert not holding(tmp_path, "proved")
+    assert "released together: not counted (not covered" in answers["show"]
+    assert "membership_auc" in answers["pareto --format csv"]
+    page = workspace.report(NAME).read_text()
+    assert "NOT COVERED" in page
+    assert "<b>not counted</b>" in page
+
+
+def test_the_word_is_found_where_it_stands(tmp_path, sweeps):
+    """The test above can fail: the same sweep without raw measures."""
+    swept(tmp_path, attacked(objectives=[{"metric": "accuracy"}]))
+    found = " ".join(holding(tmp_path, "proved"))
+    for place in ("sweeps.db", "mlflow.db", "report.html", "plan.json"):
+        assert place in found
+    for asked, answer in printed(sweeps, tmp_path).items():
+        assert "proved" in answer, asked
+        assert "NOT COVERED" not in answer
+        assert "DEMONSTRATION" not in answer
+
+
+def test_claims_on_public_records_are_headed_as_a_demonstration(tmp_path, sweeps):
+    workspace = swept(tmp_path, attacked(**PUBLIC))
+    answers = printed(sweeps, tmp_path)
+    answers["resume"] = sweeps("resume", NAME)
+    answers["check"] = sweeps("check", str(spec_file(tmp_path, attacked(**PUBLIC))))
+    answers["check --json"] = sweeps("check", str(spec_file(tmp_path, attacked(**PUBLIC))), "--json")
+    for asked, answer in answers.items():
+        assert f"DEMONSTRATION ON PUBLIC RECORDS: {REASON}" in answer, asked
+    page = workspace.report(NAME).read_text()
+    assert page.index("DEMONSTRATION ON PUBLIC RECORDS") < page.index("What is guaranteed")
+    assert "what is claimed of them is a demonstration" in page
+    (record, _) = Store.open(workspace.store_url).trials(NAME)
+    assert "membership_auc" in record.metrics
+    assert any("demonstration" in one for one in record.guarantee["assumptions"])
+    with sqlite3.connect(f"file:{tmp_path}/mlflow.db?mode=ro", uri=True) as connection:
+        runs = connection.execute("SELECT count(*) FROM tags WHERE value LIKE 'DEMONSTRATION%'").fetchone()
+        described = connection.execute("SELECT count(*) FROM experiment_tags WHERE value LIKE 'DEMON%'").fetchone()
+    connection.close()
+    assert runs[0] >= 6
+    assert described[0] == 2
+
+
+def test_a_heading_stands_over_finished_trials_too_and_cannot_change(tmp_path, sweeps):
+    swept(tmp_path, attacked(objectives=[{"metric": "accuracy"}]), views=False)
+    changed = spec_file(tmp_path, attacked(**PUBLIC, objectives=[{"metric": "accuracy"}]))
+    refused = sweeps("resume", NAME, "--spec", str(changed), "--accept", "spec", code=2)
+    assert "cannot change" in refused
+
+
+def spec_file(folder, raw):
+    path = folder / "given.json"
+    path.write_text(json.dumps(raw))
+    return path
