@@ -1,8 +1,9 @@
 """What audits leave behind: one folder each, `<root>/<sweep>/audits/<number>/`, inside the release boundary.
 
 Not in the store: a number that an audit computed from records is in no claim, so no view, front or MLflow server hears
-of it; the report page reads it from here. The folder is made before a twin is trained: an audit that was begun counts
-among the sweep's audits, so that nobody can look at many and keep the one he likes.
+of it, and the report page, which reads these folders, names such an audit without its numbers, unless the spec declares
+the records public or says why raw measures leave. The folder is made before a twin is trained: an audit that was begun
+counts among the sweep's audits, so that nobody can look at many and keep the one he likes.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from sweeps.assumptions import Assumptions
+from sweeps.front.pareto import spec_objectives
 from sweeps.publishing import Release
 from sweeps.records import SweepRecord, TrialRecord, TrialState
 from sweeps.tracking.mlflow_door import (
@@ -205,7 +206,7 @@ def _artifact_location(uri: str, sweep: str) -> str | None:
 
 
 def _spec_tags(sweep: SweepRecord) -> dict[str, str]:
-    objectives = sweep.spec["objectives"]
+    objectives = [{"metric": one.metric, "goal": one.goal} for one in spec_objectives(sweep.spec)]
     # Those of the objectives: a tag has 5000 characters.
     names = {one["metric"] for one in objectives}
     ends = {name: one for name, one in sweep.spec.get("front", {}).get("reference", {}).items() if name in names}

@@ -17,8 +17,11 @@ from sweeps.audit.command import EXIT_REFUTED, lines
 from sweeps.audit.records import AuditRecord, audits_of, begin, refuted_systems, share
 from sweeps.audit.trial import audit_trial
 from sweeps.planning import plan_proposal
+from sweeps.publishing import Release
 from sweeps.records import Proposal
 from sweeps.report import write_report
+from sweeps.report.audits import audits_section
+from sweeps.rounding import epsilon_text
 from sweeps.spec import load_spec
 from sweeps.store import Store
 from sweeps.store.errors import UnknownTrial
@@ -244,6 +247,13 @@ def test_the_report_page_shows_audits_and_warns_of_a_refuted_system(tmp_path):
     assert "Publish no trial of model-sensitivity" in page
     assert f"refuted at level {record.level:.3g}" in page
     assert "covered by no claim" in page
+    read, bound = replace(record, reads_records=True), epsilon_text(record.audit.epsilon_lower, up=False)
+    kept = audits_section([read], Release())
+    assert "stay where the records are kept" in kept
+    assert bound not in kept
+    assert "Publish no trial of model-sensitivity" in kept, "that a claim is refuted is always said"
+    for shown in (audits_section([record], Release()), audits_section([read], Release(public_because="a benchmark"))):
+        assert bound in shown
 
 
 def test_shadow_twins_attack_membership_without_a_verdict(tmp_path, command):
