@@ -269,7 +269,7 @@ def test_where_raw_measures_leave_nothing_is_called_proved(tmp_path, sweeps):
         assert "NOT COVERED" in answer, asked
         assert REASON in answer, asked
     assert not holding(tmp_path, "proved")
-    assert "released together: not counted (not covered" in answers["show"]
+    assert "all trials together: not counted (not covered" in answers["show"]
     assert "membership_auc" in answers["pareto --format csv"]
     page = workspace.report(NAME).read_text()
     assert "NOT COVERED" in page
