@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from dpcore.gradients import isolated
 from trainables.system import PublicFacts, Split, Task
 
 EVALUATION_BATCH = 1024
@@ -31,18 +32,34 @@ def _squared_error(outputs_B1: Tensor, targets_B: Tensor) -> Tensor:
     return (outputs_B1.squeeze(1) - targets_B).square()
 
 
+def answers(
+    model: nn.Module, split: Split, device: torch.device, batch: int = EVALUATION_BATCH
+) -> Iterator[tuple[slice, Tensor]]:
+    """(rows, outputs [rows, ...]) over all of `split`, `batch` at a time, in evaluation mode and without gradients.
+
+    No record sees another: what a model says of one does not depend on which others it is asked about beside it, so a
+    record moves its own answer alone; with a `batch` of 1 not even in its rounding. Raises Refused for a model that
+    cannot be asked so.
+    """
+    training = model.training
+    model.eval()
+    try:
+        apart = isolated(model)
+        for start in range(0, len(split), batch):
+            rows = slice(start, min(start + batch, len(split)))
+            with torch.no_grad():
+                outputs = apart(*(tensor(array[rows], device) for array in split.inputs.values()))
+            yield rows, outputs
+    finally:
+        model.train(training)
+
+
 def record_losses(model: nn.Module, split: Split, facts: PublicFacts) -> NDArray[np.float64]:
     """The loss of every record, in float64, shape [len(split)]; +inf where it is not a number."""
     loss_fn, device = loss_function(facts), next(model.parameters()).device
     parts = [np.zeros(0)]
-    training = model.training
-    model.eval()
-    with torch.no_grad():
-        for start in range(0, len(split), EVALUATION_BATCH):
-            rows = slice(start, start + EVALUATION_BATCH)
-            outputs = model(*(tensor(array[rows], device) for array in split.inputs.values()))
-            parts.append(loss_fn(outputs, tensor(split.targets[rows], device)).double().cpu().numpy())
-    model.train(training)
+    for rows, outputs in answers(model, split, device):
+        parts.append(loss_fn(outputs, tensor(split.targets[rows], device)).double().cpu().numpy())
     return np.nan_to_num(np.concatenate(parts), nan=np.inf, posinf=np.inf)
 
 

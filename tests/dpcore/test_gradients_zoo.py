@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tests.dpcore.zoo import layers
-from tests.dpcore.zoo.judging import judge
+from tests.dpcore.zoo.case import Demand
+from tests.dpcore.zoo.judging import judge, judge_answers
 from tests.dpcore.zoo.mutants import EveryRecord, Hooked, Unguarded
 from tests.dpcore.zoo.zoo import ZOO
 
@@ -18,6 +19,16 @@ BY_NAME = {case.name: case for case in ZOO}
 def test_one_record_at_a_time_or_refused_by_name(case):
     verdict = judge(case)
     assert not verdict.fault, f"{verdict.route}: {verdict.fault}. {verdict.words}"
+
+
+@pytest.mark.parametrize("case", [one for one in ZOO if one.demand is not Demand.REFUSED], ids=lambda case: case.name)
+def test_answers_are_each_record_s_own(case):
+    assert not judge_answers(case)
+
+
+@pytest.mark.parametrize("name", ["minus the batch mean", "mixup", "nn.LSTM, records taken for a sequence"])
+def test_answers_of_a_whole_batch_are_told_apart(name):
+    assert judge_answers(BY_NAME[name], lambda model: model)
 
 
 def test_every_layer_of_torch_that_has_parameters_is_in_the_zoo():

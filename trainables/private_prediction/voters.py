@@ -26,7 +26,6 @@ MEMBER_TAU = 1e-5
 MOMENTUM = 0.9
 DROPS = 3
 """How often a learning rate falls to a tenth, after equal numbers of epochs (van der Maaten & Hannun 2020)."""
-QUERY_BATCH = 1000
 
 
 def parts_of(n: int, models: int, seed: int) -> list[NDArray[np.int64]]:
@@ -83,7 +82,7 @@ def _network(config: Config, data: Dataset, part: NDArray[np.int64], number: int
     import torch
 
     from trainables import models
-    from trainables.losses import loss_function, tensor
+    from trainables.losses import answers, loss_function, tensor
 
     with torch.random.fork_rng():
         torch.manual_seed(number)
@@ -102,12 +101,8 @@ def _network(config: Config, data: Dataset, part: NDArray[np.int64], number: int
             optimiser.zero_grad()
             loss(model(*(one[chosen] for one in inputs)), targets[chosen]).mean().backward()
             optimiser.step()
-    model.eval()
-    found = []
-    with torch.no_grad():
-        for start in range(0, len(data.validation), QUERY_BATCH):
-            asked = _at(data.validation, np.arange(start, min(start + QUERY_BATCH, len(data.validation))))
-            found.append(model(*(tensor(one, device) for one in asked.inputs.values())).argmax(dim=1).cpu().numpy())
+    # A vote on one query says nothing of the other queries.
+    found = [outputs.argmax(dim=1).cpu().numpy() for _, outputs in answers(model, data.validation, device)]
     return np.concatenate(found).astype(np.int64)
 
 

@@ -10,30 +10,21 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dpcore.attacks import auc, decide, mean_training_loss_threshold, negative_loss
-from trainables.losses import EVALUATION_BATCH, tensor
+from trainables.losses import answers
 from trainables.sgmcmc.knobs import LAST
 from trainables.sgmcmc.leakage import leakage_metrics
-from trainables.system import Dataset, Split
+from trainables.system import Dataset
 
 Probabilities = NDArray[np.float32]
 
 
 def predicted(model: nn.Module, data: Dataset, device: torch.device) -> Probabilities:
     """Softmax of the model in evaluation mode: training records, then validation records, [n + n_validation, C]."""
-    training = model.training
-    model.eval()
-    parts = [_predicted(model, split, device) for split in (data.train, data.validation)]
-    model.train(training)
-    return np.concatenate(parts)
-
-
-@torch.no_grad()
-def _predicted(model: nn.Module, split: Split, device: torch.device) -> Probabilities:
-    parts = []
-    for start in range(0, len(split), EVALUATION_BATCH):
-        rows = slice(start, start + EVALUATION_BATCH)
-        inputs = [tensor(array[rows], device) for array in split.inputs.values()]
-        parts.append(model(*inputs).softmax(1).cpu().numpy())
+    parts = [
+        outputs.softmax(1).cpu().numpy()
+        for split in (data.train, data.validation)
+        for _, outputs in answers(model, split, device)
+    ]
     return np.concatenate(parts)
 
 

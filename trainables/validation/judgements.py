@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainables.losses import EVALUATION_BATCH, loss_function, tensor
+from trainables.losses import EVALUATION_BATCH, answers, loss_function, tensor
 from trainables.system import PublicFacts, Split, Task
 
 Floats = NDArray[np.float64]
@@ -51,14 +51,8 @@ def judgements(
     """
     loss_fn = loss_function(facts)
     parts: list[Judgements] = []
-    training = model.training
-    model.eval()
-    with torch.no_grad():
-        for start in range(0, len(split), batch):
-            rows = slice(start, start + batch)
-            inputs = [tensor(array[rows], device) for array in split.inputs.values()]
-            parts.append(_judged(model(*inputs), tensor(split.targets[rows], device), facts, loss_fn))
-    model.train(training)
+    for rows, outputs in answers(model, split, device, batch):
+        parts.append(_judged(outputs, tensor(split.targets[rows], device), facts, loss_fn))
     if not parts:
         none, codes = np.zeros(0), np.zeros(0, dtype=np.int64)
         return Judgements(codes, codes, none, none, none)

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
-from dpcore.gradients import PrivateGradients
+from dpcore.gradients import PrivateGradients, isolated
 from tests.dpcore.gradient_oracle import norm
 from tests.dpcore.zoo.case import Batch, Case, Demand
 
@@ -88,6 +89,28 @@ def _judge(case: Case, build: Build) -> Verdict:
     if changed := [name for name, one in _state(model).items() if not torch.equal(one, before[name])]:
         return Verdict(case, route, worst, fault=f"changed {', '.join(changed)}")
     return Verdict(case, route, worst)
+
+
+def judge_answers(case: Case, ask: Callable[[nn.Module], Callable[..., Any]] = isolated) -> str:
+    """What is wrong with the answers of `case`'s model to several records at once; "" where they are each record's
+    own, or where the model is refused."""
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.no_grad(), case.around():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        inputs = _tuple(case.batch(SIZES[-1], seed=0)[0])
+        try:
+            found = ask(case.model())(*inputs)
+        except ValueError as error:
+            return "" if case.demand is not Demand.RIGHT else f"refused: {error}"
+        expected = [case.judged()(*(one[b : b + 1] for one in inputs)) for b in range(len(inputs[0]))]
+    near = case.tolerance
+    for several, *single in zip(tree_leaves(found), *map(tree_leaves, expected), strict=True):
+        together, alone = several.double(), torch.cat(single).double()
+        if together.shape != alone.shape or not torch.allclose(
+            together, alone, rtol=max(1e-3, near), atol=max(1e-4, near), equal_nan=True
+        ):
+            return "differs from one record at a time"
+    return ""
 
 
 def _refused(case: Case, error: Exception, answered: int = 0) -> Verdict:

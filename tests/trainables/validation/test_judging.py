@@ -7,8 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from dpcore.gradients import Refused
+from trainables.losses import answers, record_losses
 from trainables.system import Feature, PublicFacts, Split, Task
 from trainables.validation.judging import judge
 
@@ -54,3 +56,79 @@ def test_regression_over_several_batches() -> None:
 
 def test_no_records_no_metrics() -> None:
     assert judged(Task.CLASSIFICATION, np.zeros((0, 3)), np.zeros(0, dtype=np.int64)) == {}
+
+
+# A record's answer is its own, whichever others it is judged beside.
+
+
+class Centred(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(0)
+
+
+class Sorted(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[x[:, 0].argsort()]
+
+
+class Scaled(nn.Module):
+    """Only an outlier moves it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x / x.abs().max().clamp(min=4.0)
+
+
+class Learning(nn.Module):
+    """Writes down what it is asked about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen = self.seen + x.mean(0)
+        return x - self.seen
+
+
+def some(size: int) -> Split:
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(size, 3)).astype(np.float32)
+    x[-1] *= 30
+    return Split(inputs={"x": x}, targets=generator.integers(0, 3, size))
+
+
+FACTS = PublicFacts(
+    dataset="made", task=Task.CLASSIFICATION, n=1, n_validation=9, features={"x": Feature(shape=(3,))}, classes=3
+)
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("model", [Centred(), Sorted(), Scaled(), Fixed()], ids=lambda one: type(one).__name__)
+def test_a_record_is_judged_by_itself(model: nn.Module) -> None:
+    """With the outlier at the end and without it; all together and one at a time."""
+    model.register_parameter("unused", nn.Parameter(torch.zeros(())))
+    split = some(9)
+    rows = [Split({"x": split.inputs["x"][b : b + 1]}, split.targets[b : b + 1]) for b in range(9)]
+    alone = [judge(model, one, FACTS, CPU) for one in rows]
+    together = judge(model, split, FACTS, CPU)
+    assert together["loss"] == pytest.approx(np.mean([one["loss"] for one in alone]), rel=1e-6)
+    assert together["accuracy"] == pytest.approx(np.mean([one["accuracy"] for one in alone]))
+    losses = record_losses(model, split, FACTS)
+    assert losses == pytest.approx([one["loss"] for one in alone], rel=1e-6)
+    shorter = Split({"x": split.inputs["x"][:-1]}, split.targets[:-1])
+    assert np.array_equal(record_losses(model, shorter, FACTS), losses[:-1])
+
+
+def test_a_model_that_writes_down_what_it_is_asked_is_refused() -> None:
+    model = Learning().train()
+    with pytest.raises(Refused, match="seen"):
+        judge(model, some(9), FACTS, CPU)
+    assert model.training
+
+
+def test_answers_come_without_gradients_and_leave_the_mode() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+    found = [(rows, outputs) for rows, outputs in answers(model, some(2100), CPU)]
+    assert [rows for rows, _ in found] == [slice(0, 1024), slice(1024, 2048), slice(2048, 2100)]
+    assert not any(outputs.requires_grad for _, outputs in found)
+    assert model.training
