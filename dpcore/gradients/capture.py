@@ -16,14 +16,10 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from dpcore.gradients import mapping
-from dpcore.gradients.layers import Kinds, Use, trainable
+from dpcore.gradients.layers import Kinds, NotServed, Use, trainable
 from dpcore.gradients.refusals import Refused
 from dpcore.gradients.slots import Place, Slots
 from dpcore.gradients.substitutes import forward_of
-
-
-class _SameForAll(Exception):
-    """What a tap saw does not differ between records, so its gradient would be their sum."""
 
 
 @dataclass(slots=True)
@@ -86,7 +82,7 @@ class Tape:
                 table[key] = one
             try:
                 return captured(layer, tap, *args, **kwargs)
-            except _SameForAll:
+            except NotServed:
                 del self._calls[seen:]
             finally:
                 for table, key, one in before:
@@ -105,7 +101,8 @@ class Tape:
         if not whole.requires_grad:
             return output
         if at is None:
-            raise _SameForAll
+            # Its gradient would be the sum over records.
+            raise NotServed
         noted = (inputs if self.level is None or inputs_axis is None else mapping.whole(inputs)).detach()
         alias = mapping.apart(whole)
         self._calls.append(_Call(name, part, noted, noted._version, inputs_axis, get_gradient_edge(alias), at))

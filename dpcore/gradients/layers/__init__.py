@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from torch import nn
 
+from dpcore.gradients.layers.attention import attention, attention_forward
+from dpcore.gradients.layers.bag import bag_forward, embedding_bag
 from dpcore.gradients.layers.convolution import convolution
 from dpcore.gradients.layers.embedding import embedding
 from dpcore.gradients.layers.linear import linear
@@ -14,6 +16,7 @@ from dpcore.gradients.layers.protocol import (
     Contribution,
     Kind,
     Materialised,
+    NotServed,
     Tap,
     Use,
     accumulation_type,
@@ -32,7 +35,20 @@ KINDS: Kinds = {
     nn.LayerNorm: Kind(layer_norm),
     nn.RMSNorm: Kind(rms_norm),
     nn.GroupNorm: Kind(group_norm),
+    nn.EmbeddingBag: Kind(embedding_bag, bag_forward),
+    nn.MultiheadAttention: Kind(attention, attention_forward),
     # the next kind of layer goes here
 }
 
-__all__ = ["KINDS", "Contribution", "Kind", "Kinds", "Materialised", "Tap", "Use", "accumulation_type", "trainable"]
+__all__ = [
+    "KINDS",
+    "Contribution",
+    "Kind",
+    "Kinds",
+    "Materialised",
+    "NotServed",
+    "Tap",
+    "Use",
+    "accumulation_type",
+    "trainable",
+]

@@ -24,12 +24,14 @@ def embedding(module: nn.Module, uses: Sequence[Use]) -> Contribution:
     if layer.padding_idx is not None:
         # The padding row is never trained; PyTorch gives it no gradient either.
         rows_UTD = rows_UTD.masked_fill((codes_UT == layer.padding_idx)[..., None], 0.0)
-    return _Rows(layer, codes_UT, rows_UTD)
+    return Rows(layer.num_embeddings, codes_UT, rows_UTD)
 
 
-class _Rows:
-    def __init__(self, layer: nn.Embedding, codes_UT: Tensor, rows_UTD: Tensor) -> None:
-        self._vocabulary = layer.num_embeddings
+class Rows:
+    """Gradients of table rows: of row codes[u, t], rows[u, t], for every unit u."""
+
+    def __init__(self, vocabulary: int, codes_UT: Tensor, rows_UTD: Tensor) -> None:
+        self._vocabulary = vocabulary
         units, tokens = codes_UT.shape
         if tokens == 1:
             self._rows_RD, self._codes_R = rows_UTD[:, 0], codes_UT[:, 0]

@@ -5,7 +5,7 @@ U units, T positions (records of the unit, sequence and repeated uses of the lay
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,11 @@ _SMALLEST = torch.finfo(torch.float32).tiny
 
 def linear(module: nn.Module, uses: Sequence[Use]) -> Contribution:
     """The rule for nn.Linear with inputs [U, ..., D]."""
-    names = trainable(module)
+    return product(uses, set(trainable(module)))
+
+
+def product(uses: Sequence[Use], names: Set[str]) -> Contribution:
+    """Of a linear map whose trained parameters are `names`, out of "weight" and "bias"."""
     inputs_UTD = _positions([use.inputs for use in uses])
     gradients_UTO = _positions([use.gradients for use in uses])
     _, positions, width = inputs_UTD.shape
@@ -50,7 +54,7 @@ def _positions(parts: list[Tensor]) -> Tensor:
 class _OneProduct:
     """T = 1: the gradient is an outer product, of squared norm |input|^2 |output gradient|^2."""
 
-    def __init__(self, inputs_UD: Tensor, gradients_UO: Tensor, names: dict[str, nn.Parameter]) -> None:
+    def __init__(self, inputs_UD: Tensor, gradients_UO: Tensor, names: Set[str]) -> None:
         self._inputs_UD, self._gradients_UO, self._names = inputs_UD, gradients_UO, names
         gradient_squares_U = sum_of_squares(gradients_UO)
         factor_U = torch.zeros_like(gradient_squares_U)
@@ -79,7 +83,7 @@ class _Gram:
     In float64: the terms may cancel, and a float32 remainder could understate a norm and so break the bound.
     """
 
-    def __init__(self, inputs_UTD: Tensor, gradients_UTO: Tensor, names: dict[str, nn.Parameter]) -> None:
+    def __init__(self, inputs_UTD: Tensor, gradients_UTO: Tensor, names: Set[str]) -> None:
         self._inputs_UTD, self._gradients_UTO, self._names = inputs_UTD, gradients_UTO, names
         inputs, gradients = inputs_UTD.double(), gradients_UTO.double()
         gram = inputs @ inputs.transpose(1, 2)

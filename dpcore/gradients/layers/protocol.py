@@ -54,6 +54,11 @@ def tapped_at_the_end(layer: nn.Module, tap: Tap, *args: Any, **kwargs: Any) -> 
     return tap(inputs, type(layer).forward(layer, *args, **kwargs))
 
 
+class NotServed(Exception):
+    """Raised by a kind's forward pass for a call that its rule does not serve: the layer's own forward pass runs
+    instead, its parameters given per record."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """How one kind of layer is served in one pass.
