@@ -18,6 +18,12 @@ ONE_TRIAL = (
 )
 """What the claim of one trial of a sweep rests on, whatever its system; a total of all trials does not."""
 
+OF_ONE_TRIAL = (
+    ONE_TRIAL,
+    "Choosing hyperparameters from the results of several trials costs more than one trial's claim.",
+)
+"""That sentence, now and as earlier releases worded it."""
+
 HEADING = "What the statuses rest on"
 _BARE = (Status.NOT_COVERED, Status.REFUTED, Status.NO_CLAIM)
 UNKNOWN = "assumptions not recorded"
@@ -53,6 +59,13 @@ class Assumptions:
         word = "remark" if status in _BARE else "assumption"
         which = "" if len(numbers) == len(self.sentences) else f": {spans(numbers)}"
         return f"{status} ({len(numbers)} {word}{'' if len(numbers) == 1 else 's'}{which})"
+
+    def cite(self, claim: Mapping[str, Any]) -> str:
+        """`proved [1-3, 6]`: the same in short, for a column right above the list."""
+        if claim.get("assumptions") is None:
+            return f"{claim['status']} ({UNKNOWN})"
+        numbers = self.numbers(claim)
+        return f"{claim['status']} [{spans(numbers)}]" if numbers else str(claim["status"])
 
     def lines(self) -> Iterator[str]:
         """The numbered list."""

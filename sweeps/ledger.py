@@ -27,7 +27,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Gaussian, PoissonSampled, Repeated, UnsupportedEvent, phases
 from dpcore.guarantee import STANDING, Guarantee, Status, weakest
 from dpcore.parallel import headline_of_parts
-from sweeps.assumptions import ONE_TRIAL
+from sweeps.assumptions import OF_ONE_TRIAL
 from sweeps.ledger_text import TOTAL_SHOWN_UP_TO, too_many
 from sweeps.records import LedgerEntry, SweepRecord, TrialRecord
 from trainables.noise import named_generators
@@ -170,7 +170,7 @@ def procedure_guarantee(
               composition theorem (Zhu, Dong & Wang 2022, theorem 27) lets mechanisms adapt within budgets fixed in
               advance; here the budgets adapt too, so that the number has the status `no-claim`.
 
-    It rests on what its plans rest on, but for `ONE_TRIAL`: choosing among the trials is covered here.
+    It rests on what its plans rest on, but for `OF_ONE_TRIAL`: choosing among the trials is covered here.
 
     More than `MAX_PHASES` distinct phases are first rounded to the safe side (`coarsened`), and the guarantee
     says so. Seconds of work for many phases: call it for display, not on the way of a launch. Raises InvalidValue
@@ -191,7 +191,7 @@ def procedure_guarantee(
         event, collapsed(reports, adjacency), parallel=parallel, delta=delta, adjacency=adjacency, unit=unit
     )
     named = named_generators(counted.assumptions, (plan.guarantee for plan in plans.values()))
-    own = (line for plan in plans.values() for line in plan.guarantee.assumptions if line != ONE_TRIAL)
+    own = (line for plan in plans.values() for line in plan.guarantee.assumptions if line not in OF_ONE_TRIAL)
     assumptions = tuple(dict.fromkeys((*named, *own)))
     if ratio > 1:
         # The lower bound belongs to the rounded event, which spends more than the true one.

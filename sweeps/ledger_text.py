@@ -41,7 +41,7 @@ def total_text(total: Mapping[str, Any], assumptions: Assumptions) -> str:
     if math.isinf(float(total["epsilon"])):
         return f"{who}: {PROMISES_NOTHING}"
     if total["is_claim"]:
-        covers = "It covers whatever is published of this sweep, the choice of its best trial too."
+        covers = "It covers all results of this sweep and the choice of the best, but no running times and memory."
         return f"{who}: {claim_text(total, assumptions.status(total))}. {covers}"
     return f"{who}: no guarantee, because {_no_total_text(total)} (Added up as it ran: {claim_text(total, None)}.)"
 

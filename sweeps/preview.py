@@ -13,7 +13,7 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, UnsupportedEvent
 from dpcore.group_privacy import group_epsilon_lower
-from dpcore.guarantee import Status
+from dpcore.guarantee import STANDING, Status, weakest
 from sweeps.assumptions import HEADING, Assumptions
 from sweeps.ledger import NOT_COVERED, Choice, choices_by_results, in_parallel
 from sweeps.ledger_text import PROMISES_NOTHING
@@ -62,6 +62,7 @@ class Total:
     The trials are not known yet; the total is that of as many feasible draws from the prior: an estimate, no claim.
 
     choices  what will let results choose budgets: then what was executed will have no total that is a claim
+    status   of the weakest claim among the draws
     """
 
     trials: int
@@ -69,6 +70,7 @@ class Total:
     delta: float
     accountant: str
     choices: tuple[Choice, ...] = ()
+    status: Status = Status.PROVED
 
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
@@ -79,7 +81,9 @@ class Total:
             "space"
         )
         if not self.choices:
-            return f"{estimate}. After the run the exact total is a guarantee for whatever is published of the sweep."
+            if self.status not in STANDING:
+                return f"{estimate}. It will be no guarantee, because the weakest claim among them is {self.status}."
+            return f"{estimate}. After the run the exact total is a guarantee for all results of the sweep."
         what = " and ".join(choice.will for choice in self.choices)
         instead = " and ".join(choice.instead for choice in self.choices)
         return (
@@ -375,6 +379,7 @@ def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, lis
             delta=claim.delta,
             accountant=claim.accountant,
             choices=choices_by_results(spec.canonical()),
+            status=weakest(*(plan.guarantee.status for plan in chosen)),
         ),
         [],
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeps.assumptions import HEADING, Assumptions
 from sweeps.ledger import summary_in_passing
-from sweeps.ledger_text import claim_lines, claims_of, executed_text, stopped_lines, total_lines
+from sweeps.ledger_text import claim_lines, executed_text, stopped_lines, total_lines
 from sweeps.publishing import Release
 from sweeps.store import Store
 from sweeps.totals import Total, earlier_lines, earlier_totals
@@ -24,6 +24,7 @@ class Shown:
     stopped       a line for each rule that ended trials before their last planned step
     ledger        `sweeps.ledger.summary`
     started_from  totals of the sweeps whose results its search started from
+    assumptions   what the statuses of its claims and totals rest on
     heading       what stands above every claim of the sweep (`sweeps.publishing`); mostly empty
     validation    what is done with the validation records, in one line; None without any
     places        where its files and views are
@@ -35,15 +36,10 @@ class Shown:
     stopped: tuple[str, ...]
     ledger: Mapping[str, Any]
     started_from: tuple[Total, ...]
+    assumptions: Assumptions
     heading: str
     validation: str | None
     places: Mapping[str, str]
-
-    @property
-    def assumptions(self) -> Assumptions:
-        """What the statuses of its claims and totals rest on."""
-        earlier = (claim for total in self.started_from for claim in total.claims())
-        return Assumptions.of([*claims_of(self.ledger), *earlier])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -84,13 +80,17 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
     store = Store.open(workspace.store_url, create=False)
     record = store.sweep(sweep)
     trials = store.trials(sweep)
+    ledger, started_from = summary_in_passing(record, trials, store.ledger(sweep)), earlier_totals(store, record.spec)
+    claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
+    totals = (Total(sweep=sweep, ledger=ledger), *started_from)
     return Shown(
         sweep=sweep,
         state=record.state,
         counts=store.counts(sweep),
         stopped=tuple(stopped_lines(trials, record.spec.get("early_stopping") is not None)),
-        ledger=summary_in_passing(record, trials, store.ledger(sweep)),
-        started_from=earlier_totals(store, record.spec),
+        ledger=ledger,
+        started_from=started_from,
+        assumptions=Assumptions.of([*claims, *(claim for total in totals for claim in total.claims())]),
         heading=Release.recorded(record.spec).heading,
         validation=recorded_text(record.spec),
         places={

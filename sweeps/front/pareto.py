@@ -169,7 +169,9 @@ def front(
 
 
 def _claims(panels: Iterable[Panel]) -> Iterator[Mapping[str, Any]]:
-    return (record.guarantee for panel in panels for record in panel.records if record.guarantee is not None)
+    # In the order of trials: every view of a sweep gives a sentence the same number.
+    records = sorted((record for panel in panels for record in panel.records), key=lambda record: record.number)
+    return (record.guarantee for record in records if record.guarantee is not None)
 
 
 def label_of(guarantee: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -117,9 +117,8 @@ def _columns(front: Front, panel: Panel, listed: list[int]) -> list[_Column]:
         columns.append(_Column("system", [_short(one.config.get("system")) for one in records]))
     for name in _varied(panel):
         columns.append(_Column(name, [_short(one.config.get(name)) for one in records], needed=False))
-    statuses = front.statuses(panel)
-    if len(set(statuses)) > 1:
-        columns.append(_Column("status", [statuses[i] for i in listed]))
+    if len(set(front.statuses(panel))) > 1:
+        columns.append(_Column("status", [front.assumptions.cite(one.guarantee or {}) for one in records]))
     return columns
 
 

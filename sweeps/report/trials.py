@@ -13,6 +13,10 @@ from sweeps.records import TrialRecord, TrialState
 from sweeps.report.content import Content
 from sweeps.report.guarantees import claim_badge, guarantee_line
 from sweeps.rounding import epsilon_text
+from sweeps.search.rungs import rung_ends
+from sweeps.spec.model import EarlyStopping
+from sweeps.stopped_trials import ex_post
+from trainables.system import PrivacyPlan
 
 MAX_ROWS = 500
 MAX_REASONS = 8
@@ -97,12 +101,26 @@ def _plan(content: Content, trial: TrialRecord) -> str:
         steps = sum(int(count) for _, count in plan["schedule"])
         work = f"work {float(plan['work']):,.6g}"
         rows.append(("steps", f"{trial.step:,} of {steps:,}, launches: {trial.attempts}, {work}"))
+        rows += _stopped(content, trial, steps)
     listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
     config = dict(trial.config) if plan is None else dict(plan["config"])
     text: dict[str, Any] = {"config": config, "metrics": dict(trial.metrics)}
     if plan is not None:
         text["schedule"] = plan["schedule"]
     return f"<dl>{listed}</dl><pre>{escape(json.dumps(text, indent=1, default=str))}</pre>"
+
+
+def _stopped(content: Content, trial: TrialRecord, steps: int) -> list[tuple[str, str]]:
+    """Of a trial that early stopping ended: what it claims all the same, and what is known of it now."""
+    stopping = content.sweep.spec.get("early_stopping")
+    if stopping is None or trial.guarantee is None or trial.plan is None or not 0 < trial.step < steps:
+        return []
+    rows = [("stopped", "early, by results: the claim is that of all planned steps")]
+    rungs = len(rung_ends(EarlyStopping.model_validate(stopping), steps))
+    known = ex_post(PrivacyPlan.from_dict(trial.plan), trial.step, rungs)
+    if known is not None:
+        rows.append(("afterwards", f"{guarantee_line(known.to_dict())} ({escape(known.theorem)})"))
+    return rows
 
 
 def _infeasible(trials: Sequence[TrialRecord]) -> str:

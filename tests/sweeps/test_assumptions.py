@@ -153,7 +153,9 @@ def test_the_table(workspace, store, monkeypatch, capsys) -> None:
     sentences = listed(text)
     for trial in store.trials("mixed"):
         (row,) = [line for line in text.splitlines() if f" {trial.key} " in line]
-        assert rests_on(STATUS.search(row)[0], sentences) == claimed(trial)
+        status, numbers = re.search(r"([a-z-]+) \[([\d, -]+)\]", row).groups()
+        cited = f"{status} ({len(claimed(trial))} assumptions: {numbers})"
+        assert rests_on(cited, sentences) == claimed(trial)
     for sentence in sentences:
         assert text.count(sentence) == 1
 
@@ -212,6 +214,13 @@ def test_mlflow(workspace, store, tmp_path: Path) -> None:
     # Read back, it is the front of the store.
     assert read_front(uri, "mixed").assumptions == sweep_front(store, "mixed").assumptions
     assert render(read_front(uri, "mixed"), "table").count(HEADING) == 1
+
+
+def test_every_view_gives_a_sentence_the_same_number(workspace, store, monkeypatch, capsys, tmp_path: Path) -> None:
+    shown = listed(run(workspace, monkeypatch, capsys, "show", "mixed"))
+    table = listed(run(workspace, monkeypatch, capsys, "pareto", "mixed"))
+    page = sentences_of_page(write_report(store, "mixed", tmp_path / "report.html"))
+    assert shown == table == page
 
 
 def test_where_all_rest_on_the_same_the_count_is_enough(workspace, store, monkeypatch, capsys) -> None:
@@ -283,6 +292,8 @@ def test_wording() -> None:
     assert both.status({"status": "proved"}) == "proved (assumptions not recorded)"
     refuted = guarantee(1.0, status=Status.REFUTED).to_dict()
     assert both.status(refuted) == "refuted (1 remark: 1)"
+    assert (both.cite(one), both.cite(two)) == ("proved [1]", "proved [1-3]")
+    assert both.cite(guarantee(1.0, assumptions=()).to_dict()) == "proved"
     assert list(both.lines()) == ["1. floating point: not covered", "2. A.", "3. B."]
     assert spans([1, 2, 3, 5, 6, 8]) == "1-3, 5, 6, 8"
     with pytest.raises(ValueError, match="not in tuple"):

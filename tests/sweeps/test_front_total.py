@@ -33,8 +33,8 @@ def test_the_note_is_the_ledgers_total(store):
     assert found.procedure == counted(store)
     assert found.note == (
         f"All trials together: epsilon {epsilon_text(counted(store)['epsilon'])} at delta 1e-05, differential-privacy, "
-        "add-remove, per record, by pld, status: proved (3 assumptions). It covers whatever is published of this "
-        "sweep, the choice of its best trial too."
+        "add-remove, per record, by pld, status: proved (3 assumptions). It covers all results of this sweep and "
+        "the choice of the best, but no running times and memory."
     )
     # Fourteen launches: more than what the best of them claims, and more than all those on the front.
     assert found.procedure["epsilon"] > max(float(trial.guarantee["epsilon"]) for trial in found.panels[0].records)

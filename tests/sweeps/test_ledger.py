@@ -243,7 +243,7 @@ def test_a_total_of_what_fell_or_promises_nothing_is_not_offered_for_quoting():
     for change, words in (
         ({"status": Status.REFUTED}, "no guarantee, because the weakest claim among them is refuted."),
         ({"status": Status.ASYMPTOTIC}, "no guarantee, because the weakest claim among them is asymptotic."),
-        ({}, "It covers whatever is published of this sweep"),
+        ({}, "It covers all results of this sweep"),
     ):
         fallen = replace(plan(), guarantee=replace(guarantee(), **change))
         total = ledger.summary([replace(trial(0), plan=fallen.to_dict())], [entry()], ())["procedure"]

@@ -58,7 +58,7 @@ def test_the_guarantee_box_says_what_is_and_is_not_claimed(page: str):
         "proved",
         "add-remove, per record",
         "Total: all trials together",
-        "It covers whatever is published of this sweep, the choice of its best trial too.",
+        "It covers all results of this sweep and the choice of the best, but no running times and memory.",
         "What the statuses rest on",
         "Floating point",
         "Selection",

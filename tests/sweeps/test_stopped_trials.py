@@ -19,6 +19,8 @@ from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Guarantee, Notion, Status
 from sweeps.front.pareto import sweep_front
 from sweeps.records import Proposal
+from sweeps.report import gather, report_page
+from sweeps.rounding import epsilon_text
 from sweeps.stopped_trials import claim_of, ex_post
 from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan
 from trainables.system import PrivacyPlan
@@ -174,6 +176,22 @@ def test_the_front_stands_on_the_claim(tmp_path) -> None:
     store.settle(lease, "views-0", 1, executed_to=2, step=2, metrics=metrics, guarantee=before, seconds=1.0)
     (panel,) = sweep_front(store, "views").panels
     assert panel.values[0].tolist() == [0.5, planned().guarantee.epsilon]
+    lease.release()
+    store.close()
+
+
+def test_the_report_says_what_a_stopped_trial_claims_and_what_is_known_of_it_afterwards(tmp_path) -> None:
+    store = new_sweep(tmp_path, early_stopping=ASHA)
+    lease = store.acquire("views")
+    for number, stop in enumerate((2, 8)):
+        store.launch(lease, Proposal(number=number, config=config_of(0), seed=0), planned(), stop)
+        settled = {"executed_to": stop, "step": stop, "metrics": {"accuracy": 0.5}, "seconds": 1.0}
+        store.settle(lease, f"views-{number}", 1, guarantee=planned().guarantee, **settled)
+    page = report_page(gather(store, "views"))
+    assert page.count("early, by results: the claim is that of all planned steps") == 1
+    known = ex_post(planned(), 2, 2)
+    assert page.count(f"ε = {epsilon_text(known.epsilon)} at δ = 1e-05, ex-post-privacy") == 1
+    assert page.count("a union over the J public rungs") == 1
     lease.release()
     store.close()
 
