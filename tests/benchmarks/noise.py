@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.noise [--json FILE] [--rounds N] [--batch 256]
 
-Of each source: the median of a fill against PyTorch's normal_ in place. Of each model: the median of the ratios of a
-step with cryptographic noise to the pseudorandom step just before it, and the ratio of the fastest steps, which other
-work on the machine disturbs least.
+Processor time, which other work on the machine disturbs least. Of each source: the median of a fill against PyTorch's
+normal_ in place. Of each model: the median of the ratios of a step with cryptographic noise to the pseudorandom step
+beside it, and the ratio of the fastest steps.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def steps(batch: int, rounds: int) -> list[dict[str, object]]:
         seconds: list[list[float]] = [[], []]
         for turn in range(rounds + 3):
             for number in (0, 1) if turn % 2 else (1, 0):
-                start = time.perf_counter()
+                start = time.process_time()
                 both[number]()
                 if turn >= 3:
-                    seconds[number].append(time.perf_counter() - start)
+                    seconds[number].append(time.process_time() - start)
         pair = statistics.median(secure / usual for usual, secure in zip(*seconds, strict=True))
         usual, secure = (min(values) for values in seconds)
         print(f"{name:14s}{usual * 1e3:10.2f}{secure * 1e3:10.2f}{pair:10.3f} x{secure / usual:10.3f} x")
@@ -84,10 +84,10 @@ def main() -> None:
         seconds: dict[str, list[float]] = {source: [] for source in sources}
         for turn in range(options.rounds + 3):
             for source, fill in sources.items():
-                start = time.perf_counter()
+                start = time.process_time()
                 fill(tensor)
                 if turn >= 3:
-                    seconds[source].append(time.perf_counter() - start)
+                    seconds[source].append(time.process_time() - start)
         medians |= {(source, name): statistics.median(values) for source, values in seconds.items()}
     for source in sources:
         line = f"{source:14s}"
