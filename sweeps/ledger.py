@@ -281,6 +281,7 @@ def summary(
     largest_claim  the largest epsilon among them, of whatever kind; None without a report
     procedure      `procedure_guarantee` from the plans' smallest delta, as plain values; over how many `trials`;
                    whether it `is_claim` (finite and standing); what was `chosen_by_results` and what to do `instead`
+    reports_charged  how many reports on private validation records the procedure counts
     uncounted      in its place, why no accountant can count the whole, or that more left than is counted
     """
     spent = total(entries)
@@ -305,6 +306,7 @@ def summary(
         except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
             out["uncounted"] = str(error)
         else:
+            out["reports_charged"] = sum(phases(reported_event(plans, entries)).values())
             out["procedure"] = {
                 **counted.to_dict(),
                 "trials": len(plans),

@@ -65,10 +65,12 @@ def total_lines(ledger: Mapping[str, Any], assumptions: Assumptions) -> Iterator
 
 
 def executed_text(ledger: Mapping[str, Any]) -> str:
-    """The steps of the ledger, in one line."""
+    """The steps of the ledger, and reports on private validation records, in one line."""
     again, open_ = ledger["steps_in_excess"], ledger["steps_reserved_unsettled"]
     more = f", {again} of them run again after a lost launch" if again else ""
     more += f", {open_} of them reserved and not yet reported, counted as run" if open_ else ""
+    reports = ledger.get("reports_charged", 0)
+    more += f", with {count_text(reports, 'report')} on private validation records" if reports else ""
     return f"{count_text(ledger['steps_executed'], 'step')} charged in {count_text(ledger['attempts'], 'launch')}{more}"
 
 

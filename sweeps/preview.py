@@ -108,6 +108,7 @@ class Preview:
     warm_start  what the earlier sweep named in `search.warm_start` is worth here; None without one
     started_from  what it released, and the sweeps that it started from
     validation  what is done with the validation records, in one line; None without any
+    noise       standard deviation on a count of a report on private validation records; None without such reports
     total       None with the reason in `notes` when no accountant can count it
     """
 
@@ -138,6 +139,7 @@ class Preview:
     validation: str | None = None
     per_record: Spread | None = None
     unit_records: int = 1
+    noise: Spread | None = None
 
     @property
     def _sampler(self) -> str:
@@ -195,6 +197,8 @@ class Preview:
         lines.append(f"feasible {self.feasible} of {self.samples} draws from the prior ({self.feasible_share:.0%})")
         lines += [f"  {count} refused: {reason}" for reason, count in self.reasons.items()]
         lines += [f"solved   {name} {spread}" for name, spread in self.solved.items()]
+        if self.noise is not None:
+            lines.append(f"noise    on each count of a report on validation records: {self.noise} records")
         if self.work is not None:
             lines.append(f"work     {self.work} a trial, about {self.work.median * self.trials:.4g} in all")
         if self.warm_start is not None:
@@ -275,6 +279,7 @@ def preview(
         validation=validation_text(facts, spec.privacy.adjacency),
         per_record=_per_record(spec, plans, facts),
         unit_records=facts.unit_records,
+        noise=_noise_of_reports(plans),
     )
 
 
@@ -295,6 +300,11 @@ def _listing(space: Space) -> tuple[tuple[str, str, str], ...]:
         knobs: dict[str, Scalar | Domain] = {**branch.fixed, **branch.searched}
         rows += [(branch.system, name, str(knobs[name])) for name in sorted(knobs)]
     return tuple(rows)
+
+
+def _noise_of_reports(plans: list[PrivacyPlan]) -> Spread | None:
+    found = [plan.validation.histogram.deviation for plan in plans if plan.validation is not None]
+    return Spread.of(found) if found else None
 
 
 def _solved(plans: list[PrivacyPlan]) -> dict[str, Spread]:

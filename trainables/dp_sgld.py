@@ -107,7 +107,7 @@ class DPSGLD:
     parameters = PARAMETERS
     metrics = REPORTED
     enforces_units = True
-    private_validation = True
+    reports_privately = True
 
     @property
     def solves(self) -> Mapping[str, str]:

@@ -152,6 +152,7 @@ METRICS = (
         doc="area under the ROC curve on the validation records (more than two classes: mean of one against the rest)",
         released=_RELEASED,
         depends=Dependence.VALIDATION,
+        worst=0.0,
     ),
 )
 REPORTED = (
@@ -205,7 +206,7 @@ class NoisyOptimiser:
     source = "Bu, Dong, Long & Su 2020"
     metrics = REPORTED
     enforces_units = True
-    private_validation = True
+    reports_privately = True
     data_parallel = True
     solves = {"noise": "noise_multiplier", "steps": "epochs"}  # noqa: RUF012 (part of the System contract)
 

@@ -112,7 +112,7 @@ class ClippedSGLD:
     parameters = PARAMETERS
     metrics = REPORTED
     enforces_units = True
-    private_validation = True
+    reports_privately = True
     data_parallel = True
     solves = {"noise": "noise_multiplier"}  # noqa: RUF012 (part of the System contract)
 

@@ -80,8 +80,12 @@ def plan_with_reports(
 
 
 def check_private(system: System, facts: PublicFacts) -> None:
-    """Raises InvalidValue for a system that cannot report on the private validation records that `facts` name."""
-    if facts.private_validation is not None and not getattr(system, "private_validation", False):
+    """Raises InvalidValue for a system that cannot report on the private validation records that `facts` name.
+
+    One that can, says so by `reports_privately`: every metric of its that depends on validation records comes from
+    `trainables.validation.judging.report`, and it reads those records nowhere else.
+    """
+    if facts.private_validation is not None and not getattr(system, "reports_privately", False):
         raise InvalidValue(
             "data.validation.records",
             "private",

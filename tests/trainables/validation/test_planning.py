@@ -15,6 +15,7 @@ from dpcore.parallel import headline_of_parts
 from trainables.noisy_sgd import PUBLIC_VALIDATION
 from trainables.registry import SYSTEMS
 from trainables.system import Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Task
+from trainables.units import Unit
 from trainables.validation import planning
 from trainables.validation.declaration import PrivateValidation
 from trainables.validation.planning import plan_with_reports
@@ -116,6 +117,35 @@ def test_a_planner_that_forgets_the_reports_where_parts_add_claims_too_little(mo
     monkeypatch.setattr(planning, "headline_of_parts", always)
     plan = planned(HASHED, adjacency=REPLACE_ONE)
     assert plan.guarantee.epsilon <= 1.0 < recounted(plan, parallel=False)
+
+
+def test_the_sensitivity_is_that_of_a_unit():
+    """At most k records of a unit are judged: k times the noise for the same claim."""
+    unit = Unit(column="person", max_records=5)
+
+    def of(private: PrivateValidation, adjacency: Adjacency) -> PrivacyPlan:
+        aim = PrivacyTarget(epsilon=1.0, delta=1e-5, adjacency=adjacency, unit="person")
+        grouped = replace(facts(private), unit=unit)
+        found = plan_with_reports(SYSTEMS["noisy-sgd"], SGD, grouped, aim, {}, lambda steps: (steps,))
+        assert isinstance(found, PrivacyPlan)
+        return found
+
+    for adjacency, times in ((ADD_REMOVE, 5.0), (REPLACE_ONE, 5 * 2**0.5)):
+        plan = of(HASHED, adjacency)
+        histogram = plan.validation.histogram
+        assert histogram.sensitivity == pytest.approx(times)
+        assert histogram.deviation == pytest.approx(times * histogram.noise_multiplier)
+        assert plan.guarantee.unit == "person"
+
+
+@pytest.mark.parametrize("private", [HASHED, APART])
+def test_steps_are_solved_beside_reports(private):
+    aim = PrivacyTarget(epsilon=1.0, delta=1e-5, solve="steps")
+    config = {name: value for name, value in SGD.items() if name != "epochs"} | {"noise_multiplier": 2.0}
+    plan = plan_with_reports(SYSTEMS["noisy-sgd"], config, facts(private), aim, {}, lambda steps: (steps,))
+    assert plan.guarantee.epsilon == recounted(plan, plan.validation.parallel) <= 1.0
+    assert plan.guarantee.epsilon > 0.97
+    assert plan.validation.at == (plan.steps,)
 
 
 def test_reports_of_rungs_share_the_budget():
