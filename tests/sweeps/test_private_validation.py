@@ -21,9 +21,11 @@ from dpcore.parallel import headline_of_parts
 from sweeps import session
 from sweeps.controller import Controller, Done
 from sweeps.ledger import in_parallel, procedure_event, procedure_guarantee, reported_event
+from sweeps.planning import plan_proposal
 from sweeps.preview import preview
 from sweeps.records import LedgerEntry
 from sweeps.report import write_report
+from sweeps.showing import shown
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.store import Store
 from sweeps.workspace import Workspace
@@ -128,6 +130,11 @@ def raw_metrics(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
     return seen
 
 
+def telling(raw: list[dict[str, float]]) -> list[float]:
+    """Those of the metrics that no page has by chance, as it may have a 0.59375."""
+    return [value for one in raw for value in one.values() if len(repr(value)) > 14]
+
+
 def leaks(folder: Path, numbers: list[float]) -> Counter[str]:
     """How often numbers of the raw metrics stand in files outside of the workers' records, in text or in binary."""
     found: Counter[str] = Counter()
@@ -168,10 +175,14 @@ def test_a_sweep_publishes_noised_reports_alone_and_claims_what_it_spent(people,
             for one in raw:
                 for name, value in one.items():
                     assert metrics[name] != value
-    numbers = [value for one in raw for value in one.values() if 0 < value < 1]
+    numbers = telling(raw)
     assert numbers
     assert (Path(workspace.root) / "mlflow.db").exists() is bool(changes)
     assert not leaks(Path(workspace.root), numbers)
+    line = [one for one in shown("own", workspace).lines() if "private" in one and one[0] in "vl"]
+    assert len(line) == 2
+    assert "every claim includes" in line[0]
+    assert f"with {sum(len(record.reports) for record in records)} reports" in line[1]
     # The total adds up over trials, for each part of the records by itself.
     entries = store.ledger("own")
     total = procedure_guarantee(plans, entries, DELTA, adaptive=False)
@@ -200,16 +211,14 @@ def test_the_search_for_leaks_finds_one(people, run, monkeypatch):
         ),
     )
     _, workspace = run(spec_of(people))
-    found = leaks(Path(workspace.root), [value for one in raw for value in one.values() if 0 < value < 1])
+    found = leaks(Path(workspace.root), telling(raw))
     assert {name.split(".db")[0] for name in found if ".db" in name}
 
 
-def member(people: Path, **changes: Any):
+def member(people: Path, batch_size: int = 40, **changes: Any):
     spec = load_spec(spec_of(people, **changes))
     data = SOURCES["table"].load(spec.data.options())
-    config = {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 40, "epochs": 1}
-    from sweeps.planning import plan_proposal
-
+    config = {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": batch_size, "epochs": 1}
     plan = plan_proposal(spec, {"system": "noisy-sgd", "target_epsilon": 2.0, **config}, data.facts, {})
     return plan, data
 
@@ -267,6 +276,32 @@ def test_one_record_moves_one_count_even_of_a_model_that_mixes(people, monkeypat
     assert not np.array_equal(batches[0].confidences[1:], batches[1].confidences)
 
 
+def test_one_person_more_or_less_moves_counts_by_at_most_the_sensitivity(tmp_path):
+    """Persons of 1 to 12 rows, at most k = 4 of each judged: without one of them the other persons' counts stay."""
+    rng = np.random.default_rng(8)
+    rows = rng.integers(1, 13, 60)
+    frame = pd.DataFrame(rng.uniform(0, 1, (int(rows.sum()), 3)), columns=["a", "b", "c"])
+    frame["id"], frame["rich"] = np.repeat(np.arange(60), rows), rng.integers(0, 2, len(frame))
+
+    def judged(part: pd.DataFrame) -> Counter[bytes]:
+        """The finest histogram there is: every record of a kind by itself."""
+        path = tmp_path / "people.parquet"
+        part.to_parquet(path)
+        grouped = {"n": 60, "unit": {"column": "id", "max_records": 4}}
+        privacy = {"epsilon": 2.0, "delta": DELTA, "unit": "person"}
+        plan, found = member(path, batch_size=10, data=spec_of(path)["data"] | grouped, privacy=privacy)
+        assert (plan.validation.histogram.sensitivity, plan.guarantee.unit) == (4, "person")
+        return Counter(map(bytes, found.validation.inputs["x"]))
+
+    whole = judged(frame)
+    moved = []
+    for gone in range(12):
+        less = judged(frame[frame["id"] != gone])
+        moved.append(sum((whole - less).values()) + sum((less - whole).values()))
+    assert max(moved) == 4
+    assert 0 in moved  # of those who are trained on
+
+
 def entry(plan: PrivacyPlan, attempt: int, start: int, stop: int, executed: int | None) -> LedgerEntry:
     return LedgerEntry(key="own-0", attempt=attempt, from_step=start, to_step=stop, executed_to=executed)
 
@@ -308,6 +343,7 @@ def test_the_preview_says_what_is_private_and_counts_reports_in_its_total(people
     found = preview(spec, samples=5)
     assert found.total.epsilon > 2.0
     assert "validation records: private" in found.render()
+    assert "on each count of a report" in found.render()
     public = load_spec(spec_of(people, data=spec_of(people)["data"] | {"validation": PUBLIC}))
     lines = [line for line in preview(public, samples=5).render().splitlines() if line.startswith("validation records")]
     assert len(lines) == 1
