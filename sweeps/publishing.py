@@ -15,6 +15,7 @@ from dpcore.guarantee import Guarantee, Status, weakest
 from sweeps.records import TrialRecord
 from trainables.metrics import WITHHELD, Config, Dependence
 from trainables.system import PrivacyPlan
+from trainables.units import RECORD
 
 if TYPE_CHECKING:
     from sweeps.spec.model import SweepSpec
@@ -30,12 +31,14 @@ class Release:
     raw_because     why metrics that read training records outside of every event leave: nothing is then covered
     stated          whether the spec is of a time when metrics said on what they depend
     steered_by      raw metrics that an unstated spec has among its objectives: they were published and searched by
+    empty_unit      the word of an unstated spec for a unit that nothing enforced: its claims are per record
     """
 
     public_because: str | None = None
     raw_because: str | None = None
     stated: bool = True
     steered_by: tuple[str, ...] = ()
+    empty_unit: str | None = None
 
     @classmethod
     def of(cls, spec: SweepSpec) -> Release:
@@ -47,11 +50,13 @@ class Release:
         """The release that a recorded spec asks for, whenever it was recorded."""
         data, privacy = spec.get("data", {}), spec.get("privacy", {})
         stated = "allow_raw_measures" in privacy
+        unit = privacy.get("unit", RECORD)
         return cls(
             public_because=data.get("records_are_public"),
             raw_because=privacy.get("allow_raw_measures"),
             stated=stated,
             steered_by=() if stated else _raw_objectives(spec),
+            empty_unit=unit if unit != RECORD and "unit" not in data else None,
         )
 
     @property
@@ -76,6 +81,8 @@ class Release:
                 f"NOT COVERED: {', '.join(self.steered_by)} read training records outside of every claim, and the "
                 "search was led by them. Their values are withheld here"
             )
+        if self.empty_unit is not None:
+            return f"CLAIMS ARE PER RECORD: the spec's unit {self.empty_unit!r} was a word that nothing enforced"
         return ""
 
     @property
@@ -119,7 +126,7 @@ class Release:
         if self.stated:
             return record
         read = self.seen(record)
-        if self.covered:
+        if self.covered and self.empty_unit is None:
             return read
         claim = None if read.guarantee is None else self._as_recorded(read.guarantee)
         plan = read.plan
@@ -141,7 +148,13 @@ class Release:
         }
 
     def _as_recorded(self, guarantee: Mapping[str, Any]) -> dict[str, Any]:
-        return {**guarantee, "status": str(weakest(Status(guarantee["status"]), Status.NOT_COVERED))}
+        status = Status(guarantee["status"])
+        unit = guarantee["unit"] if self.empty_unit is None else RECORD
+        return {
+            **guarantee,
+            "status": str(status if self.covered else weakest(status, Status.NOT_COVERED)),
+            "unit": unit,
+        }
 
 
 def _raw_objectives(spec: Mapping[str, Any]) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ import pytest
 
 from sweeps.fingerprint import Changed
 from sweeps.planning import plan_proposal
+from sweeps.publishing import Release
+from sweeps.records import TrialRecord, TrialState
 from sweeps.search.space import Space
 from sweeps.session import create, resume
 from sweeps.spec import SpecErrors, load_spec, public_facts
@@ -125,3 +127,28 @@ def test_an_old_sweep_under_an_empty_word_is_not_resumed(tmp_path) -> None:
     name = create(old, workspace)
     with pytest.raises(Changed, match=r"privacy\.unit='banana'"):
         resume(name, workspace)
+
+
+def test_an_old_claim_under_an_empty_word_is_shown_per_record() -> None:
+    """Specs of the time when any word would do say nothing of raw measures either."""
+    raw = changed("data/unit", ...)
+    raw["privacy"]["unit"] = "banana"
+    claim = {"epsilon": 1.0, "status": "proved", "unit": "banana"}
+    record = TrialRecord(
+        key="visits-0",
+        number=0,
+        state=TrialState.COMPLETE,
+        config={"system": "noisy-sgd"},
+        seed=0,
+        violations={},
+        guarantee=claim,
+        plan={"guarantee": claim, "beside": [claim]},
+    )
+    release = Release.recorded(raw)
+    read = release.read(record)
+    assert read.guarantee == claim | {"unit": "record"}
+    assert read.plan == {"guarantee": read.guarantee, "beside": [read.guarantee]}
+    assert release.heading.startswith("CLAIMS ARE PER RECORD: the spec's unit 'banana'")
+    enforced = Release.recorded(SPEC)
+    assert enforced.read(record).guarantee == claim
+    assert not enforced.heading

@@ -14,16 +14,20 @@ import pytest
 import torch
 from scipy import stats
 
+from dpcore.adjacency import Adjacency
 from dpcore.audit import Outcome, Verdict
+from dpcore.checks import InvalidValue
 from dpcore.gradients import ClippedSum, PrivateGradients
 from dpcore.group_privacy import group_epsilon_lower
 from tests.dpcore import gradient_oracle
 from tests.trainables.recording import memory_run
+from tests.trainables.thread_team import ThreadTeam
 from trainables.data import content
 from trainables.losses import loss_function
 from trainables.measures import evidence, gradient_canaries
 from trainables.measures.evidence import Setting, curve_of
 from trainables.parallel import GradientTask, LocalSums, initial_model, shards, sums
+from trainables.private_prediction import voters
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Dataset,
@@ -83,7 +87,7 @@ def by_record(data: Dataset) -> Dataset:
 
 def planned(name: str, facts: PublicFacts, epsilon: float = 1.0, word: str = "person", **knobs: Scalar) -> PrivacyPlan:
     target = PrivacyTarget(epsilon=epsilon, delta=1e-5, unit=word)
-    plan = SYSTEMS[name].plan({**KNOBS[name], **knobs}, facts, target, {})
+    plan = SYSTEMS[name].plan({**KNOBS.get(name, VOTES), **knobs}, facts, target, {})
     assert isinstance(plan, PrivacyPlan), plan
     return plan
 
@@ -255,6 +259,66 @@ def test_systems_train_on_persons(name: str) -> None:
     step, _, metrics = run.final
     assert step == run.member.plan.steps
     assert metrics["accuracy"] > (0.8 if name.startswith("noisy") else 0.0)
+
+
+VOTES: dict[str, Scalar] = {
+    "regularisation": 0.001,
+    "bias": True,
+    "queries": 100,
+    "models": 6,
+    "composition": "standard",
+}
+
+
+def changed_votes() -> list[int]:
+    """How many of 40 models say something else of somebody when one person is left out, for each of ten persons."""
+    data = people(lambda person: 5, k=5)
+    assert data.units is not None
+    plan = planned("subsample-and-aggregate", data.facts, epsilon=50.0, models=40)
+    before = voters.winners(plan.config, data, Execution())
+    changed = []
+    for gone in range(10):
+        rows, units = data.units.picked(np.delete(np.arange(data.present), gone))
+        less = replace(data, train=content.select(data.train.inputs, data.train.targets, rows), units=units)
+        after = voters.winners(plan.config, less, Execution())
+        changed.append(int((before != after).any(axis=1).sum()))
+    return changed
+
+
+def parts_of_records(units: object, models: int) -> list[np.ndarray]:
+    """A mutant: parts are made of records, so that a person is in several."""
+    return [np.arange(number, units.records, models) for number in range(models)]  # type: ignore[attr-defined]
+
+
+def test_a_person_changes_one_vote(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert max(changed_votes()) == 1
+    monkeypatch.setattr(voters, "parts_by_unit", parts_of_records)
+    assert max(changed_votes()) > 1
+
+
+def test_votes_are_cast_by_parts_of_persons() -> None:
+    data = people()
+    plan = planned("subsample-and-aggregate", data.facts, epsilon=50.0)
+    assert plan.guarantee.unit == "person"
+    run = memory_run(plan)
+    SYSTEMS[plan.system].fit([run], data, Execution())
+    # 100 answers, most of them right: by chance 80 are with probability 6e-10.
+    assert run.final[2]["accuracy"] > 0.8
+    target = PrivacyTarget(epsilon=1.0, delta=1e-5, unit="person", adjacency=Adjacency.REPLACE_ONE)
+    with pytest.raises(InvalidValue, match="add-remove for subsample-and-aggregate"):
+        SYSTEMS[plan.system].plan(VOTES, data.facts, target, {})
+
+
+def test_workers_and_one_process_draw_the_same_persons() -> None:
+    """Over real links: the sums of three workers are those of one, to the order of float32 sums."""
+    data = uneven()
+    plan = planned("noisy-sgd", data.facts, epsilon=100.0, batch_size=30, epochs=1)
+    found = []
+    for team in (None, ThreadTeam(data, 3)):
+        run = memory_run(plan)
+        SYSTEMS["noisy-sgd"].fit([run], data, Execution(team=team))
+        found.append(np.concatenate([np.ravel(one) for name, one in run.final[1].items() if name.startswith("param")]))
+    assert np.allclose(*found, rtol=1e-4, atol=1e-5)
 
 
 # Audits
