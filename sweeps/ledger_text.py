@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sweeps.assumptions import Assumptions
+from sweeps.publishing import is_demonstration
 from sweeps.records import TrialRecord
 from sweeps.rounding import claim_text, count_text
 
@@ -42,6 +43,8 @@ def total_text(total: Mapping[str, Any], assumptions: Assumptions) -> str:
         return f"{who}: {PROMISES_NOTHING}"
     if total["is_claim"]:
         covers = "It covers all results of this sweep and the choice of the best, but no running times and memory."
+        if is_demonstration(total):
+            covers = "It counts the mechanisms alone, and not what else leaves of these public records."
         return f"{who}: {claim_text(total, assumptions.status(total))}. {covers}"
     return f"{who}: no guarantee, because {_no_total_text(total)} (Added up as it ran: {claim_text(total, None)}.)"
 

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from sweeps.spec.model import SweepSpec
 
 _EVERYTHING: frozenset[Dependence] = frozenset()
+_PUBLIC = "The records are public"
+
+
+def is_demonstration(guarantee: Mapping[str, Any]) -> bool:
+    """Whether a claim (as plain values) is made of public records: then more may leave than it counts."""
+    return any(sentence.startswith(_PUBLIC) for sentence in guarantee.get("assumptions") or ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +93,7 @@ class Release:
 
     @property
     def _demonstration(self) -> str:
-        return f"The records are public ({self.public_because}): what is claimed of them is a demonstration."
+        return f"{_PUBLIC} ({self.public_because}): what is claimed of them is a demonstration."
 
     def claim(self, guarantee: Guarantee) -> Guarantee:
         """What `guarantee`, which counts the mechanism alone, is worth in this sweep."""

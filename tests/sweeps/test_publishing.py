@@ -296,7 +296,10 @@ def test_claims_on_public_records_are_headed_as_a_demonstration(tmp_path, sweeps
     answers["check --json"] = sweeps("check", str(spec_file(tmp_path, attacked(**PUBLIC))), "--json")
     for asked, answer in answers.items():
         assert f"DEMONSTRATION ON PUBLIC RECORDS: {REASON}" in answer, asked
+        assert "covers all results" not in answer, asked
+    assert "counts the mechanisms alone" in answers["show"]
     page = workspace.report(NAME).read_text()
+    assert "covers all results" not in page
     assert page.index("DEMONSTRATION ON PUBLIC RECORDS") < page.index("What is guaranteed")
     assert "what is claimed of them is a demonstration" in page
     (record, _) = Store.open(workspace.store_url).trials(NAME)
