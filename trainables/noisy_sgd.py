@@ -62,7 +62,7 @@ NOISE_MIN, NOISE_MAX = 0.2, 1000.0
 above it the gradient is noise in all but name."""
 STEPS_MAX = 10_000_000
 
-PUBLIC_VALIDATION = "Metrics on the validation records are released as they are: those records are treated as public."
+PUBLIC_VALIDATION = "The validation records are public."
 ASSUMPTIONS = (PUBLIC_VALIDATION,)
 
 _SHARED = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.markup import escape
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -92,9 +93,9 @@ def table(front: Front, limit: int = 40) -> RenderableType:
         parts.append(Text(f"left out: {left}", style="dim"))
     if front.note:
         parts.append(Text(front.note))
-    listed = [f"  {line}" for line in front.assumptions.lines()]
-    if listed:
-        parts.append(Text("\n".join([f"{HEADING}:", *listed])))
+    if front.assumptions.sentences:
+        parts.append(Text(f"{HEADING}:"))
+        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in front.assumptions.lines()]
     return Group(*parts)
 
 

@@ -29,6 +29,7 @@ from sweeps.tracking import rebuild
 from sweeps.tracking.front import read_front
 from sweeps.workspace import Workspace
 from tests.sweeps.view_sweeps import guarantee
+from trainables.noisy_sgd import PUBLIC_VALIDATION
 from trainables.system import PrivacyPlan
 
 SYSTEMS = ["noisy-sgd", "model-sensitivity", "loss-perturbation"]
@@ -214,6 +215,13 @@ def test_mlflow(workspace, store, tmp_path: Path) -> None:
     # Read back, it is the front of the store.
     assert read_front(uri, "mixed").assumptions == sweep_front(store, "mixed").assumptions
     assert render(read_front(uri, "mixed"), "table").count(HEADING) == 1
+
+
+def test_show_explains_the_validation_records_once(workspace, monkeypatch, capsys) -> None:
+    """The list names the assumption; what it means for the metrics is said in the one line above."""
+    text = run(workspace, monkeypatch, capsys, "show", "mixed")
+    assert text.count("treated as public") == 1
+    assert PUBLIC_VALIDATION in listed(text)
 
 
 def test_every_view_gives_a_sentence_the_same_number(workspace, store, monkeypatch, capsys, tmp_path: Path) -> None:

@@ -185,8 +185,7 @@ def test_the_claim_names_what_it_rests_on(system, digits):
     plan = system.plan(CONFIG, digits.facts, TARGET, {})
     text = " ".join(plan.guarantee.assumptions)
     for word in (
-        "validation records",
-        "treated as public",
+        "The validation records are public.",
         "Poisson",
         "floating-point: not covered",
     ):
