@@ -57,7 +57,7 @@ class Door:
         derived_seed, self._derived = Streams.derived_seed, Keystream.derived
 
         def no_noise(streams, purpose, step=None):
-            if Purpose(purpose) is Purpose.NOISE:
+            if Purpose(purpose) in (Purpose.NOISE, Purpose.REPORT):
                 raise AroundTheDoor("the pseudorandom stream of noise was asked for")
             return derived_seed(streams, purpose, step)
 
@@ -188,7 +188,7 @@ DRAWING = {
     *("default_rng", "Generator", "RandomState", "manual_seed", "seeded_generator", "numpy_generator"),
     *("randn", "randn_like", "rand", "rand_like", "randint", "normal_", "uniform_", "exponential_", "bernoulli_"),
     *("standard_normal", "normal", "laplace", "gumbel", "exponential", "gamma", "token_bytes", "urandom"),
-    *("SecureNoise", "PseudorandomNoise", "Keystream", "NOISE", "SAMPLING"),
+    *("SecureNoise", "PseudorandomNoise", "Keystream", "NOISE", "REPORT", "SAMPLING"),
 }
 PUBLIC = {
     "dpcore/convexified/counterexamples.py": "made-up records",
@@ -245,7 +245,7 @@ def test_nobody_draws_around_the_door():
 
 
 def test_only_the_door_knows_the_stream_of_noise_and_its_sources():
-    found = {name: names & {"NOISE", "SecureNoise", "PseudorandomNoise"} for name, names in sources().items()}
+    found = {name: names & {"NOISE", "REPORT", "SecureNoise", "PseudorandomNoise"} for name, names in sources().items()}
     assert {name for name, names in found.items() if names} <= DOOR
 
 
