@@ -178,7 +178,7 @@ class PrivateGradients:
         parts = self._parts(recorded, units)
         if parts is None:
             return {}
-        return parts.weighted_sum(clip_factors(parts.squared_norms, clip_norm))
+        return clipped_total(parts, clip_norm)
 
     def _parts(self, recorded: Recorded, units: Units) -> Parts | None:
         return Parts.of(recorded, units, self._passes.captured, self._kinds)
@@ -208,6 +208,11 @@ class PrivateGradients:
                 "requires_grad to False where that is meant.",
                 stacklevel=4,
             )
+
+
+def clipped_total(parts: Parts, clip_norm: float) -> dict[str, Tensor]:
+    """sum_u g_u * min(1, clip_norm / |g_u|), by the parameters' names."""
+    return parts.weighted_sum(clip_factors(parts.squared_norms, clip_norm))
 
 
 def _structure(model: nn.Module) -> tuple[object, ...]:

@@ -150,31 +150,25 @@ def divided_by_the_factor(monkeypatch) -> None:
 def clip_per_layer(monkeypatch) -> None:
     """Each layer's gradient is clipped to C on its own, and the noise is that of one clip to C."""
 
-    def one_pass(self, uses, clip_norm):
-        total = {}
-        for name, several in uses.items():
-            layer = self._plan.layers[name]
-            part = engine.RULES[type(layer)](layer, several)
-            for local, tensor in part.weighted_sum(engine.clip_factors(part.squared_norms, clip_norm)).items():
-                total[f"{name}.{local}"] = tensor
-        return total
+    def clipped_total(parts, clip_norm):
+        return {
+            f"{name}.{local}": tensor
+            for name, part in parts.by_layer.items()
+            for local, tensor in part.weighted_sum(engine.clip_factors(part.squared_norms, clip_norm)).items()
+        }
 
-    monkeypatch.setattr(engine.PrivateGradients, "_one_pass", one_pass)
+    monkeypatch.setattr(engine, "clipped_total", clipped_total)
 
 
 def clip_of_the_batch_mean(monkeypatch) -> None:
-    def one_pass(self, uses, clip_norm):
-        total, batch = {}, 0
-        for name, several in uses.items():
-            layer, batch = self._plan.layers[name], len(several[0].inputs)
-            part = engine.RULES[type(layer)](layer, several)
-            for local, tensor in part.weighted_sum(torch.ones(batch, dtype=torch.float64)).items():
-                total[f"{name}.{local}"] = tensor / batch
+    def clipped_total(parts, clip_norm):
+        batch = len(parts.squared_norms)
+        total = parts.weighted_sum(torch.full((batch,), 1 / batch, dtype=torch.float64))
         norm = torch.cat([one.flatten() for one in total.values()]).norm()
         factor = min(1.0, clip_norm / float(norm)) * batch
         return {name: one * factor for name, one in total.items()}
 
-    monkeypatch.setattr(engine.PrivateGradients, "_one_pass", one_pass)
+    monkeypatch.setattr(engine, "clipped_total", clipped_total)
 
 
 class Repeating:
