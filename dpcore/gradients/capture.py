@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from dpcore.gradients import mapping
-from dpcore.gradients.layers import Kinds, NotServed, Use, trainable
+from dpcore.gradients.layers import Kinds, NotServed, Use
 from dpcore.gradients.refusals import Refused
 from dpcore.gradients.slots import Place, Slots
 from dpcore.gradients.substitutes import forward_of
@@ -36,11 +36,15 @@ class _Call:
 class Tape:
     """The uses of captured layers seen during one forward pass over N records.
 
-    level  the transformation over records, None for a pass that is not mapped
+    layers  captured, by name
+    owned   names of their trainable parameters
+    level   the transformation over records, None for a pass that is not mapped
     """
 
-    def __init__(self, layers: Mapping[str, nn.Module], kinds: Kinds, slots: Slots) -> None:
-        self._layers, self._kinds, self._slots = layers, kinds, slots
+    def __init__(
+        self, layers: Mapping[str, nn.Module], owned: Mapping[str, list[str]], kinds: Kinds, slots: Slots
+    ) -> None:
+        self._layers, self._owned, self._kinds, self._slots = layers, owned, kinds, slots
         self._calls: list[_Call] = []
         self.level: int | None = None
 
@@ -51,14 +55,13 @@ class Tape:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Captured layers note their uses for the length of the block."""
-        names = {id(one): name for name, one in self._slots.parameters.items()}
         try:
             for name, layer in self._layers.items():
-                # An alias: the parameters themselves must not appear in the graph (see Passes.gradients).
+                # An alias: the parameters themselves must not appear in the graph (see Passes._backward).
                 held = [
-                    (place, one.detach().requires_grad_())
-                    for one in trainable(layer).values()
-                    for place in self._slots.places(names[id(one)])
+                    (place, self._slots.parameters[own].detach().requires_grad_())
+                    for own in self._owned[name]
+                    for place in self._slots.places(own)
                 ]
                 layer.__dict__["forward"] = self._forward_of(name, layer, held)
             yield

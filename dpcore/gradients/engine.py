@@ -15,10 +15,11 @@ from dpcore.gradients.clipped import ClippedSum
 from dpcore.gradients.clipping import clip_factors
 from dpcore.gradients.contributions import Parts
 from dpcore.gradients.guard import RECORDS, check_gradients
+from dpcore.gradients.isolation import loops_noted
 from dpcore.gradients.layers import KINDS, Kinds, accumulation_type
 from dpcore.gradients.precision import Name, Precision
 from dpcore.gradients.records import Columns, Passes, Recorded
-from dpcore.gradients.refusals import refuse
+from dpcore.gradients.refusals import fixed_statistics, refuse, refuse_new_statistics
 from dpcore.gradients.units import Units
 
 Batch = Tensor | tuple[Tensor, ...]
@@ -29,6 +30,7 @@ class Route(StrEnum):
 
     ONE_PASS = "one pass"
     PER_RECORD = "per record"
+    LOOP = "per record, one at a time"
     UNREACHED = "unreached"
 
 
@@ -66,6 +68,7 @@ class PrivateGradients:
         checks.count(minimum=1, unit_records=unit_records)
         self._model, self._loss_fn, self._kinds = model, loss_fn, kinds
         self._unit_records, self._precision = unit_records, Precision.named(precision)
+        self._statistics = fixed_statistics(model)
         self._prepare()
 
     def _prepare(self) -> None:
@@ -76,16 +79,22 @@ class PrivateGradients:
             raise ValueError("the model has no trainable parameter: set requires_grad on those that are to be trained")
         self._checked: set[object] = set()
         self._reached: dict[str, Route] = {}
+        self._looped: set[str] = set()
 
     @property
     def routes(self) -> Mapping[str, Route]:
         """{parameter: how its gradient is found}: as the structure says before the first batch, then as it was."""
+        names = self._passes.slots.parameters
         if not self._checked:
             captured = {name for layer in self._passes.captured for name in self._passes.owned(layer)}
-            return {
-                name: Route.ONE_PASS if name in captured else Route.PER_RECORD for name in self._passes.slots.parameters
-            }
-        return {name: self._reached.get(name, Route.UNREACHED) for name in self._passes.slots.parameters}
+            return {name: Route.ONE_PASS if name in captured else self._uncaptured(name) for name in names}
+        return {name: self._reached.get(name, Route.UNREACHED) for name in names}
+
+    @property
+    def looped(self) -> tuple[str, ...]:
+        """Operations and layers that PyTorch cannot map and that go through records one at a time: right, and slow.
+        () before the first batch."""
+        return tuple(sorted(self._looped))
 
     @property
     def unreached(self) -> tuple[str, ...]:
@@ -120,6 +129,7 @@ class PrivateGradients:
             checks.count(minimum=1, microbatch_size=microbatch_size)
         if _structure(self._model) != self._structure:
             self._prepare()
+        refuse_new_statistics(self._model, self._statistics)
         total: dict[str, Tensor] = {}
         step = microbatch_size or max(units, 1)
         for start in range(0, units, step):
@@ -194,14 +204,19 @@ class PrivateGradients:
 
         first = slice(0, RECORDS)
         few = tuple(one[first] for one in inputs), tuple(one[first] for one in targets)
-        check_gradients(self._passes, parts_of, self._precision, *few)
+        with loops_noted(self._looped):
+            check_gradients(self._passes, parts_of, self._precision, *few)
+        self._looped |= set(self._passes.in_loops.values())
         self._checked.add(kind)
+
+    def _uncaptured(self, name: str) -> Route:
+        return Route.LOOP if name in self._passes.in_loops else Route.PER_RECORD
 
     def _note(self, recorded: Recorded) -> None:
         first = not self._reached
         for layer in recorded.uses:
             self._reached |= dict.fromkeys(self._passes.owned(layer), Route.ONE_PASS)
-        self._reached |= dict.fromkeys(recorded.gradients, Route.PER_RECORD)
+        self._reached |= {name: self._uncaptured(name) for name in recorded.gradients}
         if first and self.unreached:
             warnings.warn(
                 f"no record's loss depends on {', '.join(self.unreached)}: what is added to them is noise alone. Set "
@@ -217,10 +232,14 @@ def clipped_total(parts: Parts, clip_norm: float) -> dict[str, Tensor]:
 
 def _structure(model: nn.Module) -> tuple[object, ...]:
     """What a pass is prepared for; changes when a layer, a mode or a trained parameter does."""
-    return (
-        *((id(module), module.training) for module in model.modules()),
-        *((id(one), one.requires_grad, one._backward_hooks is None) for one in model.parameters()),
-    )
+    seen: list[object] = []
+    for one in model.modules():
+        seen += [id(one), one.training, len(one._forward_hooks), len(one._forward_pre_hooks)]
+        seen += [len(one._backward_hooks), len(one._backward_pre_hooks)]
+        for parameter in one._parameters.values():
+            if parameter is not None:
+                seen += [id(parameter), parameter.requires_grad, bool(parameter._backward_hooks)]
+    return tuple(seen)
 
 
 def _zeros(parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:

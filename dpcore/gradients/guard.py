@@ -42,7 +42,7 @@ def check_gradients(
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(0)
         before = _random_state(devices)
-        with Watching():
+        with Watching(), passes.closely():
             parts = parts_of(inputs, targets)
         drew = any(not torch.equal(a, b) for a, b in zip(before, _random_state(devices), strict=True))
         if parts is not None and not bool(parts.finite.all()):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +22,7 @@ from torch.utils._pytree import tree_map
 from dpcore.checks import InvalidValue
 from dpcore.gradients import mapping
 from dpcore.gradients.refusals import Refused, label, refuse
-from dpcore.gradients.state import kept, refuse_change
+from dpcore.gradients.state import CLOSELY, kept, refuse_change
 from dpcore.gradients.structure import proves_isolation
 from dpcore.gradients.substitutes import substituted
 
@@ -38,10 +40,13 @@ def alone(columns: Any) -> Any:
 
 
 @contextmanager
-def isolating(model: nn.Module) -> Iterator[None]:
-    """Inside the block, a mapped pass of `model` treats records apart or is refused. Raises Refused."""
-    modules = dict(model.named_modules())
-    before = kept(modules, depth=1)
+def isolating(modules: Mapping[str, nn.Module], *, depth: int = 1) -> Iterator[None]:
+    """Inside the block, a mapped pass of a model treats records apart or is refused. Raises Refused.
+
+    modules  of the model, by name
+    depth    how closely to look at what they keep (dpcore.gradients.state)
+    """
+    before = kept(modules, depth=depth)
     table = custom_function_call.functorch_table
     rule = table[TransformType.Vmap]
     fastpath = torch.backends.mha.get_fastpath_enabled()
@@ -49,7 +54,7 @@ def isolating(model: nn.Module) -> Iterator[None]:
     # Attention by fused kernels has no rule for a mapped axis and would go through records one at a time.
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with sdpa_kernel(SDPBackend.MATH), substituted(model):
+        with sdpa_kernel(SDPBackend.MATH), substituted(modules.values()):
             yield
     except (InvalidValue, Refused):
         raise
@@ -58,7 +63,7 @@ def isolating(model: nn.Module) -> Iterator[None]:
     finally:
         torch.backends.mha.set_fastpath_enabled(fastpath)
         table[TransformType.Vmap] = rule
-    refuse_change(modules, before, depth=1)
+    refuse_change(modules, before, depth=depth)
 
 
 def _without_own_rules(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,6 +110,20 @@ def _asked_by_torch() -> bool:
     return str(sys._getframe(2).f_globals.get("__name__", "")).startswith("torch.")
 
 
+@contextmanager
+def loops_noted(names: set[str]) -> Iterator[None]:
+    """Adds to `names` the operations of the block that PyTorch cannot map and takes one record at a time."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for one in caught:
+        found = re.search(r"batching rule for (\S+?)\. ", str(one.message))
+        if found:
+            names.add(found[1])
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+
 def _explained(modules: Mapping[str, nn.Module], error: BaseException) -> str:
     names = {id(module): name for name, module in modules.items()}
     where = "the model or the loss"
@@ -135,12 +154,8 @@ class Isolated:
         refuse(self._model)
         if proves_isolation(self._model, inputs):
             return self._model(*inputs)
-        modules = dict(self._model.named_modules())
-        before = kept(modules)
-        with isolating(self._model), Watching():
-            outputs = over_records(lambda *one: tree_map(_of_one, self._model(*alone(one))), *inputs)
-        refuse_change(modules, before)
-        return outputs
+        with isolating(dict(self._model.named_modules()), depth=CLOSELY), Watching():
+            return over_records(lambda *one: tree_map(_of_one, self._model(*alone(one))), *inputs)
 
 
 def isolated(model: nn.Module) -> Isolated:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,11 @@ from dpcore.gradients.capture import Tape
 from dpcore.gradients.isolation import alone, isolating, over_records
 from dpcore.gradients.layers import Kinds, Use, trainable
 from dpcore.gradients.precision import Precision
-from dpcore.gradients.refusals import Refused
+from dpcore.gradients.refusals import Refused, label
 from dpcore.gradients.slots import Slots
+from dpcore.gradients.state import CLOSELY
 from dpcore.gradients.structure import proves_isolation
+from dpcore.gradients.substitutes import SUBSTITUTES, one_at_a_time
 
 Columns = tuple[Tensor, ...]
 LossFunction = Callable[[Any, Any], Tensor]
@@ -38,27 +41,49 @@ class Passes:
     """The passes over a model whose structure does not change.
 
     captured  layers served by their rule, by name; a layer that turns out to be used in other ways too leaves it
+    in_loops  parameters of layers that go through records one at a time, and those layers
+    depth     how closely each pass looks at what the model keeps (dpcore.gradients.state)
     """
 
     def __init__(self, model: nn.Module, loss_fn: LossFunction, kinds: Kinds, precision: Precision) -> None:
         self._model, self._loss_fn, self._kinds, self._precision = model, loss_fn, kinds, precision
         self.slots = Slots(model)
-        self._names = {id(one): name for name, one in self.slots.parameters.items()}
         self.captured = dict(_capturable(model, kinds, {id(self.slots.parameters[name]) for name in self.slots.tied}))
+        self._modules = dict(model.named_modules()) | _loss_modules(loss_fn)
+        self.depth = 1
+        names = {id(one): name for name, one in self.slots.parameters.items()}
+        self.in_loops = {
+            names[id(one)]: label(name, module)
+            for name, module in model.named_modules()
+            if SUBSTITUTES.get(type(module)) is one_at_a_time
+            for one in trainable(module).values()
+        }
+        self._owned = {
+            layer: [names[id(one)] for one in trainable(module).values()] for layer, module in self.captured.items()
+        }
+
+    @contextmanager
+    def closely(self) -> Iterator[None]:
+        """Passes of the block look closely at what the model keeps."""
+        try:
+            self.depth = CLOSELY
+            yield
+        finally:
+            self.depth = 1
 
     def owned(self, layer: str) -> list[str]:
         """Names of the trainable parameters of a captured layer."""
-        return [self._names[id(one)] for one in trainable(self.captured[layer]).values()]
+        return self._owned[layer]
 
     def plain(self, inputs: Columns) -> bool:
         """Whether records pass without being mapped: structure proves isolation, and rules serve all parameters."""
-        served = sum(len(trainable(layer)) for layer in self.captured.values())
+        served = sum(len(self._owned[layer]) for layer in self.captured)
         return served == len(self.slots.parameters) and proves_isolation(self._model, inputs)
 
     def recorded(self, inputs: Columns, targets: Columns) -> Recorded:
         """One forward and one backward pass. inputs and targets are [N, ...], N at least 1. Raises Refused."""
         while True:
-            tape = Tape(self.captured, self._kinds, self.slots)
+            tape = Tape(self.captured, self._owned, self._kinds, self.slots)
             plain, size = self.plain(inputs), len(targets[0])
             mapped = {} if plain else self.per_record(size)
             with tape.listening():
@@ -111,11 +136,11 @@ class Passes:
 
         with torch.enable_grad():
             if not plain:
-                with isolating(self._model):
+                with isolating(self._modules, depth=self.depth):
                     return over_records(whole, mapped or {}, inputs, targets)
             with self.slots.holding(shared or {}):
                 outputs = outputs_of(*inputs)
-            with isolating(self._model):
+            with isolating(_loss_modules(self._loss_fn), depth=self.depth):
                 return over_records(lambda *one: loss_of(*alone(one)), outputs, targets)
 
     def per_record(self, size: int) -> dict[str, Tensor]:
@@ -162,6 +187,11 @@ def backward(
             f"the backward pass over single records failed: {error}\nCheckpointing (torch.utils.checkpoint) computes "
             "again what is mapped no longer: switch it off, and use a microbatch size to save memory."
         ) from error
+
+
+def _loss_modules(loss_fn: LossFunction) -> dict[str, nn.Module]:
+    """A loss may keep something too."""
+    return {f"loss_fn.{name}": one for name, one in loss_fn.named_modules()} if isinstance(loss_fn, nn.Module) else {}
 
 
 def _capturable(model: nn.Module, kinds: Kinds, tied: set[int]) -> list[tuple[str, nn.Module]]:

@@ -63,6 +63,25 @@ def refuse_mixing(model: nn.Module) -> None:
                 )
 
 
+def fixed_statistics(model: nn.Module) -> dict[str, object]:
+    """What stands in the statistics of normalisations, to be told from later ones."""
+    return {
+        f"{name}.{key}": (id(one), one._version)
+        for name, module in model.named_modules()
+        if isinstance(module, _BatchNorm | _InstanceNorm)
+        for key, one in module.named_buffers(recurse=False)
+    }
+
+
+def refuse_new_statistics(model: nn.Module, fixed: dict[str, object]) -> None:
+    """Raises MixesExamples where a normalisation's statistics are not those that it had."""
+    if fixed and (changed := [name for name, one in fixed_statistics(model).items() if fixed.get(name) != one]):
+        raise MixesExamples(
+            f"{changed[0]!r} has changed since these private gradients were made: statistics that private records "
+            "leave are released without noise. Load public ones first, then make PrivateGradients anew."
+        )
+
+
 def _refuse_wrappers(named: str, module: nn.Module) -> None:
     if isinstance(module, torch.jit.ScriptModule) and any(one.requires_grad for one in module.parameters()):
         raise Refused(f"{named} is scripted: its parameters cannot be given per record. Use the Python module.")

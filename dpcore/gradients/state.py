@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from dpcore.gradients.refusals import Refused, label
 
 _TORCH_OWN = frozenset(vars(nn.Module()))
-_DEPTH = 4
+CLOSELY = 4
+"""How far into containers and objects to look for changes."""
 
 
-def kept(modules: Mapping[str, nn.Module], *, depth: int = _DEPTH) -> dict[tuple[str, str], Hashable]:
+def kept(modules: Mapping[str, nn.Module], *, depth: int) -> dict[tuple[str, str], Hashable]:
     """{(module, attribute): what stands there}, equal before and after a pass that writes nothing.
 
     depth  how far into containers and objects; 1 sees that an attribute or the length of a container changed
@@ -33,9 +34,7 @@ def kept(modules: Mapping[str, nn.Module], *, depth: int = _DEPTH) -> dict[tuple
     return out
 
 
-def refuse_change(
-    modules: Mapping[str, nn.Module], before: dict[tuple[str, str], Hashable], *, depth: int = _DEPTH
-) -> None:
+def refuse_change(modules: Mapping[str, nn.Module], before: dict[tuple[str, str], Hashable], *, depth: int) -> None:
     """Raises Refused where something kept is not as it was."""
     after = kept(modules, depth=depth)
     if after == before:

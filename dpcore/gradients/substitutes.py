@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -71,9 +71,9 @@ def forward_of(module: nn.Module) -> Callable[..., Any]:
 
 
 @contextmanager
-def substituted(model: nn.Module) -> Iterator[None]:
+def substituted(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Substitutes run for the length of the block, except where something else is in place of a forward pass."""
-    modules = [one for one in model.modules() if type(one) in SUBSTITUTES and "forward" not in vars(one)]
+    modules = [one for one in modules if type(one) in SUBSTITUTES and "forward" not in vars(one)]
     try:
         for module in modules:
             module.__dict__["forward"] = _bound(module)
