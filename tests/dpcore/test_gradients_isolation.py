@@ -1,0 +1,343 @@
+"""Records kept apart by construction: what proves it, what watches over it, and what is refused."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.modules.module import register_module_full_backward_hook
+
+from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, isolated, mapping, structure
+from dpcore.gradients.layers import KINDS, Kind
+from dpcore.gradients.layers.linear import linear
+from tests.dpcore import gradient_oracle as oracle
+from tests.dpcore.test_gradients import Centred, Positions, assert_same
+
+torch.set_num_threads(1)
+B = 5
+LAYERS = [
+    (nn.Sequential(nn.Linear(4, 4), nn.Tanh()), (4,)),
+    (nn.Linear(4, 3), (2, 4)),
+    (nn.Embedding(7, 3), None),
+    (nn.LayerNorm(4), (3, 4)),
+    (nn.RMSNorm(4), (4,)),
+    (nn.GroupNorm(2, 4), (4, 3)),
+    (nn.Flatten(), (2, 3)),
+    (nn.Softmax(1), (4,)),
+    (nn.LogSoftmax(-1), (2, 4)),
+    (nn.Conv1d(2, 3, 2), (2, 5)),
+    (nn.Conv2d(2, 3, 2), (2, 4, 4)),
+    (nn.Conv3d(2, 3, 2), (2, 3, 3, 3)),
+    *((kind(1) if "Adaptive" in kind.__name__ else kind(2), (2, *[4] * axes)) for axes, kinds in {
+        1: (nn.AvgPool1d, nn.AdaptiveAvgPool1d, nn.MaxPool1d),
+        2: (nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.MaxPool2d),
+        3: (nn.AvgPool3d, nn.AdaptiveAvgPool3d, nn.MaxPool3d),
+    }.items() for kind in kinds),
+    *((kind(0.5), (4, *[3] * axes)) for axes, kind in enumerate((nn.Dropout1d, nn.Dropout2d, nn.Dropout3d), 1)),
+    *((kind(0.5), (4,)) for kind in (nn.Dropout, nn.AlphaDropout)),
+    (nn.Threshold(0.1, 0.0), (4,)),
+    *((kind(), (2, 4)) for kind in (
+        nn.Identity, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Tanh,
+        nn.Sigmoid, nn.LogSigmoid, nn.Softplus, nn.Softsign, nn.Softshrink, nn.Tanhshrink, nn.Hardtanh,
+        nn.Hardsigmoid, nn.Hardswish, nn.Hardshrink,
+    )),
+]  # fmt: skip
+
+
+def moved_rows(layer: nn.Module, shape) -> set[int]:
+    """Rows of the output that move with row 0 of the input; dropout draws the same masks both times."""
+    torch.manual_seed(0)
+    one = torch.randint(0, 7, (B, 3)) if shape is None else torch.randn(B, *shape)
+    other = one.clone()
+    other[0] = (one[0] + 1) % 7 if shape is None else one[0] * 50 + 3
+    found = []
+    for inputs in (one, other):
+        torch.manual_seed(1)
+        found.append(layer(inputs))
+    assert structure.proves_isolation(layer, (one,))
+    return {row for row in range(B) if not torch.equal(found[0][row], found[1][row])}
+
+
+@pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=lambda one: type(one).__name__)
+def test_what_structure_proves_is_so(layer, shape):
+    assert moved_rows(layer, shape) <= {0}
+
+
+def test_every_proof_is_looked_at():
+    assert {type(layer) for layer, _ in LAYERS} == set(structure.PROVED)
+
+
+def test_a_wrong_proof_would_be_seen(monkeypatch):
+    monkeypatch.setitem(structure.PROVED, nn.BatchNorm1d, lambda _, rank: rank)
+    assert moved_rows(nn.BatchNorm1d(4), (4,)) == set(range(B))
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Softmax(0), (4,)),
+        (nn.Softmax(-2), (4,)),
+        (nn.Softmax(), (4,)),
+        (nn.Conv1d(B, 2, 2), (5,)),
+        (nn.Dropout2d(0.5), (3, 3)),
+        (nn.MaxPool2d(2), (4, 4)),
+        (nn.Flatten(0), (4,)),
+        (nn.LayerNorm((B, 4)), (4,)),
+        (nn.BatchNorm1d(4).eval(), (4,)),
+        (nn.Sequential(nn.Linear(4, 4), nn.Softmax(0)), (4,)),
+        (nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)), (4,)),
+        (type("Own", (nn.Linear,), {})(4, 4), (4,)),
+    ],
+)
+def test_what_may_mix_at_this_rank_is_not_proved(layer, shape):
+    assert not structure.proves_isolation(layer, (torch.randn(B, *shape),))
+
+
+def test_a_hook_ends_the_proof():
+    layer, inputs = nn.Linear(4, 4), torch.randn(B, 4)
+    handle = layer.register_forward_hook(lambda _, __, out: out - out.mean(0))
+    assert not structure.proves_isolation(layer, (inputs,))
+    handle.remove()
+    assert structure.proves_isolation(layer, (inputs,))
+    layer.forward = lambda x: x - x.mean(0)
+    assert not structure.proves_isolation(layer, (inputs,))
+
+
+# The loss is mapped too, also where the model needs no mapping.
+
+
+def hardest(outputs, targets):
+    losses = oracle.squared_loss(outputs, targets)
+    return losses / losses.detach().max()
+
+
+def test_a_loss_sees_one_record():
+    torch.manual_seed(0)
+    model, inputs, targets = nn.Linear(3, 2), torch.randn(B, 3), torch.randn(B)
+    found = PrivateGradients(model, hardest).clipped_sum(inputs, targets, clip_norm=0.5).tensors
+    assert_same(found, oracle.clipped_sum(model, hardest, inputs, targets, 0.5))
+    # The mutant, all records in one batch, is far from it.
+    together = torch.autograd.grad(hardest(model(inputs), targets).sum(), model.weight)[0]
+    alone = sum(oracle.rows(model, hardest, inputs, targets)["weight"])
+    assert (together - alone).norm() > 0.1 * alone.norm()
+
+
+# The guard: rules and capture against autograd.
+
+
+def halved(layer, uses):
+    found = linear(layer, uses)
+    found._gradients_UO = found._gradients_UO / 2
+    return found
+
+
+def shifted(layer, uses):
+    found = linear(layer, uses)
+    found._gradients_UO = found._gradients_UO.roll(1, 0)
+    return found
+
+
+def short(layer, uses):
+    found = linear(layer, uses)
+    found.squared_norms = found.squared_norms / 4
+    return found
+
+
+@pytest.mark.parametrize("wrong", [halved, shifted, short])
+def test_a_wrong_rule_is_found_on_the_first_batch(wrong):
+    engine = PrivateGradients(nn.Linear(4, 3), oracle.squared_loss, kinds={nn.Linear: Kind(wrong)})
+    with pytest.raises(Refused, match=r"by autograd|autograd gives"):
+        engine.clipped_sum(torch.randn(B, 4), torch.randn(B), clip_norm=1.0)
+
+
+class InPlace(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(1, 2, 2), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(F.relu_(self.conv(x)).flatten(1))
+
+
+def test_activations_in_place_do_not_hide_a_layer(monkeypatch):
+    torch.manual_seed(0)
+    model, inputs, targets = InPlace(), torch.randn(B, 1, 3, 3), torch.randn(B)
+    found = PrivateGradients(model, oracle.squared_loss).clipped_sum(inputs, targets, clip_norm=0.5).tensors
+    assert_same(found, oracle.clipped_sum(model, oracle.squared_loss, inputs, targets, 0.5))
+    # Mutant: an alias that autograd takes for a view is rewritten with its base. The guard sees it.
+    monkeypatch.setattr(mapping, "apart", lambda tensor: tensor.view_as(tensor))
+    with pytest.raises(Refused, match="add up to"):
+        PrivateGradients(model, oracle.squared_loss).clipped_sum(inputs, targets, clip_norm=0.5)
+
+
+# State.
+
+
+class Keeps(nn.Module):
+    def __init__(self, keep) -> None:
+        super().__init__()
+        self.layer, self.keep = nn.Linear(3, 2), keep
+        self.seen, self.number, self.table = [], 0, {"a": [0]}
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, x):
+        self.keep(self, x)
+        return self.layer(x)
+
+
+@pytest.mark.parametrize(
+    ("name", "keep"),
+    [
+        ("seen", lambda m, x: m.seen.append(x)),
+        ("number", lambda m, x: setattr(m, "number", m.number + 1)),
+        ("table", lambda m, x: m.table["a"].append(1)),
+        ("last", lambda m, x: setattr(m, "last", x.detach())),
+        ("mean", lambda m, x: setattr(m, "mean", x.detach().mean(0))),
+        ("mean", lambda m, x: m.mean.add_(1.0)),
+    ],
+)
+def test_what_a_model_keeps_of_a_call_is_refused_with_its_name(name, keep):
+    engine = PrivateGradients(Keeps(keep), oracle.squared_loss)
+    with pytest.raises(Refused, match=rf"layer '\(model\)' \(Keeps\) changes '{name}'"):
+        engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
+
+
+def test_a_record_written_into_a_buffer_is_refused_with_its_place():
+    engine = PrivateGradients(Keeps(lambda m, x: m.mean.add_(x[0].detach())), oracle.squared_loss)
+    with pytest.raises(Refused, match=r"\(Keeps\), line \d+"):
+        engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
+
+
+def test_statistics_that_changed_since_are_refused():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).eval()
+    engine, inputs, targets = PrivateGradients(model, oracle.squared_loss), torch.randn(B, 4), torch.randn(B)
+    engine.clipped_sum(inputs, targets, clip_norm=1.0)
+    model.train()(inputs)
+    model.eval()
+    with pytest.raises(MixesExamples, match="has changed since"):
+        engine.clipped_sum(inputs, targets, clip_norm=1.0)
+
+
+# What is told of a model.
+
+
+class Partly(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.idle = nn.Linear(3, 2), nn.Linear(3, 2)
+
+    def forward(self, x):
+        with torch.no_grad():
+            shift = self.idle(x)
+        return self.used(x) + shift
+
+
+def test_parameters_that_no_record_reached_are_named():
+    engine = PrivateGradients(Partly(), oracle.squared_loss)
+    assert engine.unreached == ()
+    with pytest.warns(UserWarning, match=r"depends on idle\.weight, idle\.bias"):
+        engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
+    assert engine.unreached == ("idle.weight", "idle.bias")
+    assert engine.routes["used.weight"] is Route.ONE_PASS
+
+
+def test_routes_are_told_before_and_after_the_first_batch():
+    engine = PrivateGradients(Positions(), oracle.squared_loss)
+    assert set(engine.routes.values()) == {Route.ONE_PASS}
+    engine.clipped_sum(torch.randint(0, 7, (B, 4)), torch.randn(B), clip_norm=1.0)
+    assert engine.routes == {"words.weight": Route.ONE_PASS, "places.weight": Route.PER_RECORD}
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = nn.GRU(3, 4, batch_first=True), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.cell(x)[0][:, -1])
+
+
+def test_layers_in_a_loop_say_so():
+    engine = PrivateGradients(Recurrent(), oracle.squared_loss)
+    engine.clipped_sum(torch.randn(B, 4, 3), torch.randn(B), clip_norm=1.0)
+    assert engine.looped == ("layer 'cell' (GRU)",)
+    assert engine.routes["cell.weight_ih_l0"] is Route.LOOP
+    assert engine.routes["head.weight"] is Route.ONE_PASS
+
+
+# Refused by name.
+
+
+def complex_bias(model):
+    model.shift = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
+
+
+REFUSED = {
+    "is complex": complex_bias,
+    "has a gradient hook": lambda model: model.used.weight.register_hook(lambda g: g),
+    "has a backward hook": lambda model: model.used.register_full_backward_hook(lambda *_: None),
+    "is a Wrapped": lambda model: setattr(model.used, "weight", type("Wrapped", (nn.Parameter,), {})(torch.ones(2, 3))),
+    "has no shape yet": lambda model: setattr(model, "used", nn.LazyLinear(2)),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_be_seen_through_is_refused_at_once(words):
+    model = Partly()
+    REFUSED[words](model)
+    with pytest.raises(Refused, match=words):
+        PrivateGradients(model, oracle.squared_loss)
+
+
+def test_a_global_backward_hook_is_refused():
+    handle = register_module_full_backward_hook(lambda *_: None)
+    try:
+        with pytest.raises(Refused, match="global backward hook"):
+            PrivateGradients(Partly(), oracle.squared_loss)
+    finally:
+        handle.remove()
+
+
+def test_a_hook_that_comes_later_is_refused_too():
+    model = nn.Linear(3, 2)
+    engine = PrivateGradients(model, oracle.squared_loss)
+    engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
+    model.register_full_backward_hook(lambda *_: None)
+    with pytest.raises(Refused, match="backward hook"):
+        engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
+
+
+# Judged apart.
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_outputs_are_those_of_each_record_alone(size):
+    model, inputs = Centred(detached=True).eval(), torch.randn(size, 3)
+    alone = torch.cat([model(inputs[b : b + 1]) for b in range(size)])
+    torch.testing.assert_close(isolated(model)(inputs), alone)
+    assert size == 1 or not torch.allclose(model(inputs), alone)
+
+
+def test_what_structure_proves_is_called_as_it_is():
+    model, inputs = nn.Sequential(nn.Linear(3, 2), nn.Tanh()), torch.randn(B, 3)
+    assert torch.equal(isolated(model)(inputs), model(inputs))
+
+
+def test_a_model_that_mixes_by_its_structure_is_not_judged():
+    with pytest.raises(MixesExamples):
+        isolated(nn.BatchNorm1d(3))
+
+
+def test_the_kinds_are_exact_types():
+    """A subclass may compute something else: it is mapped."""
+
+    class Centring(nn.Linear):
+        def forward(self, x):
+            return super().forward(x - x.mean(0))
+
+    torch.manual_seed(0)
+    model, inputs, targets = Centring(3, 2), torch.randn(B, 3), torch.randn(B)
+    engine = PrivateGradients(model, oracle.squared_loss)
+    found = engine.clipped_sum(inputs, targets, clip_norm=1.0).tensors
+    assert_same(found, oracle.clipped_sum(model, oracle.squared_loss, inputs, targets, 1.0))
+    assert Centring not in KINDS
+    assert engine.routes["weight"] is Route.PER_RECORD
