@@ -1,9 +1,10 @@
 """One private step (clipped sum, noise, update) against plain SGD and Opacus, interleaved, one thread.
 
-    python -m tests.benchmarks.private_step [--json FILE] [--rounds N] [--batch 256]
+    python -m tests.benchmarks.private_step [--json FILE] [--rounds N] [--batch 256] [--models ...] [--engines ...]
 
 The process starts itself again with a tuned allocator for every side: half of Opacus's time on the MLP is
-page faults otherwise, and the tuned number is the one to quote.
+page faults otherwise, and the tuned number is the one to quote. Peak memory is that of a process for each engine, with
+the allocator as it comes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
+import subprocess
 import sys
 import time
 import warnings
@@ -24,7 +27,11 @@ ALLOCATOR = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-if __name__ == "__main__" and any(os.environ.get(name) != value for name, value in ALLOCATOR.items()):
+if (
+    __name__ == "__main__"
+    and "--peak" not in sys.argv
+    and any(os.environ.get(name) != value for name, value in ALLOCATOR.items())
+):
     os.execve(
         sys.executable,
         [sys.executable, "-m", "tests.benchmarks.private_step", *sys.argv[1:]],
@@ -46,33 +53,11 @@ from torch import Tensor, nn  # noqa: E402
 from dpcore.gradients import PrivateGradients, noisy_mean_gradient  # noqa: E402
 from dpcore.gradients.layers import KINDS, Kinds  # noqa: E402
 from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise  # noqa: E402
+from tests.benchmarks.step_models import CLASSES, TIMED, Timed  # noqa: E402
 
 CLIP, NOISE, RATE = 1.0, 1.1, 0.1
+OPACUS = ("Opacus hooks", "Opacus ghost clipping")
 Step = Callable[[], None]
-
-
-def logistic() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
-
-
-def mlp() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
-
-
-def cnn() -> nn.Module:
-    """The two-convolution MNIST model of Opacus's and TensorFlow Privacy's tutorials."""
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 8, 2, padding=3),
-        nn.ReLU(),
-        nn.MaxPool2d(2, 1),
-        nn.Conv2d(16, 32, 4, 2),
-        nn.ReLU(),
-        nn.MaxPool2d(2, 1),
-        nn.Flatten(),
-        nn.Linear(512, 32),
-        nn.ReLU(),
-        nn.Linear(32, 10),
-    )
 
 
 def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
@@ -140,62 +125,136 @@ def opacus_ghost(model: nn.Module, x: Tensor, y: Tensor) -> Step:
     return step
 
 
-def measure(make_model: Callable[[], nn.Module], batch: int, rounds: int) -> dict[str, float]:
-    """Median seconds of a step by engine; every round runs each engine three times, two of them timed."""
+FORMED = "every gradient formed"
+"""Left out unless asked for: it needs the memory of the whole model for every record."""
+ENGINES = ("plain SGD", *OPACUS, "one pass", "one pass, secure noise", FORMED)
+
+
+def step_of(engine: str, timed: Timed, batch: int) -> Step | None:
+    """A step of that engine on fresh data, once run; None where it cannot serve the model."""
     torch.manual_seed(0)
-    x, y = torch.rand(batch, 1, 28, 28), torch.randint(0, 10, (batch,))
-    steps = {
-        "plain SGD, no privacy": plain(make_model(), x, y),
-        "Opacus hooks": opacus_hooks(make_model(), x, y),
-        "Opacus ghost clipping": opacus_ghost(make_model(), x, y),
-        "one pass": ours(make_model(), x, y, PseudorandomNoise(torch.Generator())),
-        "one pass, secure noise": ours(make_model(), x, y, SecureNoise()),
-        "every gradient formed": ours(make_model(), x, y, PseudorandomNoise(torch.Generator()), {}),
-    }
+    x, y = timed.draw(batch), torch.randint(0, CLASSES, (batch,))
+    torch.manual_seed(1)
+    model = timed.make(engine.startswith("Opacus"))
+    try:
+        match engine:
+            case "plain SGD":
+                step = plain(model, x, y)
+            case "Opacus hooks":
+                step = opacus_hooks(model, x, y)
+            case "Opacus ghost clipping":
+                step = opacus_ghost(model, x, y)
+            case "one pass":
+                step = ours(model, x, y, PseudorandomNoise(torch.Generator()))
+            case "one pass, secure noise":
+                step = ours(model, x, y, SecureNoise())
+            case _:
+                step = ours(model, x, y, PseudorandomNoise(torch.Generator()), {})
+        step()
+    except Exception as error:
+        print(f"{engine}: {type(error).__name__}: {error}", file=sys.stderr)
+        return None
+    return step
+
+
+def measure(timed: Timed, batch: int, rounds: int, engines: tuple[str, ...]) -> dict[str, float]:
+    """Median processor seconds of a step, engines in turn: other work on the machine counts for little."""
+    steps = {engine: step for engine in engines if (step := step_of(engine, timed, batch)) is not None}
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(rounds + 3):
         for name, step in steps.items():
             # Training repeats one engine: the first step of a turn only warms the caches that the last engine cooled.
             step()
             for _ in range(2):
-                start = time.perf_counter()
+                start = time.process_time()
                 step()
                 if turn >= 3:
-                    seconds[name].append(time.perf_counter() - start)
+                    seconds[name].append(time.process_time() - start)
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def main() -> None:
+def memory(model: str, engine: str, batch: int) -> float | None:
+    """Megabytes that model, data and five steps add at their peak, in a process of their own; None where it fails."""
+    found = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.private_step", "--peak", model, engine, "--batch", str(batch)],
+        capture_output=True,
+        text=True,
+        # The allocator's own: the tuned one keeps what it was given.
+        env={name: value for name, value in os.environ.items() if name not in ALLOCATOR} | {"OMP_NUM_THREADS": "1"},
+    )
+    return float(found.stdout) if found.returncode == 0 and found.stdout.strip() else None
+
+
+def print_peak(model: str, engine: str, batch: int) -> int:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    step = step_of(engine, TIMED[model], batch)
+    if step is None:
+        return 1
+    for _ in range(5):
+        step()
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    return 0
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--models", nargs="*", default=list(TIMED), choices=list(TIMED))
+    parser.add_argument("--engines", nargs="*", default=[one for one in ENGINES if one != FORMED], choices=ENGINES)
+    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--peak", nargs=2, metavar=("MODEL", "ENGINE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
-    models = {"LR 784-10": logistic, "MLP 784-256-10": mlp, "CNN": cnn}
-    results = {name: measure(make, options.batch, options.rounds) for name, make in models.items()}
-    print(f"torch {torch.__version__}, opacus {opacus.__version__}, batch {options.batch}, one thread, tuned allocator")
-    print("speed against Opacus hooks (median milliseconds of a step)")
-    print(f"{'':24s}" + "".join(f"{name:>20s}" for name in results))
+    if options.peak:
+        return print_peak(*options.peak, options.batch)
+    load = os.getloadavg()[0]
+    print(
+        f"torch {torch.__version__}, opacus {opacus.__version__}, batch {options.batch}, one thread, tuned allocator, "
+        f"load average {load:.1f} on {os.cpu_count()} cores"
+    )
     rows = []
-    for engine in next(iter(results.values())):
-        line = f"{engine:24s}"
-        for model, medians in results.items():
-            ratio = medians["Opacus hooks"] / medians[engine]
-            line += f"{ratio:10.2f} ({medians[engine] * 1e3:6.2f})"
-            rows.append({"engine": engine, "model": model, "speed": ratio, "median_seconds": medians[engine]})
-        print(line)
+    for model in options.models:
+        timed = TIMED[model]
+        medians = measure(timed, options.batch, options.rounds, tuple(options.engines))
+        best = min((medians[name] for name in OPACUS if name in medians), default=float("nan"))
+        goal = "" if timed.goal is None else f", goal {timed.goal} of plain SGD"
+        print(f"\n{model}{goal}")
+        print(f"{'':26s}{'CPU ms':>9s}{'of plain SGD':>14s}{'of best Opacus':>16s}{'peak MB':>10s}{'of plain':>10s}")
+        peaks = {name: None if options.no_memory else memory(model, name, options.batch) for name in medians}
+        base = peaks.get("plain SGD")
+        for name, median in medians.items():
+            speed, against, peak = medians["plain SGD"] / median, best / median, peaks[name]
+            share = None if peak is None or not base else peak / base
+            print(
+                f"{name:26s}{median * 1e3:9.2f}{speed:14.2f}{against:16.2f}"
+                f"{'-' if peak is None else f'{peak:.0f}':>10s}{'-' if share is None else f'{share:.2f}':>10s}"
+            )
+            rows.append(
+                {
+                    "engine": name,
+                    "model": model,
+                    "median_seconds": median,
+                    "of_plain": speed,
+                    "of_best_opacus": against,
+                    "peak_mb": peak,
+                    "peak_of_plain": share,
+                }
+            )
     if options.json:
         document = {
             "versions": {"torch": torch.__version__, "opacus": opacus.__version__},
             "batch": options.batch,
             "rounds": options.rounds,
+            "load_average": load,
             "rows": rows,
         }
         with open(options.json, "w") as file:
             json.dump(document, file, indent=1)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
