@@ -9,7 +9,7 @@ Models are judged with the records apart as well: isolated(model)(inputs).
 
 from dpcore.gradients.clipped import ClippedSum, noise_event, noisy_mean_gradient
 from dpcore.gradients.engine import PrivateGradients, Route
-from dpcore.gradients.isolation import Isolated, isolated
+from dpcore.gradients.isolation import Isolated, isolated, one_by_one
 from dpcore.gradients.refusals import MixesExamples, Refused
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "isolated",
     "noise_event",
     "noisy_mean_gradient",
+    "one_by_one",
 ]

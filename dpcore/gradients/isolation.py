@@ -158,6 +158,20 @@ class Isolated:
             return over_records(lambda *one: tree_map(_of_one, self._model(*alone(one))), *inputs)
 
 
+@contextmanager
+def one_by_one(model: nn.Module) -> Iterator[None]:
+    """Inside the block `model` may be called with one record at a time, which then sees no other.
+
+    Raises Refused for a model that mixes records by its structure, and at the end for one that kept something of
+    a call.
+    """
+    refuse(model)
+    modules = dict(model.named_modules())
+    before = kept(modules, depth=CLOSELY)
+    yield
+    refuse_change(modules, before, depth=CLOSELY)
+
+
 def isolated(model: nn.Module) -> Isolated:
     """See Isolated. Raises Refused for a model that mixes records by its structure."""
     return Isolated(model)

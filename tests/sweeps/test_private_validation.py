@@ -17,6 +17,8 @@ import torch
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.events import Composed, Gaussian, Repeated
+from dpcore.gradients import Refused
+from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.parallel import headline_of_parts
 from sweeps import session
 from sweeps.controller import Controller, Done
@@ -36,7 +38,6 @@ from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, PrivacyPlan
 from trainables.trial import run_group
 from trainables.validation import judging
-from trainables.validation.judgements import judgements
 from trainables.validation.judging import UncountedReport
 
 N, DELTA = 400, 1e-5
@@ -271,9 +272,26 @@ def test_one_record_moves_one_count_even_of_a_model_that_mixes(people, monkeypat
         judging.report(memory_run(plan), Mixing(), changed, torch.device("cpu"), Execution())
     whole, less = released
     assert np.array_equal(whole[1:], less)
-    # Judged together they do move: that is what one at a time is for.
-    batches = [judgements(Mixing(), split, data.facts, torch.device("cpu")) for split in (part, shorter)]
-    assert not np.array_equal(batches[0].confidences[1:], batches[1].confidences)
+    # Asked in one batch, its answers do move: that is what one at a time is for.
+    together = [Mixing()(torch.from_numpy(split.inputs["x"])) for split in (part, shorter)]
+    assert not torch.equal(together[0][1:], together[1])
+
+
+class Remembering(torch.nn.Linear):
+    """Adds the last record's answer to the next one's."""
+
+    last: torch.Tensor | float = 0.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = super().forward(x) + self.last
+        return self.last
+
+
+def test_a_model_that_remembers_a_record_reports_nothing(people, monkeypatch):
+    plan, data = member(people)
+    monkeypatch.setattr(NoisyHistogram, "release", lambda *_: pytest.fail("released"))
+    with pytest.raises(Refused, match="last"):
+        judging.report(memory_run(plan), Remembering(3, 2), data, torch.device("cpu"), Execution())
 
 
 def test_one_person_more_or_less_moves_counts_by_at_most_the_sensitivity(tmp_path):
