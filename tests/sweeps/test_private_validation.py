@@ -29,6 +29,7 @@ from sweeps.records import LedgerEntry
 from sweeps.report import write_report
 from sweeps.showing import shown
 from sweeps.spec import SpecErrors, load_spec
+from sweeps.stopped_trials import ex_post
 from sweeps.store import Store
 from sweeps.workspace import Workspace
 from tests.trainables.recording import memory_run
@@ -343,6 +344,26 @@ def test_the_ledger_charges_every_report_that_may_have_been_drawn(people, attemp
     ]
     event = reported_event({"own-0": plan}, entries)
     assert sum(part.count for part in event.events) == reports
+
+
+@pytest.mark.parametrize("disjoint", [True, False])
+def test_a_stopped_trial_is_bounded_by_its_steps_and_the_reports_so_far(people, tmp_path, disjoint):
+    data, others = spec_of(people)["data"], tmp_path / "others.parquet"
+    others.write_bytes(people.read_bytes())
+    other = {"records": "private", "path": str(others), "n": N, "disjoint": disjoint}
+    plan, _ = member(people, data={**data, "validation": other}, **RUNGS)
+    first = plan.validation.at[0]
+    known = ex_post(plan, first, rungs=3)
+    counted = headline_of_parts(
+        plan.event(0, first),
+        Repeated(event=plan.validation.histogram.event(), count=1),
+        parallel=disjoint,
+        delta=DELTA / 3,
+        adjacency=Adjacency.ADD_REMOVE,
+    )
+    assert known.epsilon == counted.epsilon < plan.guarantee.epsilon
+    alone = headline(plan.event(0, first), DELTA / 3, Adjacency.ADD_REMOVE).epsilon
+    assert known.epsilon == alone if disjoint else known.epsilon > alone
 
 
 def test_plans_that_part_the_records_in_other_ways_add(people):

@@ -240,6 +240,10 @@ def _other_file(raw: Mapping[str, Any], path: str) -> PrivateValidation | None:
         raise InvalidValue(f"data.validation.{DISJOINT}", disjoint, "true or false")
     if not disjoint:
         return private(raw, parts="", assumption="")
+    if raw["path"] == path:
+        raise InvalidValue(
+            f"data.validation.{DISJOINT}", True, "two files: this one would be disjoint from itself", "Drop it."
+        )
     return private(
         raw,
         parts=f"{path} and {raw['path']}, declared to share nobody",

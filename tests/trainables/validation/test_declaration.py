@@ -72,6 +72,7 @@ def test_another_file_parts_the_records_only_where_that_is_declared():
     [
         ({**HASHED, "records": "private", "disjoint": True}, "disjoint"),
         ({**FILE, "records": "private", "disjoint": "yes"}, "disjoint"),
+        ({"path": "all.parquet", "n": 50, "records": "private", "disjoint": True}, "disjoint"),
         ({**HASHED, "records": "private", "budget_share": 0}, "budget_share"),
         ({**HASHED, "records": "private", "budget_share": True}, "budget_share"),
         ({**HASHED, "records": "private", "budget_share": 1.5}, "budget_share"),
