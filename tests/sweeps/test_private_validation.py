@@ -31,6 +31,7 @@ from sweeps.showing import shown
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.stopped_trials import ex_post
 from sweeps.store import Store
+from sweeps.validation_text import recorded_text
 from sweeps.workspace import Workspace
 from tests.trainables.recording import memory_run
 from trainables import noisy_training
@@ -388,6 +389,24 @@ def test_the_preview_says_what_is_private_and_counts_reports_in_its_total(people
     assert len(lines) == 1
     assert "treated as public" in lines[0]
     assert "no claim covers" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("validation", "says"),
+    [
+        ({"records": "private", "share": 0.3, "id": "id"}, "in parallel with training"),
+        ({"records": "private", "path": "gone.parquet", "n": 9}, "added to training's"),
+        ({"records": "public", "share": 0.3, "id": "id"}, "treated as public"),
+        ({"share": 0.3, "id": "id"}, "treated as public"),  # recorded before an answer was asked for
+    ],
+)
+def test_a_recorded_sweep_says_in_one_line_whose_its_validation_records_are(people, validation, says):
+    raw = spec_of(people)
+    recorded = raw | {"data": raw["data"] | {"validation": validation}}
+    recorded["privacy"] = {"adjacency": "add-remove"}
+    assert says in recorded_text(recorded)
+    assert "\n" not in recorded_text(recorded)
+    assert recorded_text(recorded | {"data": {"source": "uniform"}}) is None
 
 
 PUBLIC = {"records": "public", "share": 0.3, "id": "id"}
