@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 from sweeps.cli_output import print_json
+from sweeps.publishing import Release
 from sweeps.reproductions import Effort, Result, reproduce
+from sweeps.reproductions.sweeping import PUBLIC
 from sweeps.store import Store
 from sweeps.workspace import Workspace
 
@@ -19,11 +21,12 @@ def reproduce_command(
 ) -> None:
     """Reproduce and print; with `as_json`, everything as the one JSON document on stdout: `rows` are the claims."""
     console = Console(stderr=as_json)
-    started = time.monotonic()
+    started, heading = time.monotonic(), Release(public_because=PUBLIC).heading
+    console.print(heading, highlight=False)
     result = reproduce(paper, data, workspace, effort, lambda line: console.print(line, highlight=False))
     cost = f"{time.monotonic() - started:.0f} s this time; {_trained(paper, workspace)}"
     if as_json:
-        print_json({**result.to_dict(), "cost": cost})
+        print_json({"heading": heading, **result.to_dict(), "cost": cost})
         return
     _print(console, result)
     console.print(f"cost: {cost}", highlight=False)

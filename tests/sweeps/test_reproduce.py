@@ -128,6 +128,7 @@ def test_measured_and_undecided_is_not_called_untried() -> None:
 def test_json_carries_what_was_cut_the_tables_and_the_plots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reproduce_command("triastcyn2020", None, Workspace.at(tmp_path), Effort(quick=True), as_json=True)
     told = json.loads(capsys.readouterr().out)
+    assert told["heading"].startswith("DEMONSTRATION ON PUBLIC RECORDS")
     assert {"claim", "published", "ours", "holds", "note"} == set(told["rows"][0])
     assert any("no --data DIR" in line for line in told["cut"])
     assert all(Path(plot).is_file() for plot in told["plots"])
