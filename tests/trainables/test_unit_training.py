@@ -24,8 +24,9 @@ from tests.trainables.recording import memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.data import content
 from trainables.losses import loss_function
-from trainables.measures import evidence, gradient_canaries
+from trainables.measures import evidence, gradient_canaries, lira
 from trainables.measures.evidence import Setting, curve_of
+from trainables.measures.objectives import missing
 from trainables.parallel import GradientTask, LocalSums, initial_model, shards, sums
 from trainables.private_prediction import voters
 from trainables.registry import SYSTEMS
@@ -389,3 +390,18 @@ def test_a_claim_per_record_read_per_person_is_refuted(monkeypatch: pytest.Monke
     monkeypatch.setattr(gradient_canaries, "planted", persons)
     found = audited(plan, data)[0].audit.epsilon_lower
     assert plan.guarantee.epsilon < found < least
+
+
+def test_attacks_on_single_records_are_refused() -> None:
+    """Members of a claim per person are persons: what knows records alone says so."""
+    data = people()
+    claim = planned("noisy-sgd", data.facts).guarantee
+    with pytest.raises(InvalidValue, match="members are single records, and the claim is per person"):
+        lira.check(SYSTEMS["noisy-sgd"], claim, 4)
+    votes = planned("subsample-and-aggregate", data.facts, epsilon=50.0).guarantee
+    assert evidence.methods(SYSTEMS["subsample-and-aggregate"], votes) == ()
+    assert evidence.methods(SYSTEMS["noisy-sgd"], claim)
+    for name in ("membership_auc", "priv_leak"):
+        assert "single records" in missing(name, SYSTEMS["noisy-sgd"], data.facts)
+    assert not missing("audited_epsilon", SYSTEMS["noisy-sgd"], data.facts)
+    assert "single records" in missing("audited_epsilon", SYSTEMS["subsample-and-aggregate"], data.facts)

@@ -106,7 +106,7 @@ class Schema:
         held_out = round(self.n * self.validation.share)
         assumptions = ["n, bounds, categories and classes were declared without looking at the private records."]
         if self.unit is not None:
-            assumptions.append(f"Each unit is one value of {self.unit.column}: nobody's records stand under two.")
+            assumptions.append(f"Each unit is one value of {self.unit.column}: nobody has two, and no two share one.")
         return PublicFacts(
             dataset="table",
             task=self.task,
