@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,64 +17,63 @@ from dpcore.gradients.units import Units
 class Parts:
     """One part per captured layer, by layer, and the rest: parameters by their full names.
 
-    squared_norms  of each unit's whole gradient, float64 of shape [U]; finite
-    finite         which units count, bool of shape [U]: the others count as zero
+    squared_norms  of each unit's whole gradient, float64 of shape [U]; infinite where the unit does not count, because
+                   its gradient is not finite or its squared norm overflows
     """
 
     by_layer: Mapping[str, Contribution]
     rest: Contribution | None
     squared_norms: Tensor
-    finite: Tensor
 
     @classmethod
     def of(cls, recorded: Recorded, units: Units, layers: Mapping[str, nn.Module], kinds: Kinds) -> Parts | None:
-        """None where no parameter was reached. A unit whose squared norm is not finite counts as zero."""
-        uses = {name: [units.of_use(one) for one in several] for name, several in recorded.uses.items()}
-        gradients = {name: units.of_gradient(one) for name, one in recorded.gradients.items()}
-        if not uses and not gradients:
+        """None where no parameter was reached. Uses are taken out of `recorded`: what a rule is done with is freed."""
+        by_layer: dict[str, Contribution] = {}
+        squares: list[Tensor] = []
+        while recorded.uses:
+            name, several = recorded.uses.popitem()
+            uses = [units.of_use(one) for one in several]
+            del several
+            layer = layers[name]
+            found = kinds[type(layer)].rule(layer, uses)
+            squares.append(found.squared_norms)
+            bad_U = ~torch.isfinite(found.squared_norms)
+            if bool(bad_U.any()):
+                # 0 * inf is NaN: a weight of zero does not remove such a unit, so what it left is cleared instead.
+                found = kinds[type(layer)].rule(layer, [_cleared(one, bad_U) for one in uses])
+            by_layer[name] = found
+        rest: Contribution | None = None
+        if recorded.gradients:
+            gradients = {name: units.of_gradient(one) for name, one in recorded.gradients.items()}
+            rest = Materialised(gradients)
+            squares.append(rest.squared_norms)
+            bad_U = ~torch.isfinite(rest.squared_norms)
+            if bool(bad_U.any()):
+                rest = Materialised({name: _without(one, bad_U) for name, one in gradients.items()})
+        if not squares:
             return None
-        parts = cls._made(uses, gradients, layers, kinds)
-        bad_U = ~parts.finite
-        if not bool(bad_U.any()):
-            return parts
-        # 0 * inf is NaN: a weight of zero does not remove such a unit, so what it left is cleared instead.
-        cleared = cls._made(
-            {
-                name: [
-                    replace(one, inputs=_without(one.inputs, bad_U), gradients=_without(one.gradients, bad_U))
-                    for one in several
-                ]
-                for name, several in uses.items()
-            },
-            {name: _without(one, bad_U) for name, one in gradients.items()},
-            layers,
-            kinds,
-        )
-        return replace(cleared, finite=~bad_U)
+        squared_norms_U = torch.stack(squares).sum(0)
+        squared_norms_U = torch.where(torch.isfinite(squared_norms_U), squared_norms_U, torch.inf)
+        return cls(by_layer, rest, squared_norms_U)
 
-    @classmethod
-    def _made(
-        cls,
-        uses: Mapping[str, Sequence[Use]],
-        gradients: Mapping[str, Tensor],
-        layers: Mapping[str, nn.Module],
-        kinds: Kinds,
-    ) -> Parts:
-        by_layer = {name: kinds[type(layers[name])].rule(layers[name], several) for name, several in uses.items()}
-        rest = Materialised(dict(gradients)) if gradients else None
-        found = [one.squared_norms for one in (*by_layer.values(), *([rest] if rest else []))]
-        squared_norms_U = torch.stack(found).sum(0)
-        return cls(by_layer, rest, squared_norms_U, torch.isfinite(squared_norms_U))
+    @property
+    def finite(self) -> Tensor:
+        """Which units count, bool of shape [U]."""
+        return torch.isfinite(self.squared_norms)
 
     def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
         """sum_u weights[u] * gradient of unit u, by the parameters' full names; those that were not reached are
-        absent."""
+        absent. Units that do not count have weight 0."""
         out = {
             f"{layer}.{local}" if layer else local: tensor
             for layer, one in self.by_layer.items()
             for local, tensor in one.weighted_sum(weights_U).items()
         }
         return out | (self.rest.weighted_sum(weights_U) if self.rest else {})
+
+
+def _cleared(use: Use, bad_U: Tensor) -> Use:
+    return replace(use, inputs=_without(use.inputs, bad_U), gradients=_without(use.gradients, bad_U))
 
 
 def _without(tensor: Tensor, bad_U: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ class Recorded:
     A parameter that is in neither is one that no loss depends on.
     """
 
-    uses: Mapping[str, list[Use]]
+    uses: dict[str, list[Use]]
     gradients: Mapping[str, Tensor]
 
 
