@@ -8,11 +8,11 @@ from contextlib import nullcontext
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpcore.gradients import isolated, one_by_one
+from dpcore.gradients.losses import cross_entropy, squared_error
 from trainables.system import PublicFacts, Split, Task
 
 EVALUATION_BATCH = 1024
@@ -21,16 +21,8 @@ EVALUATION_BATCH = 1024
 def loss_function(facts: PublicFacts) -> Callable[[Tensor, Tensor], Tensor]:
     """(outputs, targets) -> losses [B]: cross-entropy for classes and ratings, squared error for a regression."""
     if facts.task in (Task.CLASSIFICATION, Task.RATING):
-        return _cross_entropy
-    return _squared_error
-
-
-def _cross_entropy(outputs_BC: Tensor, targets_B: Tensor) -> Tensor:
-    return F.cross_entropy(outputs_BC, targets_B, reduction="none")
-
-
-def _squared_error(outputs_B1: Tensor, targets_B: Tensor) -> Tensor:
-    return (outputs_B1.squeeze(1) - targets_B).square()
+        return cross_entropy
+    return squared_error
 
 
 def answers(

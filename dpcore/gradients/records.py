@@ -15,6 +15,7 @@ from dpcore.gradients import mapping
 from dpcore.gradients.capture import Tape
 from dpcore.gradients.isolation import alone, isolating, over_records
 from dpcore.gradients.layers import Kinds, Use, trainable
+from dpcore.gradients.losses import loss_proves_isolation
 from dpcore.gradients.precision import Precision
 from dpcore.gradients.refusals import Refused, label
 from dpcore.gradients.slots import Slots
@@ -140,6 +141,9 @@ class Passes:
                     return over_records(whole, mapped or {}, inputs, targets)
             with self.slots.holding(shared or {}):
                 outputs = outputs_of(*inputs)
+            if loss_proves_isolation(self._loss_fn, outputs, targets):
+                losses_N: Tensor = self._loss_fn(outputs, targets[0])
+                return losses_N
             with isolating(_loss_modules(self._loss_fn), depth=self.depth):
                 return over_records(lambda *one: loss_of(*alone(one)), outputs, targets)
 

@@ -52,6 +52,7 @@ from torch import Tensor, nn  # noqa: E402
 
 from dpcore.gradients import PrivateGradients, noisy_mean_gradient  # noqa: E402
 from dpcore.gradients.layers import KINDS, Kinds  # noqa: E402
+from dpcore.gradients.losses import cross_entropy  # noqa: E402
 from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise  # noqa: E402
 from tests.benchmarks.step_models import CLASSES, TIMED, Timed  # noqa: E402
 
@@ -72,7 +73,7 @@ def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
 
 
 def ours(model: nn.Module, x: Tensor, y: Tensor, noise: NoiseSource, kinds: Kinds = KINDS) -> Step:
-    engine = PrivateGradients(model, losses, kinds=kinds)
+    engine = PrivateGradients(model, cross_entropy, kinds=kinds)
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     parameters = dict(model.named_parameters())
 
@@ -84,10 +85,6 @@ def ours(model: nn.Module, x: Tensor, y: Tensor, noise: NoiseSource, kinds: Kind
         optimizer.step()
 
     return step
-
-
-def losses(outputs: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(outputs, targets, reduction="none")
 
 
 def opacus_hooks(model: nn.Module, x: Tensor, y: Tensor) -> Step:
