@@ -22,12 +22,12 @@ def reproduce_command(
     """Reproduce and print; with `as_json`, everything as the one JSON document on stdout: `rows` are the claims."""
     console = Console(stderr=as_json)
     started, heading = time.monotonic(), Release(public_because=PUBLIC).heading
-    console.print(heading, highlight=False)
     result = reproduce(paper, data, workspace, effort, lambda line: console.print(line, highlight=False))
     cost = f"{time.monotonic() - started:.0f} s this time; {_trained(paper, workspace)}"
     if as_json:
         print_json({"heading": heading, **result.to_dict(), "cost": cost})
         return
+    console.print(heading, highlight=False)
     _print(console, result)
     console.print(f"cost: {cost}", highlight=False)
 
