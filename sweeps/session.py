@@ -14,6 +14,7 @@ from dpcore.checks import InvalidValue
 from sweeps import fingerprint
 from sweeps.controller import Controller
 from sweeps.interruption import Interruption
+from sweeps.ledger import FIXED_SAMPLERS
 from sweeps.ledger_text import stopped_lines
 from sweeps.losses import INTERRUPTED
 from sweeps.planning import check_corners
@@ -23,6 +24,7 @@ from sweeps.search import Proposer
 from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec
 from sweeps.store import Lease, Store, StoreError, SweepRecord
 from sweeps.tracking import Drain
+from sweeps.validation_text import recorded_text
 from sweeps.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.system import Dataset, PublicFacts
@@ -246,17 +248,34 @@ def _effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Coll
             "Start a new sweep with --name: one sweep draws all its noise from one source.",
         )
     if "spec" in accept:
-        if Release.of(before) != Release.of(given):
+        if changed := _stated(before, given):
             raise fingerprint.Changed(
-                f"sweep {recorded.name!r}: data.records_are_public and privacy.allow_raw_measures stand above every "
-                f"claim of a sweep, of its finished trials too, and cannot change:\n{diff(before, given)}\n"
-                "Start a new sweep with --name."
+                f"sweep {recorded.name!r}: {', '.join(changed)} cannot change: what views state above its claims and "
+                f"of its total follows from the spec that it began with, for all of its trials:\n"
+                f"{diff(before, given)}\nStart a new sweep with --name."
             )
         return given
     raise fingerprint.Changed(
         f"sweep {recorded.name!r} was started with another spec:\n{diff(before, given)}\n"
         "Start a new sweep with --name, or go on under the changed one with --accept spec."
     )
+
+
+def _stated(before: SweepSpec, given: SweepSpec) -> list[str]:
+    """What views read of the recorded spec, and would say falsely of trials under the given one."""
+    recorded, now = before.canonical(), given.canonical()
+    changed = {
+        "data.records_are_public and privacy.allow_raw_measures": Release.of(before) != Release.of(given),
+        "search.sampler, from one that does not look at results to one that does,": before.search.sampler
+        in FIXED_SAMPLERS
+        and given.search.sampler not in FIXED_SAMPLERS,
+        "search.warm_start": before.search.warm_start != given.search.warm_start,
+        "early_stopping": before.early_stopping != given.early_stopping,
+        "data.validation": recorded_text(recorded) != recorded_text(now),
+        "data.unit and privacy.unit": (recorded["data"].get("unit"), before.privacy.unit)
+        != (now["data"].get("unit"), given.privacy.unit),
+    }
+    return [name for name, differs in changed.items() if differs]
 
 
 @contextmanager

@@ -9,12 +9,14 @@ import sqlite3
 import sys
 
 import pytest
+import yaml
 
 from sweeps import cli, session
 from sweeps.cli_run import resume_command
 from sweeps.controller import Controller, Done
 from sweeps.examples import load_example_or_file
 from sweeps.search import Proposer
+from sweeps.spec import load_spec
 from sweeps.store import Store
 from sweeps.workspace import Workspace
 from trainables.data import SOURCES
@@ -29,6 +31,17 @@ objectives: [{metric: expected_error}]
 search: {sampler: random, trials: 3, seed: 0}
 limits: {noise_multiplier: 1.0e-3}
 """
+
+TABLE = {
+    "source": "table",
+    "path": "people.csv",
+    "n": 100,
+    "label": "y",
+    "classes": 2,
+    "columns": {"x": {"low": 0, "high": 1}},
+    "validation": {"records": "private", "share": 0.2, "id": "id"},
+}
+KNOBS = {"model": "linear", "learning_rate": 0.1, "clip_norm": 1.0, "batch_size": 10, "epochs": 9}
 
 
 @pytest.fixture
@@ -164,6 +177,43 @@ def test_a_changed_spec_is_refused_with_the_difference(sweeps, exhausted, tmp_pa
     other = tmp_path / "other.yaml"
     other.write_text(IMPOSSIBLE.replace("1.0e-5", "1.0e-6"))
     refused(sweeps("resume", "impossible", "--spec", other), "privacy.delta: 1e-05 -> 1e-06", "--accept spec")
+
+
+def test_a_sampler_that_learns_cannot_be_accepted_after_one_that_does_not(sweeps, exhausted, tmp_path):
+    """Views would call the total proved, by the spec that the sweep began with."""
+    other = tmp_path / "other.yaml"
+    other.write_text(IMPOSSIBLE.replace("sampler: random", "sampler: tpe"))
+    answer = sweeps("resume", "impossible", "--spec", other, "--accept", "spec")
+    refused(answer, "search.sampler", "cannot change", "--name")
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("search.sampler", {"sampler": "random"}, {"sampler": "nsga2"}),
+        ("search.warm_start", {"sampler": "tpe"}, {"sampler": "tpe", "warm_start": "other"}),
+        ("", {"sampler": "tpe"}, {"sampler": "random", "trials": 9}),
+    ],
+)
+def test_what_views_read_of_the_recorded_spec_stays(name, before, after):
+    raw = yaml.safe_load(IMPOSSIBLE)
+    first, then = (load_spec({**raw, "search": {"trials": 3, **search}}) for search in (before, after))
+    assert [one.partition(",")[0] for one in session._stated(first, then)] == ([name] if name else [])
+
+
+def test_early_stopping_validation_and_units_stay():
+    raw = yaml.safe_load(IMPOSSIBLE) | {"data": TABLE, "systems": {"noisy-sgd": KNOBS}}
+    raw |= {"objectives": [{"metric": "accuracy"}], "limits": {}}
+
+    def changed(**other):
+        return session._stated(load_spec(raw), load_spec({**raw, **other}))
+
+    validation, unit = TABLE["validation"] | {"records": "public"}, {"column": "id", "max_records": 2}
+    assert changed() == changed(data={**TABLE, "path": "moved.csv"}) == []
+    assert changed(early_stopping={"method": "asha"}) == ["early_stopping"]
+    assert changed(data={**TABLE, "validation": validation}) == ["data.validation"]
+    per_person = raw["privacy"] | {"unit": "person"}
+    assert changed(data={**TABLE, "unit": unit}, privacy=per_person) == ["data.unit and privacy.unit"]
 
 
 def test_changed_code_and_data_are_refused_until_accepted_and_an_exhausted_sweep_says_so(sweeps, exhausted):
