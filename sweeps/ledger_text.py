@@ -17,6 +17,10 @@ TAKEN = "steps_taken"
 PROMISES_NOTHING = "epsilon inf, since some promise nothing"
 """Of a total with unprotected trials among them."""
 
+COVERS = "It covers all results of this sweep and the choice of the best, but no running times and memory."
+COUNTS = "It counts the mechanisms alone, and not what else leaves of these public records."
+"""What a total is a claim about, and what it is where the records are declared public."""
+
 TOTAL_SHOWN_UP_TO = 3000
 """Attempts whose total `show` and `pareto` count by the way (half a second); the report counts any number."""
 
@@ -42,9 +46,7 @@ def total_text(total: Mapping[str, Any], assumptions: Assumptions) -> str:
     if math.isinf(float(total["epsilon"])):
         return f"{who}: {PROMISES_NOTHING}"
     if total["is_claim"]:
-        covers = "It covers all results of this sweep and the choice of the best, but no running times and memory."
-        if is_demonstration(total):
-            covers = "It counts the mechanisms alone, and not what else leaves of these public records."
+        covers = COUNTS if is_demonstration(total) else COVERS
         return f"{who}: {claim_text(total, assumptions.status(total))}. {covers}"
     return f"{who}: no guarantee, because {_no_total_text(total)} (Added up as it ran: {claim_text(total, None)}.)"
 

@@ -16,7 +16,7 @@ from dpcore.group_privacy import group_epsilon_lower
 from dpcore.guarantee import STANDING, Status, weakest
 from sweeps.assumptions import HEADING, Assumptions
 from sweeps.ledger import NOT_COVERED, Choice, choices_by_results, in_parallel
-from sweeps.ledger_text import PROMISES_NOTHING
+from sweeps.ledger_text import COUNTS, COVERS, PROMISES_NOTHING
 from sweeps.planning import EXHAUSTED_PROPOSALS_PER_TRIAL, check_corners, is_unprotected, plan_proposal
 from sweeps.publishing import Release
 from sweeps.records import TrialRecord
@@ -63,6 +63,7 @@ class Total:
 
     choices  what will let results choose budgets: then what was executed will have no total that is a claim
     status   of the weakest claim among the draws
+    public   whether the records are declared public: then more leaves than is counted
     """
 
     trials: int
@@ -71,6 +72,7 @@ class Total:
     accountant: str
     choices: tuple[Choice, ...] = ()
     status: Status = Status.PROVED
+    public: bool = False
 
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
@@ -83,7 +85,7 @@ class Total:
         if not self.choices:
             if self.status not in STANDING:
                 return f"{estimate}. It will be no guarantee, because the weakest claim among them is {self.status}."
-            return f"{estimate}. After the run the exact total is a guarantee for all results of the sweep."
+            return f"{estimate}. After the run the exact total can be quoted. {COUNTS if self.public else COVERS}"
         what = " and ".join(choice.will for choice in self.choices)
         instead = " and ".join(choice.instead for choice in self.choices)
         return (
@@ -390,6 +392,7 @@ def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, lis
             accountant=claim.accountant,
             choices=choices_by_results(spec.canonical()),
             status=weakest(*(plan.guarantee.status for plan in chosen)),
+            public=spec.data.records_are_public is not None,
         ),
         [],
     )

@@ -131,8 +131,8 @@ def guarantee_line(guarantee: Mapping[str, Any], assumptions: Assumptions | None
     bound = f" (at least {epsilon_text(float(lower), up=False)})" if lower is not None else ""
     return (
         f"ε = {_number(float(guarantee['epsilon']))}{bound} at δ = {delta_text(float(guarantee['delta']))}, "
-        f"{escape(str(guarantee['notion']))}, {escape(str(guarantee['adjacency']))}, by "
-        f"{escape(str(guarantee['accountant']))} {status}"
+        f"{escape(str(guarantee['notion']))}, {escape(str(guarantee['adjacency']))}, per "
+        f"{escape(str(guarantee['unit']))}, by {escape(str(guarantee['accountant']))} {status}"
     )
 
 

@@ -302,6 +302,16 @@ def test_the_reason_covers_no_infinite_claim_of_a_mechanism() -> None:
         plan_proposal(bare_spec(), point(bare_spec()), FACTS, {}, systems)
 
 
+@pytest.mark.parametrize("reason", [None, "values of a teaching example"])
+def test_check_promises_no_more_of_the_total_than_show_prints(reason: str | None) -> None:
+    raw = yaml.safe_load(TOY)
+    public = {} if reason is None else {"records_are_public": reason}
+    spec = load_spec({**raw, "data": {**raw["data"], **public}, "search": {"sampler": "random", "trials": 3}})
+    said = str(preview(spec, samples=4).total)
+    assert ("It covers all results" in said) == (reason is None)
+    assert ("not what else leaves of these public records" in said) == (reason is not None)
+
+
 def test_preview_of_the_teaching_system() -> None:
     spec = load_spec(TOY)
     seen = preview(spec)

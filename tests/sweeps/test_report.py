@@ -70,6 +70,12 @@ def test_the_guarantee_box_says_what_is_and_is_not_claimed(page: str):
         assert expected in text, expected
 
 
+def test_every_line_of_a_trial_s_plan_names_its_unit(page: str):
+    text = words(page)
+    assert text.count("add-remove, per record, by") > 0
+    assert "add-remove, by" not in text
+
+
 def test_the_total_of_the_procedure_is_larger_than_any_claim(store: Store):
     content = gather(store, "views")
     assert float(content.spending["procedure"]["epsilon"]) > max(claim.highest for claim in content.claims)

@@ -230,11 +230,19 @@ def refused(call: Callable[[], object], *words: str) -> None:
         (lambda frame: frame.assign(person=frame["person"].astype("Int64").mask(frame["person"] == 3)), ["22 missing"]),
         (lambda frame: frame.assign(person=frame["person"].astype(str).mask(frame["person"] == 3, "")), ["22 missing"]),
         (lambda frame: frame.assign(person=frame["person"].where(frame["person"] != 3)), ["missing"]),
+        (
+            lambda frame: frame.assign(person=frame["person"].map(lambda one: "N/A" if one == 3 else f"p{one}")),
+            ["'N/A'"],
+        ),
+        (
+            lambda frame: frame.assign(person=[f"p{one}{' ' * (row % 2)}" for row, one in enumerate(frame["person"])]),
+            ["two ids of one"],
+        ),
         (lambda frame: frame.assign(person=frame["person"] + 0.5), ["whole numbers or texts", "float"]),
         (lambda frame: frame[frame["person"] < 80], ["data.n", "values of person"]),
         (lambda frame: frame.drop(columns="person"), ["person", "which has"]),
     ],
-    ids=["null", "empty text", "nan", "float", "count", "column"],
+    ids=["null", "empty text", "nan", "word", "spaces", "float", "count", "column"],
 )
 def test_bad_ids(tmp_path: Path, change: Callable[[pd.DataFrame], pd.DataFrame], words: list[str]) -> None:
     file = written(change(people()), tmp_path / "people.parquet")

@@ -28,6 +28,10 @@ COUNT_TOLERANCE = 0.1
 """The declared n is a constant of the mechanism; it may differ from the records present, but not be a typing error."""
 
 
+_MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
+"""Texts that stand for a missing id in the files of spreadsheets, databases and pandas."""
+
+
 class Table:
     """`data: {source: table, ...}`: see trainables.data.table_schema for every option."""
 
@@ -143,6 +147,16 @@ def _unit_ids(where: object, table: pa.Table, unit: Unit) -> NDArray[np.object_]
             unit.column,
             f"an id in every record of {where}, found {missing} missing",
             "Find out whose these records are, or drop them, before the sweep.",
+        )
+    texts = [one for one in ids if isinstance(one, str)]
+    meant = sorted({repr(one) for one in texts if one.strip().lower() in _MISSING})
+    meant += ["texts with spaces around them"] * any(one != one.strip() for one in texts)
+    if meant:
+        raise InvalidValue(
+            "data.unit.column",
+            unit.column,
+            f"ids in {where}, found {', '.join(meant)}",
+            "A word for a missing id makes one unit of many people, and spaces make two ids of one: correct them.",
         )
     if wrong := {type(one).__name__ for one in ids} - {"int", "str"}:
         raise InvalidValue(

@@ -17,7 +17,7 @@ data:
 With `unit`, neighbours differ in all rows that share a value of its column, at most `max_records` of which are used:
 those with the lowest hash of the unit's id and their contents. `n` then counts units, here and of a validation file;
 validation is split by the unit (`id` may be left out), and no unit may be in both files. Ids are whole numbers or
-texts, and none may be missing.
+texts without spaces around them, and none may be missing, nor `NA`, `null` or another word for it.
 
 Whether validation records are public or private has to be said: see `trainables.validation.declaration`.
 """
@@ -25,8 +25,10 @@ Whether validation records are public or private has to be said: see `trainables
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from dpcore.checks import InvalidValue
@@ -234,13 +236,28 @@ def _hashed(raw: Mapping[str, Any], path: str, id_: str, key: str) -> PrivateVal
     )
 
 
+def _overlap(one: str, other: str) -> bool:
+    """Whether two paths are the same, or one lies in the other, however they are written. Opens no file."""
+    parts = [PurePath(text if "://" in text else os.path.realpath(text)).parts for text in (one, other)]
+    shorter = min(map(len, parts))
+    return parts[0][:shorter] == parts[1][:shorter]
+
+
 def _other_file(raw: Mapping[str, Any], path: str) -> PrivateValidation | None:
-    disjoint = raw.get(DISJOINT, False)
+    disjoint, same = raw.get(DISJOINT, False), _overlap(raw["path"], path)
     if not isinstance(disjoint, bool):
         raise InvalidValue(f"data.validation.{DISJOINT}", disjoint, "true or false")
     if not disjoint:
-        return private(raw, parts="", assumption="")
-    if raw["path"] == path:
+        declared = private(raw, parts="", assumption="")
+        if declared is None and same:
+            raise InvalidValue(
+                "data.validation.records",
+                "public",
+                f"private for records of {path}, which a claim covers",
+                "Give another file, or call the records private: training and validation then add.",
+            )
+        return declared
+    if same:
         raise InvalidValue(
             f"data.validation.{DISJOINT}", True, "two files: this one would be disjoint from itself", "Drop it."
         )
