@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sweeps.assumptions import HEADING, Assumptions
+
 if TYPE_CHECKING:
     from sweeps.audit.records import AuditRecord
     from trainables.measures.lira import Attacked
@@ -89,9 +91,10 @@ def lines(record: AuditRecord) -> list[str]:
     from dpcore.audit import Outcome
 
     against = "the whole curve of its planned steps" if record.on_curve else "the claimed (epsilon, delta)"
+    assumptions = Assumptions.of(one.to_dict() for one in (record.headline, record.claim))
     shown = [
         f"{record.trial}  {record.system}, {record.steps} step(s)",
-        *_claims(record),
+        *_claims(record, assumptions),
         f"audit    {record.audit}",
         *_shaped(record),
         f"attack   {record.design}; {record.trainings} twin(s) in {record.seconds:.1f} s",
@@ -112,17 +115,19 @@ def lines(record: AuditRecord) -> list[str]:
         )
     else:
         shown.append("note     Every record of these twins was made up: the sweep's own were not read.")
-    return shown
+    return [*shown, f"{HEADING}:", *(f"  {line}" for line in assumptions.lines())]
 
 
-def _claims(record: AuditRecord) -> list[str]:
+def _claims(record: AuditRecord, assumptions: Assumptions) -> list[str]:
     from sweeps.rounding import claim_text
 
-    tested = claim_text(record.claim.to_dict(), str(record.claim.status))
+    headline, tested = (
+        claim_text(one.to_dict(), assumptions.status(one.to_dict())) for one in (record.headline, record.claim)
+    )
     if record.headline == record.claim:
         return [f"claim    {tested}"]
     return [
-        f"claim    {claim_text(record.headline.to_dict(), str(record.headline.status))}",
+        f"claim    {headline}",
         f"beside   {tested}",
         "         No audit can be held against the first: an average does not bound what one record shows. It is the "
         "second that is tested.",

@@ -132,7 +132,10 @@ def test_a_claim_that_holds_is_consistent(system, knobs, adjacency, tmp_path):
     text = "\n".join(lines(record))
     assert "consistent" in text
     assert "verified" not in text
-    assert ("not covered" in text or "no claim covers" in text) == (system == "noisy-sgd")
+    sentences = record.headline.assumptions
+    assert f"status: {record.claim.status} ({len(sentences)} assumption" in text
+    assert all(f"{number}. {sentence}" in text for number, sentence in enumerate(sentences, start=1))
+    assert ("no claim covers the numbers above" in text) == (system == "noisy-sgd")
 
 
 def test_half_of_the_noise_on_a_model_is_refuted(tmp_path):
