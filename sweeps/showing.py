@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sweeps.assumptions import HEADING, Assumptions
@@ -27,6 +28,7 @@ class Shown:
     assumptions   what the statuses of its claims and totals rest on
     heading       what stands above every claim of the sweep (`sweeps.publishing`); mostly empty
     validation    what is done with the validation records, in one line; None without any
+    refuted       {system: key of a trial whose claim an audit refuted}, by the audits that lie in this root
     places        where its files and views are
     """
 
@@ -39,6 +41,7 @@ class Shown:
     assumptions: Assumptions
     heading: str
     validation: str | None
+    refuted: Mapping[str, str]
     places: Mapping[str, str]
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,6 +53,7 @@ class Shown:
             "trials": dict(self.counts),
             "validation_records": self.validation,
             "stopped": list(self.stopped),
+            "refuted": dict(self.refuted),
             "ledger": dict(self.ledger),
             "started_from": [total.to_dict() for total in self.started_from],
             "assumptions": list(self.assumptions.sentences),
@@ -66,6 +70,8 @@ class Shown:
         if self.validation is not None:
             yield f"validation records: {self.validation}"
         yield from (f"stopped  {line}" for line in self.stopped)
+        for system, trial in self.refuted.items():
+            yield f"REFUTED  an audit refuted the claim of {trial}: publish no trial of {system}, whatever stands below"
         yield from (f"claim    {line}" for line in claim_lines(ledger["claims"], assumptions))
         yield from (f"total    {line}" for line in total_lines(ledger, assumptions))
         yield from (f"total    {line}" for line in earlier_lines(self.started_from, assumptions))
@@ -93,9 +99,19 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
         assumptions=Assumptions.of([*claims, *(claim for total in totals for claim in total.claims())]),
         heading=Release.recorded(record.spec).heading,
         validation=recorded_text(record.spec),
+        refuted=_refuted(workspace.folder(sweep)),
         places={
             "root": workspace.root,
             "report": str(workspace.report(sweep)),
             "tracking": workspace.tracking_uri,
         },
     )
+
+
+def _refuted(folder: Path) -> Mapping[str, str]:
+    if not (folder / "audits").is_dir():
+        return {}
+    # What audits need takes seconds to import.
+    from sweeps.audit.records import refuted_systems
+
+    return refuted_systems(folder)

@@ -22,6 +22,7 @@ from sweeps.records import Proposal
 from sweeps.report import write_report
 from sweeps.report.audits import audits_section
 from sweeps.rounding import epsilon_text
+from sweeps.showing import shown
 from sweeps.spec import load_spec
 from sweeps.store import Store
 from sweeps.store.errors import UnknownTrial
@@ -145,6 +146,9 @@ def test_half_of_the_noise_on_a_model_is_refuted(tmp_path):
     assert record.on_curve
     assert "Gaussian-shaped" in "\n".join(lines(record))
     assert refuted_systems(workspace.folder("audited")) == {"model-sensitivity": "audited-0"}
+    said = "\n".join(shown("audited", workspace).lines())
+    assert "status: proved" in said
+    assert "REFUTED  an audit refuted the claim of audited-0: publish no trial of model-sensitivity" in said
 
 
 def test_the_refuted_rule_for_soft_votes_is_refuted_from_labels(tmp_path):
@@ -255,8 +259,8 @@ def test_the_report_page_shows_audits_and_warns_of_a_refuted_system(tmp_path):
     assert "stay where the records are kept" in kept
     assert bound not in kept
     assert "Publish no trial of model-sensitivity" in kept, "that a claim is refuted is always said"
-    for shown in (audits_section([record], Release()), audits_section([read], Release(public_because="a benchmark"))):
-        assert bound in shown
+    for section in (audits_section([record], Release()), audits_section([read], Release(public_because="a benchmark"))):
+        assert bound in section
 
 
 def test_shadow_twins_attack_membership_without_a_verdict(tmp_path, command):
