@@ -94,7 +94,8 @@ def test_the_repaired_claim_is_exact_and_proved(queries, epsilon):
     noise = plan.config["noise_multiplier"]
     assert plan.schedule == ((Gaussian(noise_multiplier=noise, adjacency=REPLACE), queries),)
     exact = eps_gdp(math.sqrt(queries) / noise, DELTA)
-    assert exact <= plan.guarantee.epsilon <= min(epsilon, exact * (1 + 1e-6))
+    # The closed form is rounded up too: which of the two lies higher is rounding.
+    assert exact * (1 - 1e-12) <= plan.guarantee.epsilon <= min(epsilon, exact * (1 + 1e-6))
     assert plan.guarantee.epsilon > epsilon * (1 - 1e-4)
     assert (plan.guarantee.status, plan.guarantee.adjacency) == (Status.PROVED, REPLACE)
     assert mathematics.CERTIFIED in plan.guarantee.assumptions

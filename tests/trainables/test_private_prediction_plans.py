@@ -53,7 +53,8 @@ def test_plans_meet_their_budget_and_are_counted_independently(system, knobs, ep
     ((each, count),) = plan.schedule
     if isinstance(each, Gaussian):
         exact = eps_gdp(math.sqrt(count) / each.noise_multiplier, DELTA)
-        assert exact <= claim.epsilon <= exact * (1 + 1e-6)
+        # The closed form is rounded up too: which of the two lies higher is rounding.
+        assert exact * (1 - 1e-12) <= claim.epsilon <= exact * (1 + 1e-6)
     elif isinstance(each, ApproximateDP):
         assert count == 1
         assert (claim.epsilon, claim.delta) == (each.epsilon, each.delta)
