@@ -71,7 +71,8 @@ class Reference:
 class Panel:
     """The points that share one label, and which of them no other dominates.
 
-    label        what all guarantees here have in common: notion, adjacency, delta, unit, and the statuses that occur
+    label        what all guarantees here have in common: notion, adjacency, delta, unit, and the accountants and
+                 statuses that occur
     records      one trial per point
     values       (points, objectives), in the objectives' own units, as they are printed
     compared     the same as dominance and hypervolume take them: epsilon by `sweeps.comparing`
@@ -92,7 +93,8 @@ class Panel:
     def kind(self) -> str:
         """The label in words, without the status."""
         label = self.label
-        return f"{label['notion']}, {label['adjacency']}, per {label['unit']}, delta {delta_text(label['delta'])}"
+        kind = f"{label['notion']}, {label['adjacency']}, per {label['unit']}, delta {delta_text(label['delta'])}"
+        return f"{kind}, by {label['accountant']}"
 
     @property
     def title(self) -> str:

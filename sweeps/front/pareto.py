@@ -180,9 +180,12 @@ def label_of(guarantee: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _shared(label: tuple[Any, ...], members: Sequence[TrialRecord]) -> dict[str, Any]:
-    statuses = {record.guarantee["status"] for record in members if record.guarantee is not None}
+    claims = [record.guarantee for record in members if record.guarantee is not None]
+    statuses = {claim["status"] for claim in claims}
     found = " or ".join(status for status in Status if status in statuses)
-    return dict(zip(LABELS, label, strict=True)) | {"status": found}
+    # Several may count on one axis: where one cannot bound a composition, another does (dpcore.accounting.headline).
+    accountants = " or ".join(sorted({claim["accountant"] for claim in claims}))
+    return dict(zip(LABELS, label, strict=True)) | {"accountant": accountants, "status": found}
 
 
 def nondominated(values: Floats, maximize: Sequence[bool]) -> NDArray[np.bool_]:

@@ -59,8 +59,12 @@ def _two_numbers(content: Content) -> str:
     if len(kinds) == 1:
         lowest, highest = min(c.lowest for c in content.claims), max(c.highest for c in content.claims)
         statuses = " ".join(dict.fromkeys(claim_badge(c.kind, content.assumptions) for c in content.claims))
+        kind = content.claims[0].kind
+        accountants = " or ".join(sorted({str(c.kind["accountant"]) for c in content.claims}))
+        meant = f"{kind['notion']}, {kind['adjacency']}, per {kind['unit']}, counted by {accountants}"
         claim = (
-            f"<b>ε {_span(lowest, highest)}</b> at δ = {delta_text(float(content.claims[0].kind['delta']))} {statuses}"
+            f"<b>ε {_span(lowest, highest)}</b> at δ = {delta_text(float(kind['delta']))} {statuses}"
+            f'<p class="soft">{escape(meant)}.</p>'
         )
     else:
         claim = "<b>several kinds</b> see below; they cannot be compared"

@@ -199,6 +199,16 @@ def test_different_guarantees_share_axes_only_by_name_and_then_in_their_own_pane
     assert len({panel.title for panel in panels}) == 2
 
 
+def test_what_stands_over_a_panel_is_all_of_a_claim_but_its_epsilon():
+    """Without its accountants an epsilon on the axis, or in a row, does not say who counted it."""
+    (panel,) = front([claiming(0), claiming(1, accountant="rdp")], [ACCURACY, EPSILON]).panels
+    claim = claiming(0).guarantee
+    assert claim is not None
+    for title in (panel.title, front([claiming(0)], [ACCURACY, EPSILON]).panels[0].title):
+        assert all(str(claim[name]) in title for name in ("notion", "adjacency", "unit", "accountant", "status"))
+    assert f"by {claim['accountant']} or rdp" in panel.title
+
+
 def test_claims_that_stand_share_axes_each_under_its_own_status():
     records = [claiming(0), claiming(1, status="proved-under-assumptions"), claiming(2, status="refuted")]
     with pytest.raises(MixedGuarantees, match="refuted"):

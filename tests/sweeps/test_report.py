@@ -70,6 +70,11 @@ def test_the_guarantee_box_says_what_is_and_is_not_claimed(page: str):
         assert expected in text, expected
 
 
+def test_the_first_number_of_the_page_stands_with_all_of_its_claim(page: str):
+    box = words(page).split("Claim: one trial by itself", 1)[1].split("Total: all trials together", 1)[0]
+    assert re.search(r"add-remove, per record, counted by \w+", box), box
+
+
 def test_every_line_of_a_trial_s_plan_names_its_unit(page: str):
     text = words(page)
     assert text.count("add-remove, per record, by") > 0
