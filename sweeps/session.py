@@ -170,6 +170,7 @@ def _launch_all(
     on_cluster_lost: Callable[[str], None],
 ) -> str:
     from sweeps.runner.cluster import cluster, data_path_seen_by_all
+    from sweeps.runner.credentials import credentials_left_out
     from sweeps.runner.launches import execute
     from sweeps.runner.lookups import one_lookup
     from sweeps.runner.losses import losses_of_workers
@@ -181,6 +182,7 @@ def _launch_all(
             short_messages(workspace.folder(name) / "ray.log") as messages,
             losses_of_workers(),
             one_lookup(),
+            credentials_left_out(),
             cluster(
                 address,
                 on_lost=lambda: on_cluster_lost(name),

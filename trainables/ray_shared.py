@@ -7,6 +7,7 @@ from typing import Any
 
 import ray
 
+from trainables.credentials import Credentials
 from trainables.files import Folder
 from trainables.system import Dataset
 
@@ -47,10 +48,12 @@ class Shared:
     data    put into the object store by the driver
     trials  where attempts and results are written
     secret  noise and batches come from it; it travels through the object store, never in the experiment's files
+    credentials  of the driver, for the records on an object store; they travel as the secret does
     layout  of a trial's workers; None: one process
     """
 
     data: SharedData
     trials: Folder
     secret: bytes = field(repr=False)
+    credentials: Credentials
     layout: TeamLayout | None = None

@@ -45,6 +45,7 @@ def ray_trial(config: Mapping[str, Any], *, shared: Shared) -> None:
     from trainables.ray_notice import notice
     from trainables.trial import run_group
 
+    shared.credentials.take()
     group = group_from_json(config["group"])
     if shared.layout is not None:
         from trainables.parallel.ray_team import team_of

@@ -12,6 +12,7 @@ import ray
 from ray._private.resource_and_label_spec import ResourceAndLabelSpec
 
 from sweeps.runner.connect import refusal
+from sweeps.runner.loopback import on_loopback
 from sweeps.runner.resources import Node, lacking
 from sweeps.runner.watchdog import START_SECONDS, STOP_SECONDS, Watchdog
 from sweeps.spec import Resources
@@ -32,7 +33,7 @@ def cluster(
     on_lost: Callable[[], None] = lambda: None,
     connected: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
-    """A Ray connection: a private local cluster, or an existing one by address.
+    """A Ray connection: a private local cluster, on the loopback address alone, or an existing one by address.
 
     on_lost    called when the cluster died or fell silent, just before this process ends with EXIT_CLUSTER_LOST
     connected  called when Ray is up; it installs signal handlers of its own
@@ -44,7 +45,7 @@ def cluster(
         return
     with Watchdog(on_lost) as watchdog:
         try:
-            with watchdog.within(START_SECONDS):
+            with watchdog.within(START_SECONDS), on_loopback():
                 _refused(address)
                 ray.init(
                     # "local": without an address Ray joins any cluster that runs on this machine.

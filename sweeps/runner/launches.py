@@ -27,6 +27,7 @@ from sweeps.runner.cluster import ClusterUnreachable, alive_nodes, check_resourc
 from sweeps.runner.resources import lacking, request
 from sweeps.spec import Resources
 from sweeps.store import LeaseLost, StoreError
+from trainables.credentials import Credentials
 from trainables.ray_shared import Shared, SharedData, TeamLayout
 from trainables.ray_trial import group_from_json, group_to_json, ray_trial
 from trainables.system import Dataset, TrialGroup
@@ -137,7 +138,13 @@ def execute(
     data = SharedData.put(loaded.pop())
     cpus, gpus = resources.per_worker()
     layout = TeamLayout(workers=resources.workers, cpus=cpus, gpus=gpus) if resources.workers > 1 else None
-    shared = Shared(data=data, trials=controller.trials, secret=secret, layout=layout)
+    shared = Shared(
+        data=data,
+        trials=controller.trials,
+        secret=secret,
+        credentials=Credentials.of_this_process(),
+        layout=layout,
+    )
     trainable = tune.with_resources(tune.with_parameters(ray_trial, shared=shared), request(resources))
     tuner = tune.Tuner(
         trainable,

@@ -10,6 +10,7 @@ No member of a reduction is left out: one that never calls it would hold up all 
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -51,8 +52,13 @@ class Link(Protocol):
 
 
 def owner_store(host: str) -> dist.TCPStore:
-    """Where the members find each other, served by the owner at `host` and a free port."""
-    return dist.TCPStore(host, 0, None, True, wait_for_workers=False)
+    """Where the members find each other, served by the owner at `host`, a free port, and no other address.
+
+    Left to itself, torch (2.13) listens on all interfaces and asks nobody who they are.
+    """
+    listening = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    port = listening.getsockname()[1]
+    return dist.TCPStore(host, port, None, True, wait_for_workers=False, master_listen_fd=listening.detach())
 
 
 def joined_store(host: str, port: int) -> dist.TCPStore:

@@ -1,0 +1,128 @@
+"""Secrets of every kind, planted in environment and URLs, and then looked for in every byte that a sweep leaves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.sweeps.left_behind import command_lines, findings, open_doors, spellings, tree
+
+ROOT = Path(__file__).parents[2]
+
+# Signs that URLs, shells, JSON and Python spell differently.
+AWKWARD = "p@l/a n:t?e#d%41&'\"="
+ENVIRONMENT = {
+    name: f"{AWKWARD}-{name}"
+    for name in (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_SECURITY_TOKEN",
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "HF_TOKEN",
+        "MLFLOW_TRACKING_PASSWORD",
+        "PGPASSWORD",
+    )
+} | {"RAY_AUTH_TOKEN": "a-planted-token-of-ray-0123456789"}
+
+TEAM = """
+name: planted
+data: {source: digits}
+systems: {noisy-sgd: {model: linear, learning_rate: 0.1, clip_norm: 1.0, batch_size: 64, epochs: 20}}
+privacy: {epsilon: 1.0, delta: 1.0e-5}
+objectives: [{metric: accuracy}]
+search: {sampler: random, trials: 2, seed: 0}
+resources: {workers: 2}
+execution: {checkpoint_seconds: 0.2}
+"""
+
+
+@dataclass
+class Run:
+    """One sweep as a process: what it said, what its processes showed meanwhile, what it left in its folder."""
+
+    folder: Path
+    code: int = -1
+    output: str = ""
+    doors: set[str] = field(default_factory=set)
+    arguments: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+
+
+@pytest.fixture(scope="module")
+def run():
+    # Paths of Ray's sockets are short.
+    folder = Path(tempfile.mkdtemp(prefix="pl", dir="/tmp"))
+    (folder / "spec.yaml").write_text(TEAM)
+    for name in ("ray", "tmp"):
+        (folder / name).mkdir()
+    ran = Run(folder)
+    tracking = f"http://somebody:{ENVIRONMENT['PGPASSWORD']}@127.0.0.1:9"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweeps.cli", "run", "spec.yaml", "--tracking", tracking],
+        cwd=folder,
+        env={
+            **os.environ,
+            **ENVIRONMENT,
+            "DATABASE_URL": f"postgresql://somebody:{ENVIRONMENT['HF_TOKEN']}@database.example.org/x",
+            "RAY_AUTH_MODE": "token",
+            "RAY_TMPDIR": str(folder / "ray"),
+            "TMPDIR": str(folder / "tmp"),
+            "HOME": str(folder),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(ROOT),
+            "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+        },
+        stdout=(folder / "output").open("wb"),
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        limit = time.monotonic() + 240
+        while process.poll() is None and time.monotonic() < limit:
+            processes = tree(process.pid)
+            ran.doors |= open_doors(processes)
+            ran.arguments |= command_lines(processes)
+            time.sleep(1.0)
+        ran.code = process.wait(timeout=1)
+        ran.output = (folder / "output").read_text()
+        yield ran
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_no_socket_of_a_local_sweep_can_be_reached_from_another_machine(run):
+    assert run.code == 0, run.output
+    assert any("raylet" in one for one in run.arguments)
+    assert any("_Worker" in one for one in run.arguments), run.arguments
+    assert run.doors == set()
+
+
+def test_keys_of_an_object_store_stand_in_no_file_of_a_run(run):
+    assert list((run.folder / "ray").rglob("runtime_env*.log"))
+    assert findings(run.folder, {name: value for name, value in ENVIRONMENT.items() if name.startswith("AWS_")}) == []
+
+
+def test_the_search_finds_what_is_there(tmp_path):
+    secret = ENVIRONMENT["PGPASSWORD"]
+    for number, spelling in enumerate(spellings(secret)):
+        (tmp_path / str(number)).write_bytes(b"before " + spelling + b" after")
+    assert len(findings(tmp_path, {"PGPASSWORD": secret})) == len(spellings(secret)) >= 5
+    with socket.create_server(("0.0.0.0", 0)) as door, socket.create_server(("127.0.0.1", 0)):
+        own = [psutil.Process()]
+        port = door.getsockname()[1]
+        assert {one for one in open_doors(own) if str(port) in one} == open_doors(own)
+        assert len(open_doors(own)) == 1
