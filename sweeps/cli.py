@@ -7,18 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
+from sweeps import exits
 from sweeps.cli_output import clear_errors, print_json
-
-EXIT_CODES = """Exit codes: 0 the sweep is finished (or its space exhausted); 2 bad input, or something that the sweep
-needs is missing; 3 an audit refuted a claim; 75 the Ray cluster was lost; 130 stopped by Ctrl-C or SIGTERM. After 75
-and 130, and after 2 once the cause is gone, `sweeps resume` goes on."""
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Hyperparameter sweeps for differentially private machine learning.",
-    epilog=EXIT_CODES,
+    epilog=exits.TABLE,
 )
 
 Root = Annotated[Path, typer.Option("--root", envvar="SWEEPS_ROOT", help="Folder of store, records and reports.")]

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130
+from sweeps.exits import ExitCode
 
 OURS = ("sweeps", "dpcore", "trainables")
 ENGINES = ("mlflow", "sqlalchemy", "requests", "urllib3", "pyarrow")
@@ -26,7 +25,7 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         fail(f"{where}{error.strerror or error}. Make it readable and writable, or free space, then try again.")
@@ -42,9 +41,9 @@ def clear_errors() -> Iterator[None]:
 
 
 def fail(message: str) -> NoReturn:
-    """Say what is wrong and leave with EXIT_BAD_INPUT."""
+    """Say what is wrong and leave with BAD_INPUT."""
     print(f"sweeps: {message}", file=sys.stderr)
-    sys.exit(EXIT_BAD_INPUT)
+    sys.exit(ExitCode.BAD_INPUT)
 
 
 def print_json(value: Any) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from rich.console import Console
 
 from sweeps import session
-from sweeps.cli_output import EXIT_INTERRUPTED, print_json
+from sweeps.cli_output import print_json
 from sweeps.display import ProgressDisplay
+from sweeps.exits import ExitCode
+from sweeps.failures import Failure
 from sweeps.publishing import Release
 from sweeps.store import Store
 from sweeps.urls import without_password
@@ -47,13 +50,16 @@ def drive(
 ) -> None:
     """Run the session and print what came of it; with `shown`, its value as the one JSON document on stdout.
 
-    Exits with EXIT_INTERRUPTED after Ctrl-C.
+    Exits with `Outcome.code` where that is not OK: INTERRUPTED after Ctrl-C, SOME_FAILED, NONE_RANKED.
     """
     console = Console(stderr=shown is not None)
     again = resume_command(sweep, workspace, address)
 
     def cluster_lost(name: str) -> None:
         print(f"\nThe Ray cluster does not answer any more. Nothing is lost; go on with:\n  {again}", file=sys.stderr)
+
+    def failed(failure: Failure) -> None:
+        _say(console, failure.lines())
 
     if heading := Release.recorded(Store.open(workspace.store_url, create=False).sweep(sweep).spec).heading:
         console.print(heading, highlight=False, markup=False, soft_wrap=True)
@@ -63,7 +69,13 @@ def drive(
     try:
         with ProgressDisplay(console) as display:
             outcome = session.resume(
-                sweep, workspace, progress=display, on_cluster_lost=cluster_lost, address=address, **options
+                sweep,
+                workspace,
+                progress=display,
+                on_failure=failed,
+                on_cluster_lost=cluster_lost,
+                address=address,
+                **options,
             )
     except KeyboardInterrupt:
         _stopped(console, again)
@@ -73,11 +85,29 @@ def drive(
         _stopped(console, again)
     if shown is None:
         _summary(sweep, workspace, outcome, console)
+    if outcome.code is not ExitCode.OK:
+        _say(console, _why(outcome))
+        sys.exit(outcome.code)
+
+
+def _why(outcome: session.Outcome) -> list[str]:
+    """What went wrong, last on the screen: the first failure, and what the exit code says."""
+    told = []
+    if outcome.failure is not None:
+        count = outcome.counts["failed"]
+        told += [f"{count} trial{'s' if count > 1 else ''} failed. The first:", *outcome.failure.lines()]
+    code = outcome.code
+    return [*told, f"{code.meaning[0].upper()}{code.meaning[1:]} (exit code {code.value})."]
+
+
+def _say(console: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _stopped(console: Console, again: str) -> None:
     console.print(f"Stopped. Nothing is lost; go on with:\n  {again}", highlight=False, soft_wrap=True)
-    sys.exit(EXIT_INTERRUPTED)
+    sys.exit(ExitCode.INTERRUPTED)
 
 
 def _summary(sweep: str, workspace: Workspace, outcome: session.Outcome, console: Console) -> None:
@@ -90,12 +120,19 @@ def _summary(sweep: str, workspace: Workspace, outcome: session.Outcome, console
     console.print(f"{outcome.state.capitalize()} after {outcome.seconds:.0f} s: {counts}.", highlight=False)
     for reason in outcome.reasons:
         console.print(reason, highlight=False, markup=False)
-    if outcome.counts["complete"]:
+    if outcome.ranked:
         # One panel for each kind of claim, as on the report page.
         console.print(table(sweep_front(opened, sweep, mix=LABELS, total=True)))
     path = write_report(opened, sweep, workspace.report(sweep))
     console.print(f"Report  {path}", highlight=False, soft_wrap=True)
-    uri = without_password(workspace.tracking_uri)
+    if outcome.tracking is not None:
+        console.print(f"MLflow  {_view(outcome.tracking)}", highlight=False, soft_wrap=True)
+
+
+def _view(uri: str) -> str:
+    """Where a person looks at MLflow: a server by its own address, a database through a server of one's own."""
+    shown = without_password(uri)
+    if urlsplit(uri).scheme in ("http", "https"):
+        return shown
     # The one beside this Python: a fresh clone's environment is not on the path.
-    ui = Path(sys.executable).parent / "mlflow"
-    console.print(f"MLflow  {ui} ui --backend-store-uri {uri}", highlight=False, soft_wrap=True)
+    return f"{Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {shown}"

@@ -9,7 +9,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-EXIT_INTERRUPTED = 130
+from sweeps.exits import ExitCode
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -44,7 +45,7 @@ class Interruption:
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self._seen:
-            os._exit(EXIT_INTERRUPTED)
+            os._exit(ExitCode.INTERRUPTED)
         self._seen = True
         os.write(sys.__stderr__.fileno(), b"\nStopping; once more to end at once.\n")  # type: ignore[union-attr]
         raise KeyboardInterrupt

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, count
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from dpcore.checks import InvalidValue
 from sweeps import fingerprint
 from sweeps.controller import Controller
+from sweeps.exits import ExitCode
+from sweeps.failures import Failure
+from sweeps.front.pareto import rankable, spec_objectives
 from sweeps.interruption import Interruption
 from sweeps.ledger import FIXED_SAMPLERS
 from sweeps.ledger_text import stopped_lines
@@ -22,14 +27,19 @@ from sweeps.publishing import Release
 from sweeps.records import TrialRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec
+from sweeps.spec.errors import did_you_mean
 from sweeps.store import Lease, Store, StoreError, SweepRecord
 from sweeps.tracking import Drain
 from sweeps.validation_text import recorded_text
 from sweeps.workspace import Workspace
 from trainables.data import SOURCES
+from trainables.files import Folder
 from trainables.system import Dataset, PublicFacts
 
 LEASE_SECONDS = 30.0
+RAY_LOG = "ray.log"
+FINGERPRINTS = ("spec", "code", "data")
+"""What may differ from the start of the sweep when it is resumed, if it is accepted by name."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -37,20 +47,37 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class Outcome:
     """How a session ended: "finished", "exhausted" or "stopped" (by Ctrl-C), and the sweep's counts by state.
 
-    reasons  why it is no full success, one sentence each
+    ranked    complete trials that have a value in every objective
+    failure   of the trial that failed first, of all sessions; None when none did
+    tracking  MLflow's URI, if it has everything; None when something could not be delivered
+    reasons   why it is no full success, one sentence each
     """
 
     sweep: str
     state: str
     counts: dict[str, int]
     seconds: float
+    ranked: int
+    failure: Failure | None = None
+    tracking: str | None = None
     reasons: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> ExitCode:
+        """What the command that ran it exits with."""
+        if self.state == "stopped":
+            return ExitCode.INTERRUPTED
+        return ExitCode.of_sweep(ranked=self.ranked, complete=self.counts["complete"], failed=self.counts["failed"])
 
 
 Progress = Callable[[Controller, TrialRecord], None]
 
 
 def _silent(controller: Controller, record: TrialRecord) -> None:
+    """No display."""
+
+
+def _unsaid(failure: Failure) -> None:
     """No display."""
 
 
@@ -111,16 +138,19 @@ def resume(
     accept: Collection[str] = (),
     address: str | None = None,
     progress: Progress = _silent,
+    on_failure: Callable[[Failure], None] = _unsaid,
     on_cluster_lost: Callable[[str], None] = lambda name: None,
 ) -> Outcome:
     """Run sweep `name` until it is finished, from wherever it stands.
 
     spec     compared with the recorded one when given: a difference is refused with a diff
     accept   names of changed fingerprints to go on with all the same: "spec", "code", "data"
+    on_failure  told of the first trial that fails in this session, as soon as it does
 
     Raises UnknownSweep, LeaseHeld, Changed, StoreError, ClusterUnreachable, InvalidValue (data).
     """
     started = time.monotonic()
+    _check_accepted(accept)
     store = Store.open(workspace.store_url, create=False)
     recorded = store.sweep(name)
     workspace = workspace.of(recorded)
@@ -133,7 +163,8 @@ def resume(
         _check_fingerprints(store, lease, recorded, effective, store.data_fingerprint(loaded[0].fingerprint), accept)
         if (recorded.root, recorded.records) != (workspace.root, workspace.records or ""):
             store.set_place(lease, workspace.root, workspace.records or "")
-        controller = _controller(store, lease, name, effective, facts, workspace, progress)
+        log = workspace.folder(name) / RAY_LOG
+        controller = _controller(store, lease, name, effective, facts, workspace, progress, on_failure)
         controller.recover()
         working = controller.has_work()
         if working:
@@ -143,7 +174,7 @@ def resume(
             check_reachable(address, effective.resources)
         with (
             _left_as(store, lease) as state,
-            Drain(workspace.store_url, name, effective.tracking.uri or workspace.tracking_uri),
+            Drain(workspace.store_url, name, effective.tracking.uri or workspace.tracking_uri) as drain,
         ):
             store.set_state(lease, "running")
             if working:
@@ -157,8 +188,24 @@ def resume(
             state=state.ended,
             counts=store.counts(name),
             seconds=time.monotonic() - started,
+            ranked=rankable(store.trials(name, states=[TrialState.COMPLETE]), spec_objectives(effective.canonical())),
+            failure=_first_failure(store, name, controller.trials, log),
+            tracking=drain.uri if drain.delivered else None,
             reasons=_reasons(controller, state.ended),
         )
+
+
+def _check_accepted(accept: Collection[str]) -> None:
+    for name in accept:
+        if name not in FINGERPRINTS:
+            remedy = did_you_mean(name, FINGERPRINTS)
+            raise InvalidValue("accept", name, f"one of {', '.join(FINGERPRINTS)}: what may have changed", remedy)
+
+
+def _first_failure(store: Store, name: str, trials: Folder, log: Path) -> Failure | None:
+    failed = store.trials(name, states=[TrialState.FAILED])
+    first = min(failed, key=lambda record: (record.finished_at or math.inf, record.number), default=None)
+    return None if first is None else Failure.of(first, trials, log)
 
 
 def _launch_all(
@@ -179,7 +226,7 @@ def _launch_all(
     name, resources = controller.sweep, controller.spec.resources
     try:
         with (
-            short_messages(workspace.folder(name) / "ray.log") as messages,
+            short_messages(workspace.folder(name) / RAY_LOG) as messages,
             losses_of_workers(),
             one_lookup(),
             credentials_left_out(),
@@ -199,7 +246,6 @@ def _launch_all(
 def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
     records = controller.records.values()
     refused = [record for record in records if record.state is TrialState.INFEASIBLE]
-    failed = [record for record in records if record.state is TrialState.FAILED]
     reasons = []
     if ended == "exhausted":
         reasons.append(
@@ -208,8 +254,6 @@ def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
         )
         if refused:
             reasons.append(f"The last one, {refused[-1].key}: {refused[-1].reason}")
-    if failed:
-        reasons.append(f"{len(failed)} failed; the last one, {failed[-1].key}: {failed[-1].reason}")
     reasons += [f"{line}." for line in stopped_lines(records, controller.spec.early_stopping is not None)]
     return tuple(reasons)
 
@@ -314,6 +358,7 @@ def _controller(
     facts: PublicFacts,
     workspace: Workspace,
     progress: Progress,
+    on_failure: Callable[[Failure], None],
 ) -> Controller:
     earlier = store.trials(spec.search.warm_start) if spec.search.warm_start else []
     controller = Controller(
@@ -326,5 +371,14 @@ def _controller(
         trials=workspace.trials(name),
         calibrations=store.calibrations(),
     )
-    controller.on_change = lambda record: progress(controller, record)
+    told = False
+
+    def changed(record: TrialRecord) -> None:
+        nonlocal told
+        progress(controller, record)
+        if record.state is TrialState.FAILED and not told:
+            told = True
+            on_failure(Failure.of(record, controller.trials, workspace.folder(name) / RAY_LOG))
+
+    controller.on_change = changed
     return controller

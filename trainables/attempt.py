@@ -177,6 +177,11 @@ class Attempt:
         """Keep the full text of a failure here, inside the release boundary: it may quote private values."""
         self.folder.write(ERROR, text.encode())
 
+    def explained(self) -> str | None:
+        """The full text of its failure, None without one. It may quote private values."""
+        text = self.folder.read(ERROR)
+        return None if text is None else text.decode(errors="replace")
+
     def discard_checkpoint(self) -> None:
         """Free the space of a checkpoint that a later attempt's has replaced."""
         self.folder.delete(CHECKPOINT)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from sweeps.exits import ExitCode
+
 if TYPE_CHECKING:
     from sweeps.account.answers import Unknown
-
-EXIT_BAD_INPUT = 2
-EXIT_NOT_REACHED = 1
 
 # Numbers arrive as text, so that a wrong one gets the same single line as any other bad value.
 Noise = Annotated[str | None, typer.Option("--noise-multiplier", metavar="FLOAT", help="Noise over clipping norm.")]
@@ -89,9 +88,9 @@ def _reply(unknown: Unknown, given: dict[str, str | None], accountant: str, adja
         rows = answer(question)
     except ValueError as error:
         # InvalidValue, CannotCalibrate and UnsupportedEvent: what the person asked for, not what we did.
-        _fail(str(error), EXIT_BAD_INPUT)
+        _fail(str(error), ExitCode.BAD_INPUT)
     except ArithmeticError as error:
-        _fail(str(error), EXIT_NOT_REACHED)
+        _fail(str(error), ExitCode.FAILED)
     if as_json:
         print(json.dumps(rows if accountant == ALL else rows[0], indent=2, allow_nan=False))
     else:
@@ -119,7 +118,7 @@ def _adjacency(text: str) -> Any:
     return Adjacency(text)
 
 
-def _fail(message: str, code: int) -> NoReturn:
+def _fail(message: str, code: ExitCode) -> NoReturn:
     print("sweeps account: " + " ".join(message.split()), file=sys.stderr)
     sys.exit(code)
 

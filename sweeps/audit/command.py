@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sweeps.assumptions import HEADING, Assumptions
+from sweeps.exits import ExitCode
 
 if TYPE_CHECKING:
     from sweeps.audit.records import AuditRecord
     from trainables.measures.lira import Attacked
-
-EXIT_REFUTED = 3
 
 
 def audit(
@@ -83,7 +82,7 @@ def audit(
     else:
         print("\n".join(lines(record)))
     if record.outcome is Outcome.REFUTED:
-        sys.exit(EXIT_REFUTED)
+        sys.exit(ExitCode.REFUTED)
 
 
 def lines(record: AuditRecord) -> list[str]:

@@ -90,6 +90,12 @@ def spec_objectives(spec: Mapping[str, Any]) -> list[Objective]:
     return seen or [Objective("epsilon", "minimize")]
 
 
+def rankable(records: Iterable[TrialRecord], objectives: Sequence[Objective]) -> int:
+    """How many of `records` have a value in every objective: those that a front or a ranking can hold."""
+    readers = _readers(objectives)
+    return sum(_values(record, readers)[1] is None for record in records)
+
+
 def spec_references(spec: Mapping[str, Any]) -> dict[str, Reference]:
     """The references of a recorded spec; none in one that was written before there were any."""
     given = spec.get("front", {}).get("reference", {})
@@ -105,6 +111,7 @@ def front(
     log10: Collection[str] = (),
     states: Collection[TrialState] = (TrialState.COMPLETE,),
     sweep: str = "",
+    may_be_empty: bool = False,
 ) -> Front:
     """The exact front of `records`.
 
@@ -112,9 +119,10 @@ def front(
     reference  {metric: where its axis ends}, for the hypervolume; without one for each objective there is none
     log10      metrics whose axis is logarithmic for the hypervolume
     states     which trials take part; the others are counted in `excluded`
+    may_be_empty  a front without points is an answer too, where finished trials report no objective
 
     Raises MixedGuarantees when the points differ in a label that is not in `mix`, InvalidValue for objectives that
-    no trial reports.
+    no trial reports, unless the front may be empty.
     """
     _check(objectives, mix, log10)
     reference = reference or {}
@@ -122,9 +130,7 @@ def front(
     groups: dict[tuple[Any, ...], tuple[list[TrialRecord], list[list[float]]]] = {}
     excluded: Counter[str] = Counter()
     candidates, seen = 0, Counter[str]()
-    readers = [
-        (one.metric, reader(one.metric), math.inf if one.goal == "maximize" else -math.inf) for one in objectives
-    ]
+    readers = _readers(objectives)
     for record in records:
         if record.state not in states:
             excluded[str(record.state)] += 1
@@ -143,7 +149,7 @@ def front(
             members = groups[label] = ([], [])
         members[0].append(record)
         members[1].append(values)
-    if candidates and not groups:
+    if candidates and not groups and not may_be_empty:
         reasons = ", ".join(f"{count} x {reason}" for reason, count in excluded.items())
         reported = ", ".join(sorted(seen)) or "nothing"
         raise InvalidValue(
@@ -235,6 +241,11 @@ def _check(objectives: Sequence[Objective], mix: Collection[str], log10: Collect
     for name in log10:
         if name not in metrics:
             raise InvalidValue("log10", name, f"one of the objectives {', '.join(metrics)}")
+
+
+def _readers(objectives: Sequence[Objective]) -> list[tuple[str, Reader, float]]:
+    """For each objective its name, what reads it, and the value that is too good to be measured."""
+    return [(one.metric, reader(one.metric), math.inf if one.goal == "maximize" else -math.inf) for one in objectives]
 
 
 def _values(record: TrialRecord, readers: Sequence[tuple[str, Reader, float]]) -> tuple[list[float], str | None]:

@@ -86,7 +86,7 @@ def gather(store: Store, sweep: str) -> Content:
         trials=trials,
         objectives=objectives,
         front=replace(
-            front(trials, objectives, mix=mix, reference=spec_references(record.spec), sweep=sweep),
+            front(trials, objectives, mix=mix, reference=spec_references(record.spec), sweep=sweep, may_be_empty=True),
             heading=release.heading,
             assumptions=assumptions,
         ),

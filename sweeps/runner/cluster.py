@@ -35,7 +35,7 @@ def cluster(
 ) -> Iterator[None]:
     """A Ray connection: a private local cluster, on the loopback address alone, or an existing one by address.
 
-    on_lost    called when the cluster died or fell silent, just before this process ends with EXIT_CLUSTER_LOST
+    on_lost    called when the cluster died or fell silent, just before this process ends with CLUSTER_LOST
     connected  called when Ray is up; it installs signal handlers of its own
 
     Raises ClusterUnreachable.

@@ -14,7 +14,8 @@ from typing import Any
 
 import ray
 
-EXIT_CLUSTER_LOST = 75
+from sweeps.exits import ExitCode
+
 SILENT_SECONDS = 30.0
 START_SECONDS = 55.0
 STOP_SECONDS = 30.0
@@ -22,7 +23,7 @@ ASK_SECONDS = 2.0
 
 
 class Watchdog:
-    """Calls `on_lost` and ends the process with EXIT_CLUSTER_LOST when the cluster died, or is silent for too long.
+    """Calls `on_lost` and ends the process with CLUSTER_LOST when the cluster died, or is silent for too long.
 
     Losing the local raylet leaves Ray's calls waiting for ever (watched for 45 s with Ray 2.60), or its core ends
     this process with status 1 and no word as soon as it notices. So the kernel is asked to wake a thread the moment
@@ -116,7 +117,7 @@ class Watchdog:
     def _end(self) -> None:
         self._on_lost()
         sys.stderr.flush()
-        os._exit(EXIT_CLUSTER_LOST)
+        os._exit(ExitCode.CLUSTER_LOST)
 
     def _ask(self) -> None:
         try:

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sweeps.exits import ExitCode
+
 if TYPE_CHECKING:
     from sweeps.submission.jobs import Finished, JobServer
-
-EXIT_STOPPED = 130
-EXIT_FAILED = 75
-DETACHED = 0
 
 
 def submit(
@@ -107,14 +105,16 @@ def _followed(server: JobServer, job: str) -> Finished:
         end = shlex.join(["ray", "job", "stop", job, "--address", server.address])
         again = shlex.join(["ray", "job", "logs", job, "--follow", "--address", server.address])
         print(f"\nThe sweep goes on without this terminal. Follow it:\n  {again}\nStop it cleanly:\n  {end}")
-        sys.exit(DETACHED)
+        sys.exit(ExitCode.OK)
 
 
 def _end(finished: Finished, job: str) -> None:
     if finished.code == 0:
         return
     reason = finished.message.partition(", last available logs")[0]
-    print(f"Job {job}: {finished.status.lower()}. {reason}", file=sys.stderr)
+    if (code := ExitCode.known(finished.code)) is not None:
+        reason = f"{code.meaning} (exit code {code.value}). {reason}"
+    print(f"Job {job}: {finished.status.lower()}: {reason}", file=sys.stderr)
     if finished.code is not None and finished.code > 0:
         sys.exit(finished.code)
-    sys.exit(EXIT_STOPPED if finished.status == "STOPPED" else EXIT_FAILED)
+    sys.exit(ExitCode.INTERRUPTED if finished.status == "STOPPED" else ExitCode.CLUSTER_LOST)

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from types import ModuleType
 
+from sweeps.exits import ExitCode
 from sweeps.submission.order import ORDER_FILE, SPEC_FILE, Order
 
-EXIT_UNPREPARED = 2
 UNPACKED_SECONDS = 30.0
 
 
@@ -90,7 +90,7 @@ def main() -> None:
             "image in infra/, or install this project's requirements there and put that Python first on PATH.",
             file=sys.stderr,
         )
-        sys.exit(EXIT_UNPREPARED)
+        sys.exit(ExitCode.BAD_INPUT)
     command_line()
 
 

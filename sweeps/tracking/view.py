@@ -26,7 +26,9 @@ class Drain:
     """
 
     def __init__(self, store_url: str, sweep: str, uri: str) -> None:
-        self._store_url, self._sweep, self._uri = store_url, sweep, uri
+        self._store_url, self._sweep, self.uri = store_url, sweep, uri
+        self.delivered = False
+        """Whether MLflow has everything; known when the context has ended."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Drain:
@@ -47,9 +49,10 @@ class Drain:
             code: int | None = self._process.wait(timeout=WAIT_SECONDS)
         except subprocess.TimeoutExpired:
             code = None
-        if code != 0:
+        self.delivered = code == 0
+        if not self.delivered:
             print(
-                f"MLflow at {without_password(self._uri)}: not everything could be delivered (see {self.log}). "
+                f"MLflow at {without_password(self.uri)}: not everything could be delivered (see {self.log}). "
                 f"Nothing is lost; deliver it with `sweeps track {self._sweep}`.",
                 file=sys.stderr,
             )
@@ -65,7 +68,7 @@ class Drain:
 
     def _start(self) -> subprocess.Popen[bytes]:
         # Both URLs may hold a password, and everybody on the machine can list a process's arguments.
-        environment = {**os.environ, STORE_VARIABLE: self._store_url, URI_VARIABLE: self._uri}
+        environment = {**os.environ, STORE_VARIABLE: self._store_url, URI_VARIABLE: self.uri}
         log = self.log
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as stream:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.exits import ExitCode
 from sweeps.records import Outcome, TrialState
 from sweeps.store import Store
 from tests.chaos import hungry
@@ -53,7 +54,7 @@ def test_a_worker_out_of_memory_costs_its_trial_an_attempt_and_nobody_else_anyth
     done = subprocess.run(
         [sys.executable, "-m", "sweeps.cli", *command], capture_output=True, text=True, env=environment, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == ExitCode.SOME_FAILED, done.stdout + done.stderr
     store = Store.open(f"sqlite:///{tmp_path}/state/sweeps.db", create=False)
     states = {record.number: record.state for record in store.trials("hungry")}
     assert states == {number: TrialState.FAILED if number == 2 else TrialState.COMPLETE for number in range(5)}

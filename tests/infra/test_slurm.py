@@ -11,10 +11,11 @@ import time
 
 import pytest
 
+from sweeps.exits import ExitCode
 from tests.infra.manifests import INFRA
 
 STAND_INS = {
-    "scontrol": "echo first; echo second",
+    "scontrol": 'echo "scontrol $*" >> "$LOG"; echo first; echo second',
     "getent": "echo 127.0.0.1 STREAM first",
     # Flags, then the command: run it here.
     "srun": 'while [[ "$1" == --* ]]; do shift; done; exec "$@"',
@@ -89,6 +90,14 @@ def test_the_warning_before_the_time_limit_stops_the_controller_cleanly(start, t
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 130
     assert called(tmp_path)[-1] == "stopped"
+
+
+@pytest.mark.parametrize("code", [one for one in ExitCode if not one.goes_on])
+def test_a_sweep_that_is_over_is_not_started_again(start, tmp_path, code):
+    assert start(show=0, code=code).wait(timeout=60) == code
+    lines = called(tmp_path)
+    assert sum("sweeps resume" in line for line in lines) == 1
+    assert not any("requeue" in line for line in lines)
 
 
 @pytest.mark.parametrize("missing", ["SWEEP_SPEC", "SWEEP_NAME", "SWEEPS_STORE"])

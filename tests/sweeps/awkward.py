@@ -13,12 +13,14 @@ from trainables.system import Dataset, Execution, Parameter, Run
 
 
 class AwkwardMean(NoisyMean):
-    """The toy with a mood: "nan" reports NaN, "raise" raises, "die" kills its own worker."""
+    """The toy with a mood: "nan" reports NaN, "raise" raises, "die" kills its own worker, "silent" reports nothing."""
 
     name = "awkward-mean"
     parameters = (
         *NoisyMean.parameters,
-        Parameter(name="mood", kind="choice", choices=("fine", "nan", "raise", "die"), default="fine", doc="its end"),
+        Parameter(
+            name="mood", kind="choice", choices=("fine", "nan", "raise", "die", "silent"), default="fine", doc="its end"
+        ),
     )
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
@@ -30,7 +32,7 @@ class AwkwardMean(NoisyMean):
             if mood == "die":
                 run.may_execute(1)
                 os.kill(os.getpid(), signal.SIGKILL)
-            super().fit([run if mood == "fine" else _Nan(run)], data, execution)
+            super().fit([_WORSE[mood](run) if mood in _WORSE else run], data, execution)
 
 
 class _Nan:
@@ -44,6 +46,12 @@ class _Nan:
         self._run.checkpoint(step, state, {**metrics, "expected_error": float("nan")})
 
 
+class _Silent(_Nan):
+    def checkpoint(self, step: int, state: Any, metrics: Any) -> None:
+        self._run.checkpoint(step, state, {})
+
+
+_WORSE = {"nan": _Nan, "silent": _Silent}
 AWKWARD_MEAN = AwkwardMean()
 
 

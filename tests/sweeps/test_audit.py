@@ -13,9 +13,10 @@ import torch
 from dpcore.audit import Outcome
 from dpcore.checks import InvalidValue
 from sweeps import cli, fingerprint, session
-from sweeps.audit.command import EXIT_REFUTED, lines
+from sweeps.audit.command import lines
 from sweeps.audit.records import AuditRecord, audits_of, begin, refuted_systems, share
 from sweeps.audit.trial import audit_trial
+from sweeps.exits import ExitCode
 from sweeps.planning import plan_proposal
 from sweeps.publishing import Release
 from sweeps.records import Proposal
@@ -208,7 +209,7 @@ def test_the_command_says_it_and_its_exit_code_too(tmp_path, monkeypatch, comman
         lambda clipped, **options: shown(clipped, **{**options, "noise_multiplier": 0.01}),
     )
     code, out, _ = command("audit", "audited", "0", "--root", str(tmp_path), "--json")
-    assert code == EXIT_REFUTED == 3
+    assert code == ExitCode.REFUTED == 3
     found = json.loads(out)
     assert found["outcome"] == "refuted"
     assert found["covered_by_claim"] is False

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.exits import ExitCode
 from sweeps.ledger import spending, total
 from sweeps.records import TrialState
 from sweeps.store import Store
@@ -160,8 +161,12 @@ def test_ctrl_c_and_sigterm_stop_cleanly_and_a_second_one_at_once(tmp_path):
 
 def test_trials_that_end_badly_fail_alone_and_mlflow_may_be_away(tmp_path):
     sweep = Sweep(tmp_path, MOODS)
-    output = sweep.run("run", str(sweep.spec))
+    output = sweep.run("run", str(sweep.spec), code=ExitCode.SOME_FAILED)
     assert "1 complete, 3 failed" in output
+    assert "3 trials failed. The first:" in output
+    assert output.count("failed: expected_error=nan") == 2, "once as it happens, once at the end"
+    assert "(exit code 4)" in output.splitlines()[-1]
+    assert "mlflow ui" not in output
     assert "sweeps track moods" in output
     assert "its worker process ended (killed, crashed, or out of memory)" in output
     store = settled(sweep)

@@ -1,0 +1,216 @@
+"""Failures look like failures: exit codes of sweeps that are over, and the text of the first failure."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeps import cli, session
+from sweeps.controller import Controller, Done
+from sweeps.exits import ExitCode
+from sweeps.failures import LONGEST, Failure, last_exception
+from sweeps.search import Proposer
+from sweeps.spec import load_spec
+from sweeps.store import Store
+from sweeps.workspace import Workspace
+from trainables.attempt import Attempt
+from trainables.data import SOURCES
+
+SPEC = {
+    "name": "ends",
+    "data": {"source": "uniform", "n": 1000},
+    "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}}},
+    "privacy": {"epsilon": 1.0, "delta": 1e-5},
+    "objectives": [{"metric": "expected_error"}],
+    "search": {"sampler": "random", "trials": 3, "seed": 0},
+    "resources": {"concurrency": 1},
+}
+RAISED = (
+    'worker\nTraceback (most recent call last):\n  File "a.py", line 3, in fit\n    f(x)\nValueError: record 7 is odd'
+)
+GOOD, SILENT, FAILED, LOST = "good", "silent", "failed", "lost"
+
+
+class _Undelivering:
+    """A drain whose MLflow is away, without the seconds that a process of its own takes."""
+
+    delivered = False
+
+    def __init__(self, store_url: str, sweep: str, uri: str) -> None:
+        self.uri = uri
+
+    def __enter__(self) -> _Undelivering:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Nothing was delivered."""
+
+
+def ended(root: Path, ends: list[str]) -> Workspace:
+    """A sweep whose trials ended so, driven to its end by a real controller without workers."""
+    workspace = Workspace.at(root)
+    spec = load_spec({**SPEC, "search": {**SPEC["search"], "trials": len(ends)}, "execution": {"retries": 0}})
+    session.create(spec, workspace)
+    store = Store.open(workspace.store_url)
+    lease = store.acquire("ends")
+    controller = Controller(
+        store=store,
+        lease=lease,
+        sweep="ends",
+        spec=spec,
+        facts=SOURCES["uniform"].facts(spec.data.options()),
+        proposer=Proposer(spec),
+        trials=workspace.trials("ends"),
+        calibrations={},
+    )
+    launched = iter(ends)
+    while not isinstance(group := controller.decide(), Done):
+        results = []
+        for member in group.members:
+            end = next(launched)
+            fields = {"key": member.key, "attempt": member.attempt}
+            attempt = Attempt.of(controller.trials, member.key, member.attempt)
+            if end == LOST:
+                controller.lost(group, "its worker process ended")
+                continue
+            if end == FAILED:
+                attempt.explain(RAISED)
+                results.append({**fields, "error": "ValueError (a.py, line 3, in fit)"})
+                continue
+            attempt.may_execute(member.to_step)
+            metrics = {"expected_error": 0.1} if end == GOOD else {}
+            results.append(
+                {**fields, "step": member.to_step, "metrics": metrics, "seconds": 1.0, "peak_memory_mb": 1.0}
+            )
+        if results:
+            controller.finished(group, results)
+    lease.release()
+    store.close()
+    return workspace
+
+
+@pytest.fixture
+def resumed(tmp_path, monkeypatch, capsys):
+    """Resumes the sweep `ends`, which is over: (exit code, stdout)."""
+    monkeypatch.setattr(session, "Drain", _Undelivering)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*options):
+        monkeypatch.setattr(sys, "argv", ["sweeps", "resume", "ends", "--root", str(tmp_path), *options])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return code, out
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [
+        ([GOOD, GOOD], ExitCode.OK),
+        ([GOOD, FAILED, FAILED], ExitCode.SOME_FAILED),
+        ([GOOD, SILENT], ExitCode.SOME_FAILED),
+        ([FAILED, FAILED], ExitCode.NONE_RANKED),
+        ([SILENT, SILENT], ExitCode.NONE_RANKED),
+        ([SILENT, LOST], ExitCode.NONE_RANKED),
+    ],
+)
+def test_a_sweep_that_is_over_says_how_by_its_exit_code(tmp_path, resumed, ends, code):
+    ended(tmp_path, ends)
+    found, out = resumed()
+    assert found == code
+    assert (f"(exit code {code.value})" in out) == (code is not ExitCode.OK)
+    assert (tmp_path / "ends" / "report.html").is_file()
+    if FAILED in ends:
+        number = ends.index(FAILED)
+        assert (
+            f"2 trials failed. The first:\nTrial {number} (ends-{number}) failed: ValueError: record 7 is odd\n" in out
+        )
+        assert str(tmp_path / "ends" / "trials" / f"ends-{number}") in out
+    assert "mlflow" not in out.lower(), "MLflow has not everything: no way to look at it is shown"
+    assert resumed("--json")[0] == code
+
+
+def test_a_drain_that_delivered_is_shown_and_a_server_by_its_own_address(tmp_path, resumed, monkeypatch):
+    monkeypatch.setattr(_Undelivering, "delivered", True)
+    ended(tmp_path, [GOOD])
+    assert f"ui --backend-store-uri sqlite:///{tmp_path}/mlflow.db" in resumed()[1]
+    assert "MLflow  http://user:***@tracker:5000\n" in resumed("--tracking", "http://user:word@tracker:5000")[1]
+
+
+def test_only_a_sweep_without_failures_is_called_a_success(tmp_path, resumed, monkeypatch):
+    """The mutant: a count of what failed that nobody looks at."""
+    ended(tmp_path, [GOOD, FAILED])
+    monkeypatch.setattr(ExitCode, "of_sweep", lambda **counts: ExitCode.OK)
+    assert resumed()[0] == 0
+
+
+def test_the_words_of_a_failure_are_in_no_store(tmp_path):
+    """An exception's message may quote a record."""
+    workspace = ended(tmp_path, [FAILED])
+    (record,) = Store.open(workspace.store_url).trials("ends")
+    assert "odd" not in str(record)
+    failure = Failure.of(record, workspace.trials("ends"), tmp_path / "ray.log")
+    assert failure.what == "ValueError: record 7 is odd"
+    assert failure.quotes
+    assert any("quote a record" in line for line in failure.lines())
+
+
+def test_a_lost_worker_points_to_what_ray_said(tmp_path):
+    workspace = ended(tmp_path, [LOST])
+    (record,) = Store.open(workspace.store_url).trials("ends")
+    log = tmp_path / "ray.log"
+    log.write_text("worker died")
+    failure = Failure.of(record, workspace.trials("ends"), log)
+    assert (failure.place, failure.quotes) == (str(log), False)
+    assert "lost 1 times" in failure.what
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (RAISED, "ValueError: record 7 is odd"),
+        (f"{RAISED}\nand\n  its lines", "ValueError: record 7 is odd and its lines"),
+        (f"{RAISED}\n\nDuring handling\n\n{RAISED.replace('odd', 'even')}", "ValueError: record 7 is even"),
+        ("MemoryError", "MemoryError"),
+        (f"{RAISED}{'x' * 999}", f"ValueError: record 7 is odd{'x' * 999}"[: LONGEST - 3] + "..."),
+        ("", ""),
+    ],
+)
+def test_the_last_exception_of_a_traceback(text, what):
+    assert last_exception(text) == what
+
+
+def test_codes_are_few_and_only_what_goes_on_may_be_started_again():
+    assert {one.value: one.goes_on for one in ExitCode} == {
+        0: False, 1: False, 2: False, 3: False, 4: False, 5: False, 75: True, 130: True,
+    }  # fmt: skip
+    assert all(one.meaning and "\n" not in one.meaning for one in ExitCode)
+    assert ExitCode.known(-9) is ExitCode.known(None) is None
+
+
+@pytest.mark.parametrize("page", ["README.md", "infra/README.md"])
+def test_every_code_stands_on_the_pages(page):
+    text = " ".join((Path(__file__).parents[2] / page).read_text().split())
+    for one in ExitCode:
+        assert f"{one.value} {one.meaning}" in text or f"| {one.value} | {one.meaning} |" in text, one
+
+
+def test_no_module_has_exit_codes_of_its_own():
+    """One value says what every code means; the drain, a process of ours, is no command."""
+    folder = Path(cli.__file__).parent
+    for path in folder.rglob("*.py"):
+        text = path.read_text()
+        if path.name not in ("exits.py", "drain.py"):
+            assert "EXIT_" not in text, path
+            for line in text.splitlines():
+                for call in ("sys.exit(", "os._exit(", "typer.Exit("):
+                    if call in line:
+                        assert any(word in line for word in ("ExitCode.", ".code)", "(code)", "main())")), (path, line)
