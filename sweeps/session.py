@@ -329,8 +329,12 @@ def _held(store: Store, name: str) -> Iterator[Lease]:
     lease = store.acquire(name, ttl_seconds=LEASE_SECONDS)
     try:
         yield lease
-    finally:
-        lease.release()
+    except BaseException:
+        with suppress(StoreError):
+            # What ended the block says more than what a store that is away adds to it.
+            lease.release()
+        raise
+    lease.release()
 
 
 def _check_fingerprints(

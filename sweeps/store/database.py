@@ -4,7 +4,11 @@ SQLite    write-ahead log with synchronous=FULL: a commit has survived a power l
           readers never wait for the writer. The file must lie on a local disk (SQLite's log needs shared
           memory between processes); a cluster uses Postgres.
 Postgres  synchronous_commit is switched on where it is off. A connection lost in mid-transaction is taken
-          up again for `patience_seconds`; every write here can be repeated.
+          up again; every write here can be repeated.
+
+A store that is locked, gone or silent is waited for with `sweeps.patience`, and not without a word. That is one
+patience for one outage: what is asked of a store that was given up is tried once more, briefly, so that a sweep that
+has to end does not wait again for each thing that it would still like to write.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,33 +25,43 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
+from sweeps import patience
 from sweeps.store import schema
-from sweeps.store.errors import StoreError, refusal, translated, unusable_folder
+from sweeps.store.errors import StoreError, is_busy, refusal, translated, unusable_folder
+from sweeps.store.postgres import Lines, postgres_engine
+from sweeps.waiting import waiting
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 10.0
-PATIENCE_SECONDS = 20.0
+BUSY_SECONDS = 1.0
+"""Waits for another process's write are cut into such pieces, so that Ctrl-C is heard between two of them."""
+LAST_TRY_SECONDS = 2.0
+"""For what is asked of a store that was given up."""
 _CREATION_LOCK = 0x5357454550  # Postgres advisory lock: two processes that create the tables at once
 
 
 class Database:
     """Transactions on one store. Safe to use from several threads."""
 
-    def __init__(
-        self, url: str, *, busy_seconds: float = BUSY_SECONDS, patience_seconds: float = PATIENCE_SECONDS
-    ) -> None:
+    def __init__(self, url: str, *, patience_seconds: float | None = None) -> None:
+        self._patience = patience.patience() if patience_seconds is None else patience_seconds
         parsed = _parsed(url)
         self.where = parsed.database or "" if parsed.get_backend_name() == "sqlite" else _shown(parsed)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self.url = parsed.render_as_string(hide_password=False)
-        self._patience_seconds = 0.0 if self.is_sqlite else patience_seconds
-        self._engine = _sqlite(parsed, busy_seconds) if self.is_sqlite else _postgres(parsed)
+        self._lines = Lines()
+        self._engine = (
+            _sqlite(parsed, min(BUSY_SECONDS, self._patience))
+            if self.is_sqlite
+            else postgres_engine(parsed, self._patience, self._lines)
+        )
         self._readers = (
             self._engine if self.is_sqlite else self._engine.execution_options(isolation_level="REPEATABLE READ")
         )
         self._writers = self._engine.execution_options(store_begin="IMMEDIATE")
         self._writing = threading.Lock()
+        self._away_since: float | None = None
+        """On the clock of `sweeps.patience`: since when the store did not answer; None while it does."""
 
     def prepare(self, create: bool) -> None:
         """Create or migrate the tables. Raises StoreError when there are none (`create` is False) or newer ones."""
@@ -67,8 +82,7 @@ class Database:
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one durable transaction. Raises StoreError; then nothing of it was kept."""
-        with self._writing:
-            return self._run(self._writers, work)
+        return self._run(self._writers, work, self._writing)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` on one consistent snapshot; waits for no writer."""
@@ -92,17 +106,35 @@ class Database:
         """Close all connections."""
         self._engine.dispose()
 
-    def _run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
-        deadline = time.monotonic() + self._patience_seconds
-        while True:
+    def _run(
+        self, engine: Engine, work: Callable[[Connection], T], turn: AbstractContextManager[Any] | None = None
+    ) -> T:
+        here = threading.get_ident()
+        since = self._away_since
+        seconds = self._patience if since is None else min(self._patience, LAST_TRY_SECONDS)
+        with (
+            waiting(f"the store {self.where}", seconds, since=since, give_up=lambda: self._lines.cut(here)) as wait,
+            turn or nullcontext(),
+        ):
             try:
-                with engine.begin() as connection:
-                    return work(connection)
-            except DBAPIError as error:
-                if not _connection_lost(error) or time.monotonic() >= deadline:
-                    raise translated(error, self.where) from error
-                self._engine.dispose()
-                time.sleep(0.2)
+                while True:
+                    try:
+                        with engine.begin() as connection:
+                            done = work(connection)
+                        self._away_since = None
+                        return done
+                    except DBAPIError as error:
+                        lost = _connection_lost(error)
+                        if not lost and not is_busy(error):
+                            raise translated(error, self.where) from error
+                        if wait.left() == 0 or not (lost or self.is_sqlite):
+                            self._away_since = wait.since
+                            raise translated(error, self.where, wait.waited()) from error
+                        if lost:
+                            self._engine.dispose()
+                        time.sleep(min(0.2, wait.left()))
+            finally:
+                self._lines.leave(here)
 
     def _version(self, connection: Connection) -> int:
         if not inspect(connection).has_table(schema.schema_version.name):
@@ -178,20 +210,5 @@ def _sqlite(url: URL, busy_seconds: float) -> Engine:
     def _begin(connection: Connection) -> None:
         mode = connection.get_execution_options().get("store_begin", "DEFERRED")
         connection.exec_driver_sql(f"BEGIN {mode}")
-
-    return engine
-
-
-def _postgres(url: URL) -> Engine:
-    engine = create_engine(url, connect_args={"connect_timeout": 5}, pool_pre_ping=False)
-
-    @event.listens_for(engine, "connect")
-    def _configure(connection: Any, record: Any) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT set_config('synchronous_commit', 'on', false) "
-                "WHERE current_setting('synchronous_commit') IN ('off', 'local')"
-            )
-        connection.commit()
 
     return engine

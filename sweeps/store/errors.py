@@ -73,8 +73,11 @@ _POSTGRES_REMEDIES = {
     "made them.",
     "25006": "the server takes no writes (a standby, or set read-only). Use the primary's URL.",
     "53": "the server is out of disk, memory or connections. Free some, then go on with `sweeps resume`.",
-    "55P03": "another session holds a lock. End it, then go on with `sweeps resume`.",
+    "55P03": "another session holds a lock. Find it in pg_stat_activity, end it, then go on with `sweeps resume`.",
+    "57014": "the server did not come to the end of it. Look what keeps it busy, then go on with `sweeps resume`.",
 }
+_POSTGRES_WAITED = ("55P03", "57014")
+"""What the server says when its own limits, which are ours, ended a wait."""
 
 # While a connection is opened the driver hands on the server's words without their SQLSTATE.
 _REFUSALS = {
@@ -97,25 +100,37 @@ def refusal(error: DBAPIError) -> str | None:
     return next((remedy for words, remedy in _REFUSALS.items() if words in text), None)
 
 
-def translated(error: DBAPIError, where: str) -> StoreError:
-    """The driver's error as a StoreError with a remedy; `where` names the store without its password."""
+def is_busy(error: DBAPIError) -> bool:
+    """Whether somebody else keeps the store from answering: a lock, or work without an end."""
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF in (_SQLITE_BUSY, _SQLITE_LOCKED)
+    return getattr(error.orig, "sqlstate", None) in _POSTGRES_WAITED
+
+
+def translated(error: DBAPIError, where: str, waited: float = 0.0) -> StoreError:
+    """The driver's error as a StoreError with a remedy; `where` names the store without its password.
+
+    waited  seconds for which it was tried
+    """
+    place = f"store {where}" if waited < 1 else f"store {where}: waited for {waited:.0f} s"
     original = error.orig
     code = getattr(original, "sqlite_errorcode", None)
     if code is not None:
         remedy = _SQLITE_REMEDIES.get(code & 0xFF, "Nothing of this write was kept.").format(where=where)
-        return StoreError(f"store {where}: {original}: {remedy}")
+        return StoreError(f"{place}: {original}: {remedy}")
     state = getattr(original, "sqlstate", None) or ""
     for prefix, remedy in _POSTGRES_REMEDIES.items():
         if state.startswith(prefix):
-            return StoreError(f"store {where}: {_one_line(original)}: {remedy}")
+            return StoreError(f"{place}: {_one_line(original)}: {remedy}")
     if not state and (remedy_now := refusal(error)) is not None:
-        return StoreError(f"store {where}: {_one_line(original).rpartition(': ')[2]}. {remedy_now}")
+        return StoreError(f"{place}: {_one_line(original).rpartition(': ')[2]}. {remedy_now}")
     if error.connection_invalidated or not state:
         return StoreError(
-            f"store {where}: {_one_line(original)}: the server does not answer. Start it or check the URL, then go on "
-            "with `sweeps resume`."
+            f"{place}: {_one_line(original)}: the server does not answer. Start it or check the URL, then go on with "
+            "`sweeps resume`."
         )
-    return StoreError(f"store {where}: {_one_line(original)} (SQLSTATE {state}). Nothing of this write was kept.")
+    return StoreError(f"{place}: {_one_line(original)} (SQLSTATE {state}). Nothing of this write was kept.")
 
 
 def unusable_folder(error: OSError, where: str) -> StoreError:

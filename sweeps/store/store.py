@@ -13,6 +13,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -31,8 +32,8 @@ from sweeps.records import (
 )
 from sweeps.store import reading
 from sweeps.store.calibrations import Calibrations
-from sweeps.store.database import BUSY_SECONDS, PATIENCE_SECONDS, Database
-from sweeps.store.errors import SweepExists, UnknownTrial
+from sweeps.store.database import Database
+from sweeps.store.errors import StoreError, SweepExists, UnknownTrial
 from sweeps.store.lease import Lease, acquire
 from sweeps.store.schema import DATA_KEY, keys, leases, outbox, sweeps
 from sweeps.store.text import dumps
@@ -50,23 +51,15 @@ class Store:
         self._calibrations = Calibrations(database)
 
     @classmethod
-    def open(
-        cls,
-        url: str,
-        create: bool = True,
-        *,
-        busy_seconds: float = BUSY_SECONDS,
-        patience_seconds: float = PATIENCE_SECONDS,
-    ) -> Store:
+    def open(cls, url: str, create: bool = True, *, patience_seconds: float | None = None) -> Store:
         """Open `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`, migrating older tables.
 
         create            make file and tables when there are none; otherwise their absence is an error
-        busy_seconds      how long a write waits for another process's write (SQLite)
-        patience_seconds  how long to try again when the server goes away (Postgres)
+        patience_seconds  how long to wait for a store that is locked, gone or silent; default: `sweeps.patience`
 
         Raises StoreError: missing, locked, read-only, full, not a database, or written by a newer release.
         """
-        database = Database(url, busy_seconds=busy_seconds, patience_seconds=patience_seconds)
+        database = Database(url, patience_seconds=patience_seconds)
         try:
             database.prepare(create)
         except BaseException:
@@ -75,8 +68,10 @@ class Store:
         return cls(database)
 
     def close(self) -> None:
-        """Write the calibrations that are still in memory, and close all connections."""
-        self._calibrations.flush()
+        """Write the calibrations that are still in memory, where the store takes them, and close all connections."""
+        with suppress(StoreError):
+            # A cache: losing it costs a calculation, and the reason for the loss was said by what came before.
+            self._calibrations.flush()
         self._database.close()
 
     # -- sweeps -----------------------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from dpcore.adjacency import Adjacency
@@ -95,3 +98,28 @@ def postgres_server() -> Iterator[Any]:
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def server_processes(server: Any) -> list[int]:
+    """The server's process and those that serve its connections."""
+    top = int((server.pgdata / "postmaster.pid").read_text().split()[0])
+    found = [top]
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == top:
+                    found.append(int(entry.name))
+    return found
+
+
+@contextmanager
+def stopped(server: Any) -> Iterator[None]:
+    """The server is there, its sockets are open, and nobody in it is awake."""
+    frozen = server_processes(server)
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)

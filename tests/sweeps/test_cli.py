@@ -142,7 +142,7 @@ def test_a_root_that_cannot_be_written(sweeps, tmp_path, root):
 
 def test_a_locked_database(sweeps, tmp_path, monkeypatch):
     assert Store.open(f"sqlite:///{tmp_path}/.sweeps/sweeps.db").sweeps() == []
-    monkeypatch.setattr(Store.open.__func__, "__kwdefaults__", {"busy_seconds": 0.3, "patience_seconds": 0.0})
+    monkeypatch.setenv("SWEEPS_PATIENCE", "0.3")
     holder = sqlite3.connect(tmp_path / ".sweeps" / "sweeps.db")
     holder.execute("BEGIN EXCLUSIVE")
     refused(sweeps("run", "toy"), "locked", "sweeps resume")

@@ -255,7 +255,7 @@ def test_threads_of_one_controller_share_a_store(store, lease):
 
 
 def test_readers_do_not_wait_for_a_writer(store, lease, url):
-    reader = Store.open(url, create=False, busy_seconds=0.2)
+    reader = Store.open(url, create=False, patience_seconds=0.2)
     store.launch(lease, proposal(0), plan(), to_step=100)
 
     def writing(connection):

@@ -130,7 +130,7 @@ def test_a_read_only_folder_is_named(read_only_folder):
 
 def test_a_locked_database_is_named_after_the_wait_and_nothing_is_lost(tmp_path):
     url = f"sqlite:///{tmp_path}/sweeps.db"
-    store = Store.open(url, busy_seconds=0.2)
+    store = Store.open(url, patience_seconds=0.2)
     store.create_sweep(record())
     lease = store.acquire(SWEEP)
     store.launch(lease, proposal(0), plan(), 100)
