@@ -1,9 +1,9 @@
-# setup: install; sweep: the first example; test: the suite; chaos: every kill; lint: style and types.
+# setup: install; sweep: the first example; test: the suite; chaos: every kill; gpu: what only a GPU shows; lint: style and types.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test chaos lint clean
+.PHONY: setup sweep test chaos gpu lint clean
 
 setup: $(VENV)/installed
 
@@ -26,6 +26,10 @@ test: lint
 chaos: setup
 	@# -rP: each prints what it killed, charged, drew and needed.
 	SWEEPS_CHAOS_KILLS=40 $(BIN)/python -m pytest -q -rP -m chaos --timeout=3600
+
+gpu: setup
+	@# One table, and the same as JSON; what the machine lacks is skipped by name.
+	$(BIN)/python -m tests.gpu --json .sweeps/gpu.json
 
 lint: setup
 	$(BIN)/ruff check .

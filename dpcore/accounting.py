@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
+from dpcore import checks
+from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, ToleranceNotReached
 from dpcore.accountants.pld.accountant import failure_of
 from dpcore.accountants.protocol import Accountant
 from dpcore.accountants.registry import ACCOUNTANTS, TOLERANCE, make
@@ -21,6 +23,7 @@ NOT_BOUNDED = (
     "Counted by {}: the privacy-loss accountant could not bound this composition as closely as asked, so epsilon is "
     "larger than need be."
 )
+NOT_BOUNDED_DELTA = NOT_BOUNDED.replace("epsilon", "delta")
 ASYMPTOTIC = "A limit for many steps, not a bound: the true epsilon may be larger."
 
 
@@ -41,16 +44,65 @@ def headline(
     try:
         return guarantee(HEADLINE, event, delta, adjacency, unit, tolerance)
     except (ToleranceNotReached, DiscretisationInvalid):
-        others = [
-            guarantee(name, event, delta, adjacency, unit, tolerance)
-            for name in ACCOUNTANTS
-            if name != HEADLINE and make(name, adjacency, tolerance).supports(event)
-        ]
-        proved = [one for one in others if one.status is Status.PROVED and math.isfinite(one.epsilon)]
-        if not proved:
+        least = _least_of_others(event, adjacency, lambda one: one.epsilon(delta))
+        if least is None:
             raise
-        least = min(proved, key=lambda one: one.epsilon)
-        return replace(least, assumptions=(NOT_BOUNDED.format(least.accountant), *least.assumptions))
+        claim = guarantee(least.name, event, delta, adjacency, unit, tolerance)
+        return replace(claim, assumptions=(NOT_BOUNDED.format(least.name), *claim.assumptions))
+
+
+def _least_of_others(event: Event, adjacency: Adjacency, spent: Callable[[Accountant], float]) -> Accountant | None:
+    """Of the proved accountants besides the headline's that count `event`, the one that finds the least finite
+    `spent`."""
+    empty = [make(name, adjacency) for name in ACCOUNTANTS if name != HEADLINE]
+    counted = [one.compose(event) for one in empty if one.status is Status.PROVED and one.supports(event)]
+    return min((one for one in counted if math.isfinite(spent(one))), key=spent, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaClaim:
+    """The delta of an event at an epsilon, with who counted it.
+
+    delta        upper bound, in [0, 1]
+    delta_lower  certified lower bound on the exact delta of the same event's worst-case pair; None if unknown
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    accountant: str
+    status: Status
+    theorem: str
+    assumptions: tuple[str, ...] = ()
+    delta_lower: float | None = None
+
+
+def headline_delta(event: Event, epsilon: float, adjacency: Adjacency, tolerance: float = TOLERANCE) -> DeltaClaim:
+    """What `headline` is for epsilon, for delta: the privacy-loss accountant's bounds at `epsilon`, at least 0 and
+    finite, or the smallest delta of the other proved accountants under that accountant's own name. Raises as
+    `headline` does."""
+    pld = PLDAccountant(adjacency=adjacency, tolerance=tolerance).compose(event)
+    checks.non_negative_finite(epsilon=epsilon)
+    lower: float | None = None
+    counted: Accountant | None = pld
+    notes: tuple[str, ...] = ()
+    try:
+        lower, delta = pld.delta_bounds(epsilon)
+    except (ToleranceNotReached, DiscretisationInvalid):
+        counted = _least_of_others(event, adjacency, lambda one: one.delta(epsilon))
+        if counted is None:
+            raise
+        delta, notes = counted.delta(epsilon), (NOT_BOUNDED_DELTA.format(counted.name),)
+    return DeltaClaim(
+        epsilon=epsilon,
+        delta=delta,
+        delta_lower=lower,
+        adjacency=adjacency,
+        accountant=counted.name,
+        status=counted.status,
+        theorem=counted.theorem,
+        assumptions=(*notes, *_assumptions(event, counted.status)),
+    )
 
 
 def headline_of_many(event: Event, delta: float, adjacency: Adjacency, unit: str = "record") -> Guarantee:

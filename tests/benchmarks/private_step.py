@@ -127,12 +127,12 @@ FORMED = "every gradient formed"
 ENGINES = ("plain SGD", *OPACUS, "one pass", "one pass, secure noise", FORMED)
 
 
-def step_of(engine: str, timed: Timed, batch: int) -> Step | None:
+def step_of(engine: str, timed: Timed, batch: int, device: str = "cpu") -> Step | None:
     """A step of that engine on fresh data, once run; None where it cannot serve the model."""
     torch.manual_seed(0)
-    x, y = timed.draw(batch), torch.randint(0, CLASSES, (batch,))
+    x, y = timed.draw(batch).to(device), torch.randint(0, CLASSES, (batch,)).to(device)
     torch.manual_seed(1)
-    model = timed.make(engine.startswith("Opacus"))
+    model = timed.make(engine.startswith("Opacus")).to(device)
     try:
         match engine:
             case "plain SGD":
@@ -142,11 +142,11 @@ def step_of(engine: str, timed: Timed, batch: int) -> Step | None:
             case "Opacus ghost clipping":
                 step = opacus_ghost(model, x, y)
             case "one pass":
-                step = ours(model, x, y, PseudorandomNoise(torch.Generator()))
+                step = ours(model, x, y, PseudorandomNoise(torch.Generator(device)))
             case "one pass, secure noise":
                 step = ours(model, x, y, SecureNoise())
             case _:
-                step = ours(model, x, y, PseudorandomNoise(torch.Generator()), {})
+                step = ours(model, x, y, PseudorandomNoise(torch.Generator(device)), {})
         step()
     except Exception as error:
         print(f"{engine}: {type(error).__name__}: {error}", file=sys.stderr)
