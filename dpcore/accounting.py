@@ -81,27 +81,31 @@ def headline_delta(event: Event, epsilon: float, adjacency: Adjacency, tolerance
     """What `headline` is for epsilon, for delta: the privacy-loss accountant's bounds at `epsilon`, at least 0 and
     finite, or the smallest delta of the other proved accountants under that accountant's own name. Raises as
     `headline` does."""
-    pld = PLDAccountant(adjacency=adjacency, tolerance=tolerance).compose(event)
     checks.non_negative_finite(epsilon=epsilon)
-    lower: float | None = None
-    counted: Accountant | None = pld
-    notes: tuple[str, ...] = ()
+    pld = PLDAccountant(adjacency=adjacency, tolerance=tolerance).compose(event)
     try:
-        lower, delta = pld.delta_bounds(epsilon)
+        bounds = pld.delta_bounds(epsilon)
+        return _delta_claim(pld, event, epsilon, bounds.upper, bounds.lower)
     except (ToleranceNotReached, DiscretisationInvalid):
-        counted = _least_of_others(event, adjacency, lambda one: one.delta(epsilon))
-        if counted is None:
+        least = _least_of_others(event, adjacency, lambda one: one.delta(epsilon))
+        if least is None:
             raise
-        delta, notes = counted.delta(epsilon), (NOT_BOUNDED_DELTA.format(counted.name),)
+        claim = _delta_claim(least, event, epsilon, least.delta(epsilon), None)
+        return replace(claim, assumptions=(NOT_BOUNDED_DELTA.format(least.name), *claim.assumptions))
+
+
+def _delta_claim(
+    counted: Accountant, event: Event, epsilon: float, delta: float, delta_lower: float | None
+) -> DeltaClaim:
     return DeltaClaim(
         epsilon=epsilon,
         delta=delta,
-        delta_lower=lower,
-        adjacency=adjacency,
+        delta_lower=delta_lower,
+        adjacency=counted.adjacency,
         accountant=counted.name,
         status=counted.status,
         theorem=counted.theorem,
-        assumptions=(*notes, *_assumptions(event, counted.status)),
+        assumptions=_assumptions(event, counted.status),
     )
 
 

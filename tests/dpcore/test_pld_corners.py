@@ -176,3 +176,28 @@ def test_pure_releases_beside_sampled_steps_have_a_headline():
     claim = accounting.headline(event, 0.00167, Adjacency.ADD_REMOVE)
     assert 10.2 <= claim.epsilon <= 31 * 0.488812 + 0.1
     assert math.isfinite(claim.epsilon)
+
+
+def test_where_delta_cannot_be_bounded_the_smallest_other_proof_is_the_headline_too():
+    # A window of more losses than are tried.
+    event = composed((0.192276, 57.2355, 103), (9.56391e-05, 51.8062, 180181), (0.00059143, 0.915957, 35))
+    epsilon, adjacency = 0.176848, Adjacency.ADD_REMOVE
+    with pytest.raises(ToleranceNotReached):
+        PLDAccountant(adjacency=adjacency).compose(event).delta_bounds(epsilon)
+    claim = accounting.headline_delta(event, epsilon, adjacency)
+    others = {name: make(name, adjacency).compose(event).delta(epsilon) for name in ("rdp", "advanced", "naive")}
+    assert claim.delta == min(others.values())
+    assert claim.accountant in others
+    assert claim.delta_lower is None
+    assert claim.status is Status.PROVED
+    assert claim.assumptions[0] == accounting.NOT_BOUNDED_DELTA.format(claim.accountant)
+
+
+def test_a_delta_that_the_distribution_tells_is_the_headline():
+    event, adjacency = composed((0.01, 1.0, 1000)), Adjacency.ADD_REMOVE
+    claim = accounting.headline_delta(event, 1.0, adjacency)
+    bounds = PLDAccountant(adjacency=adjacency).compose(event).delta_bounds(1.0)
+    assert (claim.accountant, claim.delta, claim.delta_lower) == ("pld", bounds.upper, bounds.lower)
+    assert accounting.POISSON in claim.assumptions
+    # One claim turned round: what is spent at that delta is at most that epsilon, up to both tolerances.
+    assert accounting.headline(event, claim.delta, adjacency).epsilon == pytest.approx(1.0, rel=2e-3)
