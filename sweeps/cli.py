@@ -52,23 +52,30 @@ def check(
     data: DataDir = None,
     trials: Annotated[int | None, typer.Option(help="Override search.trials.")] = None,
     changes: Changes = None,
+    rehearsal: Annotated[
+        bool, typer.Option(help="Try it out on made-up records: shapes, loss, isolation, time of a step, metrics.")
+    ] = True,
+    patience: Annotated[
+        float, typer.Option(help="Seconds that one part of the rehearsal may take before it counts as stuck.")
+    ] = 60.0,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Validate a spec and print its plan: space, noise, cost, total of the procedure. Reads no record.
+    """Validate a spec, print its plan (space, noise, cost, total) and rehearse it on made-up records.
 
-    The store is opened only for a spec that names an earlier sweep in search.warm_start.
+    No record is read. The store is opened only for a spec that names an earlier sweep in search.warm_start.
     """
+    from sweeps.checking import checked
     from sweeps.examples import load_example_or_file
-    from sweeps.preview import preview
 
     loaded = load_example_or_file(spec, data=data, trials=trials, changes=changes or ())
-    plan = preview(loaded, **_started_from(loaded, _workspace(root, store or loaded.store)))
+    started_from = _started_from(loaded, _workspace(root, store or loaded.store))
+    found = checked(loaded, rehearsal=rehearsal, patience=patience, **started_from)
     if as_json:
-        print_json(plan.to_dict())
+        print_json(found.to_dict())
     else:
-        print(plan.render())
+        print(found.render())
 
 
 def _started_from(spec: Any, workspace: Any) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from trainables.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovere
 from trainables.files import Folder
 from trainables.measures.objectives import MEASURES
 from trainables.publishing import Undeclared
-from trainables.system import Execution, Member, PrivacyPlan, PublicFacts, Refusal, TrialGroup
+from trainables.system import Member, PrivacyPlan, PublicFacts, Refusal, TrialGroup
 
 GROUP_LIMIT = 256
 """Largest number of trials in one launch."""
@@ -225,20 +225,9 @@ class Controller:
         measures = tuple(one.metric for one in self.spec.objectives if one.metric in MEASURES)
         return TrialGroup(
             members=tuple(members),
-            execution=self._execution(),
+            execution=self.spec.settings(),
             measures=measures,
             withheld=self._release.withheld,
-        )
-
-    def _execution(self) -> Execution:
-        knobs = self.spec.execution
-        return Execution(
-            microbatch=knobs.microbatch,
-            noise_source=self.spec.privacy.noise_source,
-            checkpoint_seconds=knobs.checkpoint_seconds,
-            device=knobs.device,
-            threads=knobs.threads,
-            precision=knobs.precision,
         )
 
     # -- what came of it --------------------------------------------------------------------------------

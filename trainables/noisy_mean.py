@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -32,6 +33,7 @@ from dpcore.gdp_dual import mu_gdp
 from trainables.measures.protocols import Neighbours
 from trainables.metrics import Worst
 from trainables.noise import normals
+from trainables.rehearsal.setting import Setting
 from trainables.system import (
     Config,
     Dataset,
@@ -187,6 +189,10 @@ class NoisyMean:
             score=lambda released: float(released["total"]),
             doc="the value 1 among zeros; the attacker adds up all releases",
         )
+
+    def rehearsal(self, setting: Setting) -> Setting:
+        """See `trainables.rehearsal.SetsItsRehearsal`: without the pauses."""
+        return replace(setting, plan=replace(setting.plan, config={**setting.plan.config, "step_seconds": 0.0}))
 
     def _fit_one(self, run: Run, values: np.ndarray, n: int, execution: Execution) -> None:
         config, stop = run.member.plan.config, run.member.to_step

@@ -21,7 +21,7 @@ from pydantic import (
 
 from dpcore.adjacency import Adjacency
 from sweeps.spec.domains import KNOB_SCHEMA, Domain
-from trainables.system import PrivacyTarget, Scalar
+from trainables.system import Execution, PrivacyTarget, Scalar
 from trainables.units import RECORD
 
 SAMPLERS = ("random", "tpe", "nsga2", "gp", "grid")
@@ -252,6 +252,18 @@ class SweepSpec(Section):
         """SHA-256 of the meaning, in hex: the same for every spelling of one sweep."""
         canonical = json.dumps(self.meaning(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def settings(self) -> Execution:
+        """How each trial executes."""
+        knobs = self.execution
+        return Execution(
+            microbatch=knobs.microbatch,
+            noise_source=self.privacy.noise_source,
+            checkpoint_seconds=knobs.checkpoint_seconds,
+            device=knobs.device,
+            threads=knobs.threads,
+            precision=knobs.precision,
+        )
 
     def texts(self) -> tuple[str, ...]:
         """Every text that a knob may take."""

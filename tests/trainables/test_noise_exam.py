@@ -194,6 +194,7 @@ PUBLIC = {
     "dpcore/convexified/counterexamples.py": "made-up records",
     "dpcore/gradients/": "coins of the models themselves, as dropout draws them",
     "trainables/attacks/": "an attacker's own coins",
+    "trainables/rehearsal/": "made-up records",
     "trainables/measures/": "an auditor's own coins and twins that are never released",
     "trainables/models/": "starting weights",
     "trainables/data/": "made-up records, public splits and frozen filters",

@@ -25,6 +25,7 @@ from trainables.bayesian_dp.knobs import ACCOUNTING, BUDGET, METRICS, NO_BUDGET,
 from trainables.bayesian_dp.watch import check_figures, filter_for
 from trainables.linear import classes_of
 from trainables.noisy_sgd import NOISY_SGD, NoisyOptimiser
+from trainables.rehearsal.setting import Setting
 from trainables.system import (
     Config,
     Dataset,
@@ -101,6 +102,16 @@ class Watched:
             planned,
             guarantee=replace(planned.guarantee, assumptions=(*planned.guarantee.assumptions, line)),
             beside=(*planned.beside, *self._budget(full, planned.steps, target)),
+        )
+
+    def rehearsal(self, setting: Setting) -> Setting:
+        """See `trainables.rehearsal.SetsItsRehearsal`: each step looks at some records besides its batch."""
+        looked = int(setting.plan.config["distance_records"])
+        facts = setting.facts
+        return replace(
+            setting,
+            records=min(facts.n, max(setting.records, looked)),
+            validation=min(facts.n_validation, max(setting.validation, looked)),
         )
 
     def _budget(self, full: Config, steps: int, target: PrivacyTarget) -> tuple[Guarantee, ...]:

@@ -7,6 +7,7 @@ import torch
 
 from dpcore.randomness import Purpose
 from trainables.losses import loss_function, tensor
+from trainables.measures import watching
 from trainables.models.resnet import with_dropout
 from trainables.noise import noise_source
 from trainables.noisy_training import Pace, device_of, initial_model, limited_threads
@@ -34,13 +35,13 @@ def _train(run: Run, data: Dataset, execution: Execution, device: torch.device, 
     config, n = run.member.plan.config, len(data.train)
     rates = [phase.step_size for phase in schedule(config, data.facts.n, rate) for _ in range(phase.steps)]
     model = with_dropout(initial_model(run, data, device), float(config.get("dropout", 0.0)))
+    model, loss = watching.attach(run, model, loss_function(data.facts))
     update = UPDATES[run.member.plan.system](config, model, data.facts.n, noise_source(run, execution, device))
     window = max(int(config["average"]), int(config.get("draws", 1)))
     draws: list[Probabilities] = []
     if run.state is not None:
         update.restore(run.state)
         draws = list(run.state[DRAWS])
-    loss = loss_function(data.facts)
     inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
     targets = tensor(data.train.targets, device)
     batches = _Batches(run, n, int(config["batch_size"]), len(rates) // int(config["epochs"]))

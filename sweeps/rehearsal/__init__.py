@@ -1,0 +1,130 @@
+"""`sweeps check` tries a spec out on made-up records, in a process of its own.
+
+corners   which configurations
+child     the process, and how it may end
+findings  what is printed, or refused
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sweeps.planning import plan_proposal
+from sweeps.rehearsal.child import Child, Ended, Send
+from sweeps.rehearsal.corners import corners, first_plan
+from sweeps.rehearsal.findings import Rehearsal, Tried, WouldFail, label
+from sweeps.spec import SweepSpec, public_facts
+from trainables.system import Config, Execution, PrivacyPlan, PublicFacts, Refusal
+
+__all__ = ["PATIENCE", "Rehearsal", "Rehearsing", "WouldFail"]
+
+PATIENCE = 60.0
+"""Seconds that one part of a rehearsal may take before it counts as stuck."""
+_PLANNING = "planning it, which builds its model"
+ENOUGH = 15.0
+"""Seconds after which no other corner is begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """What the child is about to do, of which configuration."""
+
+    label: str
+    doing: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    label: str
+    reason: str
+
+
+class Rehearsing:
+    """A rehearsal that has begun, beside whatever this process does meanwhile. Leaving the block ends it."""
+
+    def __init__(self, spec: SweepSpec, *, patience: float = PATIENCE) -> None:
+        self._began, self._patience = time.monotonic(), patience
+        self._child = Child(_rehearse_all, spec)
+
+    def __enter__(self) -> Rehearsing:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._child.__exit__(*exception)
+
+    def finished(self) -> Rehearsal:
+        """Wait for its end. Raises WouldFail."""
+        failed: list[tuple[str, str]] = []
+        at = _Next("", "it began")
+        try:
+            for message in self._child.messages(self._patience):
+                match message:
+                    case _Next():
+                        at = message
+                    case _Failed(label, reason):
+                        failed.append((label, reason))
+                    case Rehearsal():
+                        found = message
+        except Ended as end:
+            failed.append((at.label, f"{at.doing}: {end}"))
+        if failed:
+            raise WouldFail(failed)
+        return found
+
+
+def _rehearse_all(send: Send, spec: SweepSpec) -> None:
+    """The child's work: every corner that there is time for."""
+    from trainables.registry import SYSTEMS
+    from trainables.rehearsal import CannotRun, rehearse
+
+    began = time.monotonic()
+    facts = public_facts(spec)
+    calibrations: dict[str, float] = {}
+    objectives = [one.metric for one in spec.objectives]
+    execution = _execution(spec)
+    ran: list[Tried] = []
+    infeasible, left, warm = 0, 0, began
+    for corner in corners(spec):
+        # Imports are over with the first one.
+        if ran and time.monotonic() - warm > ENOUGH:
+            left += 1
+            continue
+        here = label(corner.system, corner.knobs)
+        send(_Next(here, _PLANNING))
+        try:
+            found = first_plan(spec, corner, facts, calibrations)
+            if found is None:
+                infeasible += 1
+                continue
+            config, plan = found
+
+            def replanned(few: PublicFacts, config: Config = config) -> PrivacyPlan | Refusal:
+                return plan_proposal(spec, config, few, calibrations)
+
+            def saying(doing: str, here: str = here) -> None:
+                send(_Next(here, doing))
+
+            rehearsed = rehearse(
+                SYSTEMS[corner.system],
+                plan,
+                facts,
+                objectives=objectives,
+                replanned=replanned,
+                execution=execution,
+                saying=saying,
+            )
+            warm = warm if ran else time.monotonic()
+            ran.append(Tried(here, rehearsed))
+        except CannotRun as error:
+            send(_Failed(here, str(error)))
+        except Exception as error:
+            send(_Failed(here, str(CannotRun.by(error, _PLANNING))))
+    send(Rehearsal(ran=tuple(ran), infeasible=infeasible, left=left, seconds=time.monotonic() - began))
+
+
+def _execution(spec: SweepSpec) -> Execution:
+    """As trials run; on a GPU only where trials have one."""
+    settings = spec.settings()
+    return settings if spec.resources.per_worker()[1] > 0 else replace(settings, device="cpu")

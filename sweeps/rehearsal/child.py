@@ -1,0 +1,93 @@
+"""Work in a process of its own, so that whatever it does there ends with a sentence here.
+
+The user's code is about to run for the first time. It may end the process, crash it, or never come back: none of that
+reaches the command that asked.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any
+
+Send = Callable[[Any], None]
+
+
+class Ended(RuntimeError):
+    """The process is gone, or was stopped because it did not go on; the message says how."""
+
+
+class Child:
+    """A process that runs `work(send, *given)`; what it sends are its messages.
+
+    Use it as a context: leaving the block ends the process. What it prints goes to stderr.
+    """
+
+    def __init__(self, work: Callable[..., None], *given: Any) -> None:
+        context: Any = multiprocessing.get_context(_method())
+        self._receiver, sender = context.Pipe(duplex=False)
+        self._process = context.Process(target=_work, args=(work, sender, *given), daemon=True)
+        self._process.start()
+        # Only the child holds it now, so that its end is seen.
+        sender.close()
+        self._heard = time.monotonic()
+
+    def messages(self, patience: float) -> Iterator[Any]:
+        """Until the work is over. Raises Ended, also after `patience` seconds without a message."""
+        while True:
+            left = self._heard + patience - time.monotonic()
+            try:
+                if not self._receiver.poll(max(left, 0.0)):
+                    raise Ended(f"it did not come back within {patience:g} s, and was stopped")
+                message = self._receiver.recv()
+            except (EOFError, ConnectionResetError):
+                self._process.join()
+                raise Ended(_how(self._process.exitcode)) from None
+            self._heard = time.monotonic()
+            if message is _OVER or message == _OVER:
+                return
+            yield message
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join()
+        self._receiver.close()
+
+
+_OVER = ("over",)
+
+
+def _method() -> str:
+    """A fork has all imports done; it is safe where this process has no other thread and no engine of its own yet."""
+    engines = {"torch", "ray"} & set(sys.modules)
+    return "fork" if sys.platform == "linux" and threading.active_count() == 1 and not engines else "spawn"
+
+
+def _work(work: Callable[..., None], sender: Connection, *given: Any) -> None:
+    # Ctrl-C is for the parent, which ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    work(sender.send, *given)
+    sender.send(_OVER)
+
+
+def _how(code: int | None) -> str:
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name
+        memory = ": probably out of memory" if name == "SIGKILL" else ""
+        return f"its process was ended by {name}{memory}"
+    return f"its process ended itself with exit code {code}"

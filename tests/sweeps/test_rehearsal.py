@@ -1,0 +1,225 @@
+"""`sweeps check` on the mistakes of a new user: found before a record is read, said in words, exit code 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+import sweeps.rehearsal as rehearsal
+from sweeps.rehearsal.child import Child, Ended
+from sweeps.rehearsal.corners import corners
+from sweeps.rehearsal.findings import Rehearsal
+from sweeps.spec import load_spec
+
+ROOT = Path(__file__).parent.parent.parent
+BROKEN = "tests.trainables.broken_models"
+
+TABLE = {
+    "source": "table",
+    "path": "people.csv",
+    "n": 500,
+    "label": "y",
+    "classes": 3,
+    "columns": {"age": {"low": 0, "high": 100}, "work": {"categories": ["a", "b"]}},
+    "validation": {"records": "public", "share": 0.2, "id": "person"},
+}
+KNOBS = {"model": "linear", "learning_rate": 0.1, "clip_norm": 1.0, "batch_size": 10, "epochs": 1}
+
+
+def spec(knobs=None, *, data=None, **sections):
+    return {
+        "name": "mine",
+        "data": {**TABLE, **(data or {})},
+        "systems": {"noisy-sgd": {**KNOBS, **(knobs or {})}},
+        "privacy": {"epsilon": 2.0, "delta": 1e-4},
+        "objectives": [{"metric": "accuracy"}],
+        "search": {"sampler": "random", "trials": 2, "seed": 0},
+        **sections,
+    }
+
+
+def found(raw) -> tuple[Rehearsal | None, dict[str, str]]:
+    """What a rehearsal in this process sends: its end, and {corner: why it would fail}."""
+    sent = []
+    rehearsal._rehearse_all(sent.append, load_spec(raw))
+    failed = {one.label: one.reason for one in sent if isinstance(one, rehearsal._Failed)}
+    return next((one for one in sent if isinstance(one, Rehearsal)), None), failed
+
+
+@pytest.mark.parametrize(
+    ("builder", "words"),
+    [
+        ("too_wide_an_input", "x (1, 3): RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
+        ("an_output_too_few", "returns (1, 2) for one record, x (1, 3): expected (1, 3)"),
+        ("squeezed_to_0d", "returns () for one record"),
+        ("raises_when_built", "planning it, which builds its model: RuntimeError: no checkpoint at ./pretrained.pt"),
+        ("raises_when_called", "KeyError: 'age' (broken_models.py, line"),
+        ("infinite_loss", "the loss of 8 of 8 made-up records"),
+    ],
+)
+def test_mistakes_in_a_model_of_ones_own(builder, words):
+    end, failed = found(spec({"model": f"{BROKEN}:{builder}"}))
+    assert not end.ran
+    (reason,) = failed.values()
+    assert words in reason
+    assert f"model={BROKEN}:{builder}" in next(iter(failed))
+
+
+def test_what_is_right_is_told(capsys):
+    end, failed = found(spec({"model": f"{BROKEN}:with_a_scale", "batch_size": {"choice": [8, 32]}}))
+    assert not failed
+    text = end.render()
+    assert "a step over 8 takes" in text
+    assert "a step over 32 takes" in text
+    assert "2 in one pass, 1 in per record" in text
+    assert "per record: scale" in text
+    assert "noisy-sgd reports accuracy, auc, loss" in text
+    assert json.loads(json.dumps(end.to_dict()))["ran"][0]["step"]["planned"] in (8, 32)
+
+
+def test_weights_that_no_loss_depends_on_are_named():
+    end, _ = found(spec({"model": f"{BROKEN}:unreached_weight"}))
+    assert "NO loss depends on forgotten" in end.render()
+
+
+def test_an_objective_that_these_data_cannot_give():
+    _, failed = found(spec(objectives=[{"metric": "rmse"}]))
+    assert "no trial would report the objective rmse" in next(iter(failed.values()))
+
+
+def test_one_broken_corner_does_not_hide_the_others():
+    end, failed = found(spec({"model": {"choice": [f"{BROKEN}:raises_when_called", "mlp", "linear"]}}))
+    assert [one.label for one in end.ran] == ["noisy-sgd (model=mlp)", "noisy-sgd (model=linear)"]
+    assert len(failed) == 1
+
+
+def test_the_corners_are_where_shapes_change():
+    raw = spec(
+        {
+            "model": {"choice": ["linear", "mlp"]},
+            "hidden": {"int_log_uniform": [4, 64]},
+            "learning_rate": {"log_uniform": [0.1, 1]},
+        }
+    )
+    seen = [dict(one.knobs) for one in corners(load_spec(raw))]
+    assert {"model": "linear", "hidden": 15} in seen
+    assert {"model": "mlp", "hidden": 4} in seen
+    assert {"model": "mlp", "hidden": 64} in seen
+    assert all(set(one) == {"model", "hidden"} for one in seen)
+    assert len(seen) == len({tuple(one.items()) for one in seen}) <= 12
+
+
+def test_every_system_has_its_corners():
+    raw = spec()
+    raw["systems"]["noisy-adam"] = {**KNOBS, "batch_size": {"choice": [8, 16]}}
+    seen = [one.system for one in corners(load_spec(raw))]
+    assert seen[:2] == ["noisy-adam", "noisy-sgd"]
+
+
+# In a process of its own
+
+
+def sends(send, what):
+    for one in what:
+        send(one)
+
+
+def ends(send, code):
+    import os
+
+    send("before")
+    os._exit(code)
+
+
+def crashes(send):
+    import os
+
+    os.abort()
+
+
+def waits(send):
+    send("before")
+    time.sleep(600)
+
+
+def test_a_child_that_comes_back():
+    with Child(sends, [1, 2]) as child:
+        assert list(child.messages(60)) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("work", "given", "words"),
+    [
+        (ends, [7], "ended itself with exit code 7"),
+        (crashes, [], "ended by SIGABRT"),
+    ],
+)
+def test_a_child_that_dies_is_no_silence(work, given, words):
+    with Child(work, *given) as child, pytest.raises(Ended, match=words):
+        list(child.messages(60))
+
+
+def test_a_child_that_never_comes_back_is_stopped():
+    began = time.monotonic()
+    with Child(waits) as child, pytest.raises(Ended, match="did not come back within 3 s, and was stopped"):
+        list(child.messages(3))
+    assert time.monotonic() - began < 60
+
+
+# At the command line
+
+
+def check(folder, raw, *arguments):
+    """(exit code, stdout, stderr) of `sweeps check` in `folder`."""
+    (folder / "mine.yaml").write_text(yaml.safe_dump(raw))
+    command = [sys.executable, "-m", "sweeps.cli", "check", "mine.yaml", *arguments]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=300, env={"PYTHONPATH": str(ROOT), "PATH": ""}
+    )
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+DIGITS = {
+    "name": "mine",
+    "data": {"source": "digits"},
+    "privacy": {"epsilon": 2.0, "delta": 1e-4},
+    "objectives": [{"metric": "accuracy"}],
+    "search": {"sampler": "random", "trials": 2, "seed": 0},
+}
+
+
+def digits(builder):
+    return {**DIGITS, "systems": {"noisy-sgd": {**KNOBS, "model": f"{BROKEN}:{builder}"}}}
+
+
+@pytest.mark.parametrize(
+    ("builder", "arguments", "words"),
+    [
+        ("too_wide_an_input", [], "shapes cannot be multiplied"),
+        ("ends_the_process", [], "its process ended itself with exit code 0"),
+        ("never_comes_back", ["--patience", "15"], "did not come back within 15 s, and was stopped"),
+    ],
+)
+def test_check_says_it_in_words_with_exit_code_2(tmp_path, builder, arguments, words):
+    code, out, err = check(tmp_path, digits(builder), *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("sweeps: trials of this spec would fail")
+    assert f"systems.noisy-sgd (model={BROKEN}:{builder})" in err
+    assert words in err
+
+
+def test_check_prints_plan_and_rehearsal(tmp_path):
+    code, out, _ = check(tmp_path, digits("right"), "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["feasible"] > 0
+    (one,) = told["rehearsal"]["ran"]
+    assert one["step"]["unreached"] == []
+    assert one["reported"] == ["accuracy", "auc", "loss"]

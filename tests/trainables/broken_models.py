@@ -1,0 +1,101 @@
+"""Models with the mistakes that people make, each as its builder: what a rehearsal has to find."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import torch
+from torch import nn
+
+
+class _Forward(nn.Module):
+    """A linear layer whose forward pass is given."""
+
+    def __init__(self, facts, forward):
+        super().__init__()
+        self.layer = nn.Linear(width(facts), facts.classes or 1)
+        self.given = forward
+
+    def forward(self, x):
+        return self.given(self.layer(x.flatten(1)), self)
+
+
+def width(facts):
+    return sum(torch.Size(one.shape).numel() for one in facts.features.values())
+
+
+def right(facts):
+    return _Forward(facts, lambda y, _: y)
+
+
+def too_wide_an_input(facts):
+    return nn.Sequential(nn.Flatten(), nn.Linear(width(facts) + 1, facts.classes))
+
+
+def an_output_too_few(facts):
+    return nn.Sequential(nn.Flatten(), nn.Linear(width(facts), facts.classes - 1))
+
+
+def an_output_too_many(facts):
+    return nn.Sequential(nn.Flatten(), nn.Linear(width(facts), facts.classes + 1))
+
+
+def squeezed_to_0d(facts):
+    return _Forward(facts, lambda y, _: y.mean().squeeze())
+
+
+def a_tuple(facts):
+    return _Forward(facts, lambda y, _: (y, y))
+
+
+def raises_when_built(facts):
+    raise RuntimeError("no checkpoint at ./pretrained.pt")
+
+
+def raises_when_called(facts):
+    def forward(y, _):
+        raise KeyError("age")
+
+    return _Forward(facts, forward)
+
+
+def mixes_records(facts):
+    return nn.Sequential(nn.Flatten(), nn.Linear(width(facts), 8), nn.BatchNorm1d(8), nn.Linear(8, facts.classes))
+
+
+def branches_on_values(facts):
+    return _Forward(facts, lambda y, _: y if bool((y > -1e9).all()) else -y)
+
+
+def infinite_loss(facts):
+    return _Forward(facts, lambda y, _: torch.log(y - y))
+
+
+def infinite_gradient(facts):
+    return _Forward(facts, lambda y, _: y + (y - y).pow(2).sum(1, keepdim=True).sqrt())
+
+
+def unreached_weight(facts):
+    model = _Forward(facts, lambda y, _: y)
+    model.forgotten = nn.Parameter(torch.zeros(3))
+    return model
+
+
+def with_a_scale(facts):
+    model = _Forward(facts, lambda y, model: y * model.scale)
+    model.scale = nn.Parameter(torch.ones(()))
+    return model
+
+
+def ends_the_process(facts):
+    os._exit(0)
+
+
+def crashes(facts):
+    os.abort()
+
+
+def never_comes_back(facts):
+    while True:
+        time.sleep(1)

@@ -1,0 +1,320 @@
+"""A trial in small on made-up records: every system passes, and every mistake is found and said."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from dpcore.checks import InvalidValue
+from tests.trainables.registry_cases import CASES, data_of
+from trainables import noisy_mean, noisy_training
+from trainables.data import SOURCES
+from trainables.registry import SYSTEMS
+from trainables.rehearsal import CannotRun, Rehearsed, rehearse
+from trainables.rehearsal.made_up import made_up
+from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Task
+from trainables.units import Unit
+
+BROKEN = "tests.trainables.broken_models"
+
+
+def rehearsed(name, facts=None, *, system=None, objectives=("epsilon",), execution=None, **config) -> Rehearsed:
+    """The rehearsal of a system's case, on the facts of its own data unless others are given."""
+    case, facts = CASES[name], data_of(name).facts if facts is None else facts
+    target = PrivacyTarget(
+        epsilon=case.epsilon,
+        delta=case.delta,
+        adjacency=case.adjacency,
+        solve=case.solve,
+        unit="record" if facts.unit is None else "person",
+    )
+
+    def planned(few: PublicFacts) -> PrivacyPlan | Refusal:
+        return SYSTEMS[name].plan({**case.config, **config}, few, target, {})
+
+    plan = planned(facts)
+    assert isinstance(plan, PrivacyPlan), plan
+    return rehearse(
+        system or SYSTEMS[name],
+        plan,
+        facts,
+        objectives=objectives,
+        replanned=planned,
+        execution=execution or Execution(),
+    )
+
+
+# The exam that every system of the registry sits
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_is_rehearsed_on_its_own_facts(name):
+    found = rehearsed(name)
+    assert found.steps >= 1
+    assert found.reported
+    assert set(found.reported) <= {one.name for one in SYSTEMS[name].metrics}
+    if found.step is not None:
+        assert np.isfinite(found.step.loss)
+        assert found.step.records == found.step.planned == CASES[name].config["batch_size"]
+        assert not found.step.unreached
+
+
+def test_systems_that_train_a_network_are_looked_at_closely():
+    trained = {name for name in SYSTEMS if "model" in {one.name for one in SYSTEMS[name].parameters}}
+    assert trained - {name for name in trained if rehearsed(name).step is not None} == {"subsample-and-aggregate"}
+
+
+TABLE = {
+    "path": "nowhere.csv",
+    "n": 5000,
+    "label": "y",
+    "columns": {"age": {"low": 0, "high": 100}, "work": {"categories": ["a", "b", "c"]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "model"),
+    [
+        ("mnist", {}, "cnn"),
+        ("imdb", {}, "embedding-pool"),
+        ("movielens_100k", {}, "two-branch"),
+        ("movielens_100k", {"unit": {"column": "user", "max_records": 4}}, "item-table"),
+        ("abalone", {}, "linear"),
+        ("table", {**TABLE, "target": [0, 9]}, "mlp"),
+        ("table", {**TABLE, "classes": 3, "unit": {"column": "id", "max_records": 3}}, "mlp"),
+    ],
+)
+def test_sources_are_rehearsed_from_their_facts_alone(source, options, model, monkeypatch):
+    """No folder, no file: nothing could be read."""
+    facts = SOURCES[source].facts(options)
+    found = rehearsed("noisy-sgd", facts, model=model, hidden=4, batch_size=16, epochs=1)
+    assert found.step is not None
+    assert found.step.loss > 0
+    assert bool(found.reported) == bool(facts.n_validation)
+
+
+def test_a_rehearsal_is_the_same_every_time():
+    one, other = rehearsed("noisy-sgd"), rehearsed("noisy-sgd")
+    assert one.step is not None
+    assert other.step is not None
+    assert one.step.loss == other.step.loss
+
+
+def test_private_reports_are_rehearsed_as_noised_histograms():
+    from trainables.validation.planning import plan_with_reports
+
+    options = {**TABLE, "classes": 2, "validation": {"records": "private", "share": 0.2, "id": "id"}}
+    facts, system = SOURCES["table"].facts(options), SYSTEMS["noisy-sgd"]
+    target, config = PrivacyTarget(epsilon=2.0, delta=1e-5), {**CASES["noisy-sgd"].config, "hidden": 4}
+
+    def planned(few):
+        return plan_with_reports(system, config, few, target, {}, lambda steps: (steps,))
+
+    plan = planned(facts)
+    found = rehearse(
+        system, plan, facts, objectives=["accuracy"], replanned=planned, execution=Execution(noise_source="secure")
+    )
+    assert "accuracy_noise_sd" in found.reported
+
+
+# What people do wrong with their own models
+
+
+@pytest.mark.parametrize(
+    ("builder", "words"),
+    [
+        ("too_wide_an_input", ["fails on one record", "x (1, 4)", "shapes cannot be multiplied"]),
+        ("an_output_too_few", ["(1, 1)", "expected (1, 2)", "one column for each of 2 classes"]),
+        ("an_output_too_many", ["(1, 3)", "expected (1, 2)"]),
+        ("squeezed_to_0d", ["returns ()", "expected (1, 2)"]),
+        ("a_tuple", ["returns tuple", "expected (1, 2)"]),
+        ("raises_when_called", ["KeyError", "age", "broken_models.py", "in forward"]),
+        ("branches_on_values", ["cannot be computed for each record apart", "broken_models.py"]),
+        ("infinite_loss", ["the loss of 8 of 8", "infinite or no number"]),
+        ("infinite_gradient", ["the gradient of layer.weight", "would count as zero"]),
+    ],
+)
+def test_a_broken_model_is_found(builder, words):
+    with pytest.raises(CannotRun) as refused:
+        rehearsed("noisy-sgd", model=f"{BROKEN}:{builder}")
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_a_right_model_passes_and_its_routes_are_told():
+    assert rehearsed("noisy-sgd", model=f"{BROKEN}:right").step.unreached == ()
+    scaled = rehearsed("noisy-sgd", model=f"{BROKEN}:with_a_scale").step
+    assert scaled.routes == {"layer.weight": "one pass", "layer.bias": "one pass", "scale": "per record"}
+
+
+def test_a_weight_without_a_gradient_is_named():
+    step = rehearsed("noisy-sgd", model=f"{BROKEN}:unreached_weight").step
+    assert step.unreached == ("forgotten",)
+    assert step.routes["forgotten"] == "unreached"
+
+
+def test_a_system_without_clipping_is_looked_at_too():
+    with pytest.raises(CannotRun, match="infinite or no number"):
+        rehearsed("sgd", model=f"{BROKEN}:infinite_loss")
+
+
+# Objectives without a value
+
+
+def test_an_objective_that_nothing_reports_is_named_with_what_is_reported():
+    with pytest.raises(CannotRun, match=r"objective rmse .* It reports accuracy, auc, .*loss"):
+        rehearsed("noisy-sgd", objectives=["rmse", "epsilon"])
+
+
+def test_without_validation_records_there_is_nothing_to_rank_by():
+    facts = replace(data_of("noisy-sgd").facts, n_validation=0)
+    with pytest.raises(CannotRun, match="objective accuracy on these data"):
+        rehearsed("noisy-sgd", facts, objectives=["accuracy"])
+
+
+def test_measures_are_rehearsed_as_they_are_measured():
+    assert "membership_auc" in rehearsed("noisy-sgd", objectives=["membership_auc"]).reported
+
+
+# Mutants of systems
+
+
+@dataclass
+class Mutant:
+    """A system with one method of its own."""
+
+    fit: object
+    inner: object = field(default_factory=lambda: SYSTEMS["noisy-sgd"])
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+def raising(runs, data, execution):
+    raise IndexError("list index out of range")
+
+
+def idle(runs, data, execution):
+    """Comes back without a word."""
+
+
+def half_way(runs, data, execution):
+    for run in runs:
+        run.may_execute(1)
+        run.checkpoint(1, {}, {})
+
+
+def undeclared(runs, data, execution):
+    for run in runs:
+        run.checkpoint(run.member.to_step, {}, {"secret_metric": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("fit", "words"),
+    [
+        (raising, "IndexError: list index out of range"),
+        (idle, "without its last checkpoint"),
+        (half_way, "without its last checkpoint"),
+        (undeclared, "secret_metric"),
+    ],
+)
+def test_a_broken_system_is_found(fit, words):
+    with pytest.raises(CannotRun, match=words):
+        rehearsed("noisy-sgd", system=Mutant(fit))
+
+
+def test_a_system_whose_model_mixes_records_is_found(monkeypatch):
+    """The door that refuses such models at planning is left open."""
+    from tests.trainables import broken_models
+
+    def batch_normalised(run, data, device):
+        return broken_models.mixes_records(data.facts)
+
+    monkeypatch.setattr(noisy_training, "initial_model", batch_normalised)
+    with pytest.raises(CannotRun, match="BatchNorm1d"):
+        rehearsed("noisy-sgd")
+
+
+def test_noise_that_is_no_number_is_found(monkeypatch):
+    def broken(*arguments, **options):
+        return {name: one * float("nan") for name, one in given(*arguments, **options).items()}
+
+    given = noisy_training.noisy_mean_gradient
+    monkeypatch.setattr(noisy_training, "noisy_mean_gradient", broken)
+    with pytest.raises(CannotRun, match="noised gradient of"):
+        rehearsed("noisy-sgd")
+
+
+def test_an_objective_that_is_no_number_is_found(monkeypatch):
+    monkeypatch.setattr(noisy_mean, "expected_error", lambda config, n: float("nan"))
+    with pytest.raises(CannotRun, match="expected_error is no number"):
+        rehearsed("noisy-mean", objectives=["expected_error"])
+
+
+def test_a_system_may_say_how_it_is_rehearsed():
+    assert rehearsed("noisy-mean", step_seconds=30.0).seconds < 10
+
+
+# Made-up records
+
+
+FACTS = PublicFacts(
+    dataset="made up",
+    task=Task.CLASSIFICATION,
+    n=1000,
+    n_validation=100,
+    features={
+        "image": Feature(shape=(3, 4), low=-2.0, high=5.0),
+        "word": Feature(shape=(6,), cardinality=7),
+        "code": Feature(shape=(), cardinality=3),
+    },
+    classes=5,
+)
+
+
+def test_made_up_records_keep_to_the_facts():
+    data = made_up(FACTS, 40, 9)
+    image, word, code = (data.train.inputs[name] for name in ("image", "word", "code"))
+    assert (image.shape, word.shape, code.shape) == ((40, 3, 4), (40, 6), (40,))
+    assert image.min() >= -2
+    assert image.max() <= 5
+    assert len({one.tobytes() for one in image}) == 40
+    assert (word.min(), word.max(), code.max()) == (0, 6, 2)
+    assert set(data.train.targets) == set(data.validation.targets) == set(range(5))
+    assert len(data.validation) == 9
+
+
+def test_made_up_records_need_hardly_any_memory():
+    data = made_up(FACTS, 1_000_000, 0)
+    assert data.train.inputs["image"].base is not None
+    assert not data.train.inputs["image"].flags.owndata
+    assert data.train.inputs["image"].strides[0] == data.train.inputs["image"].itemsize
+
+
+def test_made_up_records_are_the_same_whatever_the_data_hold():
+    one, other = made_up(FACTS, 20, 5), made_up(replace(FACTS, n=77), 20, 5)
+    assert all(np.array_equal(one.train.inputs[name], other.train.inputs[name]) for name in FACTS.features)
+
+
+def test_made_up_units_have_different_sizes():
+    data = made_up(replace(FACTS, unit=Unit(column="id", max_records=3)), 7, 4)
+    assert data.units is not None
+    assert np.diff(data.units.offsets).tolist() == [1, 2, 3, 1, 2, 3, 1]
+
+
+def test_a_configuration_that_cannot_be_planned_small_runs_as_it_is():
+    facts = replace(data_of("sgd").facts, n=70)
+    assert rehearsed("sgd", facts, batch_size=66).records == 70
+
+
+def test_an_error_of_ours_keeps_its_own_words():
+    assert str(CannotRun.by(InvalidValue("a", 1, "2"), "doing")) == "a=1: expected 2."
+
+
+@pytest.mark.parametrize("name", ["noisy-sgd", "sgd", "noisy-mean"])
+def test_what_is_found_can_travel(name):
+    found = rehearsed(name)
+    assert pickle.loads(pickle.dumps(found)) == found

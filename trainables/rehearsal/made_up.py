@@ -1,0 +1,66 @@
+"""Records drawn from public facts: shapes, bounds, categories, classes. Nobody's, and the same every time.
+
+They lie over each other in memory: record i is the window from number i on of one row of numbers. So there may be as
+many as the facts say, however large each is, and no two are alike.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.units import Units
+
+SEED = 20_260_101
+
+
+def made_up(facts: PublicFacts, train: int, validation: int) -> Dataset:
+    """`train` training records and `validation` others; where the facts name a unit, as many units.
+
+    Units have 1, 2, ... up to their largest number of records, in turn. Every class occurs, if there is room.
+    """
+    rng = np.random.default_rng(SEED)
+    units = None if facts.unit is None else _units(train, facts.unit.max_records)
+    records = train if units is None else units.records
+    return Dataset(
+        facts=facts,
+        train=_split(facts, records, rng),
+        validation=_split(facts, validation, rng),
+        fingerprint="made up",
+        units=units,
+    )
+
+
+def _units(count: int, largest: int) -> Units:
+    sizes = 1 + np.arange(count) % largest
+    return Units(np.cumsum([0, *sizes], dtype=np.int64), np.arange(count, dtype=np.uint64))
+
+
+def _split(facts: PublicFacts, records: int, rng: np.random.Generator) -> Split:
+    inputs = {name: _values(feature, records, rng) for name, feature in facts.features.items()}
+    return Split(inputs=inputs, targets=_targets(facts, records, rng))
+
+
+def _values(feature: Feature, records: int, rng: np.random.Generator) -> NDArray[np.generic]:
+    """[records, *shape], read-only."""
+    size = math.prod(feature.shape)
+    length = max(records + size - 1, size)
+    row: NDArray[np.generic]
+    if feature.cardinality is None:
+        row = rng.uniform(feature.low, feature.high, length).astype(np.float32)
+    else:
+        row = rng.integers(feature.cardinality, size=length, dtype=np.int64)
+        # A table that is one row short shows at its last code.
+        row[: min(1, length)] = feature.cardinality - 1
+    return sliding_window_view(row, size)[:records].reshape(records, *feature.shape)
+
+
+def _targets(facts: PublicFacts, records: int, rng: np.random.Generator) -> NDArray[np.generic]:
+    """[records]"""
+    if facts.task in (Task.CLASSIFICATION, Task.RATING):
+        return rng.permutation(np.arange(records, dtype=np.int64)[::-1] % (facts.classes or 1))
+    return rng.uniform(facts.target_low, facts.target_high, records).astype(np.float32)

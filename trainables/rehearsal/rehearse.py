@@ -1,0 +1,164 @@
+"""A few steps of a trial by its system's own `fit`, over made-up records; nothing is written."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpcore.events import PoissonSampled
+from dpcore.randomness import Streams
+from trainables.measures.objectives import measure, wanted
+from trainables.measures.protocols import CanaryTrained
+from trainables.publishing import OWN_METRICS, published
+from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
+from trainables.rehearsal.made_up import SEED, made_up
+from trainables.rehearsal.setting import Replanned, Setting, setting_of
+from trainables.system import Execution, Member, PrivacyPlan, PublicFacts, State, System
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from trainables.rehearsal.step import Loss
+
+_SECRET = b"of rehearsals, where there is nothing to keep"
+_TOO_LONG = frozenset({"audited_epsilon"})
+"""Measures that train again, hundreds of times at worst: what they need is checked with the plan."""
+
+
+@dataclass(slots=True)
+class RehearsedRun:
+    """A `Run` that keeps what it is given in memory, and looks at the model before it is trained."""
+
+    member: Member
+    start_step: int
+    state: State | None
+    streams: Streams
+    examine: Callable[[nn.Module, Loss], Step]
+    step: Step | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    final: State | None = None
+
+    def attach(self, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
+        """See `trainables.measures.watching.WatchesGradients`."""
+        self.step = self.examine(model, loss)
+        return model, loss
+
+    def saw(self, step: int, gradient: Mapping[str, Tensor]) -> None:
+        """Raises CannotRun for a sum that noise could not be told from: it is not finite."""
+        broken = [name for name, one in gradient.items() if not math.isfinite(float(one.sum()))]
+        if broken:
+            raise CannotRun(f"the noised gradient of {', '.join(broken)} is infinite or no number at step {step}")
+
+    def may_execute(self, until_step: int) -> None:
+        """Nothing is reserved."""
+
+    def checkpoint(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
+        """Kept at the end alone."""
+        if step == self.member.to_step:
+            self.final, self.metrics = state, metrics
+
+
+def rehearse(
+    system: System,
+    plan: PrivacyPlan,
+    facts: PublicFacts,
+    *,
+    objectives: Sequence[str],
+    replanned: Replanned,
+    execution: Execution,
+    saying: Callable[[str], None] = lambda text: None,
+) -> Rehearsed:
+    """Run `plan` in small, and see that it reports what `objectives` ask.
+
+    replanned  plans the same configuration from other facts
+    saying     told what comes next
+
+    Raises CannotRun with what would end the trial, or leave it without a rank.
+    """
+    doing = "planned again for few records"
+    try:
+        setting = setting_of(system, plan, facts, replanned)
+        data = made_up(setting.facts, setting.records, setting.validation)
+        doing = f"{setting.steps} steps on {setting.records} made-up records"
+        run = _run(system, plan, facts, setting, execution, saying)
+        began = time.perf_counter()
+        saying(doing)
+        with warnings.catch_warnings():
+            # The findings say it once, by name.
+            warnings.filterwarnings("ignore", message="no record's loss depends on")
+            system.fit([run], data, execution)
+        if run.final is None:
+            raise CannotRun(f"fit came back before step {setting.steps}, without its last checkpoint")
+        asked = [one for one in wanted(objectives, system) if one not in _TOO_LONG]
+        metrics = {**measure(asked, system, run.member, run.final, data, execution), **run.metrics}
+        seconds = time.perf_counter() - began
+        published(metrics, system, setting.plan.config, ())
+    except Exception as error:
+        raise CannotRun.by(error, doing) from error
+    _check_objectives(objectives, metrics)
+    return Rehearsed(
+        system=system.name,
+        config=dict(plan.config),
+        records=setting.records,
+        steps=setting.steps,
+        seconds=seconds,
+        reported=tuple(sorted(metrics)),
+        step=run.step,
+    )
+
+
+def _run(
+    system: System,
+    plan: PrivacyPlan,
+    facts: PublicFacts,
+    setting: Setting,
+    execution: Execution,
+    saying: Callable[[str], None],
+) -> RehearsedRun:
+    def examine(model: nn.Module, loss: Loss) -> Step:
+        # Not every system needs torch, which takes seconds to import.
+        from trainables.rehearsal.step import Batches, examined
+
+        batches = Batches(planned=_planned_batch(plan, facts), clip_norm=_clip_norm(system, plan, facts))
+        return examined(model, loss, facts, batches, execution, saying)
+
+    member = Member(key="rehearsal", attempt=1, seed=SEED, plan=setting.plan, from_step=0, to_step=setting.steps)
+    return RehearsedRun(
+        member=member,
+        start_step=0,
+        state=None,
+        streams=Streams(secret=_SECRET, seed=SEED, key=member.key, attempt=1),
+        examine=examine,
+    )
+
+
+def _planned_batch(plan: PrivacyPlan, facts: PublicFacts) -> int:
+    """Expected records, or units, of a batch."""
+    rates = [event.rate for event, _ in plan.schedule if isinstance(event, PoissonSampled)]
+    if rates:
+        return max(1, round(max(rates) * facts.n))
+    return int(plan.config.get("batch_size", facts.n))
+
+
+def _clip_norm(system: System, plan: PrivacyPlan, facts: PublicFacts) -> float | None:
+    return system.canary_scale(plan, facts)[0] if isinstance(system, CanaryTrained) else None
+
+
+def _check_objectives(objectives: Sequence[str], metrics: Mapping[str, float]) -> None:
+    """Raises CannotRun where a trial would have no rank."""
+    silent = [one for one in objectives if one not in OWN_METRICS and one not in _TOO_LONG and one not in metrics]
+    if silent:
+        told = ", ".join(sorted({*metrics, *OWN_METRICS}))
+        raise CannotRun(
+            f"no trial would report the objective {', '.join(silent)} on these data, so none could be ranked. "
+            f"It reports {told}."
+        )
+    broken = [one for one in objectives if one in metrics and np.isnan(metrics[one])]
+    if broken:
+        raise CannotRun(f"the objective {', '.join(broken)} is no number on made-up records")
