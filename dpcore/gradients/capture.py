@@ -38,7 +38,7 @@ class Tape:
 
     layers  captured, by name
     owned   names of their trainable parameters
-    level   the transformation over records, None for a pass that is not mapped
+    level   the transformation over records, None outside of it
     """
 
     def __init__(
@@ -95,21 +95,17 @@ class Tape:
         return forward
 
     def _tapped(self, name: str, part: str, inputs: Tensor, output: Tensor) -> Tensor:
-        at: int | None = 0
-        inputs_axis: int | None = 0
-        if self.level is not None:
-            # A mapped tensor says nothing of gradients; the memory under it does.
-            at, inputs_axis = mapping.axis(output), mapping.axis(inputs)
-        whole = output if self.level is None else mapping.whole(output)
+        # A mapped tensor says nothing of gradients; the memory under it does.
+        whole = mapping.whole(output)
         if not whole.requires_grad:
             return output
+        at = mapping.axis(output)
         if at is None:
             # Its gradient would be the sum over records.
             raise NotServed
-        noted = (inputs if self.level is None or inputs_axis is None else mapping.whole(inputs)).detach()
-        alias = mapping.apart(whole)
-        self._calls.append(_Call(name, part, noted, noted._version, inputs_axis, get_gradient_edge(alias), at))
-        return alias if self.level is None else mapping.mapped(alias, at)
+        noted, alias = mapping.whole(inputs).detach(), mapping.apart(whole)
+        self._calls.append(_Call(name, part, noted, noted._version, mapping.axis(inputs), get_gradient_edge(alias), at))
+        return mapping.mapped(alias, at)
 
     def uses(self, gradients: Sequence[Tensor | None]) -> dict[str, list[Use]]:
         """Uses by layer, [N, *shape]; an output that no loss depends on has no gradient and counts for nothing."""
@@ -127,8 +123,5 @@ class Tape:
                 inputs = call.inputs.expand(len(gradient), *call.inputs.shape)
             else:
                 inputs = call.inputs.movedim(call.inputs_axis, 0)
-            if self.level is None:
-                # As a mapped pass shows it: a batch of one within each record.
-                inputs, gradient = inputs.unsqueeze(1), gradient.unsqueeze(1)
             out.setdefault(call.layer, []).append(Use(inputs, gradient, call.part))
         return out

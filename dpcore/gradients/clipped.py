@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -62,13 +61,11 @@ def noisy_mean_gradient(
     )
     tensors = clipped.tensors
     sizes = [one.numel() for one in tensors.values()]
-    offsets = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
     first = next(iter(tensors.values()))
     # One draw for all parameters: small tensors cost a call each otherwise.
-    drawn = noise.fill_(torch.empty(offsets[-1], dtype=first.dtype, device=first.device))
-    sigma = noise_multiplier * clipped.clip_norm
-    out = {}
-    for (name, total), (start, stop) in zip(tensors.items(), pairwise(offsets), strict=True):
-        part = drawn[start:stop].view(total.shape)
-        out[name] = part.mul_(sigma).add_(total).div_(expected_batch_size)
-    return out
+    drawn = noise.fill_(torch.empty(sum(sizes), dtype=first.dtype, device=first.device))
+    drawn.mul_(noise_multiplier * clipped.clip_norm / expected_batch_size)
+    return {
+        name: part.view(total.shape).add_(total, alpha=1.0 / expected_batch_size)
+        for (name, total), part in zip(tensors.items(), drawn.split(sizes), strict=True)
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 
@@ -13,6 +12,6 @@ def clip_factors(squared_norms_U: Tensor, clip_norm: float) -> Tensor:
 
     A NaN left in would make the sum NaN with this unit and finite without it: visible with certainty.
     """
-    norms_U = squared_norms_U.double().clamp(min=0.0).sqrt()
-    factors_U = (clip_norm / norms_U).clamp(max=1.0)
-    return torch.where(torch.isfinite(norms_U), factors_U, 0.0)
+    norms_U = squared_norms_U.double().clamp(min=0.0).sqrt_()
+    # Over an infinite norm it is 0 already.
+    return (clip_norm / norms_U).clamp_(max=1.0).nan_to_num_(0.0)

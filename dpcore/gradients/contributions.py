@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -37,8 +38,8 @@ class Parts:
             layer = layers[name]
             found = kinds[type(layer)].rule(layer, uses)
             squares.append(found.squared_norms)
-            bad_U = ~torch.isfinite(found.squared_norms)
-            if bool(bad_U.any()):
+            if not _all_finite(found.squared_norms):
+                bad_U = ~torch.isfinite(found.squared_norms)
                 # 0 * inf is NaN: a weight of zero does not remove such a unit, so what it left is cleared instead.
                 found = kinds[type(layer)].rule(layer, [_cleared(one, bad_U) for one in uses])
             by_layer[name] = found
@@ -47,14 +48,13 @@ class Parts:
             gradients = {name: units.of_gradient(one) for name, one in recorded.gradients.items()}
             rest = Materialised(gradients)
             squares.append(rest.squared_norms)
-            bad_U = ~torch.isfinite(rest.squared_norms)
-            if bool(bad_U.any()):
+            if not _all_finite(rest.squared_norms):
+                bad_U = ~torch.isfinite(rest.squared_norms)
                 rest = Materialised({name: _without(one, bad_U) for name, one in gradients.items()})
         if not squares:
             return None
-        squared_norms_U = torch.stack(squares).sum(0)
-        squared_norms_U = torch.where(torch.isfinite(squared_norms_U), squared_norms_U, torch.inf)
-        return cls(by_layer, rest, squared_norms_U)
+        squared_norms_U = squares[0] if len(squares) == 1 else torch.stack(squares).sum(0)
+        return cls(by_layer, rest, squared_norms_U.nan_to_num(torch.inf, torch.inf, torch.inf))
 
     @property
     def finite(self) -> Tensor:
@@ -70,6 +70,11 @@ class Parts:
             for local, tensor in one.weighted_sum(weights_U).items()
         }
         return out | (self.rest.weighted_sum(weights_U) if self.rest else {})
+
+
+def _all_finite(squares_U: Tensor) -> bool:
+    """False for what is finite as well, where the sum of all overflows."""
+    return math.isfinite(float(squares_U.sum()))
 
 
 def _cleared(use: Use, bad_U: Tensor) -> Use:

@@ -230,16 +230,28 @@ def clipped_total(parts: Parts, clip_norm: float) -> dict[str, Tensor]:
     return parts.weighted_sum(clip_factors(parts.squared_norms, clip_norm))
 
 
-def _structure(model: nn.Module) -> tuple[object, ...]:
+def _structure(model: nn.Module) -> list[object]:
     """What a pass is prepared for; changes when a layer, a mode or a trained parameter does."""
+    # Looked at in every step: written for speed.
     seen: list[object] = []
-    for one in model.modules():
-        seen += [id(one), one.training, len(one._forward_hooks), len(one._forward_pre_hooks)]
-        seen += [len(one._backward_hooks), len(one._backward_pre_hooks)]
-        for parameter in one._parameters.values():
+    met, waiting = {id(model)}, [model]
+    for module in waiting:
+        seen += (
+            id(module),
+            module.training,
+            len(module._forward_hooks),
+            len(module._forward_pre_hooks),
+            len(module._backward_hooks),
+            len(module._backward_pre_hooks),
+        )
+        for parameter in module._parameters.values():
             if parameter is not None:
-                seen += [id(parameter), parameter.requires_grad, bool(parameter._backward_hooks)]
-    return tuple(seen)
+                seen += (id(parameter), parameter.requires_grad, bool(parameter._backward_hooks))
+        for child in module._modules.values():
+            if child is not None and id(child) not in met:
+                met.add(id(child))
+                waiting.append(child)
+    return seen
 
 
 def _zeros(parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:

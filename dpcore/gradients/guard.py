@@ -96,7 +96,7 @@ class _Reference:
         if parts is not None:
             names = {name for layer in parts.by_layer for name in passes.owned(layer)}
         leaves = {name: one.detach().requires_grad_() for name, one in passes.slots.parameters.items() if name in names}
-        plain = passes.plain(inputs)
+        plain = passes.chain(inputs) is not None
         others = {} if plain else passes.per_record(len(targets[0]))
         mapped = {name: one for name, one in others.items() if name not in names}
         losses_N = passes.losses(inputs, targets, plain=plain, mapped=mapped, shared=leaves)

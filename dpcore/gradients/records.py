@@ -13,14 +13,15 @@ from torch import Tensor, nn
 from dpcore import checks
 from dpcore.gradients import mapping
 from dpcore.gradients.capture import Tape
+from dpcore.gradients.chain import Chain, uses_of
 from dpcore.gradients.isolation import alone, isolating, over_records
-from dpcore.gradients.layers import Kinds, Use, trainable
+from dpcore.gradients.layers import Kinds, Use, tapped_at_the_end, trainable
 from dpcore.gradients.losses import loss_proves_isolation
 from dpcore.gradients.precision import Precision
 from dpcore.gradients.refusals import Refused, label
 from dpcore.gradients.slots import Slots
 from dpcore.gradients.state import CLOSELY
-from dpcore.gradients.structure import proves_isolation
+from dpcore.gradients.structure import chain_of
 from dpcore.gradients.substitutes import SUBSTITUTES, one_at_a_time
 
 Columns = tuple[Tensor, ...]
@@ -62,6 +63,10 @@ class Passes:
         self._owned = {
             layer: [names[id(one)] for one in trainable(module).values()] for layer, module in self.captured.items()
         }
+        self._names = {id(module): layer for layer, module in self.captured.items()}
+        self._all_at_ends = sum(len(one) for one in self._owned.values()) == len(self.slots.parameters) and all(
+            kinds[type(module)].forward is tapped_at_the_end for module in self.captured.values()
+        )
 
     @contextmanager
     def closely(self) -> Iterator[None]:
@@ -76,19 +81,21 @@ class Passes:
         """Names of the trainable parameters of a captured layer."""
         return self._owned[layer]
 
-    def plain(self, inputs: Columns) -> bool:
-        """Whether records pass without being mapped: structure proves isolation, and rules serve all parameters."""
-        served = sum(len(self._owned[layer]) for layer in self.captured)
-        return served == len(self.slots.parameters) and proves_isolation(self._model, inputs)
+    def chain(self, inputs: Columns) -> Chain | None:
+        """How records pass without being mapped, where structure proves isolation and rules serve all parameters."""
+        layers = chain_of(self._model, inputs) if self._all_at_ends else None
+        return None if layers is None else Chain(layers, self._names)
 
     def recorded(self, inputs: Columns, targets: Columns) -> Recorded:
         """One forward and one backward pass. inputs and targets are [N, ...], N at least 1. Raises Refused."""
+        chain = self.chain(inputs)
+        if chain is not None:
+            return self._along(chain, inputs[0], targets)
         while True:
             tape = Tape(self.captured, self._owned, self._kinds, self.slots)
-            plain, size = self.plain(inputs), len(targets[0])
-            mapped = {} if plain else self.per_record(size)
+            mapped = self.per_record(len(targets[0]))
             with tape.listening():
-                losses_N = self.losses(inputs, targets, tape=tape, plain=plain, mapped=mapped)
+                losses_N = self.losses(inputs, targets, tape=tape, mapped=mapped)
             uses, gradients = self._backward(losses_N, tape, mapped)
             both = [layer for layer in uses if any(name in gradients for name in self.owned(layer))]
             if not both:
@@ -96,6 +103,23 @@ class Passes:
             # A use inside the layer and one outside it: their gradients add up before the norm is taken.
             for layer in both:
                 del self.captured[layer]
+            self._all_at_ends = False
+
+    def _along(self, chain: Chain, inputs: Tensor, targets: Columns) -> Recorded:
+        with torch.enable_grad():
+            with self._precision.products(inputs.device):
+                outputs, seen, edges = chain(inputs)
+            outputs = self._precision.full(outputs)
+            if loss_proves_isolation(self._loss_fn, outputs, targets):
+                last: Tensor = self._loss_fn(outputs, targets[0])
+                by_last: Tensor | None = torch.full_like(last, self._precision.scale)
+            else:
+                # A loss of the user's own may hold on to a parameter, which shows where the model is cut off from it.
+                last, cut = outputs, outputs.detach().requires_grad_()
+                (by_last,) = self._by(self._losses_of(cut, targets), [cut])
+        if by_last is None or not last.requires_grad:
+            return Recorded({}, {})
+        return Recorded(self._full(uses_of(seen, backward(last, edges, by_last))), {})
 
     def losses(
         self,
@@ -117,23 +141,12 @@ class Passes:
             with self._precision.products(one[0].device):
                 return self._precision.full(self._model(*one))
 
-        def loss_of(outputs: Any, targets: Columns) -> Tensor:
-            single = self._loss_fn(outputs, targets[0] if len(targets) == 1 else targets)
-            if single.shape != (1,):
-                raise checks.InvalidValue(
-                    "loss_fn",
-                    f"shape {tuple(single.shape)} for one record",
-                    "one loss per example, shape (1,) for a batch of one",
-                    'Use reduction="none".',
-                )
-            return single[0]
-
         def whole(stand_ins: Mapping[str, Tensor], inputs: Columns, targets: Columns) -> Tensor:
             if tape is not None:
                 tape.level = mapping.level()
             with self.slots.holding({**stand_ins, **(shared or {})}):
                 outputs = outputs_of(*alone(inputs))
-            return loss_of(outputs, alone(targets))
+            return self._loss_of(outputs, alone(targets))
 
         with torch.enable_grad():
             if not plain:
@@ -141,11 +154,27 @@ class Passes:
                     return over_records(whole, mapped or {}, inputs, targets)
             with self.slots.holding(shared or {}):
                 outputs = outputs_of(*inputs)
-            if loss_proves_isolation(self._loss_fn, outputs, targets):
-                losses_N: Tensor = self._loss_fn(outputs, targets[0])
-                return losses_N
-            with isolating(_loss_modules(self._loss_fn), depth=self.depth):
-                return over_records(lambda *one: loss_of(*alone(one)), outputs, targets)
+            return self._losses_of(outputs, targets)
+
+    def _losses_of(self, outputs: Any, targets: Columns) -> Tensor:
+        """Each record's own loss [N] from outputs and targets that were not mapped."""
+        if loss_proves_isolation(self._loss_fn, outputs, targets):
+            losses_N: Tensor = self._loss_fn(outputs, targets[0])
+            return losses_N
+        with isolating(_loss_modules(self._loss_fn), depth=self.depth):
+            return over_records(lambda *one: self._loss_of(*alone(one)), outputs, targets)
+
+    def _loss_of(self, outputs: Any, targets: Columns) -> Tensor:
+        single = self._loss_fn(outputs, targets[0] if len(targets) == 1 else targets)
+        if single.shape != (1,):
+            raise checks.InvalidValue(
+                "loss_fn",
+                f"shape {tuple(single.shape)} for one record",
+                "one loss per example, shape (1,) for a batch of one",
+                'Use reduction="none".',
+            )
+        found: Tensor = single[0]
+        return found
 
     def per_record(self, size: int) -> dict[str, Tensor]:
         """Every trainable parameter once per record, on the same memory."""
@@ -156,28 +185,36 @@ class Passes:
     def _backward(
         self, losses_N: Tensor, tape: Tape, mapped: Mapping[str, Tensor]
     ) -> tuple[dict[str, list[Use]], dict[str, Tensor]]:
-        if not losses_N.requires_grad:
-            return {}, {}
-        weights_N = torch.full_like(losses_N, self._precision.scale)
-        edges, parameters = tape.edges, list(self.slots.parameters.values())
+        edges = tape.edges
         # Asked for by captured outputs and stand-ins alone, PyTorch skips every product for a shared weight's gradient.
-        # The parameters themselves must not be reached: a use that went round the stand-ins would count for nothing.
-        wanted: Any = [*edges, *mapped.values(), *parameters]
-        found = backward(losses_N, wanted, weights_N)
-        for name, one in zip(self.slots.parameters, found[len(found) - len(parameters) :], strict=True):
+        found = self._by(losses_N, [*edges, *mapped.values()])
+        uses = self._full(tape.uses(found[: len(edges)]))
+        gradients = {
+            name: self._precision.unscaled(one)
+            for name, one in zip(mapped, found[len(edges) :], strict=True)
+            if one is not None
+        }
+        return uses, gradients
+
+    def _by(self, losses_N: Tensor, wanted: Any) -> Sequence[Tensor | None]:
+        """Gradients of the sum of the losses, scaled. Raises Refused where the parameters themselves are reached: a use
+        that went round what stands for them would count for nothing."""
+        if not losses_N.requires_grad:
+            return [None] * len(wanted)
+        weights_N = torch.full_like(losses_N, self._precision.scale)
+        found = backward(losses_N, [*wanted, *self.slots.parameters.values()], weights_N)
+        for name, one in zip(self.slots.parameters, found[len(wanted) :], strict=True):
             if one is not None:
                 raise Refused(
                     f"parameter {name!r} is used through a reference of its own, which private gradients do not see. "
                     "Reach it as an attribute of its module at every call."
                 )
-        seen = tape.uses(found[: len(edges)])
-        uses = {name: [self._precision.use(one) for one in several] for name, several in seen.items()}
-        gradients = {
-            name: self._precision.unscaled(one)
-            for name, one in zip(mapped, found[len(edges) : len(edges) + len(mapped)], strict=True)
-            if one is not None
-        }
-        return uses, gradients
+        return found[: len(wanted)]
+
+    def _full(self, uses: dict[str, list[Use]]) -> dict[str, list[Use]]:
+        if self._precision.half is None:
+            return uses
+        return {name: [self._precision.use(one) for one in several] for name, several in uses.items()}
 
 
 def backward(

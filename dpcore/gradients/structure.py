@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
@@ -57,15 +56,7 @@ def _softmax(layer: nn.Softmax | nn.LogSoftmax, rank: int) -> int | None:
     return rank if layer.dim is not None and rank > 1 and layer.dim % rank != 0 else None
 
 
-def _sequential(layer: nn.Sequential, rank: int) -> int | None:
-    found: int | None = rank
-    for child in layer._modules.values():
-        found = None if found is None or child is None else _rank_after(child, found)
-    return found
-
-
 PROVED: dict[type[nn.Module], Any] = {
-    nn.Sequential: _sequential,
     nn.Linear: _linear,
     nn.Embedding: _embedding,
     nn.LayerNorm: _last_axes,
@@ -123,17 +114,43 @@ PROVED: dict[type[nn.Module], Any] = {
 
 def proves_isolation(model: nn.Module, inputs: tuple[Tensor, ...]) -> bool:
     """Whether row b of model(*inputs) depends on row b of the inputs alone, by structure."""
+    return chain_of(model, inputs) is not None
+
+
+def chain_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[nn.Module] | None:
+    """The layers that model(*inputs) passes through one after the other, where each of them keeps records apart; None
+    without that proof."""
     if torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks:
-        return False
-    return len(inputs) == 1 and type(inputs[0]) is Tensor and _rank_after(model, inputs[0].ndim) is not None
+        return None
+    if len(inputs) != 1 or type(inputs[0]) is not Tensor:
+        return None
+    layers: list[nn.Module] = []
+    return None if _rank_after(model, inputs[0].ndim, layers) is None else layers
 
 
-def _rank_after(module: nn.Module, rank: int) -> int | None:
+_PLAIN = (type(None), nn.Parameter, Tensor)
+
+
+def _rank_after(module: nn.Module | None, rank: int | None, layers: list[nn.Module]) -> int | None:
+    """The rank of the module's output; its layers are added to `layers`."""
+    if module is None or rank is None or not _as_written(module):
+        return None
+    if type(module) is nn.Sequential:
+        for child in module._modules.values():
+            rank = _rank_after(child, rank, layers)
+        return rank
     rule = PROVED.get(type(module))
-    if rule is None or "forward" in vars(module) or module._forward_hooks or module._forward_pre_hooks:
-        return None
-    if module._compiled_call_impl is not None or not all(
-        one is None or type(one) is nn.Parameter or type(one) is torch.Tensor for one in module._parameters.values()
-    ):
-        return None
-    return rule(module, rank)
+    layers.append(module)
+    return None if rule is None else rule(module, rank)
+
+
+def _as_written(module: nn.Module) -> bool:
+    """Whether a call of the module is its type's own forward pass, over plain tensors."""
+    own = vars(module)
+    if "forward" in own or own["_forward_hooks"] or own["_forward_pre_hooks"] or module._compiled_call_impl is not None:
+        return False
+    # A loop: this runs at every step.
+    for one in own["_parameters"].values():  # noqa: SIM110
+        if type(one) not in _PLAIN:
+            return False
+    return True

@@ -45,6 +45,8 @@ class Units:
         return total.index_add_(0, self.rows // self.records, gradient)
 
     def _spread(self, tensor: Tensor) -> Tensor:
+        if self.records == 1 and self.rows is None:
+            return tensor.unsqueeze(1)
         if self.rows is not None:
             places = tensor.new_zeros(self.size * self.records, *tensor.shape[1:])
             tensor = places.index_copy_(0, self.rows, tensor)

@@ -1,4 +1,4 @@
-"""One private step (clipped sum, noise, update) against plain SGD and Opacus, interleaved, one thread.
+"""One step of noisy-sgd (clipped sum, noise, update) against plain SGD and Opacus, interleaved, one thread.
 
     python -m tests.benchmarks.private_step [--json FILE] [--rounds N] [--batch 256] [--models ...] [--engines ...]
 
@@ -55,6 +55,7 @@ from dpcore.gradients.layers import KINDS, Kinds  # noqa: E402
 from dpcore.gradients.losses import cross_entropy  # noqa: E402
 from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise  # noqa: E402
 from tests.benchmarks.step_models import CLASSES, TIMED, Timed  # noqa: E402
+from trainables.noisy_training import Descent  # noqa: E402
 
 CLIP, NOISE, RATE = 1.0, 1.1, 0.1
 OPACUS = ("Opacus hooks", "Opacus ghost clipping")
@@ -74,15 +75,12 @@ def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
 
 def ours(model: nn.Module, x: Tensor, y: Tensor, noise: NoiseSource, kinds: Kinds = KINDS) -> Step:
     engine = PrivateGradients(model, cross_entropy, kinds=kinds)
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    parameters = dict(model.named_parameters())
+    optimiser = Descent({"learning_rate": RATE}, model)
 
     def step() -> None:
         clipped = engine.clipped_sum(x, y, clip_norm=CLIP)
         mean = noisy_mean_gradient(clipped, noise_multiplier=NOISE, expected_batch_size=len(x), noise=noise)
-        for name, gradient in mean.items():
-            parameters[name].grad = gradient
-        optimizer.step()
+        optimiser.update(mean)
 
     return step
 

@@ -63,7 +63,7 @@ def test_what_structure_proves_is_so(layer, shape):
 
 
 def test_every_proof_is_looked_at():
-    assert {type(layer) for layer, _ in LAYERS} == set(structure.PROVED)
+    assert {type(layer) for layer, _ in LAYERS} == {nn.Sequential, *structure.PROVED}
 
 
 def test_a_wrong_proof_would_be_seen(monkeypatch):
@@ -119,6 +119,39 @@ def test_a_loss_sees_one_record():
     together = torch.autograd.grad(hardest(model(inputs), targets).sum(), model.weight)[0]
     alone = sum(oracle.rows(model, hardest, inputs, targets)["weight"])
     assert (together - alone).norm() > 0.1 * alone.norm()
+
+
+class Penalised(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.held = (weight,)
+
+    def forward(self, outputs, targets):
+        return oracle.squared_loss(outputs, targets) + self.held[0].square().sum()
+
+
+@pytest.mark.parametrize("model", [nn.Linear(3, 2), Centred(detached=True)])
+def test_a_loss_that_holds_on_to_a_parameter_is_refused(model):
+    """Its part of the gradient would be missing from every norm."""
+    weight = next(model.parameters())
+    engine = PrivateGradients(model, Penalised(weight))
+    with pytest.raises(Refused, match="a reference of its own"):
+        engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "shape"),
+    [(nn.Embedding(7, 4), None), (nn.Linear(3, 4), (3,)), (nn.Linear(3, 4), (5, 3)), (nn.LayerNorm(4), (4,))],
+)
+@pytest.mark.parametrize("between", [nn.Identity(), nn.Flatten()])
+def test_operations_in_place_behind_a_layer_change_no_norm(first, shape, between):
+    torch.manual_seed(0)
+    inputs = torch.randint(0, 7, (B, 2)) if shape is None else torch.randn(B, *shape)
+    width = between(first(inputs)).shape[-1]
+    model = nn.Sequential(first, between, nn.ELU(inplace=True), nn.Linear(width, 3), nn.ReLU(inplace=True))
+    targets = torch.randn(B)
+    found = PrivateGradients(model, oracle.squared_loss).clipped_sum(inputs, targets, clip_norm=0.5).tensors
+    assert_same(found, oracle.clipped_sum(model, oracle.squared_loss, inputs, targets, 0.5))
 
 
 # The guard: rules and capture against autograd.

@@ -20,6 +20,7 @@ from dpcore.gradients.layers.protocol import (
     Tap,
     Use,
     accumulation_type,
+    tapped_at_the_end,
     trainable,
 )
 
@@ -50,5 +51,6 @@ __all__ = [
     "Tap",
     "Use",
     "accumulation_type",
+    "tapped_at_the_end",
     "trainable",
 ]

@@ -33,7 +33,7 @@ def product(uses: Sequence[Use], names: Set[str]) -> Contribution:
     gradients_UTO = _positions([use.gradients for use in uses])
     _, positions, width = inputs_UTD.shape
     if positions == 1:
-        return _OneProduct(inputs_UTD[:, 0], gradients_UTO[:, 0], names)
+        return _OneProduct(inputs_UTD.squeeze(1), gradients_UTO.squeeze(1), names)
     if "weight" not in names:
         return Materialised({"bias": gradients_UTO.sum(1)})
     outputs = gradients_UTO.shape[2]
@@ -47,7 +47,7 @@ def product(uses: Sequence[Use], names: Set[str]) -> Contribution:
 
 
 def _positions(parts: list[Tensor]) -> Tensor:
-    rows = [part.reshape(len(part), -1, part.shape[-1]).to(accumulation_type(part)) for part in parts]
+    rows = [part.reshape(part.shape[0], -1, part.shape[-1]).to(accumulation_type(part)) for part in parts]
     return rows[0] if len(rows) == 1 else torch.cat(rows, 1)
 
 
@@ -56,22 +56,19 @@ class _OneProduct:
 
     def __init__(self, inputs_UD: Tensor, gradients_UO: Tensor, names: Set[str]) -> None:
         self._inputs_UD, self._gradients_UO, self._names = inputs_UD, gradients_UO, names
-        gradient_squares_U = sum_of_squares(gradients_UO)
-        factor_U = torch.zeros_like(gradient_squares_U)
+        bias = 1.0 if "bias" in names else 0.0
+        self.squared_norms = sum_of_squares(gradients_UO)
         if "weight" in names:
             # Squares below the smallest float32 vanish, and a huge factor on the other side would make them
             # count: what may have vanished is added back, so that the norm is never too small.
-            factor_U = sum_of_squares(inputs_UD) + inputs_UD.shape[1] * _SMALLEST
-            gradient_squares_U = gradient_squares_U + gradients_UO.shape[1] * _SMALLEST
-        if "bias" in names:
-            factor_U = factor_U + 1.0
-        self.squared_norms = factor_U * gradient_squares_U
+            self.squared_norms += gradients_UO.shape[1] * _SMALLEST
+            self.squared_norms *= sum_of_squares(inputs_UD).add_(inputs_UD.shape[1] * _SMALLEST + bias)
 
     def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
         weights_U = weights_U.to(self._gradients_UO.dtype)
         out = {}
         if "weight" in self._names:
-            out["weight"] = (self._gradients_UO * weights_U[:, None]).T @ self._inputs_UD
+            out["weight"] = torch.mm((self._gradients_UO * weights_U.unsqueeze(1)).t(), self._inputs_UD)
         if "bias" in self._names:
             out["bias"] = weights_U @ self._gradients_UO
         return out

@@ -90,10 +90,8 @@ def sum_of_squares(*tensors: Tensor) -> Tensor:
     """Squared norm of each row over all tensors [U, ...]: float64 of shape [U]."""
     total: Tensor | None = None
     for tensor in tensors:
-        rows = tensor.reshape(len(tensor), -1)
-        if rows.dtype in (torch.float16, torch.bfloat16):
-            rows = rows.float()
-        one = torch.linalg.vector_norm(rows, dim=1).double().square()
+        rows = tensor if tensor.ndim == 2 else tensor.reshape(tensor.shape[0], -1)
+        one = torch.linalg.vector_norm(rows.to(accumulation_type(rows)), dim=1).double().square_()
         total = one if total is None else total + one
     if total is None:
         raise ValueError("a layer without trainable parameters has no norm")
