@@ -18,16 +18,18 @@ from typing import Any
 from sweeps.losses import CONTROLLER_ENDED, worker_losses
 from sweeps.planning import exhausted, plan_proposal
 from sweeps.publishing import Release
-from sweeps.records import Proposal, TrialRecord, TrialState, trial_key
+from sweeps.records import Outcome, Proposal, TrialRecord, TrialState, trial_key
 from sweeps.search import Proposer
 from sweeps.search.rungs import Promote, first_stop, next_rung
 from sweeps.spec import SweepSpec
 from sweeps.stopped_trials import claim_of
 from sweeps.store import Lease, Store
 from trainables.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovered, latest_checkpoint
-from trainables.files import Folder
+from trainables.files import Folder, NotAFolder
 from trainables.measures.objectives import MEASURES
 from trainables.publishing import Undeclared
+from trainables.results import TrialResult
+from trainables.sealed import Damaged
 from trainables.system import Member, PrivacyPlan, PublicFacts, Refusal, TrialGroup
 
 GROUP_LIMIT = 256
@@ -123,11 +125,13 @@ class Controller:
 
     def decide(self) -> Decision:
         """The next launch, its reservation already durable; or Wait; or Done."""
-        if self._relaunch:
-            return self._again()
-        promotion = next_rung(self.spec, self.records.values(), self.running)
-        if isinstance(promotion, Promote):
-            return self._launch([self._relaunched(promotion.key, promotion.to_step)])
+        while self._relaunch:
+            if (again := self._again()) is not None:
+                return again
+        while isinstance(promotion := next_rung(self.spec, self.records.values(), self.running), Promote):
+            member = self._relaunched(promotion.key, promotion.to_step)
+            if member is not None:
+                return self._launch([member])
         if self.launched < self.spec.search.trials and not self._exhausted:
             launch = self._propose()
             if launch is not None:
@@ -176,8 +180,11 @@ class Controller:
     def _is_exhausted(self) -> bool:
         return exhausted(self.spec, len(self.records), self._infeasible_in_a_row)
 
-    def _again(self) -> TrialGroup:
-        """The first trial that has to go on, and those that wait with it and train together with it."""
+    def _again(self) -> TrialGroup | None:
+        """The first trial that has to go on, and those that wait with it and train together with it.
+
+        None when none of them can.
+        """
         first = self._plan_of(self._relaunch[0])
         keys = [
             key for position, key in enumerate(self._relaunch) if position == 0 or _together(first, self._plan_of(key))
@@ -185,17 +192,29 @@ class Controller:
         members = []
         for key in keys:
             self._relaunch.remove(key)
-            members.append(self._relaunched(key, self.store.last_entry(key).to_step))
-        return self._launch(members)
+            member = self._relaunched(key, self.store.last_entry(key).to_step)
+            if member is not None:
+                members.append(member)
+        return self._launch(members) if members else None
 
     def _plan_of(self, key: str) -> PrivacyPlan:
         plan = self.records[key].plan
         assert plan is not None
         return PrivacyPlan.from_dict(plan)
 
-    def _relaunched(self, key: str, to_step: int) -> Member:
+    def _relaunched(self, key: str, to_step: int) -> Member | None:
+        """The trial's next attempt, its reservation durable; None, and the trial has failed, where it cannot go on."""
         record = self.records[key]
-        resume_attempt, from_step = latest_checkpoint(self.trials, key, record.attempts, below=to_step)
+        start = self._start(record, to_step)
+        if start is None:
+            reason = (
+                f"its state after step {record.step} is missing or damaged in {self.trials.child(key).url}, and "
+                "metrics that came of it have been published: another run of those steps would be a second release"
+            )
+            self.store.abandon(self.lease, key, reason)
+            self._changed(replace(record, state=TrialState.FAILED, reason=reason))
+            return None
+        resume_attempt, from_step = start
         attempt = self.store.relaunch(self.lease, key, from_step, to_step)
         record = replace(record, state=TrialState.RUNNING, attempts=attempt)
         self._changed(record)
@@ -210,6 +229,23 @@ class Controller:
             to_step=to_step,
             resume_attempt=resume_attempt,
         )
+
+    def _start(self, record: TrialRecord, to_step: int) -> tuple[int, int] | None:
+        """(attempt, step) of the state to go on from, (0, 0) for none; None where that may not be.
+
+        Published metrics belong to the path of the attempt that reported them: no state before them, and none of an
+        earlier attempt, leads on from there.
+        """
+        attempts = self.store.attempts_of(record.key)
+        reported = max((one.attempt for one in attempts if one.outcome is Outcome.SETTLED), default=0)
+        found = latest_checkpoint(
+            self.trials,
+            record.key,
+            [one.attempt for one in attempts if one.attempt >= reported],
+            at_least=record.step,
+            below=to_step,
+        )
+        return (None if record.step else (0, 0)) if found is None else found
 
     def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> Member:
         to_step = first_stop(self.spec, plan.steps)
@@ -247,8 +283,17 @@ class Controller:
                 unwritable.append(f"{member.key}: {result['unwritable']}")
             elif "error" in result:
                 self._fail(record, str(result["error"]))
+            elif "damaged" in result:
+                self._lost(record, str(result["damaged"]))
             else:
-                self._commit(record, result)
+                try:
+                    reported = TrialResult.from_dict(
+                        result, key=member.key, attempt=member.attempt, step=member.to_step
+                    )
+                except Damaged as damaged:
+                    self._fail(record, str(damaged))
+                else:
+                    self._commit(record, reported)
         if unwritable:
             more = f" (and {len(unwritable) - 1} more)" if len(unwritable) > 1 else ""
             raise self._unwritable(f"{unwritable[0]}{more}")
@@ -264,16 +309,19 @@ class Controller:
 
         A member that had its result is done: nothing of it was lost.
         """
-        if self._losses is None:
-            self._losses = worker_losses(self.store.attempts(self.sweep))
         for member in group.members:
             self.running.discard(member.key)
-            losses = self._losses[member.key] + 1
-            if self._conclude(self.records[member.key], reason, losses):
-                self._losses[member.key] = losses
+            self._lost(self.records[member.key], reason)
+
+    def _lost(self, record: TrialRecord, reason: str) -> None:
+        if self._losses is None:
+            self._losses = worker_losses(self.store.attempts(self.sweep))
+        losses = self._losses[record.key] + 1
+        if self._conclude(record, reason, losses):
+            self._losses[record.key] = losses
 
     def _conclude(self, record: TrialRecord, reason: str, losses: int = 0) -> bool:
-        """Fence the attempt; commit its result if it got that far, else charge it to its horizon and queue it.
+        """Fence the attempt; commit its result if it got that far, else charge what it left proves, and queue it.
 
         losses  of its worker, with this one: too many, and the trial fails. Returns whether its worker was lost.
         """
@@ -281,25 +329,29 @@ class Controller:
         if left.result is not None:
             self._commit(record, left.result)
             return False
+        if left.refused:
+            self._settle_failed(record, left, left.refused)
+            return False
         if left.moved:
             self._relaunch_lost(record, left, NODE_LEAVES)
             return False
         if losses > self.spec.execution.retries:
-            self._fail(record, f"its worker was lost {losses} times ({reason}); more than execution.retries allow")
+            why = f"its worker was lost {losses} times ({reason}); more than execution.retries allow"
+            self._settle_failed(record, left, why)
             return True
         self._relaunch_lost(record, left, reason)
         return True
 
     def _relaunch_lost(self, record: TrialRecord, left: Recovered, reason: str) -> None:
-        self.store.lose(self.lease, record.key, record.attempts, left.executed_to, reason)
+        self.store.lose(self.lease, record.key, record.attempts, left.executed_to, _doubted(reason, left))
         self._relaunch.append(record.key)
         self._changed(replace(record, state=TrialState.PLANNED))
 
-    def _commit(self, record: TrialRecord, result: Mapping[str, Any]) -> None:
+    def _commit(self, record: TrialRecord, result: TrialResult) -> None:
         assert record.plan is not None
         plan = PrivacyPlan.from_dict(record.plan)
         try:
-            metrics = self._release.metrics(result["metrics"], plan.system, plan.config)
+            metrics = self._release.metrics(result.metrics, plan.system, plan.config)
         except Undeclared as undeclared:
             self._fail(record, str(undeclared))
             return
@@ -308,11 +360,13 @@ class Controller:
             values = ", ".join(f"{name}={metrics[name]}" for name in broken)
             self._fail(record, f"{values}: expected finite metrics. Lower the learning rate or narrow the space.")
             return
-        step = int(result["step"])
         guarantee = claim_of(plan)
-        metrics |= {"epsilon": guarantee.epsilon, "seconds": float(result["seconds"])}
-        metrics["peak_memory_mb"] = float(result["peak_memory_mb"])
-        attempt = int(result["attempt"])
+        metrics |= {
+            "epsilon": guarantee.epsilon,
+            "seconds": result.seconds,
+            "peak_memory_mb": result.peak_memory_mb,
+        }
+        step, attempt = result.step, result.attempt
         self.store.settle(
             self.lease,
             record.key,
@@ -321,36 +375,45 @@ class Controller:
             step=step,
             metrics=metrics,
             guarantee=guarantee,
-            seconds=float(result["seconds"]),
+            seconds=result.seconds,
             finished=True,
         )
         done = replace(record, state=TrialState.COMPLETE, metrics=metrics, guarantee=guarantee.to_dict(), step=step)
         self._changed(replace(done, reports={**record.reports, step: metrics}))
-        for earlier in range(1, attempt):
-            # What cannot be deleted only takes space; the next write says why.
-            with suppress(OSError):
-                Attempt.of(self.trials, record.key, earlier).discard_checkpoint()
+        # What cannot be deleted only takes space; the next write says why.
+        with suppress(OSError, NotAFolder):
+            Attempt.of(self.trials, record.key, attempt).checkpoints.discard(but=step)
+            for earlier in range(1, attempt):
+                Attempt.of(self.trials, record.key, earlier).checkpoints.discard()
 
     def _fail(self, record: TrialRecord, reason: str) -> None:
-        left = self._recovered(record)
+        self._settle_failed(record, self._recovered(record), reason)
+
+    def _settle_failed(self, record: TrialRecord, left: Recovered, reason: str) -> None:
+        reason = _doubted(reason, left)
         self.store.fail(self.lease, record.key, record.attempts, left.executed_to, reason)
         self._changed(replace(record, state=TrialState.FAILED, reason=reason))
 
     def _recovered(self, record: TrialRecord) -> Recovered:
+        entry = self.store.last_entry(record.key)
         try:
-            left = Attempt.of(self.trials, record.key, record.attempts).recover()
+            return Attempt.of(self.trials, record.key, record.attempts).recover(entry.from_step, entry.to_step)
         except OSError as error:
             # Without the fence nothing may be settled: the attempt stays open until a later start.
             raise self._unwritable(f"{record.key}: its records cannot be settled: {error}") from error
-        if left.untouched:
-            return replace(left, executed_to=self.store.last_entry(record.key).from_step)
-        return left
 
     def _changed(self, record: TrialRecord) -> None:
         # Last of all, in memory: the store has it by now.
         self.records[record.key] = record
         self.proposer.tell(record)
         self.on_change(record)
+
+
+def _doubted(reason: str, left: Recovered) -> str:
+    """Why an attempt ended and, where its records did not agree, why all of it is charged."""
+    if not left.doubt or left.doubt in reason:
+        return reason
+    return f"{reason}. Its whole reservation is charged: {left.doubt}"
 
 
 def _together(one: PrivacyPlan, other: PrivacyPlan) -> bool:

@@ -2,42 +2,43 @@
 
 One folder per attempt, `trials/<key>/<attempt>/`, written by its worker alone:
 
-    claim            taken before anything else: whoever finds it taken leaves the attempt alone
-    horizon.json     steps below `until_step` may have been executed; written before their noise is drawn
-                     (on an object store horizon.<until_step>.json, one for each)
-    checkpoint.npz   arrays, the step that they stand for and, at the end of the reservation, the result:
-                     one atomic file, so that metrics never exist without the state that covers them
-    moved            its worker stopped between two intervals, because its node had notice that it is to go
+    claim               taken before anything else: whoever finds it taken leaves the attempt alone
+    horizon.json        steps below `until_step` may have been executed; written before their noise is drawn
+                        (on an object store horizon.<until_step>.json, one for each)
+    horizon.copy.json   the same, written next: should one of the two be lost or damaged, the other shows it
+    checkpoint.*.npz    see `trainables.checkpoints`
+    moved               its worker stopped between two intervals, because its node had notice that it is to go
 
 and two files of the controller:
 
-    reserved         made before the launch, on a local path only: this folder was there to be written to
-    fence            made when the attempt is given up: from now on its worker may not start another interval
+    reserved            made before the launch, on a local path only, and taken away by the worker that claims it:
+                        while it is there, nobody has begun
+    fence               made when the attempt is given up: from now on its worker may not start another interval
 
 Writing the horizon first and looking for the fence second (worker), fencing first and reading the
 horizon second (controller), means that no step escapes: a worker that did not see the fence had its
 horizon written before the controller read it. So a fenced attempt without a horizon has drawn no noise and never
 will: a worker that comes late notes its horizon, meets the fence and stops. That is believed only of a folder that
-still holds what was in it before any horizon (`reserved`, or a worker's claim): an empty one may have been emptied.
+shows it, by the mark or by a claim and an untouched copy; what every other one is charged, `trainables.evidence` says.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from trainables.files import Folder
+from trainables.checkpoints import Checkpoint, Checkpoints, steps_among
+from trainables.evidence import Traces, charge
+from trainables.files import Folder, NotAFolder, NotARecord
+from trainables.results import TrialResult
+from trainables.sealed import Damaged, parsed, seal, unseal, whole_number
 from trainables.system import State
 
-CLAIM, HORIZON, CHECKPOINT, FENCE = "claim", "horizon.json", "checkpoint.npz", "fence"
+CLAIM, HORIZON, MIRROR, FENCE = "claim", "horizon.json", "horizon.copy.json", "fence"
 RESERVED = "reserved"
 ERROR = "error.txt"
 MOVED = "moved"
@@ -48,8 +49,12 @@ UNWRITABLE = "its records cannot be written"
 NODE_LEAVES = "its node had notice to go, and it moves"
 """How the reason of an attempt begins that `NodeLeaves` ended."""
 
-_HEAD, _STATE = "head", "state."
-_NUMBERED = re.compile(r"horizon\.(\d+)\.json")
+LARGEST = 2**62
+"""No step is larger: the store's integers end at 2**63."""
+SMALL = 65536
+"""Bytes of the largest record but a checkpoint."""
+
+_NUMBERED = re.compile(r"horizon\.(0|[1-9]\d{0,17})\.json", re.ASCII)
 
 
 class AlreadyExecuted(RuntimeError):
@@ -72,18 +77,18 @@ class NodeLeaves(OSError):
 class Recovered:
     """What a fenced attempt left behind.
 
-    executed_to  steps below this may have been executed; None when no horizon was found
-    untouched    the folder shows that no horizon was ever written: no step was, or will be, executed
-    checkpoint   step of its checkpoint, None without one
-    result       the result inside that checkpoint, None when it is not the last one
+    executed_to  steps below this may have been executed, and are charged
+    doubt        why that is the whole reservation although no record states so; "" where all records agree
+    result       what it reported, where it reached the end of its reservation
     moved        it ended by itself, to go on elsewhere
+    refused      why nothing can go on in this folder; "" where it can
     """
 
-    executed_to: int | None
-    untouched: bool
-    checkpoint: int | None
-    result: Mapping[str, Any] | None
+    executed_to: int
+    doubt: str = ""
+    result: TrialResult | None = None
     moved: bool = False
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +96,34 @@ class Attempt:
     """Reads and writes the folder of one attempt."""
 
     folder: Folder
+    key: str
+    number: int
 
     @classmethod
     def of(cls, trials: Folder, key: str, attempt: int) -> Attempt:
         """The attempt's record below the sweep's `trials` folder."""
-        return cls(trials.child(key).child(str(attempt)))
+        return cls(trials.child(key).child(str(attempt)), key, attempt)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Its checkpoints."""
+        return Checkpoints(self.folder, self._place)
+
+    @property
+    def _place(self) -> str:
+        return f"{self.key}/{self.number}"
 
     def reserve(self) -> None:
         """Mark the folder before the launch. Cheap and not synced: where the mark is missing, more is charged."""
-        if not self.folder.is_local:
-            return
-        path = Path(self.folder.url)
-        # A folder that refuses this refuses the worker's records too, and it is the worker who says so.
-        with suppress(OSError):
-            path.mkdir(parents=True, exist_ok=True)
-            (path / RESERVED).touch()
+        if self.folder.is_local:
+            # A folder that refuses this refuses the worker's records too, and it is the worker who says so.
+            with suppress(OSError, NotAFolder):
+                self.folder.write(RESERVED, b"", durable=False)
 
-    def claim(self) -> None:
-        """Take this attempt for one worker, for ever. Raises AlreadyExecuted when another has, or had, it.
+    def claim(self, from_step: int) -> None:
+        """Take this attempt, which begins at `from_step`, for one worker, for ever.
+
+        Raises AlreadyExecuted when another has, or had, it.
 
         An attempt's streams follow from the secret, its key and its number. A store that was restored from an older
         copy, or another store over the same folders, would hand out the same number twice; so would a cluster that
@@ -120,54 +135,54 @@ class Attempt:
                 "again on other gradients. Does the store belong to these records, and is it the newest copy? Start a "
                 "sweep of a new name."
             )
+        self._note(MIRROR, from_step, durable=False)
+        if self.folder.is_local:
+            self.folder.delete(RESERVED)
 
     def may_execute(self, until_step: int) -> None:
         """Note the horizon durably. Raises Fenced if the attempt was given up."""
         # On an object store a PUT that timed out and was repeated may land late, over a newer one: there each horizon
         # is an object of its own, and the largest counts.
-        name = HORIZON if self.folder.is_local else f"horizon.{until_step}.json"
-        self.folder.write(name, json.dumps({"until_step": until_step}).encode())
+        self._note(HORIZON if self.folder.is_local else f"horizon.{until_step}.json", until_step)
+        # A power loss may take this one back, which the first then shows.
+        self._note(MIRROR, until_step, durable=False)
         if self.folder.exists(FENCE):
             raise Fenced(f"{self.folder.url}: given up by the controller")
 
     def save(self, step: int, state: State, result: Mapping[str, Any] | None = None) -> None:
         """Keep `state` durably as the state after `step` steps, with the result if this ends the reservation."""
-        buffer = io.BytesIO()
-        head = json.dumps({"step": step, "result": None if result is None else dict(result)}).encode()
-        arrays = {f"{_STATE}{name}": value for name, value in state.items()}
-        np.savez(buffer, **{_HEAD: np.frombuffer(head, dtype=np.uint8)}, **arrays)  # type: ignore[arg-type]
-        self.folder.write(CHECKPOINT, buffer.getvalue())
+        self.checkpoints.save(step, state, result)
 
-    def load(self) -> tuple[int, State]:
-        """(step, state) of the checkpoint. Raises FileNotFoundError without one."""
-        with self._arrays() as arrays:
-            names = [name for name in arrays.files if name.startswith(_STATE)]
-            return int(_head(arrays)["step"]), {name.removeprefix(_STATE): arrays[name] for name in names}
+    def load(self, step: int) -> State:
+        """State of the checkpoint at `step`. Raises FileNotFoundError, Damaged."""
+        return self.checkpoints.read(step).state
 
-    def step(self) -> int | None:
-        """Step of the checkpoint, None without one."""
+    def recover(self, from_step: int, to_step: int) -> Recovered:
+        """Fence the attempt, then read what it left of its reservation (in this order: see the module's text)."""
         try:
-            with self._arrays() as arrays:
-                return int(_head(arrays)["step"])
-        except FileNotFoundError:
-            return None
-
-    def recover(self) -> Recovered:
-        """Fence the attempt, then read what it left (in this order: see the module's text)."""
-        self.folder.write(FENCE, b"")
-        try:
-            with self._arrays() as arrays:
-                head = _head(arrays)
-        except FileNotFoundError:
-            head = {"step": None, "result": None}
-        horizon = self._horizon()
-        return Recovered(
-            executed_to=horizon,
-            untouched=horizon is None and head["step"] is None and self._is_whole(),
-            checkpoint=head["step"],
-            result=head["result"],
-            moved=self.folder.exists(MOVED),
+            self.folder.write(FENCE, b"")
+            # Who comes to stand here only now meets the fence: nothing but what is listed counts.
+            names = self.folder.names()
+            result, checkpoints = self._checkpointed(names, to_step)
+            # The copy is written second, so it is read first: a worker in between makes no contradiction.
+            mirror = self._noted(MIRROR) if MIRROR in names else None
+            horizon = self._horizon(names)
+        except NotAFolder as refused:
+            # Nobody can write here any more: no worker begins another interval, and all of this one is charged.
+            return Recovered(to_step, doubt=str(refused), refused=str(refused))
+        moved = MOVED in names
+        if result is not None:
+            # It covers its whole reservation, so nothing that the others say could add to it.
+            return Recovered(to_step, result=result, moved=moved)
+        traces = Traces(
+            unclaimed=RESERVED in names,
+            claimed=any(name.partition(".")[0] == CLAIM for name in names),
+            horizon=horizon,
+            mirror=mirror,
+            checkpoints=checkpoints,
         )
+        found = charge(traces, from_step, to_step)
+        return Recovered(found.executed_to, doubt=found.doubt, moved=moved)
 
     def move(self) -> None:
         """Note that nothing went wrong: the worker stops between two intervals."""
@@ -179,45 +194,73 @@ class Attempt:
 
     def explained(self) -> str | None:
         """The full text of its failure, None without one. It may quote private values."""
-        text = self.folder.read(ERROR)
+        try:
+            text = self.folder.read(ERROR)
+        except (NotAFolder, NotARecord):
+            return None
         return None if text is None else text.decode(errors="replace")
 
-    def discard_checkpoint(self) -> None:
-        """Free the space of a checkpoint that a later attempt's has replaced."""
-        self.folder.delete(CHECKPOINT)
+    def _note(self, name: str, until_step: int, *, durable: bool = True) -> None:
+        text = json.dumps({"until_step": until_step}).encode()
+        self.folder.write(name, seal(f"{self._place}/{name}", text), durable=durable)
 
-    def _is_whole(self) -> bool:
-        names = self.folder.names()
-        return RESERVED in names or any(name.partition(".")[0] == CLAIM for name in names)
+    def _noted(self, name: str) -> int | Damaged | None:
+        place = f"{self._place}/{name}"
+        try:
+            content = self.folder.read(name, limit=SMALL)
+            if content is None:
+                return None
+            return whole_number(place, "its step", parsed(place, unseal(place, content)).get("until_step"), 0, LARGEST)
+        except NotARecord as refused:
+            return Damaged(str(refused))
+        except Damaged as damaged:
+            return damaged
 
-    def _horizon(self) -> int | None:
+    def _horizon(self, names: Collection[str]) -> int | Damaged | None:
         if self.folder.is_local:
-            horizon = self.folder.read(HORIZON)
-            return None if horizon is None else int(json.loads(horizon)["until_step"])
-        steps = [int(found[1]) for name in self.folder.names() if (found := _NUMBERED.fullmatch(name))]
-        return max(steps, default=None)
+            return self._noted(HORIZON) if HORIZON in names else None
+        steps = [int(found[1]) for name in names if (found := _NUMBERED.fullmatch(name))]
+        if not steps:
+            return None
+        noted = self._noted(f"horizon.{max(steps)}.json")
+        stated = noted == max(steps) or isinstance(noted, Damaged)
+        return noted if stated else Damaged(f"{self._place}: a horizon states another step than its name")
 
-    def _arrays(self) -> Any:
-        content = self.folder.read(CHECKPOINT)
-        if content is None:
-            raise FileNotFoundError(f"{self.folder.url}/{CHECKPOINT}")
-        return np.load(io.BytesIO(content), allow_pickle=False)
+    def _checkpointed(
+        self, names: Collection[str], to_step: int
+    ) -> tuple[TrialResult | None, tuple[int | Damaged, ...]]:
+        """The result, and each checkpoint's step."""
+        result, found = None, list[int | Damaged]()
+        for step in steps_among(names):
+            try:
+                checkpoint = self.checkpoints.read(step)
+                if checkpoint.result is not None:
+                    result = self._reported(checkpoint, to_step)
+                found.append(step)
+            except Damaged as damaged:
+                found.append(damaged)
+            except FileNotFoundError:
+                # Replaced by its successor while we looked: its worker was still in the interval before the fence.
+                continue
+        return result, tuple(found)
+
+    def _reported(self, checkpoint: Checkpoint, to_step: int) -> TrialResult:
+        if checkpoint.step != to_step:
+            raise Damaged(f"{self._place}: a result at step {checkpoint.step} of a reservation that ends at {to_step}")
+        return TrialResult.from_dict(checkpoint.result, key=self.key, attempt=self.number, step=to_step)
 
 
-def latest_checkpoint(trials: Folder, key: str, attempts: int, below: int) -> tuple[int, int]:
-    """(attempt, step) of the newest checkpoint under step `below` among attempts 1..attempts; (0, 0) without one.
+def latest_checkpoint(
+    trials: Folder, key: str, attempts: Collection[int], at_least: int, below: int
+) -> tuple[int, int] | None:
+    """(attempt, step) of the newest undamaged checkpoint at a step in [at_least, below); None without one.
 
     A worker that was given up may still end the interval that it was in, and leave the checkpoint, even the result,
     of an attempt that is already settled as lost. Its steps are paid, its result came too late: what leads up to
     `below` is run again.
     """
-    for attempt in range(attempts, 0, -1):
-        step = Attempt.of(trials, key, attempt).step()
-        if step is not None and step < below:
+    for attempt in sorted(attempts, reverse=True):
+        step = Attempt.of(trials, key, attempt).checkpoints.readable(max(at_least, 1), below)
+        if step is not None:
             return attempt, step
-    return 0, 0
-
-
-def _head(arrays: Any) -> dict[str, Any]:
-    head: dict[str, Any] = json.loads(arrays[_HEAD].tobytes())
-    return head
+    return None

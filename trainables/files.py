@@ -11,12 +11,14 @@ a role, a mounted file), as does the address of a store of one's own (AWS_ENDPOI
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -24,14 +26,28 @@ from urllib.parse import unquote, urlsplit
 from dpcore import checks
 
 
+class NotAFolder(RuntimeError):
+    """A link, or a file, stands where a folder of records has to be: what lies behind it is not ours to touch."""
+
+
+class NotARecord(RuntimeError):
+    """A link, a folder, a pipe or a device stands where a record has to be, or a file that is far too large for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """One folder by path or URL. Names are single path components: no separators, no "..", no links followed.
+    """One folder by path or URL. Names are single path components: no separators, no "..".
 
-    Every method raises OSError as the file system says it; on a URL, with the URL in front.
+    The folder that was given may be reached through links; below it (`child`) none is followed, neither to a folder
+    nor to a file.
+
+    Every method raises OSError as the file system says it; on a URL, with the URL in front. On a local path also
+    NotAFolder for one of its own folders, and `read` NotARecord for the file.
     """
 
     url: str
+    _below: int = field(default=0, repr=False, compare=False)
+    """How many of the path's last components were made by `child`."""
 
     def __post_init__(self) -> None:
         if self.is_local:
@@ -51,28 +67,31 @@ class Folder:
         _single_component(name)
         # A URL may end in options of its own (?region=...&endpoint_override=...).
         path, mark, options = (self.url, "", "") if self.is_local else self.url.partition("?")
-        return Folder(f"{path.rstrip('/')}/{name}{mark}{options}")
+        return Folder(f"{path.rstrip('/')}/{name}{mark}{options}", self._below + 1)
 
-    def write(self, name: str, content: bytes) -> None:
-        """Replace file `name` atomically; durable when this returns."""
+    def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
+        """Replace file `name` atomically; durable when this returns, unless that is not asked for."""
         _single_component(name)
         if not self.is_local:
             with self._remote() as (filesystem, path), filesystem.open_output_stream(f"{path}/{name}") as stream:
                 stream.write(content)
             return
-        folder = Path(self.url)
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f".{name}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, folder / name)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_folder(folder)
+        temporary = f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+        with self._local(create=True) as folder:
+            try:
+                with open(temporary, "wb", opener=_new_in(folder)) as stream:
+                    stream.write(content)
+                    stream.flush()
+                    if durable:
+                        os.fsync(stream.fileno())
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=folder)
+                raise
+            if durable:
+                # The rename itself must survive a power loss, not only the file's content.
+                os.fsync(folder)
 
     def claim(self, name: str) -> bool:
         """Take `name` in this folder for this caller alone: of any number of callers at most one ever hears True.
@@ -88,31 +107,38 @@ class Folder:
             flag = f"{name}.{secrets.token_hex(16)}"
             self.write(flag, b"")
             return [other for other in self.names() if other.startswith(f"{name}.")] == [flag]
-        folder = Path(self.url)
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            os.close(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
-        except FileExistsError:
-            return False
-        _sync_folder(folder)
+        with self._local(create=True) as folder:
+            try:
+                os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder))
+            except FileExistsError:
+                return False
+            os.fsync(folder)
         return True
 
-    def read(self, name: str) -> bytes | None:
-        """Content of file `name`, None if there is no such file."""
+    def read(self, name: str, limit: int | None = None) -> bytes | None:
+        """Content of file `name`, None if there is no such file. Raises NotARecord above `limit` bytes."""
         _single_component(name)
         try:
             if self.is_local:
-                return (Path(self.url) / name).read_bytes()
+                with self._local() as folder:
+                    return _content(folder, name, f"{self.url}/{name}", limit)
             with self._remote() as (filesystem, path), filesystem.open_input_stream(f"{path}/{name}") as stream:
-                return bytes(stream.read())
+                content = bytes(stream.read(limit if limit is None else limit + 1))
         except FileNotFoundError:
             return None
+        if limit is not None and len(content) > limit:
+            raise NotARecord(f"{self.url}/{name}: more than {limit} bytes")
+        return content
 
     def exists(self, name: str) -> bool:
         """Whether file `name` is there."""
         _single_component(name)
         if self.is_local:
-            return (Path(self.url) / name).is_file()
+            try:
+                with self._local() as folder:
+                    return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
         from pyarrow import fs
 
         with self._remote() as (filesystem, path):
@@ -121,8 +147,11 @@ class Folder:
     def names(self) -> list[str]:
         """Names of the files and folders in here, sorted; empty when the folder is not there."""
         if self.is_local:
-            folder = Path(self.url)
-            return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+            try:
+                with self._local() as folder:
+                    return sorted(os.listdir(folder))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
         from pyarrow import fs
 
         with self._remote() as (filesystem, path):
@@ -134,12 +163,42 @@ class Folder:
         _single_component(name)
         try:
             if self.is_local:
-                (Path(self.url) / name).unlink()
+                with self._local() as folder:
+                    os.unlink(name, dir_fd=folder)
             else:
                 with self._remote() as (filesystem, path):
                     filesystem.delete_file(f"{path}/{name}")
         except FileNotFoundError:
             pass
+
+    @contextmanager
+    def _local(self, create: bool = False) -> Iterator[int]:
+        """A descriptor of this local folder, reached without following a link below the one that was given."""
+        path = Path(self.url)
+        given = path.parents[self._below - 1] if self._below else path
+        if create:
+            given.mkdir(parents=True, exist_ok=True)
+        here = os.open(given, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for number in reversed(range(self._below)):
+                inner = path if number == 0 else path.parents[number - 1]
+                if create:
+                    with suppress(FileExistsError):
+                        os.mkdir(inner.name, dir_fd=here)
+                try:
+                    below = os.open(inner.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+                except OSError as error:
+                    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                        raise NotAFolder(
+                            f"{inner}: a link or a file, expected a folder of our own. It is not followed: put the "
+                            "folder itself there, or name another place by --root or --records."
+                        ) from None
+                    raise
+                os.close(here)
+                here = below
+            yield here
+        finally:
+            os.close(here)
 
     @contextmanager
     def _remote(self) -> Iterator[tuple[Any, str]]:
@@ -175,10 +234,26 @@ def _single_component(name: str) -> None:
         raise checks.InvalidValue("name", name, "one file or folder name without separators")
 
 
-def _sync_folder(folder: Path) -> None:
-    # The rename itself must survive a power loss, not only the file's content.
-    descriptor = os.open(folder, os.O_RDONLY)
+def _new_in(folder: int) -> Callable[[str, int], int]:
+    # A link that somebody put where the temporary file goes is neither followed nor overwritten.
+    return lambda name, flags: os.open(name, flags | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+
+
+def _content(folder: int, name: str, shown: str, limit: int | None) -> bytes:
     try:
-        os.fsync(descriptor)
+        # Without O_NONBLOCK a pipe would wait for its writer.
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise NotARecord(f"{shown}: a link, a pipe or a device, expected a file") from None
+        raise
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise NotARecord(f"{shown}: no file")
+        if limit is not None and found.st_size > limit:
+            raise NotARecord(f"{shown}: {found.st_size} bytes, expected at most {limit}")
+        with open(descriptor, "rb", closefd=False) as stream:
+            return stream.read()
     finally:
         os.close(descriptor)

@@ -23,10 +23,12 @@ from trainables.attempt import (
     NodeLeaves,
     RecordsUnwritable,
 )
-from trainables.files import Folder
+from trainables.files import Folder, NotAFolder
 from trainables.metrics import WITHHELD, Dependence
 from trainables.publishing import Undeclared, published
 from trainables.registry import SYSTEMS
+from trainables.results import TrialResult
+from trainables.sealed import Damaged
 from trainables.system import Dataset, Member, State, System, TrialGroup
 
 
@@ -100,14 +102,14 @@ class RecordedRun:
         peak_memory_mb = memory.peak_mb() + self.memory_elsewhere()
         plan = self.member.plan
         leaving = published({**self.measured(state), **metrics}, SYSTEMS[plan.system], plan.config, self.withheld)
-        result = {
-            "key": self.member.key,
-            "attempt": self.member.attempt,
-            "step": step,
-            "metrics": {name: float(value) for name, value in leaving.items()},
-            "seconds": seconds,
-            "peak_memory_mb": peak_memory_mb,
-        }
+        result = TrialResult(
+            key=self.member.key,
+            attempt=self.member.attempt,
+            step=step,
+            metrics={name: float(value) for name, value in leaving.items()},
+            seconds=seconds,
+            peak_memory_mb=peak_memory_mb,
+        ).to_dict()
         with _records():
             self.attempt.save(step, state, result)
         self.result = result
@@ -124,17 +126,16 @@ def _records() -> Iterator[None]:
 def open_run(member: Member, trials: Folder, secret: bytes) -> RecordedRun:
     """The run of `member`, started from scratch or from the checkpoint that the controller chose.
 
-    Raises FileNotFoundError or ValueError when that checkpoint is missing or stands at another step, AlreadyExecuted
-    when this attempt's noise may have been drawn before, RecordsUnwritable when it cannot be claimed.
+    Raises FileNotFoundError or Damaged when that checkpoint is no longer what it was, AlreadyExecuted when this
+    attempt's noise may have been drawn before, NotAFolder when its folder is none, RecordsUnwritable when it cannot be
+    claimed.
     """
     attempt = Attempt.of(trials, member.key, member.attempt)
     with _records():
-        attempt.claim()
+        attempt.claim(member.from_step)
     state: State | None = None
     if member.resume_attempt:
-        step, state = Attempt.of(trials, member.key, member.resume_attempt).load()
-        if step != member.from_step:
-            raise ValueError(f"{member.key}: checkpoint at step {step}, expected {member.from_step}")
+        state = Attempt.of(trials, member.key, member.resume_attempt).load(member.from_step)
     return RecordedRun(
         member=member,
         start_step=member.from_step,
@@ -147,7 +148,11 @@ def open_run(member: Member, trials: Folder, secret: bytes) -> RecordedRun:
 def run_group(
     group: TrialGroup, data: Dataset, trials: Folder, secret: bytes, leaving: Callable[[], bool] = lambda: False
 ) -> list[dict[str, Any]]:
-    """Train every member; one dictionary each, in order: its result, or {"key", "attempt", "error" or "unwritable"}.
+    """Train every member; one dictionary each, in order: its result, or {"key", "attempt"} and why there is none.
+
+    error       nothing that another attempt would do better
+    damaged     its checkpoint, or its folder, or that of another member, is no longer what it was
+    unwritable  its records cannot be written
 
     An exception of the system ends its group with an error text instead of killing the worker: the same
     configuration would fail again, so it is not retried. Members that had finished keep their results. The text
@@ -157,19 +162,39 @@ def run_group(
 
     Raises NodeLeaves, and other OSErrors, which say nothing about the configuration.
     """
-    try:
-        runs = [open_run(member, trials, secret) for member in group.members]
-    except AlreadyExecuted as stop:
-        return [{"key": member.key, "attempt": member.attempt, "error": str(stop)} for member in group.members]
-    except RecordsUnwritable as refused:
-        return [{"key": member.key, "attempt": member.attempt, "unwritable": str(refused)} for member in group.members]
+    runs: list[RecordedRun] = []
+    refused: dict[str, tuple[str, str]] = {}
+    for member in group.members:
+        try:
+            runs.append(open_run(member, trials, secret))
+        except (AlreadyExecuted, NotAFolder) as stop:
+            refused[member.key] = "error", str(stop)
+        except (Damaged, FileNotFoundError) as gone:
+            refused[member.key] = "damaged", str(gone)
+        except RecordsUnwritable as stop:
+            refused[member.key] = "unwritable", str(stop)
+    if runs:
+        refused |= _trained(group, runs, data, leaving)
+    results = {run.member.key: run.result for run in runs if run.result is not None}
+    return [
+        dict(results[member.key])
+        if member.key in results
+        else {"key": member.key, "attempt": member.attempt, refused[member.key][0]: refused[member.key][1]}
+        for member in group.members
+    ]
+
+
+def _trained(
+    group: TrialGroup, runs: list[RecordedRun], data: Dataset, leaving: Callable[[], bool]
+) -> dict[str, tuple[str, str]]:
+    """Train these members; {key: (kind, why)} for those that end without a result."""
     memory.forget_peak()
     clock = Clock()
     for run in runs:
         run.leaving, run.clock, run.withheld = leaving, clock, group.withheld
         if group.execution.team is not None:
             run.memory_elsewhere = group.execution.team.peak_memory_mb
-    kind, why = "error", dict.fromkeys((member.key for member in group.members), "ended before its last step")
+    kind, why = "error", dict.fromkeys((run.member.key for run in runs), "ended before its last step")
     system = SYSTEMS[group.members[0].plan.system]
     if group.measures:
         for run in runs:
@@ -183,6 +208,9 @@ def run_group(
         why = dict.fromkeys(why, str(undeclared))
     except RecordsUnwritable as refused:
         kind, why = "unwritable", dict.fromkeys(why, str(refused))
+    except NotAFolder as refused:
+        # Whose folder it was, the controller finds; the others of the group may go on.
+        kind, why = "damaged", dict.fromkeys(why, str(refused))
     except NodeLeaves:
         for run in runs:
             run.attempt.move()
@@ -194,12 +222,7 @@ def run_group(
         for run in runs:
             run.attempt.explain(traceback.format_exc())
             why[run.member.key] = f"{_without_values(failure)}; the whole text is in {run.attempt.folder.url}/{ERROR}"
-    return [
-        dict(run.result)
-        if run.result is not None
-        else {"key": run.member.key, "attempt": run.member.attempt, kind: why[run.member.key]}
-        for run in runs
-    ]
+    return {key: (kind, text) for key, text in why.items()}
 
 
 def _measured(group: TrialGroup, system: System, member: Member, data: Dataset, state: State) -> Mapping[str, float]:

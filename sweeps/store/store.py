@@ -226,6 +226,14 @@ class Store:
         number = _number(lease.sweep, key)
         self._write(lease, lambda writer: writer.fail(number, attempt, executed_to, reason))
 
+    def abandon(self, lease: Lease, key: str, reason: str) -> None:
+        """The trial, of which no attempt runs, cannot go on: it is FAILED; what was charged and reported stays.
+
+        Raises LeaseLost, Conflict, UnknownTrial.
+        """
+        number = _number(lease.sweep, key)
+        self._write(lease, lambda writer: writer.abandon(number, reason))
+
     # -- reading ----------------------------------------------------------------------------------------
 
     def trials(self, sweep: str, states: Collection[TrialState] | None = None) -> list[TrialRecord]:
@@ -260,6 +268,13 @@ class Store:
         if not entries:
             raise UnknownTrial(f"trial {key}: never launched")
         return entries[-1]
+
+    def attempts_of(self, key: str) -> list[AttemptRecord]:
+        """Attempts of one trial in order. Raises UnknownSweep."""
+        sweep = key.rpartition("-")[0]
+        return self._database.read(
+            lambda connection: reading.read_attempts(connection, sweep, number=_number(sweep, key))
+        )
 
     def attempts(self, sweep: str) -> list[AttemptRecord]:
         """All attempts in order of trial and attempt."""

@@ -143,6 +143,16 @@ class Writer:
             self._update_trial(number, state=str(TrialState.FAILED), reason=reason, finished_at=self.at)
             self._announce("failed", number)
 
+    def abandon(self, number: int, reason: str) -> None:
+        """The trial cannot go on, and no attempt of it runs; the same again changes nothing."""
+        state = self._trial(number).state
+        if state == TrialState.FAILED:
+            return
+        if state not in (TrialState.PLANNED, TrialState.COMPLETE):
+            raise Conflict(f"trial {self.sweep}-{number}: {state}; expected planned or complete")
+        self._update_trial(number, state=str(TrialState.FAILED), reason=reason, finished_at=self.at)
+        self._announce("failed", number)
+
     def announce_state(self) -> None:
         """Tell the views that the sweep itself changed."""
         values = {"sweep_id": self.sweep_id, "number": None, "kind": "state", "at": self.at}

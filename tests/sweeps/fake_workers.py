@@ -63,15 +63,16 @@ class Worker:
     executed: Counter[tuple[str, int]]
     step: int = 0
     reserved: int = 0
+    saved: int = -1
     result: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         (self.member,) = self.group.members
         self.step = self.reserved = self.member.from_step
         self.attempt = Attempt.of(self.trials, self.member.key, self.member.attempt)
+        self.claimed = False
         if self.member.resume_attempt:
-            step, _ = Attempt.of(self.trials, self.member.key, self.member.resume_attempt).load()
-            assert step == self.member.from_step
+            Attempt.of(self.trials, self.member.key, self.member.resume_attempt).load(self.member.from_step)
 
     def execute(self, intervals: int, length: int, stop_inside: bool) -> None:
         """Run some intervals; with `stop_inside`, end in the middle of the last one. A fenced worker stops."""
@@ -82,7 +83,7 @@ class Worker:
                     return
                 until = min(self.member.to_step, self.step + length)
                 # The horizon is durable even when the fence is seen: it counts from here on.
-                self.attempt.may_execute(until)
+                self.may_execute(until)
                 self.reserved = until
                 self._draw((until - self.step + 1) // 2)
                 if not (stop_inside and number == intervals - 1):
@@ -90,10 +91,17 @@ class Worker:
         except Fenced:
             return
 
+    def may_execute(self, until: int) -> None:
+        """As `RecordedRun`: claimed first."""
+        if not self.claimed:
+            self.attempt.claim(self.member.from_step)
+            self.claimed = True
+        self.attempt.may_execute(until)
+
     def _finish_interval(self) -> None:
         if self.step < self.reserved:
             self._draw(self.reserved - self.step)
-        if self.reserved > self.member.from_step and self.attempt.step() != self.step:
+        if self.reserved > self.member.from_step and self.saved != self.step:
             self._save()
 
     def _draw(self, steps: int) -> None:
@@ -113,6 +121,7 @@ class Worker:
                 "peak_memory_mb": 1.0,
             }
         self.attempt.save(self.step, {"total": np.zeros(1)}, result)
+        self.saved = self.step
         self.result = result
 
     def finish(self) -> None:
@@ -124,7 +133,7 @@ class Worker:
 
     def finish_with(self, value: float) -> None:
         """Run to the end and report this error."""
-        self.attempt.may_execute(self.member.to_step)
+        self.may_execute(self.member.to_step)
         self._draw(self.member.to_step - self.step)
         self.reserved = self.step
         self._save(value)

@@ -101,7 +101,7 @@ class Sweep:
         """Wait until one of its workers has kept a checkpoint."""
         limit = time.monotonic() + 60
         while time.monotonic() < limit and process.poll() is None:
-            found = self.root.glob(f"{self.name}/trials/*/*/checkpoint.npz")
+            found = self.root.glob(f"{self.name}/trials/*/*/checkpoint.*.npz")
             if any(path.stat().st_mtime > self.started for path in found):
                 return
             time.sleep(0.1)

@@ -63,26 +63,26 @@ def test_options_of_a_url_stay_at_its_end(store, folder, environment):
 
 def test_an_attempt_lives_on_an_object_store_as_on_a_disk(folder):
     attempt = Attempt.of(folder, "s-0", 1)
-    assert attempt.step() is None
-    attempt.claim()
+    assert attempt.checkpoints.steps() == []
+    attempt.claim(0)
     attempt.may_execute(3)
     attempt.save(3, {"w": np.arange(3.0)})
-    assert (attempt.step(), attempt.load()[1]["w"].tolist()) == (3, [0.0, 1.0, 2.0])
+    assert (attempt.checkpoints.steps(), attempt.load(3)["w"].tolist()) == ([3], [0.0, 1.0, 2.0])
     attempt.may_execute(6)
-    assert attempt.recover() == Recovered(executed_to=6, untouched=False, checkpoint=3, result=None)
+    assert attempt.recover(0, 12) == Recovered(6)
     with pytest.raises(Fenced):
         attempt.may_execute(9)
     # It was written before the fence was seen, so it is charged.
-    assert attempt.recover().executed_to == 9
+    assert attempt.recover(0, 12).executed_to == 9
 
 
 def test_a_claim_without_a_horizon_shows_that_nothing_was_executed(folder):
     """No mark is made before a launch here, since it would cost a request each: what was never claimed is charged."""
     unclaimed, claimed = Attempt.of(folder, "s-0", 1), Attempt.of(folder, "s-0", 2)
     unclaimed.reserve()
-    claimed.claim()
-    assert not unclaimed.recover().untouched
-    assert claimed.recover() == Recovered(executed_to=None, untouched=True, checkpoint=None, result=None)
+    claimed.claim(2)
+    assert unclaimed.recover(2, 9).executed_to == 9
+    assert claimed.recover(2, 9) == Recovered(2)
     with pytest.raises(Fenced):
         claimed.may_execute(1)
 
@@ -90,9 +90,10 @@ def test_a_claim_without_a_horizon_shows_that_nothing_was_executed(folder):
 def test_a_horizon_that_lands_late_lowers_nothing(folder):
     """A PUT that timed out and was repeated may be carried out after its successors."""
     attempt = Attempt.of(folder, "s-0", 1)
+    attempt.claim(0)
     for until in (3, 12, 6):
         attempt.may_execute(until)
-    assert attempt.recover().executed_to == 12
+    assert attempt.recover(0, 20).executed_to == 12
 
 
 def test_of_many_workers_at_most_one_takes_an_attempt(store, folder):
@@ -103,7 +104,7 @@ def test_of_many_workers_at_most_one_takes_an_attempt(store, folder):
         def take(attempt=attempt, barrier=barrier, taken=taken):
             barrier.wait()
             try:
-                attempt.claim()
+                attempt.claim(0)
             except AlreadyExecuted:
                 return
             taken.append(True)
@@ -115,7 +116,7 @@ def test_of_many_workers_at_most_one_takes_an_attempt(store, folder):
             worker.join()
         assert len(taken) <= 1
         with pytest.raises(AlreadyExecuted):
-            attempt.claim()
+            attempt.claim(0)
 
 
 def test_looking_before_the_flag_is_up_would_let_two_through(folder, monkeypatch):
@@ -140,7 +141,7 @@ def test_looking_before_the_flag_is_up_would_let_two_through(folder, monkeypatch
 
         def take(attempt=attempt):
             try:
-                attempt.claim()
+                attempt.claim(0)
             except AlreadyExecuted:
                 return
             taken.append(True)
@@ -155,9 +156,9 @@ def test_looking_before_the_flag_is_up_would_let_two_through(folder, monkeypatch
 
 def test_a_local_claim_is_exclusive_too(tmp_path):
     attempt = Attempt.of(Folder(str(tmp_path)), "s-0", 1)
-    attempt.claim()
+    attempt.claim(0)
     with pytest.raises(AlreadyExecuted, match="drawn before, or is about to be"):
-        Attempt.of(Folder(str(tmp_path)), "s-0", 1).claim()
+        Attempt.of(Folder(str(tmp_path)), "s-0", 1).claim(0)
 
 
 def test_a_store_that_turned_read_only_keeps_the_old_content_and_says_so(store, folder):

@@ -27,7 +27,7 @@ def bucket():
 def until_steps(bucket, process):
     limit = time.monotonic() + 60
     while time.monotonic() < limit and process.poll() is None:
-        if any(key.endswith("checkpoint.npz") for key in bucket.keys("sweeps/slow")):
+        if any("/checkpoint." in key for key in bucket.keys("sweeps/slow")):
             return
         time.sleep(0.1)
     process.kill()

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from trainables.attempt import CHECKPOINT, Attempt, Fenced, Recovered
+from trainables.attempt import Attempt, Fenced, Recovered
 from trainables.files import Folder
+from trainables.results import TrialResult
+from trainables.sealed import Damaged, seal
 
 
 @pytest.fixture
@@ -20,33 +22,38 @@ def attempt(tmp_path):
     return Attempt.of(Folder(str(tmp_path)), "s-0", 1)
 
 
-def test_an_untouched_attempt_leaves_nothing(attempt):
-    assert attempt.step() is None
+def test_an_attempt_that_left_nothing_is_charged_whole(attempt):
     # Nothing there shows that this is the folder that a worker would have written to.
-    assert attempt.recover() == Recovered(executed_to=None, untouched=False, checkpoint=None, result=None)
+    assert attempt.recover(3, 9) == Recovered(9, doubt="nothing is left in its folder")
 
 
-@pytest.mark.parametrize("sign", [Attempt.reserve, Attempt.claim])
+def claim(attempt):
+    attempt.claim(3)
+
+
+@pytest.mark.parametrize("sign", [Attempt.reserve, claim])
 def test_a_folder_that_is_whole_shows_that_nothing_was_executed_and_nothing_will_be(attempt, sign):
     sign(attempt)
-    assert attempt.recover() == Recovered(executed_to=None, untouched=True, checkpoint=None, result=None)
+    assert attempt.recover(3, 9) == Recovered(3)
+    if sign is Attempt.reserve:
+        claim(attempt)
     with pytest.raises(Fenced):
-        attempt.may_execute(1)
-    assert attempt.recover() == Recovered(executed_to=1, untouched=False, checkpoint=None, result=None)
+        attempt.may_execute(5)
+    assert attempt.recover(3, 9) == Recovered(5)
 
 
 def test_an_emptied_folder_shows_nothing(attempt, tmp_path):
     attempt.reserve()
-    attempt.claim()
+    attempt.claim(0)
     attempt.may_execute(3)
     shutil.rmtree(tmp_path / "s-0")
-    assert not attempt.recover().untouched
+    assert attempt.recover(0, 9).executed_to == 9
 
 
 def test_a_checkpoint_without_a_horizon_is_not_untouched(attempt):
     attempt.reserve()
     attempt.save(2, {"w": np.zeros(1)})
-    assert not attempt.recover().untouched
+    assert attempt.recover(0, 9).executed_to == 9
 
 
 def test_a_folder_that_takes_no_mark_costs_only_precision(tmp_path):
@@ -58,35 +65,61 @@ def test_a_folder_that_takes_no_mark_costs_only_precision(tmp_path):
 def test_state_comes_back_as_it_went(attempt):
     state = {"weights": np.arange(6.0).reshape(2, 3), "count": np.int64(3)}
     attempt.save(4, state)
-    step, loaded = attempt.load()
-    assert step == attempt.step() == 4
+    loaded = attempt.load(4)
+    assert attempt.checkpoints.steps() == [4]
     assert set(loaded) == set(state)
     for name, value in state.items():
         np.testing.assert_array_equal(loaded[name], value)
 
 
+def reported(step):
+    return TrialResult(key="s-0", attempt=1, step=step, metrics={"a": 1.0}, seconds=1.0, peak_memory_mb=2.0)
+
+
 def test_result_and_state_are_one_file(attempt):
+    attempt.claim(0)
     attempt.may_execute(5)
-    attempt.save(5, {"w": np.zeros(2)}, {"metrics": {"a": 1.0}})
-    assert attempt.recover() == Recovered(executed_to=5, untouched=False, checkpoint=5, result={"metrics": {"a": 1.0}})
+    attempt.save(5, {"w": np.zeros(2)}, reported(5).to_dict())
+    assert attempt.recover(0, 5) == Recovered(5, result=reported(5))
+
+
+@pytest.mark.parametrize("step", [2, 4])
+def test_a_result_that_is_not_of_the_end_of_the_reservation_is_none(attempt, step):
+    """It would be charged to its own step."""
+    attempt.claim(0)
+    attempt.may_execute(5)
+    attempt.save(4, {"w": np.zeros(2)}, reported(step).to_dict())
+    left = attempt.recover(0, 5)
+    assert (left.executed_to, left.result) == (5, None)
 
 
 def test_a_fenced_worker_starts_no_interval_but_its_horizon_is_charged(attempt):
+    attempt.claim(0)
     attempt.may_execute(3)
-    assert attempt.recover().executed_to == 3
+    assert attempt.recover(0, 9).executed_to == 3
     with pytest.raises(Fenced):
         attempt.may_execute(6)
     # The horizon was written before the fence was seen: a later reader still charges it.
-    assert attempt.recover().executed_to == 6
+    assert attempt.recover(0, 9).executed_to == 6
+
+
+def test_a_checkpoint_has_one_predecessor(attempt):
+    for step in (1, 2, 3, 4):
+        attempt.save(step, {"w": np.full(1, step)})
+    assert attempt.checkpoints.steps() == [4, 3]
+    attempt.folder.write("checkpoint.4.npz", b"")
+    assert attempt.checkpoints.readable(1, 9) == 3
+    assert attempt.load(3)["w"] == [3]
+    with pytest.raises(Damaged, match=r"s-0/1/checkpoint\.4\.npz: 0 bytes"):
+        attempt.load(4)
 
 
 def test_a_pickle_in_a_checkpoint_is_refused(attempt):
-    attempt.save(1, {"w": np.zeros(1)})
     buffer = io.BytesIO()
     np.savez(buffer, head=np.frombuffer(b'{"step": 1, "result": null}', dtype=np.uint8), **{"state.w": np.array([{}])})
-    attempt.folder.write(CHECKPOINT, buffer.getvalue())
-    with pytest.raises(ValueError, match="pickle"):
-        attempt.load()
+    attempt.folder.write("checkpoint.1.npz", seal("s-0/1/checkpoint.1.npz", buffer.getvalue()))
+    with pytest.raises(Damaged, match="no archive of arrays"):
+        attempt.load(1)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../up", "a\\b", "a\0b"])

@@ -123,10 +123,10 @@ def test_the_noise_of_one_attempt_is_never_drawn_twice(tmp_path):
         assert isinstance(plan, PrivacyPlan)
         member = Member(key="s-0", attempt=1, seed=0, plan=plan, from_step=0, to_step=plan.steps)
         results.append(run_group(TrialGroup(members=(member,)), data, trials, secret)[0])
-        before = Attempt.of(trials, "s-0", 1).folder.read("checkpoint.npz")
+        before = Attempt.of(trials, "s-0", 1).folder.read("checkpoint.3.npz")
     assert "metrics" in results[0]
     assert "drawn before" in results[1]["error"]
-    assert Attempt.of(trials, "s-0", 1).folder.read("checkpoint.npz") == before
+    assert Attempt.of(trials, "s-0", 1).folder.read("checkpoint.3.npz") == before
     with pytest.raises(AlreadyExecuted):
         open_run(member, trials, secret)
 

@@ -13,6 +13,7 @@ from trainables import noisy_mean
 from trainables.data.uniform import UNIFORM
 from trainables.files import Folder
 from trainables.noisy_mean import NOISY_MEAN, expected_error
+from trainables.sealed import unseal
 from trainables.system import Execution, Member, PrivacyPlan, PrivacyTarget, Refusal, Task
 from trainables.trial import open_run
 
@@ -101,7 +102,7 @@ def test_a_run_in_two_attempts_ends_where_one_would_with_fresh_noise(tmp_path):
     first = run(tmp_path, plan, to_step=2)
     second = run(tmp_path, plan, attempt=2, from_step=2, resume=1)
     assert second.result["step"] == 4
-    assert second.state["total"] == first.attempt.load()[1]["total"]
+    assert second.state["total"] == first.attempt.load(2)["total"]
     whole = run(tmp_path, plan, key="whole")
     assert second.result["metrics"]["expected_error"] == whole.result["metrics"]["expected_error"]
     noise = [r.streams.numpy("noise").normal() for r in (first, second, whole)]
@@ -111,9 +112,10 @@ def test_a_run_in_two_attempts_ends_where_one_would_with_fresh_noise(tmp_path):
 def test_no_noise_is_drawn_before_its_horizon_is_durable(tmp_path, monkeypatch):
     """Every draw finds a horizon on disk that covers its step."""
     covered = []
+    written = tmp_path / "t-0" / "1" / "horizon.json"
 
     def watched(shape):
-        horizon = json.loads((tmp_path / "t-0" / "1" / "horizon.json").read_text())["until_step"]
+        horizon = json.loads(unseal("t-0/1/horizon.json", written.read_bytes()))["until_step"]
         covered.append(len(covered) < horizon)
         return np.zeros(shape)
 

@@ -139,7 +139,7 @@ def _private(
 
 
 def _state(workspace: Workspace, sweep: str, trial: TrialRecord) -> Mapping[str, np.ndarray]:
-    return Attempt.of(workspace.trials(sweep), trial.key, trial.attempts).load()[1]
+    return Attempt.of(workspace.trials(sweep), trial.key, trial.attempts).load(trial.step)
 
 
 def _finished(trials: Sequence[TrialRecord]) -> list[TrialRecord]:

@@ -54,7 +54,7 @@ class Measured:
 def measured(name: str, record: TrialRecord, options: Mapping[str, Any], workspace: Workspace, pairs: int) -> Measured:
     """Gradients of 2 * pairs records from either side at the trial's last weights."""
     sweep = record.key.rsplit("-", 1)[0]
-    _, state = Attempt.of(workspace.trials(sweep), record.key, record.attempts).load()
+    state = Attempt.of(workspace.trials(sweep), record.key, record.attempts).load(record.step)
     data = SOURCES[str(options["source"])].load({key: one for key, one in options.items() if key != "source"})
     rng = np.random.default_rng(7)
     sides = [_gradients(record, state, data, split, 2 * pairs, rng) for split in (data.train, data.validation)]
