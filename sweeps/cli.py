@@ -282,9 +282,9 @@ def track(
         Store.open(workspace.store_url, create=False), sweep, workspace.tracking_uri, workspace.folder(sweep)
     )
     if as_json:
-        print_json({"sweep": sweep, "runs": count, "tracking": workspace.tracking_uri})
+        print_json({"sweep": sweep, "runs": count, "tracking": _shown_uri(workspace)})
     else:
-        print(f"{count} runs in {workspace.tracking_uri}")
+        print(f"{count} runs in {_shown_uri(workspace)}")
 
 
 @app.command()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from sweeps.exits import ExitCode
+from trainables.redaction import redacted
 
 OURS = ("sweeps", "dpcore", "trainables")
 ENGINES = ("mlflow", "sqlalchemy", "requests", "urllib3", "pyarrow")
@@ -20,7 +22,7 @@ ENGINES = ("mlflow", "sqlalchemy", "requests", "urllib3", "pyarrow")
 def clear_errors() -> Iterator[None]:
     """Bad input, and what the system refuses, become one message on stderr and exit code 2; Ctrl-C becomes 130.
 
-    Anything else is a bug and keeps its traceback.
+    Anything else is a bug and keeps its traceback, with exit code 1. Passwords stand in none of it.
     """
     try:
         yield
@@ -36,13 +38,14 @@ def clear_errors() -> Iterator[None]:
         if package in OURS:
             fail(str(error))
         if package in ENGINES:
-            fail(f"{type(error).__name__}: {' '.join(str(error).split())[:500]}")
-        raise
+            fail(f"{type(error).__name__}: {' '.join(redacted(str(error)).split())[:500]}")
+        sys.stderr.write(redacted(traceback.format_exc()))
+        sys.exit(ExitCode.FAILED)
 
 
 def fail(message: str) -> NoReturn:
     """Say what is wrong and leave with BAD_INPUT."""
-    print(f"sweeps: {message}", file=sys.stderr)
+    print(f"sweeps: {redacted(message)}", file=sys.stderr)
     sys.exit(ExitCode.BAD_INPUT)
 
 

@@ -18,9 +18,9 @@ from sweeps.exits import ExitCode
 from sweeps.failures import Failure
 from sweeps.publishing import Release
 from sweeps.store import Store
-from sweeps.urls import without_password
 from sweeps.validation_text import recorded_text
 from sweeps.workspace import DEFAULT_ROOT, Workspace
+from trainables.redaction import shown_url
 
 
 def resume_command(sweep: str, workspace: Workspace, address: str | None = None) -> str:
@@ -34,9 +34,9 @@ def resume_command(sweep: str, workspace: Workspace, address: str | None = None)
         ("--tracking", workspace.tracking),
     ):
         if url is not None:
-            words += [option, without_password(url)]
+            words += [option, shown_url(url)]
     if address is not None:
-        words += ["--address", address]
+        words += ["--address", shown_url(address)]
     return shlex.join(words)
 
 
@@ -131,7 +131,7 @@ def _summary(sweep: str, workspace: Workspace, outcome: session.Outcome, console
 
 def _view(uri: str) -> str:
     """Where a person looks at MLflow: a server by its own address, a database through a server of one's own."""
-    shown = without_password(uri)
+    shown = shown_url(uri)
     if urlsplit(uri).scheme in ("http", "https"):
         return shown
     # The one beside this Python: a fresh clone's environment is not on the path.

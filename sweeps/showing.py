@@ -15,6 +15,7 @@ from sweeps.store import Store
 from sweeps.totals import Total, earlier_lines, earlier_totals
 from sweeps.validation_text import recorded_text
 from sweeps.workspace import Workspace
+from trainables.redaction import shown_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +104,7 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
         places={
             "root": workspace.root,
             "report": str(workspace.report(sweep)),
-            "tracking": workspace.tracking_uri,
+            "tracking": shown_url(workspace.tracking_uri),
         },
     )
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from trainables.redaction import redacted
+
 LOG = "controller.log"
 """In the sweep's folder."""
 
@@ -21,14 +23,15 @@ _lock = threading.Lock()
 
 
 def say(text: str) -> None:
-    """One sentence or more on stderr, and with its time in every log that is kept now."""
+    """One sentence or more on stderr, and with its time in every log that is kept now. No passwords."""
     with suppress(OSError, ValueError, AttributeError):
-        print(text, file=sys.stderr, flush=True)
+        print(redacted(text), file=sys.stderr, flush=True)
     keep(text)
 
 
 def keep(text: str) -> None:
     """The same in the logs alone."""
+    text = redacted(text)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with _lock:
         for log in _logs:

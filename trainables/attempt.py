@@ -34,6 +34,7 @@ from typing import Any
 from trainables.checkpoints import Checkpoint, Checkpoints, steps_among
 from trainables.evidence import Traces, charge
 from trainables.files import Folder, NotAFolder, NotARecord
+from trainables.redaction import redacted
 from trainables.results import TrialResult
 from trainables.sealed import Damaged, parsed, seal, unseal, whole_number
 from trainables.system import State
@@ -190,7 +191,7 @@ class Attempt:
 
     def explain(self, text: str) -> None:
         """Keep the full text of a failure here, inside the release boundary: it may quote private values."""
-        self.folder.write(ERROR, text.encode())
+        self.folder.write(ERROR, redacted(text).encode())
 
     def explained(self) -> str | None:
         """The full text of its failure, None without one. It may quote private values."""

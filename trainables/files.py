@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from dpcore import checks
+from trainables.redaction import holds_secret, redacted, shown_url
 
 
 class NotAFolder(RuntimeError):
@@ -52,11 +53,9 @@ class Folder:
     def __post_init__(self) -> None:
         if self.is_local:
             return
-        parts = urlsplit(self.url)
-        if parts.password or (parts.scheme in ("s3", "gs") and parts.username):
-            shown = f"{parts.scheme}://...@{parts.netloc.rpartition('@')[2]}{parts.path}"
+        if holds_secret(self.url):
             remedy = "Put them into the environment of every node."
-            raise checks.InvalidValue("folder", shown, "a URL without credentials", remedy)
+            raise checks.InvalidValue("folder", shown_url(self.url), "a URL without credentials", remedy)
 
     @property
     def is_local(self) -> bool:
@@ -210,7 +209,7 @@ class Folder:
             raise
         except OSError as error:
             # pyarrow's own text names the operation and the store's answer, but not always the place.
-            raise OSError(f"{self.url}: {error}") from error
+            raise OSError(f"{self.url}: {redacted(str(error))}") from error
 
 
 @functools.lru_cache(maxsize=32)
@@ -225,7 +224,7 @@ def _opened(scheme: str, place: str, options: str) -> tuple[Any, str]:
     try:
         filesystem, path = fs.FileSystem.from_uri(url)
     except (ArrowInvalid, NotImplementedError) as error:
-        raise checks.InvalidValue("folder", url, "a path, or a URL that pyarrow opens", str(error)) from error
+        raise checks.InvalidValue("folder", url, "a path, or a URL that pyarrow opens", redacted(str(error))) from error
     return filesystem, path.rstrip("/")
 
 

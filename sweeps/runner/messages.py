@@ -18,6 +18,8 @@ from typing import Any
 from ray._private import worker
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
 
+from trainables.redaction import redacted
+
 TUNE_LOGGER = "ray.tune.execution.tune_controller"
 TOKEN_LOGGER = "ray._private.authentication.authentication_token_setup"
 _FAILED = "Trial task failed for trial "
@@ -59,13 +61,13 @@ class Messages(logging.Filter):
         for line in data["lines"]:
             known = str(line).startswith(_KNOWN)
             if not self._keep(f"({data.get('pid')}) {line}") or not known:
-                print(f"({data.get('pid')}) {line}", file=sys.stderr)
+                print(f"({data.get('pid')}) {redacted(line)}", file=sys.stderr)
 
     def _keep(self, text: str) -> bool:
         """Append to the log; False, and the text goes to the screen, when the disk refuses."""
         try:
             with self._lock, self._log.open("a", encoding="utf-8") as stream:
-                stream.write(re.sub(r"\x1b\[\d*m", "", text) + "\n")
+                stream.write(redacted(re.sub(r"\x1b\[\d*m", "", text)) + "\n")
         except OSError:
             return False
         return True
@@ -79,7 +81,7 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, RayActorError):
         return "its worker process ended (killed, crashed, or out of memory)"
     # A task's error text is the remote traceback; its last line says what it was.
-    last = str(error).strip().splitlines()[-1:] or [""]
+    last = redacted(str(error)).strip().splitlines()[-1:] or [""]
     return f"{type(error).__name__}: {last[0].strip()}"
 
 

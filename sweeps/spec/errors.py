@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from trainables.redaction import redacted
+
 
 @dataclass(frozen=True, slots=True)
 class SpecError:
@@ -63,5 +65,5 @@ def closest(word: object, known: Iterable[str]) -> str:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    text = redacted(repr(value), *([value] if isinstance(value, str) else []))
     return text if len(text) <= 120 else text[:117] + "..."

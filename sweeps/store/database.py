@@ -30,6 +30,7 @@ from sweeps.store import schema
 from sweeps.store.errors import StoreError, is_busy, refusal, translated, unusable_folder
 from sweeps.store.postgres import Lines, postgres_engine
 from sweeps.waiting import waiting
+from trainables.redaction import shown_url
 
 T = TypeVar("T")
 
@@ -156,25 +157,26 @@ class Database:
             schema.migrate(connection, version)
 
 
+_EXPECTED = "expected sqlite:///FILE or postgresql://USER@HOST/DATABASE. Check --store."
+
+
 def _parsed(url: str) -> URL:
     try:
         parsed = make_url(url)
-    except ArgumentError:
-        raise StoreError(
-            f"store={url!r}: expected sqlite:///FILE or postgresql://USER@HOST/DATABASE. Check --store."
-        ) from None
+    except (ArgumentError, ValueError):
+        # A port that is no number is a ValueError, with parts of the password in its text.
+        raise StoreError(f"store={shown_url(url)!r}: {_EXPECTED}") from None
     backend = parsed.get_backend_name()
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     if backend != "sqlite" or parsed.database in (None, "", ":memory:"):
-        raise StoreError(f"store={url!r}: expected sqlite:///FILE or postgresql://USER@HOST/DATABASE. Check --store.")
+        raise StoreError(f"store={shown_url(url)!r}: {_EXPECTED}")
     return parsed
 
 
 def _shown(url: URL) -> str:
     """The URL as messages may quote it: no password, wherever it stands, and the driver left out."""
-    hidden = {name: "***" for name in url.query if "password" in name.lower()}
-    return url.set(drivername="postgresql").update_query_dict(hidden).render_as_string(hide_password=True)
+    return shown_url(url.set(drivername="postgresql").render_as_string(hide_password=False))
 
 
 def _connection_lost(error: DBAPIError) -> bool:

@@ -12,17 +12,19 @@ import os
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 
 from sweeps.store import Store
 from sweeps.tracking.lock import DrainLock, DrainRunning
 from sweeps.tracking.view import STORE_VARIABLE, URI_VARIABLE
+from trainables.redaction import redacted
 
 ROWS_AT_ONCE = 100
 POLL_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 30.0
 LAST_TRIES_SECONDS = 5.0
-EXIT_UNDELIVERED = 3
+EXIT_UNDELIVERED, EXIT_FAILED = 3, 1
 
 
 def drain(store: Store, sweep: str, uri: str, ending: threading.Event) -> int:
@@ -91,6 +93,9 @@ def main() -> int:
     except DrainRunning as error:
         _log(str(error))
         return EXIT_UNDELIVERED
+    except Exception:
+        _log(traceback.format_exc())
+        return EXIT_FAILED
     finally:
         store.close()
 
@@ -106,7 +111,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def _log(message: str) -> None:
-    print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {message}", flush=True)
+    print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {redacted(message)}", flush=True)
 
 
 if __name__ == "__main__":

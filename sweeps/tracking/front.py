@@ -15,6 +15,7 @@ from sweeps.front.panels import Front, Objective, Reference
 from sweeps.front.pareto import front, spec_objectives, spec_references
 from sweeps.publishing import Release
 from sweeps.records import TrialRecord, TrialState
+from trainables.redaction import shown_url
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +59,7 @@ def read_front(
 
     client, found = find_experiment(uri, experiment)
     if found is None:
-        raise InvalidValue("experiment", experiment, f"an experiment at {uri}", "Experiments are named after sweeps.")
+        raise InvalidValue("experiment", experiment, f"an experiment at {shown_url(uri)}", "Experiments are named after sweeps.")
     chosen = list(objectives or ())
     if not chosen:
         if OBJECTIVES not in found.tags:

@@ -35,7 +35,7 @@ from sweeps.tracking.mlflow_door import (
     TRIAL_KEY,
 )
 from sweeps.tracking.reading import tagged_runs
-from sweeps.urls import without_password
+from trainables.redaction import shown_url
 
 _METRICS_AT_ONCE = 1000
 _STATUS = {
@@ -56,7 +56,7 @@ class Refused(MlflowException):
 
     def __init__(self, uri: str, answer: str) -> None:
         super().__init__(
-            f"MLflow at {without_password(uri)} refuses this user ({answer}). Set MLFLOW_TRACKING_USERNAME and "
+            f"MLflow at {shown_url(uri)} refuses this user ({answer}). Set MLFLOW_TRACKING_USERNAME and "
             "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, to a user who may write experiments. Nothing is lost: "
             "`sweeps track` delivers it later."
         )

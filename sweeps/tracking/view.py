@@ -11,7 +11,7 @@ from types import TracebackType
 from sweeps.publishing import Release
 from sweeps.store import Store
 from sweeps.tracking.lock import DrainLock
-from sweeps.urls import without_password
+from trainables.redaction import shown_url
 
 STORE_VARIABLE, URI_VARIABLE = "SWEEPS_DRAIN_STORE", "SWEEPS_DRAIN_URI"
 WAIT_SECONDS = 900.0
@@ -52,7 +52,7 @@ class Drain:
         self.delivered = code == 0
         if not self.delivered:
             print(
-                f"MLflow at {without_password(self.uri)}: not everything could be delivered (see {self.log}). "
+                f"MLflow at {shown_url(self.uri)}: not everything could be delivered (see {self.log}). "
                 f"Nothing is lost; deliver it with `sweeps track {self._sweep}`.",
                 file=sys.stderr,
             )

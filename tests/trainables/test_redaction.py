@@ -1,0 +1,109 @@
+"""No password leaves by a text, whatever URL it stands in and however it is spelt; other texts stay as they are."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainables.redaction import HIDDEN, holds_secret, redacted
+
+PASSWORD = "hunter2-and-more"
+WITH_SECRET = [
+    f"postgresql://user:{PASSWORD}@host:5432/db",
+    f"postgresql+psycopg://user:{PASSWORD}@[::1]/db?connect_timeout=5",
+    f"mysql://user:{PASSWORD}@host/db",
+    f"nonsense://user:{PASSWORD}@",
+    f"postgresql://user:p/{PASSWORD}@host/db",
+    f"postgresql://user:p@{PASSWORD}@host/db",
+    f"postgresql://user:p#?{PASSWORD}@host:port:port/db",
+    f"postgresql://:{PASSWORD}@host",
+    f"http://{PASSWORD}@host:5000",
+    f"http://user:{PASSWORD}@host:5000/path?x=1",
+    f"http://host/path?token={PASSWORD}&x=1",
+    f"http://host/path?x=1&pass%77ord={PASSWORD}",
+    f"postgresql://user@host/db?sslpassword={PASSWORD}",
+    f"postgresql://user@host/db?password={PASSWORD}&application_name=a@b",
+    f"s3://AKIAEXAMPLE:{PASSWORD}@bucket/x",
+    f"s3://{PASSWORD}@bucket/x",
+    f"abfs://account:{PASSWORD}@host/x",
+    f"https://host/x?X-Amz-Signature={PASSWORD}",
+    f"https://host/x?sv=2020&sig={PASSWORD}",
+    f"ray://user:{PASSWORD}@host:10001",
+]
+WITHOUT = [
+    "sqlite:////tmp/a@b:c/sweeps.db",
+    "sqlite:///sweeps.db",
+    "postgresql://user@host/db?connect_timeout=5",
+    "http://127.0.0.1:5000",
+    "https://example.org/@somebody/x",
+    "abfs://container@account.dfs.core.windows.net/x",
+    "s3://bucket/records?region=eu-west-1&endpoint_override=localhost:9000",
+    "ray://HOST:10001",
+    "/a/plain/path",
+    "password authentication failed for user",
+    "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN",
+    "max_tokens=128, batch_size=256: expected at most 100.",
+]
+
+
+@pytest.mark.parametrize("url", WITH_SECRET)
+@pytest.mark.parametrize("form", ["{}", "store={!r}: expected another", "API request to {}/api failed: (see {})"])
+def test_a_secret_in_a_url_is_hidden_in_any_text(url, form):
+    shown = redacted(form.format(url, url))
+    assert PASSWORD not in shown
+    assert HIDDEN in shown
+    assert holds_secret(url)
+
+
+@pytest.mark.parametrize("text", WITHOUT)
+def test_other_texts_stay_as_they_are(text):
+    assert redacted(text) == text
+    assert not holds_secret(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"host=x password={PASSWORD} user=y",
+        f"password='{PASSWORD} with spaces'",
+        f"{{'password': '{PASSWORD}', 'user': 'x'}}",
+        f"Authorization: Bearer {PASSWORD}",
+        f"aws_secret_access_key={PASSWORD}",
+    ],
+)
+def test_pairs_and_headers_are_hidden_too(text):
+    assert PASSWORD not in redacted(text)
+
+
+@given(password=st.text(min_size=8, max_size=30), form=st.sampled_from(["{}", "{!r}"]))
+def test_the_password_of_a_known_url_is_hidden_wherever_it_stands(password, form):
+    """Decoded or not: an error about a malformed URL may quote any part of it."""
+    for spelling in (password, quote(password, safe=""), quote_plus(password)):
+        url = f"postgresql://user:{spelling}@host/db"
+        if len(spelling) >= 8:
+            assert spelling not in redacted(f"could not connect: {form.format(url)}", url).replace(HIDDEN, "")
+            assert spelling not in redacted(f"{spelling}: no such port", url).replace(HIDDEN, "")
+
+
+@pytest.mark.parametrize("name", ["PGPASSWORD", "MLFLOW_TRACKING_TOKEN", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"])
+def test_secrets_of_the_environment_are_hidden_wherever_they_stand(name, monkeypatch):
+    value = "a b/c@d:%41"
+    monkeypatch.setenv(name, value)
+    for spelling in (value, quote(value, safe=""), quote_plus(value)):
+        assert redacted(f"before {spelling} after") == f"before {HIDDEN} after"
+
+
+def test_a_url_in_the_environment_hides_its_password(monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://user:{PASSWORD}@host/db")
+    assert PASSWORD not in redacted(f"invalid port {PASSWORD!r}")
+
+
+def test_places_and_short_values_are_no_secrets(monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/home/user/token-file")
+    monkeypatch.setenv("SOME_TOKEN", "token")
+    monkeypatch.setenv("MAX_OUTPUT_TOKENS", "1310720000")
+    text = "token-file in /home/user/token-file, 1310720000 tokens"
+    assert redacted(text) == text
