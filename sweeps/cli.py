@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from sweeps import exits
+from sweeps.arguments import hide_passwords
 from sweeps.cli_output import clear_errors, print_json
+from trainables.redaction import redacted, shown_url
+
+# Typer has a click of its own in some releases, and the installed one in others.
+_UsageError: Any = typer.BadParameter.__bases__[0]
+
+
+class _Careful(TyperGroup):
+    """Its complaints quote arguments without their passwords."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """As any group."""
+        with _quoting_no_password():
+            return super().invoke(ctx)
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """As any group."""
+        with _quoting_no_password():
+            return super().make_context(*arguments, **options)
+
+
+@contextmanager
+def _quoting_no_password() -> Iterator[None]:
+    try:
+        yield
+    except _UsageError as error:
+        error.message = redacted(error.message)
+        raise
+
 
 app = typer.Typer(
+    cls=_Careful,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -24,7 +57,7 @@ Records = Annotated[
     str | None,
     typer.Option("--records", envvar="SWEEPS_RECORDS", help="Workers' records: a folder or URL that every node sees."),
 ]
-TrackingUri = Annotated[str | None, typer.Option("--tracking", help="MLflow tracking URI.")]
+TrackingUri = Annotated[str | None, typer.Option("--tracking", envvar="SWEEPS_TRACKING", help="MLflow tracking URI.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 DataDir = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's upstream files.")]
 Address = Annotated[str | None, typer.Option("--address", help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")]
@@ -36,6 +69,7 @@ DEFAULT_ROOT = Path(".sweeps")
 
 def main() -> None:
     """Entry point of the `sweeps` command: bad input becomes one clear message and exit code 2."""
+    hide_passwords()
     with clear_errors():
         app()
 
@@ -278,13 +312,14 @@ def track(
     from sweeps.tracking import rebuild
 
     workspace = _workspace(root, store, tracking)
+    shown = shown_url(workspace.tracking_uri)
     count = rebuild(
         Store.open(workspace.store_url, create=False), sweep, workspace.tracking_uri, workspace.folder(sweep)
     )
     if as_json:
-        print_json({"sweep": sweep, "runs": count, "tracking": _shown_uri(workspace)})
+        print_json({"sweep": sweep, "runs": count, "tracking": shown})
     else:
-        print(f"{count} runs in {_shown_uri(workspace)}")
+        print(f"{count} runs in {shown}")
 
 
 @app.command()

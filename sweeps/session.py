@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from dpcore.checks import InvalidValue
 from sweeps import fingerprint
@@ -88,11 +87,10 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
     of a store that was deleted, would hand its secret on, and the same noise would fall on other gradients.
 
     Raises SweepExists for a given name that is taken, InvalidValue for one that could be no folder or whose folder is
-    in use or for a spec with a password in a URL, StoreError when the store cannot be written.
+    in use, StoreError when the store cannot be written.
     """
     if name is not None and not NAME.fullmatch(name):
         raise InvalidValue("name", name, "letters, digits, dots, dashes and underscores, at most 100")
-    _check_no_passwords(spec)
     store = Store.open(workspace.store_url)
     taken = {sweep.name for sweep in store.sweeps()}
     candidates = chain([spec.name], (f"{spec.name}-{number}" for number in count(2)))
@@ -117,17 +115,6 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
         )
     )
     return chosen
-
-
-def _check_no_passwords(spec: SweepSpec) -> None:
-    """A spec is kept in the store and shown in MLflow and in reports. Raises InvalidValue."""
-    remedy = "Put it into the environment (PGPASSWORD, MLFLOW_TRACKING_PASSWORD) or into ~/.pgpass, or pass --store."
-    for name, url in (("store", spec.store), ("tracking.uri", spec.tracking.uri)):
-        if url is not None and (urlsplit(url).password or "password=" in urlsplit(url).query):
-            shown = f"{urlsplit(url).scheme}://...@{urlsplit(url).hostname or ''}"
-            raise InvalidValue(
-                name, shown, "a URL without a password: everybody with the results reads the spec", remedy
-            )
 
 
 def resume(

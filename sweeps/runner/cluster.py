@@ -17,6 +17,7 @@ from sweeps.runner.resources import Node, lacking
 from sweeps.runner.watchdog import START_SECONDS, STOP_SECONDS, Watchdog
 from sweeps.spec import Resources
 from trainables.files import Folder
+from trainables.redaction import redacted, shown_url
 
 ANSWER_SECONDS = 5.0
 
@@ -59,9 +60,7 @@ def cluster(
             raise
         except Exception as error:
             # Ray has no class of its own for this: even a head that starts too slowly is a plain Exception.
-            raise ClusterUnreachable(
-                f"--address={address!r}: no Ray cluster answered ({error}). {_ADDRESSES}"
-            ) from error
+            raise _unreachable(address, f"no Ray cluster answered ({error}). {_ADDRESSES}") from error
         except SystemExit as error:
             if error.code == signal.SIGTERM:
                 # Ray's own handler, while it starts.
@@ -76,11 +75,15 @@ def cluster(
                 ray.shutdown()
 
 
+def _unreachable(address: str | None, why: str) -> ClusterUnreachable:
+    return ClusterUnreachable(f"--address={shown_url(address or '')!r}: {redacted(why, address)}")
+
+
 def _refused(address: str | None) -> None:
     """Raises ClusterUnreachable when a cluster's head will not have this process, before Ray tries for 20 s."""
     host, _, port = (address or "").rpartition(":")
     if host and "//" not in host and port.isdecimal() and (reason := refusal(host.strip("[]"), int(port))):
-        raise ClusterUnreachable(f"--address={address!r}: {reason}")
+        raise _unreachable(address, reason)
 
 
 _ADDRESSES = (
@@ -101,14 +104,14 @@ def check_reachable(address: str | None, resources: Resources) -> None:
         return
     if address.startswith("ray://"):
         # Tune moves itself to the cluster for a Ray client, away from the controller that has to decide.
-        raise ClusterUnreachable(f"--address={address!r}: a Ray client cannot drive a sweep. {_ADDRESSES}")
+        raise _unreachable(address, f"a Ray client cannot drive a sweep. {_ADDRESSES}")
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdecimal():
-        raise ClusterUnreachable(f"--address={address!r}: not an address. {_ADDRESSES}")
+        raise _unreachable(address, f"not an address. {_ADDRESSES}")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise ClusterUnreachable(f"--address={address!r}: does not answer ({error}). {_ADDRESSES}") from error
+        raise _unreachable(address, f"does not answer ({error}). {_ADDRESSES}") from error
 
 
 def alive_nodes() -> list[Node]:

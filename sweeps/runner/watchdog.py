@@ -15,6 +15,7 @@ from typing import Any
 import ray
 
 from sweeps.exits import ExitCode
+from trainables.redaction import redacted
 
 SILENT_SECONDS = 30.0
 START_SECONDS = 55.0
@@ -128,6 +129,6 @@ class Watchdog:
                     self._answered = time.monotonic()
         except Exception as error:  # any failure to answer is silence; say what it was and keep counting
             if self._answered < float("inf"):
-                print(f"cluster does not answer: {error}", file=sys.stderr)
+                print(f"cluster does not answer: {redacted(str(error))}", file=sys.stderr)
         finally:
             self._asking.clear()

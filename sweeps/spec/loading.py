@@ -46,6 +46,7 @@ from sweeps.spec.model import (
 )
 from sweeps.spec.raw import check_raw_measures
 from sweeps.spec.references import check_references, references
+from sweeps.spec.secrecy import check_no_secrets
 from sweeps.spec.yaml_text import read_yaml
 from trainables.system import DataSource, PublicFacts, System
 
@@ -93,6 +94,8 @@ def load_spec(
     raw = {str(key): value for key, value in raw.items()}
     for path, value in (overrides or {}).items():
         raw = _overridden(raw, path.split("."), value)
+    check_no_secrets(raw, problems)
+    problems.raise_any()
     systems = _installed_systems() if systems is None else systems
     sources = _installed_sources() if sources is None else sources
 

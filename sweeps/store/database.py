@@ -168,6 +168,10 @@ def _parsed(url: str) -> URL:
         raise StoreError(f"store={shown_url(url)!r}: {_EXPECTED}") from None
     backend = parsed.get_backend_name()
     if backend == "postgresql":
+        if url.count("@") > 1:
+            raise StoreError(
+                f"store={shown_url(url)!r}: expected one @, before the host. Write every other one as %40."
+            )
         return parsed.set(drivername="postgresql+psycopg")
     if backend != "sqlite" or parsed.database in (None, "", ":memory:"):
         raise StoreError(f"store={shown_url(url)!r}: {_EXPECTED}")

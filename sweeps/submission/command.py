@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sweeps.exits import ExitCode
+from trainables.redaction import redacted, shown_url
 
 if TYPE_CHECKING:
     from sweeps.submission.jobs import Finished, JobServer
@@ -37,7 +38,9 @@ def submit(
         str | None,
         typer.Option("--records", envvar="SWEEPS_RECORDS", help="Workers' records: URL or folder."),
     ] = None,
-    tracking: Annotated[str | None, typer.Option("--tracking", help="MLflow tracking URI.")] = None,
+    tracking: Annotated[
+        str | None, typer.Option("--tracking", envvar="SWEEPS_TRACKING", help="MLflow tracking URI.")
+    ] = None,
     env: Annotated[
         list[str] | None, typer.Option(help="Name of a variable (a token) whose value here is sent along; repeatable.")
     ] = None,
@@ -68,7 +71,7 @@ def submit(
         order = Order(arguments=[*words, "--address", "auto"], environment=environment, versions=versions())
         pack(Path(folder), order, loaded, modules)
         job = server.submit(Path(folder), _job_name(sweep), sweep, hook=bool(environment))
-    print(f"Job {job} at {server.address}", flush=True)
+    print(f"Job {job} at {shown_url(server.address)}", flush=True)
     if store is None:
         print("No --store: only the cluster's head can show this sweep.", flush=True)
     if follow:
@@ -102,8 +105,8 @@ def _followed(server: JobServer, job: str) -> Finished:
     try:
         return server.follow(job, say)
     except KeyboardInterrupt:
-        end = shlex.join(["ray", "job", "stop", job, "--address", server.address])
-        again = shlex.join(["ray", "job", "logs", job, "--follow", "--address", server.address])
+        end = shlex.join(["ray", "job", "stop", job, "--address", shown_url(server.address)])
+        again = shlex.join(["ray", "job", "logs", job, "--follow", "--address", shown_url(server.address)])
         print(f"\nThe sweep goes on without this terminal. Follow it:\n  {again}\nStop it cleanly:\n  {end}")
         sys.exit(ExitCode.OK)
 
@@ -114,7 +117,7 @@ def _end(finished: Finished, job: str) -> None:
     reason = finished.message.partition(", last available logs")[0]
     if (code := ExitCode.known(finished.code)) is not None:
         reason = f"{code.meaning} (exit code {code.value}). {reason}"
-    print(f"Job {job}: {finished.status.lower()}: {reason}", file=sys.stderr)
+    print(f"Job {job}: {finished.status.lower()}: {redacted(reason)}", file=sys.stderr)
     if finished.code is not None and finished.code > 0:
         sys.exit(finished.code)
     sys.exit(ExitCode.INTERRUPTED if finished.status == "STOPPED" else ExitCode.CLUSTER_LOST)

@@ -22,6 +22,8 @@ from ray.dashboard.utils import ray_client_address_to_api_server_url
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient
 
+from trainables.redaction import redacted, shown_url
+
 # What it uploads, and that a connection closed, is nothing that a person has to read.
 for _name in (
     "ray.client_builder",
@@ -72,16 +74,15 @@ class JobServer:
         try:
             self._client = JobSubmissionClient(self.address)
         except AuthenticationError as error:
-            raise JobServerRefused(f"--address={address!r}: {_TOKEN}") from error
+            raise _refusal(address, _TOKEN) from error
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            raise JobServerRefused(
-                f"--address={address!r}: no Ray job server answers ({error}). {_EXPECTED}"
-            ) from error
+            raise _refusal(address, f"no Ray job server answers ({error}). {_EXPECTED}") from error
         there = self._client._server_ray_version
         if there != ray.__version__:
-            raise JobServerRefused(
-                f"--address={address!r}: the cluster runs Ray {there}, this machine {ray.__version__}: expected the "
-                "same. Install the cluster's version here, or upgrade the cluster."
+            raise _refusal(
+                address,
+                f"the cluster runs Ray {there}, this machine {ray.__version__}: expected the "
+                "same. Install the cluster's version here, or upgrade the cluster.",
             )
 
     def submit(self, folder: Path, job: str, sweep: str, hook: bool) -> str:
@@ -100,7 +101,9 @@ class JobServer:
             except (ConnectionError, RuntimeError, OSError) as error:
                 # A head that has just started answers before its agent is ready.
                 if "No available agent" not in str(error) or time.monotonic() > limit:
-                    raise JobServerRefused(f"{self.address}: the job was not taken: {error}") from error
+                    raise JobServerRefused(
+                        f"{shown_url(self.address)}: the job was not taken: {redacted(str(error))}"
+                    ) from error
                 time.sleep(1.0)
 
     def follow(self, job: str, say: Callable[[str], None]) -> Finished:
@@ -110,7 +113,7 @@ class JobServer:
             try:
                 told = asyncio.run(self._tail(job, told, say))
             except (RuntimeError, OSError, aiohttp.ClientError) as error:
-                say(f"(connection to {self.address} lost, trying again: {error})\n")
+                say(f"(connection to {shown_url(self.address)} lost, trying again: {redacted(str(error))})\n")
                 time.sleep(2.0)
                 _check_answers(self.address)
                 continue
@@ -166,16 +169,21 @@ def _dashboard_behind(address: str) -> str:
             told = ray_client_address_to_api_server_url(address)
             break
         except AuthenticationError as error:
-            raise JobServerRefused(f"--address={address!r}: {_TOKEN}") from error
+            raise _refusal(address, _TOKEN) from error
         except (ConnectionError, RuntimeError, ValueError, OSError, ImportError) as error:
             # The head forks a process for every client, and some die at birth: Ray issue 63202, about one in fourteen.
             if not isinstance(error, ConnectionAbortedError) or attempt == CLIENT_ATTEMPTS:
-                raise JobServerRefused(
-                    f"--address={address!r}: no Ray client is taken ({error}). {_EXPECTED}"
-                ) from error
-            print(f"The head's process for this client died at its start; asking for another ({address}).", flush=True)
+                raise _refusal(address, f"no Ray client is taken ({error}). {_EXPECTED}") from error
+            print(
+                f"The head's process for this client died at its start; asking for another ({shown_url(address)}).",
+                flush=True,
+            )
     # The cluster names itself as its own nodes see it.
     return f"http://{urlsplit(address).hostname}:{urlsplit(told).port}"
+
+
+def _refusal(address: str, why: str) -> JobServerRefused:
+    return JobServerRefused(f"--address={shown_url(address)!r}: {redacted(why, address)}")
 
 
 def _check_answers(address: str) -> None:
@@ -185,8 +193,8 @@ def _check_answers(address: str) -> None:
     except ValueError:
         port = 0
     if parts.scheme not in ("http", "https", "ray") or not parts.hostname or not port:
-        raise JobServerRefused(f"--address={address!r}: not an address of a job server. {_EXPECTED}")
+        raise _refusal(address, f"not an address of a job server. {_EXPECTED}")
     try:
         socket.create_connection((parts.hostname, port), timeout=ANSWER_SECONDS).close()
     except OSError as error:
-        raise JobServerRefused(f"--address={address!r}: does not answer ({error}). {_EXPECTED}") from error
+        raise _refusal(address, f"does not answer ({error}). {_EXPECTED}") from error

@@ -59,7 +59,9 @@ def read_front(
 
     client, found = find_experiment(uri, experiment)
     if found is None:
-        raise InvalidValue("experiment", experiment, f"an experiment at {shown_url(uri)}", "Experiments are named after sweeps.")
+        raise InvalidValue(
+            "experiment", experiment, f"an experiment at {shown_url(uri)}", "Experiments are named after sweeps."
+        )
     chosen = list(objectives or ())
     if not chosen:
         if OBJECTIVES not in found.tags:

@@ -12,11 +12,14 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 import psutil
 import pytest
 
-from tests.sweeps.left_behind import command_lines, findings, open_doors, spellings, tree
+from sweeps import cli
+from tests.sweeps.left_behind import command_lines, findings, found_in, open_doors, spellings, tree
+from trainables.redaction import HIDDEN
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,9 +114,71 @@ def test_no_socket_of_a_local_sweep_can_be_reached_from_another_machine(run):
     assert run.doors == set()
 
 
-def test_keys_of_an_object_store_stand_in_no_file_of_a_run(run):
+def test_no_secret_stands_in_any_byte_that_a_run_leaves(run):
     assert list((run.folder / "ray").rglob("runtime_env*.log"))
-    assert findings(run.folder, {name: value for name, value in ENVIRONMENT.items() if name.startswith("AWS_")}) == []
+    assert "not everything could be delivered" in run.output
+    assert list(run.folder.rglob("tracking.log"))
+    assert findings(run.folder, ENVIRONMENT) == []
+
+
+def test_no_secret_stands_in_the_list_of_processes(run):
+    assert any(f"--tracking\0{HIDDEN}" in one for one in run.arguments)
+    shown = {one for one in run.arguments if found_in(one.encode(), ENVIRONMENT)}
+    # The process has its own arguments until its first lines of code are read.
+    assert {one for one in shown if HIDDEN in one or "--tracking" not in one} == set()
+    assert len(shown) <= 1
+
+
+URLS = [
+    "mysql://somebody:{}@127.0.0.1:9/x",
+    "postgresql://somebody:{}@127.0.0.1:9/x?connect_timeout=1",
+    "postgresql://somebody@127.0.0.1:9/x?sslpassword={}&connect_timeout=1",
+    "postgresql://somebody:{}@127.0.0.1:port/x",
+    "postgresql+nonsense://somebody:{}@127.0.0.1/x",
+    "nonsense://{}@host",
+    "http://somebody:{}@127.0.0.1:9",
+    "http://127.0.0.1:9/?token={}",
+    "http://{}@127.0.0.1:9",
+    "s3://AKIAPLANTED:{}@bucket/x",
+    "s3://bucket/x?secret_key={}",
+    "ray://somebody:{}@127.0.0.1:9",
+]
+COMMANDS = [
+    ("show", "--store"),
+    ("track", "toy", "--store"),
+    ("run", "toy", "--store"),
+    ("run", "toy", "--records"),
+    ("run", "toy", "--address"),
+    ("run", "toy", "--set"),
+    ("check", "toy", "--set"),
+    ("check",),
+    ("submit", "toy", "--address"),
+    ("resume", "toy", "--root"),
+    ("no-such-command",),
+    ("show", "a", "b"),
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_error_echoes_a_password(words, tmp_path, monkeypatch, capsys):
+    """Every command, with every kind of URL: what it says and what it leaves."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SWEEPS_PATIENCE", "0.1")
+    secret = "planted/in@a#url"
+    for url in URLS:
+        # Alone before the @, a slash begins the path by every reading.
+        for spelling in (*([secret] if "://{}" not in url else []), quote(secret, safe="")):
+            last = url.format(spelling)
+            if words[-1] == "--set":
+                last = f"tracking.uri={last}"
+            monkeypatch.setattr(sys, "argv", ["sweeps", *words, last])
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+            said = "".join(capsys.readouterr())
+            assert ended.value.code not in (0, None), said
+            assert "Traceback" not in said
+            assert found_in(said.encode(), {"url": secret, "part": "a#url"}) == set(), said
+    assert findings(tmp_path, {"url": secret}) == []
 
 
 def test_the_search_finds_what_is_there(tmp_path):
