@@ -1,9 +1,10 @@
-# setup: install; sweep: the first example; test: the suite; chaos: every kill; gpu: what only a GPU shows; lint: style and types.
+# setup: install; sweep: the first example; test: the suite; chaos: every kill; gpu: what only a GPU shows; slurm: a real
+# Slurm; lint: style and types.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test chaos gpu lint clean
+.PHONY: setup sweep test chaos gpu slurm lint clean
 
 setup: $(VENV)/installed
 
@@ -30,6 +31,11 @@ chaos: setup
 gpu: setup
 	@# One table, and the same as JSON; what the machine lacks is skipped by name.
 	$(BIN)/python -m tests.gpu --json .sweeps/gpu.json
+
+slurm: setup
+	@# As root, on Debian or Ubuntu: daemons and namespaces of its own, gone afterwards. -rP prints what was done and seen.
+	which slurmctld slurmd munged > /dev/null || apt-get install --yes --no-install-recommends slurm-wlm munge
+	$(BIN)/python -m pytest -q -n 0 -rP -m slurm tests/slurm
 
 lint: setup
 	$(BIN)/ruff check .
