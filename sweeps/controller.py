@@ -123,6 +123,12 @@ class Controller:
             self._conclude(record, reason)
         self.running.clear()
 
+    def fence_running(self) -> None:
+        """Stop every worker at the end of its interval without a word to the store, which is gone."""
+        for key in self.running:
+            with suppress(OSError, NotAFolder):
+                Attempt.of(self.trials, key, self.records[key].attempts).fence()
+
     def decide(self) -> Decision:
         """The next launch, its reservation already durable; or Wait; or Done."""
         while self._relaunch:

@@ -158,10 +158,14 @@ class Attempt:
         """State of the checkpoint at `step`. Raises FileNotFoundError, Damaged."""
         return self.checkpoints.read(step).state
 
+    def fence(self) -> None:
+        """Give the attempt up: its worker ends the interval that it is in, and begins no other."""
+        self.folder.write(FENCE, b"")
+
     def recover(self, from_step: int, to_step: int) -> Recovered:
         """Fence the attempt, then read what it left of its reservation (in this order: see the module's text)."""
         try:
-            self.folder.write(FENCE, b"")
+            self.fence()
             # Who comes to stand here only now meets the fence: nothing but what is listed counts.
             names = self.folder.names()
             result, checkpoints = self._checkpointed(names, to_step)

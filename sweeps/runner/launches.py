@@ -26,7 +26,7 @@ from sweeps.controller import Controller, Done, Wait
 from sweeps.runner.cluster import ClusterUnreachable, alive_nodes, check_resources
 from sweeps.runner.resources import lacking, request
 from sweeps.spec import Resources
-from sweeps.store import LeaseLost, StoreError
+from sweeps.store import LeaseLost, StoreError, StoreVanished
 from trainables.credentials import Credentials
 from trainables.ray_shared import Shared, SharedData, TeamLayout
 from trainables.ray_trial import group_from_json, group_to_json, ray_trial
@@ -175,6 +175,8 @@ def execute(
             raise live.failure from None
         raise
     finally:
+        if isinstance(live.failure, StoreVanished):
+            controller.fence_running()
         del _LIVE[handle]
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -196,7 +198,7 @@ class _Heartbeat:
         while not self._over.wait(HEARTBEAT_SECONDS):
             try:
                 self._live.controller.lease.renew()
-            except LeaseLost as failure:
+            except (LeaseLost, StoreVanished) as failure:
                 self._live.failure = failure
             except StoreError:
                 # A store that is busy or away may come back before the lease expires; the next write decides.

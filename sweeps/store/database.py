@@ -13,10 +13,11 @@ has to end does not wait again for each thing that it would still like to write.
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +28,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from sweeps import patience
 from sweeps.store import schema
-from sweeps.store.errors import StoreError, is_busy, refusal, translated, unusable_folder
+from sweeps.store.errors import StoreError, StoreVanished, is_busy, refusal, translated, unusable_folder
+from sweeps.store.place import Place
 from sweeps.store.postgres import Lines, postgres_engine
 from sweeps.waiting import waiting
 from trainables.redaction import shown_url
@@ -61,6 +63,9 @@ class Database:
         )
         self._writers = self._engine.execution_options(store_begin="IMMEDIATE")
         self._writing = threading.Lock()
+        self._place = Place(self.where) if self.is_sqlite else None
+        self._saving = threading.Lock()
+        self._vanished: StoreVanished | None = None
         self._away_since: float | None = None
         """On the clock of `sweeps.patience`: since when the store did not answer; None while it does."""
 
@@ -76,14 +81,53 @@ class Database:
             elif not path.exists():
                 raise StoreError(f"store {self.where}: not there. Start a sweep with `sweeps run`, or check --root.")
         version = self.read(self._version)
+        if self._place is not None:
+            # A connection stays open from here on, so that the log and its index stay the same files.
+            self._place.hold()
         if version == 0 and not create:
             raise StoreError(f"store {self.where}: holds no sweeps. Start one with `sweeps run`, or check --store.")
         if version < schema.VERSION:
             self.write(self._migrate)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in one durable transaction. Raises StoreError; then nothing of it was kept."""
-        return self._run(self._writers, work, self._writing)
+        """Run `work` in one durable transaction. Raises StoreError; then nothing of it was kept.
+
+        What is committed when this returns lies where the path leads: looked at before, and once more after it.
+        """
+        self.check_place()
+        done = self._run(self._writers, work, self._writing)
+        self.check_place()
+        return done
+
+    def check_place(self) -> None:
+        """Raises StoreVanished when the path leads to another file than the one that is written, or to none."""
+        if self._place is None:
+            return
+        try:
+            self._place.check()
+        except StoreVanished as vanished:
+            with self._saving:
+                if self._vanished is None:
+                    self._vanished = self._with_copy(vanished)
+            raise self._vanished from None
+
+    def _with_copy(self, vanished: StoreVanished) -> StoreVanished:
+        """Write what is still held to a file of its own, once; the error says where."""
+        assert self._place is not None
+        kept = self._place.spare()
+        try:
+            with closing(sqlite3.connect(kept)) as copy:
+                connection = self._engine.raw_connection()
+                try:
+                    connection.driver_connection.backup(copy)  # type: ignore[union-attr]
+                finally:
+                    connection.close()
+        except (sqlite3.Error, DBAPIError, OSError):
+            # The folder is gone too, or the disk is full: the message then says what else there is to do.
+            with suppress(OSError):
+                kept.unlink()
+            return vanished
+        return vanished.with_copy(str(kept))
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` on one consistent snapshot; waits for no writer."""

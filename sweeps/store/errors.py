@@ -13,6 +13,35 @@ class StoreError(RuntimeError):
     """The store cannot be read or written; nothing of the failed call was kept."""
 
 
+class StoreVanished(StoreError):
+    """The file that this process writes is not where its path leads any more: nobody would find what is written."""
+
+    def __init__(self, path: str, part: str, *, replaced: bool, kept: str | None = None) -> None:
+        self.path, self.part, self.replaced = path, part, replaced
+        what = "another file stands in its place" if replaced else "it was deleted or moved"
+        super().__init__(
+            f"store {path}: {path}{part} is not the file that this sweep began with; {what}. Nothing more is launched, "
+            f"and what runs is stopped. {_after_vanishing(path, kept)}"
+        )
+
+    def with_copy(self, kept: str) -> StoreVanished:
+        """The same, after what it held was written to the file `kept`."""
+        return StoreVanished(self.path, self.part, replaced=self.replaced, kept=kept)
+
+
+def _after_vanishing(path: str, kept: str | None) -> str:
+    files = f"{path}, {path}-wal and {path}-shm"
+    if kept is not None:
+        return (
+            f"All that it held, to the last reservation, is kept in {kept}: with no other controller running, remove "
+            f"what is left of {files}, rename the copy to {path}, and go on with `sweeps resume`."
+        )
+    return (
+        f"Put {files} back as they were, and go on with `sweeps resume`. Without them nothing knows what was charged: "
+        "count every trial whose folder is there with its whole plan, and start a sweep of another name."
+    )
+
+
 class SweepExists(StoreError):
     """The name is taken."""
 

@@ -58,10 +58,11 @@ class Lease:
         self._renewed = time.monotonic()
 
     def renew(self) -> None:
-        """Push the expiry to `ttl_seconds` from now; does nothing within the first third of that.
+        """Push the expiry to `ttl_seconds` from now; within the first third of that only look whether the store stands.
 
         Raises LeaseLost, StoreError.
         """
+        self._database.check_place()
         with self._lock:
             started = time.monotonic()
             if started - self._renewed < self.ttl_seconds / 3:

@@ -1,0 +1,131 @@
+"""A store that is deleted, moved or replaced under a running sweep: no noise is drawn that no ledger knows."""
+
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from sweeps.store import Store, StoreVanished
+from sweeps.store.place import Place
+from tests.sweeps.fake_workers import NAME, FakeSweep, Worker, memory_folder
+from trainables.attempt import Fenced
+
+
+@pytest.fixture
+def sweep():
+    with memory_folder() as folder:
+        yield FakeSweep(folder)
+
+
+def launch(sweep):
+    worker = Worker(sweep.controller.decide(), sweep.trials, sweep.executed)
+    sweep.workers.append(worker)
+    return worker
+
+
+def deleted(path: Path) -> None:
+    path.unlink()
+
+
+def moved(path: Path) -> None:
+    path.rename(path.with_name("moved.db"))
+
+
+def replaced_by_a_copy(path: Path) -> None:
+    """By what SQLite itself would take for the same store."""
+    with sqlite3.connect(path) as before, sqlite3.connect(path.with_name("copy.db")) as copy:
+        before.backup(copy)
+    os.replace(path.with_name("copy.db"), path)
+
+
+def without_its_log(path: Path) -> None:
+    path.with_name(f"{path.name}-wal").unlink()
+
+
+def without_the_index_of_its_log(path: Path) -> None:
+    path.with_name(f"{path.name}-shm").unlink()
+
+
+FAULTS = (deleted, moved, replaced_by_a_copy, without_its_log, without_the_index_of_its_log)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_nothing_is_launched_into_a_store_that_is_gone_and_what_it_held_is_kept(sweep, fault):
+    running = launch(sweep)
+    before = sweep.store.ledger(NAME)
+    path = sweep.folder / "store.db"
+    fault(path)
+    with pytest.raises(StoreVanished, match=r"Nothing more is launched, and what runs is stopped\. All that") as gone:
+        sweep.controller.decide()
+    assert "sweeps resume" in str(gone.value)
+    # The heartbeat notices too, between two reservations.
+    with pytest.raises(StoreVanished):
+        sweep.lease.renew()
+    sweep.controller.fence_running()
+    with pytest.raises(Fenced):
+        running.may_execute(1)
+    assert not sweep.executed
+    sweep.store.close()
+    # As the message says.
+    (kept,) = sweep.folder.glob("store.db.kept-*")
+    for part in ("", "-wal", "-shm"):
+        (sweep.folder / f"store.db{part}").unlink(missing_ok=True)
+    kept.rename(path)
+    with sqlite3.connect(path) as opened:
+        # This process stands for the controller that ended.
+        opened.execute("UPDATE leases SET holder = NULL, expires_at = 0")
+    opened.close()
+    sweep.store = Store.open(f"sqlite:///{path}", create=False)
+    assert sweep.store.ledger(NAME) == before
+    sweep.start()
+    sweep.finish()
+    sweep.check_end(trials=5)
+
+
+def test_without_its_folder_too_the_message_says_what_is_left_to_do(sweep):
+    launch(sweep)
+    shutil.rmtree(sweep.folder)
+    with pytest.raises(StoreVanished, match="count every trial whose folder is there with its whole plan"):
+        sweep.controller.decide()
+    sweep.folder.mkdir()
+
+
+def test_a_store_that_vanishes_inside_a_transaction_launches_nothing(sweep, monkeypatch):
+    """Deleted after the first look: the reservation is committed, and nobody would find it."""
+    launch(sweep)
+    checks = Place.check
+    path = sweep.folder / "store.db"
+
+    def look_then_lose(self):
+        checks(self)
+        path.unlink(missing_ok=True)
+
+    monkeypatch.setattr(Place, "check", look_then_lose)
+    with pytest.raises(StoreVanished):
+        sweep.controller.decide()
+
+
+def test_without_the_look_trials_would_run_into_it(sweep, monkeypatch):
+    monkeypatch.setattr(Place, "check", lambda self: None)
+    launch(sweep)
+    deleted(sweep.folder / "store.db")
+    launch(sweep).execute(1, 1, stop_inside=False)
+    assert sweep.executed
+
+
+def test_several_processes_on_one_store_do_not_disturb_each_other(tmp_path):
+    """The last connection that is closed takes the log away; as long as one is open, the log stays the same file."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    first = Store.open(url)
+    for _ in range(3):
+        other = Store.open(url)
+        other.calibrations()["x"] = 1.0
+        other.close()
+        first.calibrations()["y"] = 2.0
+        first.calibrations().flush()
+    first.close()
+    again = Store.open(url)
+    again.calibrations()["z"] = 3.0
+    again.close()
