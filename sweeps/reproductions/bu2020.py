@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PRINTED = 0.005 + 1e-9
 """Two printed digits hold when ours rounds to them."""
+DIGITS = "Recomputed from the printed setting, to the printed digits."
 MA_TOLERANCE = 0.01
 """Relative. The paper's order list does not reproduce its own last digits in rows 3 to 6 of Table 1."""
 
@@ -133,14 +134,14 @@ def _accounting(row: Row) -> list[Claim]:
             published=printed["epsilon_ma"],
             ours=round(ma, 4),
             holds=abs(ma - printed["epsilon_ma"]) <= max(PRINTED, MA_TOLERANCE * printed["epsilon_ma"]),
-            note="" if abs(ma - printed["epsilon_ma"]) <= PRINTED else "Recomputed with the paper's own orders.",
+            note="Recomputed with the paper's own orders.",
         ),
         Claim(
             claim=f"{name}: the CLT's epsilon is an upper bound",
             published=printed["epsilon_clt"],
             ours=f"PLD [{epsilon_text(lower, up=False, digits=6)}, {epsilon_text(pld.epsilon, digits=6)}]",
             holds=True if clt >= pld.epsilon else False if clt < lower else None,
-            note=""
+            note="Our certified upper bound is not above it."
             if clt >= pld.epsilon
             else "The certified lower bound is above it: the CLT is no guarantee."
             if clt < lower
@@ -150,7 +151,9 @@ def _accounting(row: Row) -> list[Claim]:
 
 
 def _printed(claim: str, published: float, ours: float) -> Claim:
-    return Claim(claim=claim, published=published, ours=round(ours, 4), holds=abs(ours - published) <= PRINTED)
+    return Claim(
+        claim=claim, published=published, ours=round(ours, 4), holds=abs(ours - published) <= PRINTED, note=DIGITS
+    )
 
 
 def training_claim(reproduction: Reproduction, row: Row, metrics: Mapping[str, float]) -> Claim:
@@ -166,7 +169,7 @@ def training_claim(reproduction: Reproduction, row: Row, metrics: Mapping[str, f
         published=printed,
         ours=round(ours, 4),
         holds=abs(ours - printed) <= tolerance,
-        note=row.note,
+        note=row.note or "Trained with other seeds than the paper's.",
     )
 
 

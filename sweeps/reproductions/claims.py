@@ -9,22 +9,30 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.checks import InvalidValue
+
 Say = Callable[[str], None]
 """Told one line of progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One published number or statement beside ours; `note` says why `holds` is None.
+    """One published number or statement beside ours.
 
     holds  None with `ours`: measured, and too little to decide; None without: not tried
+    note   what the verdict rests on; of a NO its reason, of an open one what is missing. Never blank: a verdict that
+           nobody can follow is none. Raises InvalidValue
     """
 
     claim: str
     published: float | str
     ours: float | str | None
     holds: bool | None
-    note: str = ""
+    note: str
+
+    def __post_init__(self) -> None:
+        if not self.note.strip():
+            raise InvalidValue("note", self.note, f"what the verdict rests on, of the row {self.claim!r}")
 
     @property
     def verdict(self) -> str:

@@ -119,7 +119,7 @@ def test_a_swept_grid_repeats_its_points_and_is_not_run_again(tmp_path: Path) ->
 
 def test_measured_and_undecided_is_not_called_untried() -> None:
     claims = [
-        Claim(claim="c", published="holds", ours=ours, holds=holds)
+        Claim(claim="c", published="holds", ours=ours, holds=holds, note="by what was run")
         for ours, holds in ((None, None), ("difference 0.018", None), (0.5, False), (0.5, True))
     ]
     assert [claim.verdict for claim in claims] == ["not tried", "undecided", "NO", "yes"]

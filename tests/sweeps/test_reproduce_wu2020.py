@@ -106,7 +106,7 @@ def test_methods_are_compared_split_by_split() -> None:
     assert alone.error > 0.004
     assert together.holds
     assert verdict(drawn(0.59, 0.58)).verdict == "NO"
-    assert verdict(drawn(0.59, 0.58)).note == "the other way round"
+    assert verdict(drawn(0.59, 0.58)).note == "the other way round, by more than two standard errors"
     assert verdict(drawn(0.58, 0.58)).verdict == "undecided"
     assert verdict(drawn(0.58, 0.58)).note == "undecided at two standard errors"
     assert verdict(drawn(0.58, 0.59, splits=1)).verdict == "undecided"

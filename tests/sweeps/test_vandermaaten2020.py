@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcore.checks import InvalidValue
 from sweeps.reproductions import Effort, reproduce
 from sweeps.reproductions.sweeping import full_grid
 from sweeps.reproductions.vandermaaten2020 import figures
@@ -227,3 +228,19 @@ def test_every_size_below_the_full_grid_is_said_with_both_numbers() -> None:
     assert "clip norms of DP-SGD 0.3, 1 instead of 0.03, 0.1, 0.3, 1" in coarse
     assert "repeats 2 instead of 5" in coarse
     assert not [line for line in paper if "instead of" in line]
+
+
+def test_a_no_says_why() -> None:
+    """Every verdict has a reason by construction; the paper's other method in front is one."""
+    sgd = [
+        replace(POINT, method=method, epsilon=epsilon, part="fig1-gaussian", delta=1e-5, accuracy=accuracy, models=0)
+        for method, accuracy in (("DP-SGD", 0.5), ("loss perturbation", 0.9))
+        for epsilon in (1.0, 2.0)
+    ]
+    (claim,) = [claim for claim in figures.claims(sgd) if claim.claim == "F1b: DP-SGD best throughout"]
+    assert claim.verdict == "NO"
+    assert "contradicted at two standard errors" in claim.note
+    assert "loss perturbation leads DP-SGD" in str(claim.ours)
+    for note in ("", "  "):
+        with pytest.raises(InvalidValue, match="F1b"):
+            replace(claim, note=note)

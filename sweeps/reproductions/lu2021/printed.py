@@ -95,8 +95,8 @@ def _table_vi() -> list[Claim]:
 
 def _digits(claim: str, printed: str, ours: str, note: str) -> Claim:
     same = printed == ours
-    parts = [] if same else ["Other last digits."]
-    return Claim(claim=claim, published=printed, ours=ours, holds=same, note=" ".join([*parts, note]).strip())
+    digits = "The same digits." if same else "Other last digits."
+    return Claim(claim=claim, published=printed, ours=ours, holds=same, note=f"{digits} {note}".strip())
 
 
 def _correlations() -> list[Claim]:
@@ -116,6 +116,7 @@ def _correlations() -> list[Claim]:
             published=value,
             ours=round(float(ours), 4),
             holds=abs(float(ours) - value) <= 5.1e-5,
+            note="Recomputed from the paper's own printed rows, to four digits.",
         )
         for name, value, ours in printed
     ]
@@ -156,6 +157,7 @@ def _theorems() -> list[Claim]:
             published=round(mean.claimed, 4),
             ours=round(mean.measured, 4),
             holds=mean.factor <= 1,
+            note="The largest movement that was found (alpha 1e-9, n 1000, lambda 0.01).",
         ),
         Claim(
             claim="Proposition 1: a record's gradient has norm at most rho (784-128-10)",

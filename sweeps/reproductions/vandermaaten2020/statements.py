@@ -346,6 +346,12 @@ CHECKS: dict[str, tuple[Callable[[Panels], Answer | None], str]] = {
 }  # fmt: skip
 
 STATEMENTS = tuple(CHECKS)
+DECIDED = {
+    True: "at two standard errors",
+    False: "contradicted at two standard errors, by what was run: `cut` lists what is smaller than the paper's",
+    None: "undecided at two standard errors",
+}
+"""What each verdict rests on."""
 
 
 def held(panels: Panels) -> list[Claim]:
@@ -356,7 +362,6 @@ def held(panels: Panels) -> list[Claim]:
         if answer is None:
             out.append(Claim(claim=statement, published="holds", ours=None, holds=None, note="not run in this scope"))
         else:
-            open_ = "" if answer[0] is not None else "undecided at two standard errors"
-            told = "; ".join(filter(None, (note, open_)))
+            told = "; ".join(filter(None, (note, DECIDED[answer[0]])))
             out.append(Claim(claim=statement, published="holds", ours=answer[1], holds=answer[0], note=told))
     return out

@@ -21,6 +21,7 @@ AUC_ERROR, ACCURACY_ERROR = 0.022, 0.025
 """Standard errors of one printed run: AUC of 400 members and 300 others (Hanley & McNeil 1982), accuracy of 300."""
 SAME_ACCURACY, SAME_AUC = 0.02, 0.01
 NO_ERROR = "one split has no standard error"
+NOT_RUN = "not run in this scope"
 
 AUC, ACCURACY, GAP = LAST + "attack_auc", LAST + "accuracy", LAST + "gap"
 
@@ -112,7 +113,7 @@ def _row(row: Row, found: Measurements, hidden: int) -> Iterator[Claim]:
         label = "attack AUC" if metric == "attack_auc" else "test accuracy"
         ours = found.row(row, hidden, metric)
         if ours is None:
-            yield Claim(claim=f"Table 1, {row.name}: {label}", published=printed, ours=None, holds=None)
+            yield Claim(claim=f"Table 1, {row.name}: {label}", published=printed, ours=None, holds=None, note=NOT_RUN)
             continue
         own = 0.0 if math.isnan(ours.error) else ours.error
         # One training on one split is as uncertain as the printed one.
@@ -135,7 +136,7 @@ def _statements(found: Measurements, hidden: int) -> Iterator[Claim]:
         )
         claim = f"Table 1: {one.claim}"
         if difference is None:
-            yield Claim(claim=claim, published=one.published, ours=None, holds=None)
+            yield Claim(claim=claim, published=one.published, ours=None, holds=None, note=NOT_RUN)
         elif math.isnan(difference.error):
             yield Claim(
                 claim=claim, published=one.published, ours=f"difference {difference}", holds=None, note=NO_ERROR
@@ -148,9 +149,9 @@ def _statements(found: Measurements, hidden: int) -> Iterator[Claim]:
 def _ordered(difference: Mean) -> tuple[bool | None, str]:
     """Of a difference that should be above 0."""
     if difference.value > 2 * difference.error:
-        return True, ""
+        return True, "by more than two standard errors"
     if difference.value < -2 * difference.error:
-        return False, "the other way round"
+        return False, "the other way round, by more than two standard errors"
     return None, "undecided at two standard errors"
 
 
