@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from sweeps import exits
 from sweeps.arguments import hide_passwords
 from sweeps.cli_output import clear_errors, print_json
+from sweeps.user_code import working_folder_is_importable
 from trainables.redaction import redacted, shown_url
 
 # Typer has a click of its own in some releases, and the installed one in others.
@@ -71,6 +72,7 @@ def main() -> None:
     """Entry point of the `sweeps` command: bad input becomes one clear message and exit code 2."""
     hide_passwords()
     with clear_errors():
+        working_folder_is_importable()
         app()
 
 

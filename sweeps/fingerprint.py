@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from dpcore.checks import InvalidValue
+from sweeps.suggestions import closest
 from sweeps.user_code import files_of, packages
 
 
@@ -15,6 +17,16 @@ class Changed(ValueError):
 
 
 PRODUCT = ("dpcore", "trainables")
+ACCEPTED = ("spec", "code", "data")
+"""What may differ from the start of a sweep when it is resumed, if it is accepted by name."""
+
+
+def check_accepted(names: Iterable[str], known: Sequence[str] = ACCEPTED) -> None:
+    """A word that accepts nothing is a slip of the pen, and would be found when it is too late. Raises InvalidValue."""
+    for name in names:
+        if name not in known:
+            expected = f"one of {', '.join(known)}: what may have changed since the sweep was started"
+            raise InvalidValue("--accept", name, expected, closest(name, known))
 
 
 def code_digest(modules: Iterable[str] = (), named: Iterable[str] = ()) -> str:

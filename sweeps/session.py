@@ -26,7 +26,6 @@ from sweeps.publishing import Release
 from sweeps.records import TrialRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec
-from sweeps.spec.errors import did_you_mean
 from sweeps.store import Lease, Store, StoreError, SweepRecord
 from sweeps.tracking import Drain
 from sweeps.validation_text import recorded_text
@@ -37,8 +36,6 @@ from trainables.system import Dataset, PublicFacts
 
 LEASE_SECONDS = 30.0
 RAY_LOG = "ray.log"
-FINGERPRINTS = ("spec", "code", "data")
-"""What may differ from the start of the sweep when it is resumed, if it is accepted by name."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -137,7 +134,7 @@ def resume(
     Raises UnknownSweep, LeaseHeld, Changed, StoreError, ClusterUnreachable, InvalidValue (data).
     """
     started = time.monotonic()
-    _check_accepted(accept)
+    fingerprint.check_accepted(accept)
     store = Store.open(workspace.store_url, create=False)
     recorded = store.sweep(name)
     workspace = workspace.of(recorded)
@@ -180,13 +177,6 @@ def resume(
             tracking=drain.uri if drain.delivered else None,
             reasons=_reasons(controller, state.ended),
         )
-
-
-def _check_accepted(accept: Collection[str]) -> None:
-    for name in accept:
-        if name not in FINGERPRINTS:
-            remedy = did_you_mean(name, FINGERPRINTS)
-            raise InvalidValue("accept", name, f"one of {', '.join(FINGERPRINTS)}: what may have changed", remedy)
 
 
 def _first_failure(store: Store, name: str, trials: Folder, log: Path) -> Failure | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,17 @@ _PYTHON = tuple(Path(sysconfig.get_paths()[kind]).resolve() for kind in ("stdlib
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders that packages are installed to, wherever they lie: an environment may look into another one's."""
 _LEFT_OUT = frozenset({"__pycache__"})
+
+
+def working_folder_is_importable() -> None:
+    """Put the current folder last on the path, as pytest and `python -m` put it first: `mymod:build` is found there.
+
+    Last, so that no file there stands before an installed package. Workers look there too: Ray hands the driver's
+    folder on. Does nothing where PYTHONSAFEPATH asks for that.
+    """
+    folder = str(Path.cwd())
+    if not sys.flags.safe_path and folder not in sys.path:
+        sys.path.append(folder)
 
 
 def packages(modules: Iterable[str], *, follow: bool = False) -> Mapping[str, Path]:

@@ -46,15 +46,14 @@ def audit(
     from dpcore.checks import InvalidValue
     from sweeps.audit.trial import METHODS, attack_trial, audit_trial
     from sweeps.cli_output import print_json
+    from sweeps.fingerprint import check_accepted
     from sweeps.workspace import Workspace
     from trainables.measures.evidence import CANARIES
 
     known = {str(one): one for one in METHODS}
     if method is not None and method not in known:
         raise InvalidValue("--method", method, f"one of {', '.join(known)}")
-    for one in accept or []:
-        if one not in ("code", "data"):
-            raise InvalidValue("--accept", one, "code or data")
+    check_accepted(accept or [], ("code", "data"))
     workspace = Workspace.at(root, store=store)
 
     def say(line: str) -> None:

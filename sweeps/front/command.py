@@ -10,6 +10,7 @@ from dpcore.checks import InvalidValue
 from sweeps.front.export import FORMATS, SUFFIXES, render
 from sweeps.front.panels import Objective, Reference
 from sweeps.front.pareto import sweep_front
+from sweeps.outputs import write_output
 from sweeps.workspace import Workspace
 
 
@@ -67,8 +68,7 @@ _FORMAT = f"Or say --format: {', '.join(FORMATS)}."
 
 def _write(content: str | bytes, output: Path | None) -> None:
     if output is not None:
-        output.write_bytes(content.encode() if isinstance(content, str) else content)
-        print(output)
+        print(write_output(content, output))
     elif isinstance(content, str):
         sys.stdout.write(content)
     elif sys.stdout.isatty():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sweeps.outputs import write_output
 from sweeps.report.content import Content, gather
 from sweeps.report.page import front_page, report_page
 from sweeps.store import Store
@@ -13,11 +14,4 @@ __all__ = ["Content", "front_page", "gather", "report_page", "write_report"]
 
 def write_report(store: Store, sweep: str, path: Path | str) -> Path:
     """Write the page of `sweep` to `path` and return it. Raises UnknownSweep, OSError."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    page = report_page(gather(store, sweep))
-    # Beside it first: a reader never sees half a page.
-    beside = target.with_name(target.name + ".part")
-    beside.write_text(page, encoding="utf-8")
-    beside.replace(target)
-    return target
+    return write_output(report_page(gather(store, sweep)), Path(path))

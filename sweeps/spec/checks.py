@@ -8,9 +8,10 @@ from typing import Literal
 
 from dpcore.checks import InvalidValue
 from sweeps.spec.domains import Domain
-from sweeps.spec.errors import Problems, did_you_mean
+from sweeps.spec.errors import Problems
 from sweeps.spec.knobs import Knobs, as_number
 from sweeps.spec.model import EarlyStopping, ExecutionOptions, Objective, Privacy, Resources, Search
+from sweeps.suggestions import did_you_mean
 from trainables.claims import check_unit
 from trainables.measures.objectives import MEASURES, missing
 from trainables.publishing import OWN_METRICS

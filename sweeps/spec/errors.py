@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -50,18 +49,6 @@ class Problems:
         """Raises SpecErrors when anything was noted."""
         if self.errors:
             raise SpecErrors(self.errors)
-
-
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """A remedy for an unknown name: the nearest known one, or all of them."""
-    names = sorted(known)
-    return closest(word, names) or ("Known: " + ", ".join(f"`{name}`" for name in names) + "." if names else "")
-
-
-def closest(word: object, known: Iterable[str]) -> str:
-    """A remedy for a misspelt name: the nearest known one, if any is near."""
-    close = difflib.get_close_matches(str(word), sorted(known), n=1, cutoff=0.6)
-    return f"Did you mean `{close[0]}`?" if close else ""
 
 
 def _short(value: object) -> str:

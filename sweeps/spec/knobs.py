@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.spec.domains import KINDS, Domain
-from sweeps.spec.errors import Problems, closest, did_you_mean
+from sweeps.spec.errors import Problems
+from sweeps.suggestions import closest, did_you_mean
 from trainables.system import Parameter, PublicFacts, Scalar, System
 
 Knobs = dict[str, Scalar | Domain]

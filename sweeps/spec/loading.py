@@ -27,7 +27,7 @@ from sweeps.spec.checks import (
     check_validation,
     goal_of,
 )
-from sweeps.spec.errors import Problems, SpecError, SpecErrors, closest, did_you_mean
+from sweeps.spec.errors import Problems, SpecError, SpecErrors
 from sweeps.spec.knobs import read_systems
 from sweeps.spec.model import (
     Data,
@@ -48,6 +48,7 @@ from sweeps.spec.raw import check_raw_measures
 from sweeps.spec.references import check_references, references
 from sweeps.spec.secrecy import check_no_secrets
 from sweeps.spec.yaml_text import read_yaml
+from sweeps.suggestions import closest, did_you_mean
 from trainables.system import DataSource, PublicFacts, System
 
 __all__ = [

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from sqlalchemy.exc import DBAPIError
+
+from sweeps.suggestions import LISTED, nearest
 
 
 class StoreError(RuntimeError):
@@ -54,10 +55,13 @@ class UnknownSweep(StoreError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        near = get_close_matches(name, names, n=3, cutoff=0.4) or names[:3]
-        found = (
-            f"Did you mean {', '.join(map(repr, near))}?" if near else "The store is empty; start with `sweeps run`."
-        )
+        if near := nearest(name, names, 3):
+            found = f"Did you mean {', '.join(map(repr, near))}?"
+        elif names:
+            more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+            found = f"It holds {', '.join(map(repr, names[:LISTED]))}{more}."
+        else:
+            found = "The store is empty; start with `sweeps run`."
         super().__init__(f"sweep {name!r}: not in this store. {found}")
 
 

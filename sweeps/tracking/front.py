@@ -54,9 +54,18 @@ def read_front(
     reference: Mapping[str, Reference] | None = None,
 ) -> Front:
     """The same as a `Front`. `reference` goes before that of the sweep's spec, kept in the same way."""
-    from sweeps.tracking.mlflow_door import HEADING, NO_HEADING, OBJECTIVES, REFERENCES, find_experiment, patience
+    from sweeps.tracking.mlflow_door import (
+        HEADING,
+        NO_HEADING,
+        OBJECTIVES,
+        REFERENCES,
+        check_there,
+        find_experiment,
+        patience,
+    )
     from sweeps.tracking.reading import read_trial_runs
 
+    check_there(uri)
     client, found = find_experiment(uri, experiment)
     if found is None:
         raise InvalidValue(

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 import os
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from mlflow import MlflowClient
 from mlflow.entities import ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.telemetry.client import get_telemetry_client, set_telemetry_client
 from requests import RequestException
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
+
+from dpcore.checks import InvalidValue
 
 set_telemetry_client()
 
@@ -42,6 +48,31 @@ _TIMEOUT, _SHORT, _PATIENT = "MLFLOW_HTTP_REQUEST_TIMEOUT", "10", "120"
 def telemetry_is_off() -> bool:
     """Whether MLflow has no client that could report to its makers."""
     return get_telemetry_client() is None
+
+
+def check_there(uri: str) -> None:
+    """A reader makes nothing: MLflow itself would create the database, or the folder, of a misspelt URI.
+
+    Raises InvalidValue for a file that is no MLflow database, or a folder that is none; a server answers for itself.
+    """
+    scheme = uri.partition("://")[0] if "://" in uri else uri.partition(":")[0] if uri.startswith("file:") else ""
+    if scheme.partition("+")[0] == "sqlite":
+        place = make_url(uri).database or ""
+        if not _holds_runs(place):
+            raise InvalidValue("--mlflow", uri, "an MLflow database that is there", f"Is {place!r} spelt right?")
+    elif scheme in ("", "file") and not Path(uri.removeprefix("file://").removeprefix("file:")).is_dir():
+        expected = "http://HOST:PORT of an MLflow server, sqlite:///FILE, postgresql://..., or a folder that is there"
+        raise InvalidValue("--mlflow", uri, expected, "Give the URI of MLflow first, then the experiment.")
+
+
+def _holds_runs(place: str) -> bool:
+    if not Path(place).is_file():
+        return False
+    with closing(sqlite3.connect(f"file:{quote(str(Path(place).absolute()))}?mode=ro", uri=True)) as opened:
+        try:
+            return bool(opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchall())
+        except sqlite3.DatabaseError:
+            return False
 
 
 def find_experiment(uri: str, name: str) -> tuple[MlflowClient, Any]:
