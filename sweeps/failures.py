@@ -13,6 +13,7 @@ from pathlib import Path
 from sweeps.records import TrialRecord
 from trainables.attempt import ERROR, Attempt
 from trainables.files import Folder
+from trainables.redaction import redacted
 
 LONGEST = 600
 """Characters of a message that a terminal shows; the file has them all."""
@@ -45,7 +46,9 @@ class Failure:
             text = None
         if text is not None:
             place = f"{attempt.folder.url}/{ERROR}"
-            return cls(trial=record.number, key=record.key, what=last_exception(text), place=place, quotes=True)
+            return cls(
+                trial=record.number, key=record.key, what=redacted(last_exception(text)), place=place, quotes=True
+            )
         lost = "worker was lost" in record.reason
         return cls(
             trial=record.number,
