@@ -1,16 +1,19 @@
-"""What `sweeps check` does: plan the spec, and rehearse it on made-up records. No record is read."""
+"""What `sweeps check` does: look at the places, plan the spec, rehearse it on made-up records. No record is read."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpcore.checks import InvalidValue
 from sweeps.preview import Preview, preview
 from sweeps.records import TrialRecord
 from sweeps.rehearsal import PATIENCE, Rehearsal, Rehearsing
 from sweeps.spec import SweepSpec
 from sweeps.totals import Total
+from trainables.data import SOURCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +40,64 @@ def checked(
     *,
     rehearsal: bool = True,
     patience: float = PATIENCE,
+    address: str | None = None,
     warm: Sequence[TrialRecord] = (),
     started_from: Sequence[Total] = (),
 ) -> Checked:
-    """Plan and rehearse. Raises SpecErrors, WouldFail.
+    """Plan, look at the places, rehearse. Raises SpecErrors, WouldFail, and what `check_places` raises.
 
+    rehearsal           False: only plan, from public facts alone
+    address             see `check_places`
     warm, started_from  as in `sweeps.preview.preview`
     patience            see `sweeps.rehearsal.PATIENCE`
     """
     if not rehearsal:
         return Checked(preview(spec, warm=warm, started_from=started_from), None)
+    check_places(spec, address)
     with Rehearsing(spec, patience=patience) as rehearsing:
         # Planning builds the user's own model: not in this process, before it has come back from the other one.
         first = rehearsing.finished() if spec.user_modules() else None
         plan = preview(spec, warm=warm, started_from=started_from)
         return Checked(plan, first or rehearsing.finished())
+
+
+def check_places(spec: SweepSpec, address: str | None = None) -> None:
+    """What the files and the machine can tell before anything runs: schemas and resources, and no record.
+
+    address  of the Ray cluster that trials are meant for; None: this machine
+
+    Raises InvalidValue (files, columns, device), ClusterUnreachable (resources).
+    """
+    SOURCES[spec.data.source].inspect(spec.data.options())
+    cpus, gpus = spec.resources.per_worker()
+    if spec.execution.device == "cuda" and gpus == 0:
+        raise InvalidValue(
+            "execution.device",
+            "cuda",
+            "auto or cpu where trials ask for no GPU: they see none",
+            "Set resources.gpus (or gpus_per_worker), or leave the device out.",
+        )
+    if address is None and gpus == 0 and cpus * spec.resources.workers <= (os.cpu_count() or 1):
+        # Ray takes a second to import.
+        return
+    from sweeps.runner.cluster import alive_nodes, check_reachable, check_resources, cluster
+
+    check_reachable(address, spec.resources)
+    if address is not None:
+        with cluster(address):
+            check_resources(spec.resources, alive_nodes(), "the cluster has")
+
+
+def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: bool = True) -> None:
+    """What `sweeps run` makes sure of before it records a sweep.
+
+    A model of the user's own is tried out in another process: planning builds it, and it could take this one along.
+    Raises what `checked` raises. Resources of a cluster are its own to tell, when the sweep has joined it.
+    """
+    if address is None:
+        check_places(spec)
+    else:
+        SOURCES[spec.data.source].inspect(spec.data.options())
+    if rehearsal and spec.user_modules():
+        with Rehearsing(spec) as rehearsing:
+            rehearsing.finished()

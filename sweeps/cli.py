@@ -96,18 +96,21 @@ def check(
     ] = 60.0,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
+    address: Address = None,
     as_json: Json = False,
 ) -> None:
     """Validate a spec, print its plan (space, noise, cost, total) and rehearse it on made-up records.
 
-    No record is read. The store is opened only for a spec that names an earlier sweep in search.warm_start.
+    No record is read: of data files only names and types of columns. Resources are held against this machine, or the
+    cluster of --address. With --no-rehearsal nothing but the spec is looked at. The store is opened only for a spec
+    that names an earlier sweep in search.warm_start.
     """
     from sweeps.checking import checked
     from sweeps.examples import load_example_or_file
 
     loaded = load_example_or_file(spec, data=data, trials=trials, changes=changes or ())
     started_from = _started_from(loaded, _workspace(root, store or loaded.store))
-    found = checked(loaded, rehearsal=rehearsal, patience=patience, **started_from)
+    found = checked(loaded, rehearsal=rehearsal, patience=patience, address=address, **started_from)
     if as_json:
         print_json(found.to_dict())
     else:
@@ -140,6 +143,9 @@ def run(
     records: Records = None,
     tracking: TrackingUri = None,
     address: Address = None,
+    rehearsal: Annotated[
+        bool, typer.Option(help="Try a model of your own out on made-up records first, in a process of its own.")
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """Start a sweep and run it to its end. By ray://HOST:PORT it is submitted: the controller runs on the cluster."""
@@ -147,10 +153,12 @@ def run(
         places = _places_there(root, store, records, tracking)
         return _submit(spec, address, name=name, trials=trials, seed=seed, changes=changes, data=data, **places)
     from sweeps import session
+    from sweeps.checking import before_launch
     from sweeps.cli_run import drive
     from sweeps.examples import load_example_or_file
 
     loaded = load_example_or_file(spec, data=data, trials=trials, seed=seed, changes=changes or ())
+    before_launch(loaded, address, rehearsal=rehearsal)
     workspace = _workspace(root, store or loaded.store, tracking, records)
     drive(session.create(loaded, workspace, name), workspace, address=address, shown=_shown if as_json else None)
 

@@ -27,6 +27,16 @@ class Dependence(StrEnum):
     """Training records outside of every event, or quantities before their noise."""
 
 
+class Task(StrEnum):
+    """What is predicted; decides loss and metrics."""
+
+    CLASSIFICATION = "classification"
+    RATING = "rating"
+    """Classes in order, equally far apart: trained as classes, judged by the expected class."""
+    REGRESSION = "regression"
+    MEAN = "mean"
+
+
 class Worst(StrEnum):
     """The natural worst value of a metric that depends on the data's public facts (`trainables.worst`)."""
 
@@ -47,6 +57,7 @@ class Metric:
     raw_under  values of knobs under which it depends on raw records, whatever `depends` says
     worst      its natural worst value, where the volume under a front ends unless a spec says otherwise; None: it has
                none, and a spec has to say
+    tasks      what has to be predicted for it to be reported; None: whatever the system predicts
     """
 
     name: str
@@ -56,6 +67,7 @@ class Metric:
     depends: Dependence
     raw_under: Mapping[str, Scalar] = field(default_factory=dict)
     worst: float | Worst | None = None
+    tasks: frozenset[Task] | None = None
 
     def depends_under(self, config: Config) -> Dependence:
         """On what it depends in a trial of this complete configuration; a knob that is missing counts as raw."""

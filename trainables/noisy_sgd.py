@@ -54,6 +54,7 @@ from trainables.system import (
     Scalar,
     Split,
     State,
+    Task,
 )
 from trainables.validation.reports import NOISE_SD
 
@@ -121,6 +122,7 @@ _ADAM = (
 )
 
 _RELEASED = "the validation records (without noise where they are declared public), and the private model"
+_CLASSES, _NUMBERS = frozenset({Task.CLASSIFICATION, Task.RATING}), frozenset({Task.REGRESSION, Task.RATING})
 METRICS = (
     Metric(
         name="accuracy",
@@ -129,6 +131,7 @@ METRICS = (
         doc="share of validation records whose class is predicted (classes, ratings)",
         released=_RELEASED,
         depends=Dependence.VALIDATION,
+        tasks=_CLASSES,
     ),
     Metric(
         name="rmse",
@@ -137,6 +140,7 @@ METRICS = (
         doc="root mean squared error on the validation records (regressions; ratings: of the expected class)",
         released=_RELEASED,
         depends=Dependence.VALIDATION,
+        tasks=_NUMBERS,
     ),
     Metric(
         name="loss",
@@ -153,6 +157,7 @@ METRICS = (
         released=_RELEASED,
         depends=Dependence.VALIDATION,
         worst=0.0,
+        tasks=frozenset({Task.CLASSIFICATION}),
     ),
 )
 REPORTED = (

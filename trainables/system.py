@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
@@ -19,7 +18,7 @@ from dpcore.adjacency import Adjacency
 from dpcore.events import Composed, Event, Repeated, from_dict, to_dict
 from dpcore.guarantee import Guarantee
 from dpcore.randomness import Streams
-from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalar
+from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalar, Task
 from trainables.units import RECORD, Unit, Units
 from trainables.validation.declaration import PrivateValidation
 from trainables.validation.reports import PrivateReports
@@ -46,16 +45,6 @@ class Parameter:
     high: float | None = None
     choices: tuple[Scalar, ...] = ()
     default: Scalar | None = None
-
-
-class Task(StrEnum):
-    """What is predicted; decides loss and metrics."""
-
-    CLASSIFICATION = "classification"
-    RATING = "rating"
-    """Classes in order, equally far apart: trained as classes, judged by the expected class."""
-    REGRESSION = "regression"
-    MEAN = "mean"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,13 +384,17 @@ class TrialGroup:
 
 
 class DataSource(Protocol):
-    """One kind of data. `facts` reads no record; `load` does."""
+    """One kind of data. `facts` and `inspect` read no record; `load` does."""
 
     name: str
     doc: str
 
     def facts(self, options: Mapping[str, object]) -> PublicFacts:
         """Public facts under the spec's `data` options. Raises InvalidValue."""
+        ...
+
+    def inspect(self, options: Mapping[str, object]) -> None:
+        """Whether what `load` needs is there: files, columns and their types. Reads no record. Raises InvalidValue."""
         ...
 
     def load(self, options: Mapping[str, object]) -> Dataset:

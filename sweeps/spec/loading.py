@@ -46,6 +46,7 @@ from sweeps.spec.model import (
 )
 from sweeps.spec.raw import check_raw_measures
 from sweeps.spec.references import check_references, references
+from sweeps.spec.reported import check_reported
 from sweeps.spec.secrecy import check_no_secrets
 from sweeps.spec.yaml_text import read_yaml
 from sweeps.suggestions import closest, did_you_mean
@@ -128,6 +129,8 @@ def load_spec(
         check_delta(written.get("delta"), written.get("allow_large_delta"), facts, problems)
     if objectives is not None:
         check_objectives(objectives, chosen, facts, problems)
+        if facts is not None:
+            check_reported(objectives, chosen, facts, problems)
     check_raw_measures(
         objectives,
         knobs,

@@ -126,6 +126,9 @@ class Points:
             raise InvalidValue("n", n, "a whole number of at least 1")
         return PublicFacts(dataset="points", task=Task.CLASSIFICATION, n=n, n_validation=10, features={}, classes=2)
 
+    def inspect(self, options: Mapping[str, object]) -> None:
+        """There is no file."""
+
     def load(self, options: Mapping[str, object]) -> Dataset:
         """The search never reads."""
         raise NotImplementedError

@@ -57,10 +57,14 @@ class Abalone:
             target_high=1.0 if older else MOST_RINGS,
         )
 
+    def inspect(self, options_: Mapping[str, object]) -> None:
+        """Whether the files are there; reads none. Raises InvalidValue."""
+        self._file(options_)
+
     def load(self, options_: Mapping[str, object]) -> Dataset:
         """The records. Raises InvalidValue (folder, columns, sexes, numbers, rings, count)."""
         facts = self.facts(options_)
-        file = options.existing(self.name, options.folder(self.name, options_, "abalone") / "abalone.data")
+        file = self._file(options_)
         rows = [line.split(",") for line in file.read_text(encoding="ascii").splitlines() if line]
         for number, row in enumerate(rows, 1):
             if len(row) != len(SIZES) + 2:
@@ -74,6 +78,9 @@ class Abalone:
             Split(inputs={"shell": inputs["shell"][: facts.n]}, targets=targets[: facts.n]),
             Split(inputs={"shell": inputs["shell"][TRAIN:]}, targets=targets[TRAIN:]),
         )
+
+    def _file(self, options_: Mapping[str, object]) -> Path:
+        return options.existing(self.name, options.folder(self.name, options_, "abalone") / "abalone.data")
 
 
 def _shells(file: Path, rows: list[list[str]]) -> NDArray[np.float32]:

@@ -46,22 +46,36 @@ class Adult:
             classes=2,
         )
 
+    def inspect(self, options_: Mapping[str, object]) -> None:
+        """Whether the files are there; reads none. Raises InvalidValue."""
+        files = self._files(options_)
+        for file in files[:1] if self.facts(options_).n_validation == HELD_OUT else files:
+            options.existing(self.name, file)
+
     def load(self, options_: Mapping[str, object]) -> Dataset:
         """The records; class 1 earns more than $50,000. Raises InvalidValue."""
         facts = self.facts(options_)
-        a9a = options.choice(options_, "form", ("a9a", "raw")) == "a9a"
-        folder = options.folder(self.name, options_, "a9a" if a9a else "adult")
-        names = ("a9a", "a9a.t") if a9a else ("adult.data", "adult.test")
-        read = _read_a9a if a9a else _read_raw
-        people, labels = read(options.existing(self.name, folder / names[0]))
-        content.records(facts, f"{folder}/{names[0]}", len(labels), TRAIN_FILE)
+        read = _read_a9a if self._a9a(options_) else _read_raw
+        files = self._files(options_)
+        people, labels = read(options.existing(self.name, files[0]))
+        content.records(facts, str(files[0]), len(labels), TRAIN_FILE)
         train = Split(inputs={"person": people[: facts.n]}, targets=labels[: facts.n])
         if facts.n_validation == HELD_OUT:
             rows = slice(TRAIN_FILE - HELD_OUT, None)
             return content.dataset(facts, train, Split(inputs={"person": people[rows]}, targets=labels[rows]))
-        people, labels = read(options.existing(self.name, folder / names[1]))
-        content.records(facts, f"{folder}/{names[1]}", len(labels), TEST_FILE)
+        people, labels = read(options.existing(self.name, files[1]))
+        content.records(facts, str(files[1]), len(labels), TEST_FILE)
         return content.dataset(facts, train, Split(inputs={"person": people}, targets=labels))
+
+    def _a9a(self, options_: Mapping[str, object]) -> bool:
+        return options.choice(options_, "form", ("a9a", "raw")) == "a9a"
+
+    def _files(self, options_: Mapping[str, object]) -> tuple[Path, Path]:
+        """Of training and test records."""
+        a9a = self._a9a(options_)
+        folder = options.folder(self.name, options_, "a9a" if a9a else "adult")
+        train, test = ("a9a", "a9a.t") if a9a else ("adult.data", "adult.test")
+        return folder / train, folder / test
 
 
 def _read_a9a(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

@@ -64,11 +64,13 @@ class Cifar10:
             classes=CLASSES,
         )
 
+    def inspect(self, options_: Mapping[str, object]) -> None:
+        """Whether the files are there; reads none. Raises InvalidValue."""
+        self._folder(options_)
+
     def load(self, options_: Mapping[str, object]) -> Dataset:
         """The records. Raises InvalidValue (folder, size, count, labels, a pickle with anything but arrays)."""
-        facts, form = self.facts(options_), self._form(options_)
-        folder = options.folder(self.name, options_, "cifar10")
-        options.existing(self.name, folder / form.witness)
+        facts, form, folder = self.facts(options_), self._form(options_), self._folder(options_)
         parts = form.read(folder)
         for part, (pixels, labels), expected in zip(("train", "test"), parts, (form.train, form.test), strict=True):
             content.records(facts, f"{folder} ({part} images)", len(pixels), expected)
@@ -79,6 +81,11 @@ class Cifar10:
             Split(inputs={"image": _scaled(pixels[: facts.n])}, targets=labels[: facts.n]),
             Split(inputs={"image": _scaled(test_pixels)}, targets=test_labels),
         )
+
+    def _folder(self, options_: Mapping[str, object]) -> Path:
+        folder = options.folder(self.name, options_, "cifar10")
+        options.existing(self.name, folder / self._form(options_).witness)
+        return folder
 
     def _form(self, options_: Mapping[str, object]) -> Form:
         if "path" in options_:

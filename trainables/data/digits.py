@@ -36,6 +36,9 @@ class Digits:
             classes=10,
         )
 
+    def inspect(self, options_: Mapping[str, object]) -> None:
+        """There is no file."""
+
     def load(self, options_: Mapping[str, object]) -> Dataset:
         """The records; ink 0..16 becomes 0..1. Raises InvalidValue when the package's file is another one."""
         from sklearn.datasets import load_digits

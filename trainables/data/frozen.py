@@ -47,6 +47,11 @@ class Frozen:
         _, _, facts = self._inner(options_)
         return facts
 
+    def inspect(self, options_: Mapping[str, object]) -> None:
+        """Whether the other source's files are there; reads no record. Raises InvalidValue."""
+        source, inner, _ = self._inner(options_)
+        source.inspect(inner)
+
     def load(self, options_: Mapping[str, object]) -> Dataset:
         """The records, float32 in [-1, 1]. Raises InvalidValue."""
         source, inner, facts = self._inner(options_)

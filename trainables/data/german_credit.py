@@ -94,12 +94,14 @@ class GermanCredit:
             classes=2,
         )
 
+    def inspect(self, options_: Mapping[str, object]) -> None:
+        """Whether the files are there; reads none. Raises InvalidValue."""
+        self._file(options_)
+
     def load(self, options_: Mapping[str, object]) -> Dataset:
         """The records; class 1 is good credit. Raises InvalidValue."""
         facts = self.facts(options_)
-        raw = options.choice(options_, "form", ("raw", "numeric")) == "raw"
-        folder = options.folder(self.name, options_, "german_credit")
-        file = options.existing(self.name, folder / ("german.data" if raw else "german.data-numeric"))
+        raw, file = self._raw(options_), self._file(options_)
         rows = _rows(file, (len(COLUMNS) if raw else len(NUMERIC)) + 1)
         content.records(facts, str(file), len(rows), RECORDS)
         labels = [row[-1] for row in rows]
@@ -114,6 +116,13 @@ class GermanCredit:
         return content.dataset(
             facts, content.select(inputs, good, order[: facts.n]), content.select(inputs, good, judged)
         )
+
+    def _raw(self, options_: Mapping[str, object]) -> bool:
+        return options.choice(options_, "form", ("raw", "numeric")) == "raw"
+
+    def _file(self, options_: Mapping[str, object]) -> Path:
+        folder = options.folder(self.name, options_, "german_credit")
+        return options.existing(self.name, folder / ("german.data" if self._raw(options_) else "german.data-numeric"))
 
 
 def _moments(options_: Mapping[str, object]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

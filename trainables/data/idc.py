@@ -47,9 +47,18 @@ class Idc:
             classes=2,
         )
 
+    def inspect(self, options_: Mapping[str, object]) -> None:
+        """Whether the files are there; reads none. Raises InvalidValue."""
+        self._folder(options_)
+
     def load(self, options_: Mapping[str, object]) -> Dataset:
         """The records; class 1 is cancer. Only the patches in use are read. Raises InvalidValue."""
-        facts = self.facts(options_)
+        facts, folder = self.facts(options_), self._folder(options_)
+        train, test = _cut(facts, folder)
+        parts = [_read(some) for some in (train[: facts.n], test[: facts.n_validation])]
+        return content.dataset(facts, *(Split(inputs={"patch": pixels}, targets=labels) for pixels, labels in parts))
+
+    def _folder(self, options_: Mapping[str, object]) -> Path:
         folder = options.folder(self.name, options_, FOLDER, f"idc/{FOLDER}", "idc")
         if next(folder.glob("*/[01]/*.png"), None) is None:
             raise InvalidValue(
@@ -58,9 +67,7 @@ class Idc:
                 f"a folder with {FOLDER}/<patient>/<class>/*.png, found no patch in {folder}",
                 f"Pass the folder that holds {FOLDER}/ with --data DIR, or set data.path in the spec.",
             )
-        train, test = _cut(facts, folder)
-        parts = [_read(some) for some in (train[: facts.n], test[: facts.n_validation])]
-        return content.dataset(facts, *(Split(inputs={"patch": pixels}, targets=labels) for pixels, labels in parts))
+        return folder
 
 
 def present(path: Path) -> bool:

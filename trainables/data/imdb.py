@@ -52,13 +52,14 @@ class Imdb:
             assumptions=(VALIDATION_VOCABULARY,) if vocabulary == "validation" else (),
         )
 
+    def inspect(self, options_: Mapping[str, object]) -> None:
+        """Whether the files are there; reads none. Raises InvalidValue."""
+        self._files(options_)
+
     def load(self, options_: Mapping[str, object]) -> Dataset:
         """The records; class 1 is positive. Raises InvalidValue."""
         facts = self.facts(options_)
-        folder = options.folder(self.name, options_, "imdb")
-        (train_texts, train_labels), (texts, labels) = (
-            _read(facts, options.existing(self.name, folder / f"imdb_{part}.csv.xz")) for part in ("train", "test")
-        )
+        (train_texts, train_labels), (texts, labels) = (_read(facts, file) for file in self._files(options_))
         # The files hold all negatives first. Which positions a limit keeps is public: an order that no record decides.
         chosen = np.random.default_rng(ORDER_SEED).permutation(RECORDS)[: facts.n]
         validation_words = [_WORD.findall(text) for text in texts]
@@ -70,6 +71,11 @@ class Imdb:
             Split(inputs={"words": train}, targets=train_labels[chosen]),
             Split(inputs={"words": _coded(validation_words, code)}, targets=labels),
         )
+
+    def _files(self, options_: Mapping[str, object]) -> list[Path]:
+        """Of training and test records."""
+        folder = options.folder(self.name, options_, "imdb")
+        return [options.existing(self.name, folder / f"imdb_{part}.csv.xz") for part in ("train", "test")]
 
 
 def _read(facts: PublicFacts, file: Path) -> tuple[list[str], NDArray[np.int64]]:

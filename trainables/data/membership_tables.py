@@ -64,6 +64,12 @@ class MembershipTable:
             classes=self.classes,
         )
 
+    def inspect(self, options_: Mapping[str, object]) -> None:
+        """Whether the files are there; reads none. Raises InvalidValue."""
+        folder = options.folder(self.name, options_, *self.folders)
+        for member in self.members:
+            _file(self, folder, member)
+
     def load(self, options_: Mapping[str, object]) -> Dataset:
         """The records; class k of the file is k - 1. Raises InvalidValue (folder, archive, shape, values, classes)."""
         facts = self.facts(options_)
@@ -83,12 +89,17 @@ class MembershipTable:
         return content.dataset(facts, splits[0], splits[1])
 
 
-def _table(table: MembershipTable, folder: Path, member: str) -> NDArray[np.float32]:
+def _file(table: MembershipTable, folder: Path, member: str) -> Path:
+    """The member itself, or the archive that holds it."""
     plain = folder / Path(member).name
-    archive = None if plain.is_file() else options.existing(table.name, folder / table.archive)
+    return plain if plain.is_file() else options.existing(table.name, folder / table.archive)
+
+
+def _table(table: MembershipTable, folder: Path, member: str) -> NDArray[np.float32]:
+    file = _file(table, folder, member)
     try:
         # A line at a time: the text of Texas alone is 0.8 GB.
-        with plain.open("rb") if archive is None else _member(archive, member) as lines:
+        with _member(file, member) if file.name == table.archive else file.open("rb") as lines:
             found = np.loadtxt(lines, delimiter=",", dtype=np.float32, ndmin=2, quotechar='"', encoding="latin1")
     except (ValueError, tarfile.TarError, EOFError, zlib.error, KeyError) as error:
         raise InvalidValue(

@@ -24,6 +24,7 @@ TRAIN_OF = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
 TEST_OF = (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009)
 """Records of each digit: published facts, like the totals."""
 IMAGES, LABELS = 2051, 2049
+FOLDERS = ("mnist", "MNIST/raw", "MNIST")
 
 
 class Mnist:
@@ -51,10 +52,17 @@ class Mnist:
             classes=classes,
         )
 
+    def inspect(self, options_: Mapping[str, object]) -> None:
+        """Whether the files are there; reads none. Raises InvalidValue."""
+        folder = options.folder(self.name, options_, *FOLDERS)
+        for part in ("train", "t10k"):
+            for what in ("images-idx3", "labels-idx1"):
+                _file(self.name, folder, f"{part}-{what}-ubyte")
+
     def load(self, options_: Mapping[str, object]) -> Dataset:
         """The records; ink 0..255 becomes 0..1. Raises InvalidValue (folder, magic number, size, count, labels)."""
         facts = self.facts(options_)
-        folder = options.folder(self.name, options_, "mnist", "MNIST/raw", "MNIST")
+        folder = options.folder(self.name, options_, *FOLDERS)
         splits = []
         for part, expected, used in (("train", TRAIN, facts.n), ("t10k", TEST, facts.n_validation)):
             images = _idx(self.name, folder, f"{part}-images-idx3-ubyte", IMAGES)
@@ -73,11 +81,16 @@ def _of_first_digits(labels: NDArray[np.uint8], classes: int) -> NDArray[np.intp
     return np.arange(len(labels)) if classes == DIGITS else np.flatnonzero(labels < classes)
 
 
+def _file(source: str, folder: Path, name: str) -> Path:
+    """With or without .gz. Raises InvalidValue."""
+    plain = folder / name
+    return plain if plain.is_file() else options.existing(source, folder / f"{name}.gz")
+
+
 def _idx(source: str, folder: Path, name: str, magic: int) -> NDArray[np.uint8]:
     """An IDX file of uint8, with or without .gz: [count] or [count, rows, columns]. Raises InvalidValue."""
-    plain = folder / name
-    file = plain if plain.is_file() else options.existing(source, folder / f"{name}.gz")
-    raw = file.read_bytes() if file == plain else gzipped.read(file)
+    file = _file(source, folder, name)
+    raw = gzipped.read(file) if file.suffix == ".gz" else file.read_bytes()
     remedy = "It is another file, or damaged: fetch it again."
     found = int.from_bytes(raw[:4], "big")
     if len(raw) < 4 or found != magic:

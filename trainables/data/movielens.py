@@ -72,10 +72,13 @@ class MovieLens:
             unit=unit,
         )
 
+    def inspect(self, options_: Mapping[str, object]) -> None:
+        """Whether the files are there; reads none. Raises InvalidValue."""
+        self._file(options_)
+
     def load(self, options_: Mapping[str, object]) -> Dataset:
         """The records; class k is k + 1 stars. Raises InvalidValue."""
-        facts, ratings = self.facts(options_), self._ratings(options_)
-        file = options.existing(self.name, options.folder(self.name, options_, self.name) / ratings.file)
+        facts, ratings, file = self.facts(options_), self._ratings(options_), self._file(options_)
         table = _read(file, ratings)
         content.records(facts, str(file), len(table), ratings.records)
         user, movie, stars = table[:, 0] - 1, table[:, 1] - 1, table[:, 2] - 1
@@ -95,6 +98,10 @@ class MovieLens:
             content.select(inputs, stars, order[facts.n_validation :][: facts.n]),
             content.select(inputs, stars, order[: facts.n_validation]),
         )
+
+    def _file(self, options_: Mapping[str, object]) -> Path:
+        folder = options.folder(self.name, options_, self.name)
+        return options.existing(self.name, folder / self._ratings(options_).file)
 
     def _users(self) -> tuple[list[int], list[int]]:
         """Codes of the users who are trained on and of those who are judged, each in the order of a hash: public."""

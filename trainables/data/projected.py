@@ -52,6 +52,11 @@ class Projected:
             assumptions=(*facts.assumptions, PUBLIC_AXES),
         )
 
+    def inspect(self, options_: Mapping[str, object]) -> None:
+        """Whether the other source's files are there; reads no record. Raises InvalidValue."""
+        inner, _ = self._inner(options_)
+        inner.inspect(_others(options_))
+
     def load(self, options_: Mapping[str, object]) -> Dataset:
         """The records. Raises InvalidValue."""
         facts = self.facts(options_)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from trainables.data import content
+from trainables.data import content, table_file
 from trainables.data.table_schema import JOINED, Column, Schema, schema
 from trainables.system import Dataset, PublicFacts, Split, Task
 from trainables.units import Unit, share_of
@@ -41,6 +41,13 @@ class Table:
     def facts(self, options_: Mapping[str, object]) -> PublicFacts:
         """Declared facts; touches no file. Raises InvalidValue."""
         return schema(options_).facts()
+
+    def inspect(self, options_: Mapping[str, object]) -> None:
+        """The files and their columns; types too, where the files tell them. Raises InvalidValue."""
+        declared, form = schema(options_), options_.get("format")
+        table_file.inspect(options_.get("path"), form, declared)
+        if declared.validation.path is not None:
+            table_file.inspect(declared.validation.path, form, declared)
 
     def load(self, options_: Mapping[str, object]) -> Dataset:
         """The records. Raises InvalidValue (file, columns, missing values, categories, labels, count)."""
@@ -78,7 +85,7 @@ class _Records:
 
 def _records(where: object, form: object, declared: Schema, n: int) -> _Records:
     """All records of one file. Raises InvalidValue."""
-    table = _read(where, form, declared.names)
+    table = table_file.read(where, form, declared.names)
     ids: NDArray[Any]
     if declared.unit is not None:
         ids = _unit_ids(where, table, declared.unit)
@@ -99,33 +106,6 @@ def _check_apart(declared: Schema, train: _Records, validation: _Records) -> Non
             f"no {declared.unit.column} that is in the file of data.path too, found {len(shared)}",
             "Put all records of a unit into one of the files.",
         )
-
-
-def _read(where: object, form: object, names: tuple[str, ...]) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
-    if not isinstance(where, str) or not where:
-        raise InvalidValue("data.path", where, "a file, a folder or a URL of Parquet or CSV", "Set data.path.")
-    if form is None:
-        form = "csv" if where.lower().rstrip("/").endswith((".csv", ".csv.gz", ".csv.bz2")) else "parquet"
-    if form not in ("csv", "parquet"):
-        raise InvalidValue("data.format", form, "csv or parquet")
-    try:
-        source = ds.dataset(where, format=str(form))
-        missing = [name for name in names if name not in source.schema.names]
-        if missing:
-            raise InvalidValue(
-                "data.columns",
-                missing,
-                f"columns of {where}, which has {', '.join(source.schema.names)}",
-                "Correct the names in data.columns, data.label or data.validation.id.",
-            )
-        return source.to_table(columns=list(names))
-    except (FileNotFoundError, pa.ArrowException, OSError) as error:
-        raise InvalidValue(
-            "data.path", where, f"{form} that can be read ({error})", "Check data.path and data.format."
-        ) from error
 
 
 def _count(where: object, found: int, declared: int, of: str) -> None:

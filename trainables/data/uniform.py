@@ -31,6 +31,9 @@ class Uniform:
             features={"value": Feature(shape=(), low=0.0, high=1.0)},
         )
 
+    def inspect(self, options: Mapping[str, object]) -> None:
+        """There is no file."""
+
     def load(self, options: Mapping[str, object]) -> Dataset:
         """The values; the same for the same n."""
         facts = self.facts(options)

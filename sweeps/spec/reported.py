@@ -1,0 +1,39 @@
+"""Which objectives no trial could report on the data of a spec, by what systems declare of their metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweeps.spec.errors import Problems
+from sweeps.spec.model import Objective
+from trainables.system import Dependence, Metric, PublicFacts, System
+from trainables.validation.reports import NOISE_SD
+
+
+def check_reported(
+    objectives: Sequence[Objective], chosen: Sequence[System], facts: PublicFacts, problems: Problems
+) -> None:
+    """A metric may need validation records, or another kind of target: a trial that cannot report it has no rank."""
+    for i, objective in enumerate(objectives):
+        for system in chosen:
+            for metric in system.metrics:
+                if metric.name == objective.metric and (lacking := _lacking(metric, facts)):
+                    expected, remedy = lacking
+                    problems.add(f"objectives.{i}.metric", objective.metric, f"{expected}, for {system.name}", remedy)
+
+
+def _lacking(metric: Metric, facts: PublicFacts) -> tuple[str, str] | None:
+    """What would have to be, and what to do; None where nothing is missing."""
+    if metric.depends is Dependence.VALIDATION and not facts.n_validation:
+        return (
+            f"validation records: {facts.dataset} has none, and no trial would report it",
+            "Declare data.validation, or choose another objective.",
+        )
+    if metric.tasks is not None and facts.task not in metric.tasks:
+        return (
+            f"a metric of a {facts.task}, which {facts.dataset} is: no trial would report it",
+            "Choose another objective; `sweeps systems` lists them.",
+        )
+    if metric.name.endswith(NOISE_SD) and facts.private_validation is None:
+        return "private validation records: no noise is added to public ones", "Choose another objective."
+    return None

@@ -1,0 +1,288 @@
+"""What files and machine tell before anything runs: schemas, resources, objectives. No record is read."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import os
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from dpcore.checks import InvalidValue
+from sweeps import checking, cli
+from sweeps.checking import before_launch, check_places
+from sweeps.runner.cluster import ClusterUnreachable
+from sweeps.spec import SpecErrors, load_spec
+from trainables.data import SOURCES, table_file
+
+ROWS = 20
+
+
+def columns():
+    return {
+        "age": list(range(ROWS)),
+        "work": ["a", "b"] * (ROWS // 2),
+        "y": [0, 1] * (ROWS // 2),
+        "person": [f"p{i}" for i in range(ROWS)],
+    }
+
+
+def parquet(folder, **changed):
+    path = folder / "people.parquet"
+    pq.write_table(pa.table({**columns(), **changed}), path)
+    return path
+
+
+def spec(path, *, data=None, **sections):
+    return {
+        "name": "mine",
+        "data": {
+            "source": "table",
+            "path": str(path),
+            "n": ROWS,
+            "label": "y",
+            "classes": 2,
+            "columns": {"age": {"low": 0, "high": 100}, "work": {"categories": ["a", "b"]}},
+            "validation": {"records": "public", "share": 0.2, "id": "person"},
+            **(data or {}),
+        },
+        "systems": {
+            "noisy-sgd": {"model": "linear", "learning_rate": 0.1, "clip_norm": 1.0, "batch_size": 4, "epochs": 1}
+        },
+        "privacy": {"epsilon": 2.0, "delta": 1e-3},
+        "objectives": [{"metric": "accuracy"}],
+        "search": {"sampler": "random", "trials": 2, "seed": 0},
+        **sections,
+    }
+
+
+def refused(raw, *words, error=InvalidValue):
+    with pytest.raises(error) as found:
+        check_places(load_spec(raw))
+    for word in words:
+        assert word in str(found.value)
+
+
+def test_what_is_there_passes_without_reading_a_record(tmp_path, monkeypatch):
+    def read(*_):
+        raise AssertionError("records were read")
+
+    monkeypatch.setattr(table_file, "read", read)
+    check_places(load_spec(spec(parquet(tmp_path))))
+
+
+def test_a_missing_file(tmp_path):
+    refused(spec(tmp_path / "nowhere.parquet"), "data.path", "nowhere.parquet", "Check data.path")
+
+
+def test_a_missing_id_column(tmp_path):
+    raw = spec(parquet(tmp_path), data={"validation": {"records": "public", "share": 0.2, "id": "persn"}})
+    refused(raw, "persn", "has age, work, y, person", "Did you mean `person`?")
+
+
+def test_a_missing_validation_file(tmp_path):
+    raw = spec(parquet(tmp_path), data={"validation": {"records": "public", "path": str(tmp_path / "b.pq"), "n": 5}})
+    refused(raw, "b.pq")
+
+
+@pytest.mark.parametrize(
+    ("changed", "data", "words"),
+    [
+        ({"age": [datetime.datetime(2020, 1, 1)] * ROWS}, {}, ["data.columns.age='timestamp[us]'", "numbers"]),
+        ({"age": ["old"] * ROWS}, {}, ["data.columns.age='string'", "`categories`"]),
+        ({}, {"columns": {"age": {"low": 0, "high": 9, "shape": [4]}}}, ["age='int64'", "lists of numbers"]),
+        ({"y": ["yes"] * ROWS}, {"classes": None, "target": [0, 1]}, ["data.label='y'", "it holds string"]),
+        (
+            {"person": [0.5] * ROWS},
+            {"validation": {"records": "public", "share": 0.2}, "unit": {"column": "person", "max_records": 2}},
+            ["data.unit.column='person'", "it holds double"],
+        ),
+    ],
+)
+def test_a_column_that_cannot_be_what_is_declared(tmp_path, changed, data, words):
+    raw = spec(parquet(tmp_path, **changed))
+    raw["data"] = {name: one for name, one in {**raw["data"], **data}.items() if one is not None}
+    if "unit" in data:
+        raw["privacy"] = {**raw["privacy"], "unit": "person"}
+    if "target" in data:
+        raw["objectives"] = [{"metric": "rmse"}]
+    refused(raw, *words)
+
+
+def test_lists_of_numbers_pass(tmp_path):
+    path = parquet(tmp_path, age=[np.zeros(4).tolist()] * ROWS)
+    check_places(load_spec(spec(path, data={"columns": {"age": {"low": 0, "high": 9, "shape": [4]}}})))
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.csv.gz"])
+def test_of_a_csv_file_the_first_line_alone_is_read(tmp_path, name):
+    path, opened = tmp_path / name, gzip.open if name.endswith("gz") else open
+    with opened(path, "wt") as stream:
+        stream.write('age,work,y,"person"\r\nnot a number at all\n')
+    check_places(load_spec(spec(path)))
+
+
+def test_a_csv_file_without_a_header_is_not_quoted(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("41,private,1,Ada Lovelace\n")
+    with pytest.raises(InvalidValue) as found:
+        check_places(load_spec(spec(path)))
+    assert "in its first line" in str(found.value)
+    assert "Ada" not in str(found.value)
+
+
+def test_a_folder_of_csv_files(tmp_path):
+    folder = tmp_path / "parts.csv"
+    folder.mkdir()
+    (folder / "0.csv").write_text("age,work,y,person\n")
+    check_places(load_spec(spec(folder)))
+    (folder / "0.csv").write_text("age,work,y\n")
+    refused(spec(folder), "person")
+
+
+FILELESS = {"digits", "uniform", "table", "frozen", "pooled", "projected"}
+
+
+@pytest.mark.parametrize("name", SOURCES.keys() - FILELESS)
+def test_every_source_of_files_says_what_is_missing(name, tmp_path):
+    with pytest.raises(InvalidValue, match=r"data\.path"):
+        SOURCES[name].inspect({})
+    with pytest.raises(InvalidValue, match=r"data\.path"):
+        SOURCES[name].inspect({"path": str(tmp_path)})
+
+
+@pytest.mark.parametrize("name", ["frozen", "pooled", "projected"])
+def test_sources_made_of_others_ask_them(name, tmp_path):
+    with pytest.raises(InvalidValue, match=r"data\.path"):
+        SOURCES[name].inspect({"of": "mnist", "path": str(tmp_path)})
+
+
+# Resources
+
+
+@pytest.mark.parametrize(
+    ("resources", "words"),
+    [
+        ({"gpus": 8}, "resources.gpus=8"),
+        ({"cpus": 4096}, "resources.cpus=4096"),
+        ({"workers": 1000, "cpus_per_worker": 8}, "resources.workers=1000"),
+    ],
+)
+def test_resources_that_this_machine_has_not(tmp_path, resources, words):
+    raw = spec(parquet(tmp_path), resources=resources)
+    refused(raw, words, "this machine has", "--address", error=ClusterUnreachable)
+
+
+def test_a_gpu_that_no_trial_asks_for(tmp_path):
+    refused(spec(parquet(tmp_path), execution={"device": "cuda"}), "execution.device", "Set resources.gpus")
+
+
+def test_ordinary_resources_need_no_ray(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sweeps.runner.cluster", None)
+    check_places(load_spec(spec(parquet(tmp_path), resources={"cpus": os.cpu_count()})))
+
+
+def test_a_cluster_that_does_not_answer(tmp_path):
+    with pytest.raises(ClusterUnreachable, match="does not answer"):
+        check_places(load_spec(spec(parquet(tmp_path))), "127.0.0.1:1")
+
+
+# Objectives, before anything else
+
+
+@pytest.mark.parametrize(
+    ("metric", "data", "words"),
+    [
+        ("accuracy", {"validation": None}, "table has none, and no trial would report it"),
+        ("rmse", {}, "a metric of a classification, which table is"),
+        ("accuracy", {"classes": None, "target": [0, 1]}, "a metric of a regression"),
+        ("accuracy_noise_sd", {}, "private validation records"),
+    ],
+)
+def test_an_objective_that_no_trial_could_report(tmp_path, metric, data, words):
+    raw = spec("nowhere.parquet", objectives=[{"metric": metric}])
+    raw["data"] = {name: one for name, one in {**raw["data"], **data}.items() if one is not None}
+    with pytest.raises(SpecErrors, match=words) as found:
+        load_spec(raw)
+    assert [one.path for one in found.value.errors] == ["objectives.0.metric"]
+
+
+# At the command line: before a sweep is recorded, and before any process is started
+
+
+@pytest.fixture
+def sweeps(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def child(*_, **__):
+        raise AssertionError("a rehearsal was begun")
+
+    monkeypatch.setattr(checking, "Rehearsing", child)
+
+    def run(command, raw, *arguments):
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(raw))
+        monkeypatch.setattr(sys, "argv", ["sweeps", command, "mine.yaml", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return end.value.code or 0, *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"data": {"path": "nowhere.parquet"}}, "nowhere.parquet"),
+        ({"data": {"label": "z"}}, "data.columns=['z']"),
+        ({"data": {"validation": {"records": "public", "share": 0.2, "id": "id"}}}, "data.columns=['id']"),
+        ({"resources": {"gpus": 8}}, "resources.gpus=8"),
+        ({"execution": {"device": "cuda"}}, "execution.device='cuda'"),
+        ({"objectives": [{"metric": "rmse"}]}, "objectives.0.metric='rmse'"),
+    ],
+)
+def test_check_and_run_refuse_alike(sweeps, tmp_path, command, changed, words):
+    code, out, err = sweeps(command, spec(parquet(tmp_path), **changed))
+    assert (code, out) == (2, "")
+    assert err.startswith("sweeps: ")
+    assert words in err
+    assert "Traceback" not in err
+    assert not (tmp_path / ".sweeps").exists()
+
+
+def test_without_a_rehearsal_check_looks_at_the_spec_alone(sweeps, tmp_path):
+    code, out, _ = sweeps("check", spec("nowhere.parquet", resources={"gpus": 8}), "--no-rehearsal")
+    assert code == 0
+    assert "feasible" in out
+    assert "rehearsal" not in out
+
+
+def test_run_tries_out_only_models_that_are_not_ours(tmp_path, monkeypatch):
+    begun = []
+
+    class Seen:
+        def __init__(self, spec):
+            begun.append(spec.user_modules())
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def finished(self):
+            pass
+
+    monkeypatch.setattr(checking, "Rehearsing", Seen)
+    raw = spec(parquet(tmp_path))
+    before_launch(load_spec(raw))
+    raw["systems"]["noisy-sgd"]["model"] = "tests.trainables.broken_models:ends_the_process"
+    before_launch(load_spec(raw), rehearsal=False)
+    assert begun == []
+    before_launch(load_spec(raw))
+    assert begun == [("tests.trainables.broken_models",)]
