@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
@@ -11,6 +10,7 @@ from typing import Any
 
 from dpcore.checks import InvalidValue
 from sweeps.comparing import EPSILON, TARGET_EPSILON, compared_epsilon
+from sweeps.front.csv_text import csv_text
 from sweeps.front.panels import Front, Panel
 
 COMPARED = "compared_epsilon"
@@ -91,14 +91,12 @@ def render(front: Front, form: str, everything: bool = False) -> str | bytes:
 
 
 def to_csv(front: Front, everything: bool = False) -> str:
-    """Comma-separated values with a header; an infinite epsilon is `inf`, an absent knob empty."""
+    """Comma-separated values with a header; an infinite epsilon is `inf`, an absent knob empty.
+
+    A text that a spreadsheet would compute begins with an apostrophe.
+    """
     listed = list(rows(front, everything))
-    names = _columns(front, listed)
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, names, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(listed)
-    return buffer.getvalue()
+    return csv_text(_columns(front, listed), listed)
 
 
 def to_json(front: Front, everything: bool = False) -> str:

@@ -131,7 +131,7 @@ class Search(Section):
     """
 
     sampler: Literal["random", "tpe", "nsga2", "gp", "grid"] = "tpe"
-    trials: PositiveCount
+    trials: Annotated[PositiveCount, Field(le=10_000_000)]
     seed: Annotated[int, Field(ge=0, lt=2**63), _NUMBER] = 0
     warm_start: Name | None = None
     repeats: PositiveCount = 1
