@@ -135,4 +135,4 @@ def _view(uri: str) -> str:
     if urlsplit(uri).scheme in ("http", "https"):
         return shown
     # The one beside this Python: a fresh clone's environment is not on the path.
-    return f"{Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {shown}"
+    return f"{Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {shlex.quote(shown)}"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpcore.checks import InvalidValue
 from sweeps.records import SweepRecord
+from sweeps.sqlite_files import url_of
 from trainables.files import Folder
 
 DEFAULT_ROOT = ".sweeps"
@@ -70,12 +71,12 @@ class Workspace:
     @property
     def store_url(self) -> str:
         """SQLAlchemy URL of the store: `<root>/sweeps.db` unless told otherwise."""
-        return self.store or f"sqlite:///{self.root}/sweeps.db"
+        return self.store or url_of(f"{self.root}/sweeps.db")
 
     @property
     def tracking_uri(self) -> str:
         """MLflow tracking URI: `<root>/mlflow.db` unless told otherwise."""
-        return self.tracking or f"sqlite:///{self.root}/mlflow.db"
+        return self.tracking or url_of(f"{self.root}/mlflow.db")
 
     def folder(self, sweep: str) -> Path:
         """The sweep's own folder."""

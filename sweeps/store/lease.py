@@ -3,6 +3,11 @@
 The token grows by one with each holder (Gray & Cheriton 1989 for leases; the token follows Kleppmann
 2016), and the check reads the lease inside the writing transaction, under its lock. A holder that was
 paused past its expiry therefore cannot write once another has taken over, whatever its clock says.
+
+Who asks for a lease that another holds decides by what is certain first. On the holder's own machine the process says
+it: gone, and the lease is free at once. Otherwise its expiry does, on the one clock that all users of the store share
+(`Database.now`). A clock that was ahead when it stamped the expiry cannot block longer than the lease was meant to
+last: a longer rest is cut to that, which leaves a living holder its whole time to renew it.
 """
 
 from __future__ import annotations
@@ -24,6 +29,9 @@ from sweeps.store.database import Database
 from sweeps.store.errors import LeaseHeld, LeaseLost
 from sweeps.store.schema import leases
 
+LEASE_SECONDS = 30.0
+"""How long a holder may give no sign of life, unless it says otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:
@@ -36,16 +44,23 @@ class Holder:
     pid_started: str
     since: float
     acquisition: str
+    ttl_seconds: float = LEASE_SECONDS
 
-    def is_dead(self) -> bool:
-        """Certainly gone: its process id is free, or reused, on this very machine."""
-        return self.machine == _machine() and _pid_started(self.pid) != self.pid_started
+    def is_dead(self, *, on_this_host: bool = False) -> bool:
+        """Certainly gone: its process id is free, or reused, on this very machine, or the machine has started anew.
+
+        on_this_host  whether it can have run nowhere else, so that another boot than ours is an earlier one
+        """
+        here = _machine()
+        if self.machine == here:
+            return _pid_started(self.pid) != self.pid_started
+        return on_this_host and self.machine.partition(" ")[0] != here.partition(" ")[0]
 
 
-def this_process(since: float, acquisition: str) -> Holder:
+def this_process(since: float, acquisition: str, ttl_seconds: float = LEASE_SECONDS) -> Holder:
     """The holder that stands for this process."""
     pid = os.getpid()
-    return Holder(socket.gethostname(), _machine(), pid, _pid_started(pid) or "", since, acquisition)
+    return Holder(socket.gethostname(), _machine(), pid, _pid_started(pid) or "", since, acquisition, ttl_seconds)
 
 
 class Lease:
@@ -102,7 +117,7 @@ def acquire(database: Database, sweep: str, sweep_id: int, ttl_seconds: float) -
     """Take the lease when it is free, expired, or held by a process that is certainly gone. Raises LeaseHeld."""
     acquisition = secrets.token_hex(8)
 
-    def take(connection: Connection) -> int:
+    def take(connection: Connection) -> int | LeaseHeld:
         row = connection.execute(
             select(leases.c.token, leases.c.holder, leases.c.expires_at)
             .where(leases.c.sweep_id == sweep_id)
@@ -114,22 +129,28 @@ def acquire(database: Database, sweep: str, sweep_id: int, ttl_seconds: float) -
             if holder.acquisition == acquisition:
                 # The connection broke after the commit and this is the repetition.
                 return int(row.token)
-            if not holder.is_dead():
-                raise LeaseHeld(
+            # A SQLite file lies on a local disk: whoever wrote it ran on this host.
+            if not holder.is_dead(on_this_host=database.is_sqlite):
+                latest = now + holder.ttl_seconds
+                if row.expires_at > latest:
+                    _set(connection, sweep_id, expires_at=latest)
+                return LeaseHeld(
                     f"sweep {sweep!r}: driven by {_described(holder)}. Stop that one, or wait: without a sign of life "
-                    f"its lease ends in {row.expires_at - now:.0f} s. Watch it with `sweeps show {sweep}`."
+                    f"its lease ends in {min(row.expires_at, latest) - now:.0f} s. Watch it with `sweeps show {sweep}`."
                 )
         token = int(row.token) + 1
-        connection.execute(
-            update(leases)
-            .where(leases.c.sweep_id == sweep_id)
-            .values(
-                token=token, holder=json.dumps(asdict(this_process(now, acquisition))), expires_at=now + ttl_seconds
-            )
-        )
+        holder = this_process(now, acquisition, ttl_seconds)
+        _set(connection, sweep_id, token=token, holder=json.dumps(asdict(holder)), expires_at=now + ttl_seconds)
         return token
 
-    return Lease(database, sweep, sweep_id, database.write(take), ttl_seconds)
+    taken = database.write(take)
+    if isinstance(taken, LeaseHeld):
+        raise taken
+    return Lease(database, sweep, sweep_id, taken, ttl_seconds)
+
+
+def _set(connection: Connection, sweep_id: int, **values: object) -> None:
+    connection.execute(update(leases).where(leases.c.sweep_id == sweep_id).values(**values))
 
 
 def _described(holder: Holder) -> str:

@@ -24,6 +24,7 @@ from sweeps.assumptions import Assumptions
 from sweeps.front.pareto import spec_objectives
 from sweeps.publishing import Release
 from sweeps.records import SweepRecord, TrialRecord, TrialState
+from sweeps.sqlite_files import path_of
 from sweeps.tracking.mlflow_door import (
     ASSUMPTIONS,
     HEADING,
@@ -185,9 +186,9 @@ class Experiment:
 
 
 def _prepare(uri: str) -> None:
-    if not uri.startswith("sqlite:///"):
+    path = path_of(uri)
+    if path is None:
         return
-    path = Path(uri.removeprefix("sqlite:///"))
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path, timeout=20)
     try:
@@ -200,9 +201,8 @@ def _prepare(uri: str) -> None:
 
 
 def _artifact_location(uri: str, sweep: str) -> str | None:
-    if uri.startswith("sqlite:///"):
-        return (Path(uri.removeprefix("sqlite:///")).absolute().parent / "mlartifacts" / sweep).as_uri()
-    return None
+    path = path_of(uri)
+    return None if path is None else (path.absolute().parent / "mlartifacts" / sweep).as_uri()
 
 
 def _spec_tags(sweep: SweepRecord) -> dict[str, str]:

@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
 
 from sweeps.store import LeaseHeld, LeaseLost, Store
 from sweeps.store import lease as lease_module
+from sweeps.store.database import Database
 from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, refusal, settle
 
 
@@ -160,6 +162,61 @@ def test_a_reused_process_id_and_another_machine(monkeypatch):
     # A process id of another machine, or of another container on this one, says nothing here.
     elsewhere = lease_module.Holder(own.host, own.machine + "1", 2**22 + 1, "1", 0.0, "x")
     assert not elsewhere.is_dead()
+
+
+def stamped_ahead(url, monkeypatch, hours=1.0):
+    """A holder elsewhere, whose lease a clock that was ahead has stamped."""
+    store = Store.open(url)
+    now = Database.now
+    monkeypatch.setattr(lease_module, "_machine", lambda: f"{BOOT} elsewhere")
+    monkeypatch.setattr(Database, "now", lambda self, connection: now(self, connection) + 3600 * hours)
+    lease = store.acquire(SWEEP, ttl_seconds=0.5)
+    monkeypatch.undo()
+    return store, lease
+
+
+BOOT = lease_module._machine().partition(" ")[0]
+
+
+def test_a_clock_that_was_ahead_blocks_no_longer_than_the_lease_was_meant_to_last(url, monkeypatch):
+    stamped_ahead(url, monkeypatch)
+    second = Store.open(url)
+    with pytest.raises(LeaseHeld, match=r"its lease ends in [01] s"):
+        second.acquire(SWEEP)
+    time.sleep(0.7)
+    second.acquire(SWEEP)
+
+
+def test_a_living_holder_keeps_a_lease_that_was_cut_to_its_length(url, monkeypatch):
+    store, lease = stamped_ahead(url, monkeypatch)
+    second = Store.open(url)
+    for _ in range(4):
+        with pytest.raises(LeaseHeld):
+            second.acquire(SWEEP)
+        time.sleep(0.25)
+        lease.renew()
+    store.launch(lease, proposal(0), plan(), 100)
+
+
+def test_without_the_cut_it_would_block_for_an_hour(url, monkeypatch):
+    stamped_ahead(url, monkeypatch)
+    monkeypatch.setattr(lease_module, "_set", lambda connection, sweep_id, **values: None)
+    second = Store.open(url)
+    with pytest.raises(LeaseHeld):
+        second.acquire(SWEEP)
+    time.sleep(0.7)
+    with pytest.raises(LeaseHeld):
+        second.acquire(SWEEP)
+
+
+def test_a_holder_of_an_earlier_boot_is_gone_where_it_can_only_have_run_here(monkeypatch):
+    own = lease_module.this_process(since=0.0, acquisition="x")
+    boot, space = own.machine.split(" ", 1)
+    earlier = replace(own, machine=f"{boot}-before {space}")
+    assert earlier.is_dead(on_this_host=True)
+    assert not earlier.is_dead()
+    # Another container of this boot: its process ids say nothing here, so that its lease has to run out.
+    assert not replace(own, machine=f"{boot} another", pid=2**22 + 1).is_dead(on_this_host=True)
 
 
 def test_without_the_check_of_the_token_the_exam_would_fail(url, monkeypatch):

@@ -8,6 +8,7 @@ from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, Status
 from sweeps.records import Proposal, SweepRecord
+from sweeps.sqlite_files import url_of
 from sweeps.store import Lease, Store
 from trainables.system import PrivacyPlan, Refusal
 
@@ -17,7 +18,7 @@ REFERENCE = {"accuracy": {"value": 0.0, "source": "the worst there is"}, "epsilo
 
 def new_sweep(root: Path, name: str = "views", **spec: object) -> Store:
     """A store at `root` with one empty sweep."""
-    store = Store.open(f"sqlite:///{root}/sweeps.db")
+    store = Store.open(url_of(root / "sweeps.db"))
     content = {
         "name": name,
         "objectives": OBJECTIVES,
