@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +59,9 @@ def checked(
     with Rehearsing(spec, patience=patience) as rehearsing:
         # Planning builds the user's own model: not in this process, before it has come back from the other one.
         first = rehearsing.finished() if spec.user_modules() else None
-        plan = preview(spec, warm=warm, started_from=started_from)
+        with redirect_stdout(sys.stderr):
+            # What the user's code prints is no part of a JSON document.
+            plan = preview(spec, warm=warm, started_from=started_from)
         return Checked(plan, first or rehearsing.finished())
 
 

@@ -33,7 +33,7 @@ class Child:
     def __init__(self, work: Callable[..., None], *given: Any) -> None:
         context: Any = multiprocessing.get_context(_method())
         self._receiver, sender = context.Pipe(duplex=False)
-        self._process = context.Process(target=_work, args=(work, sender, *given), daemon=True)
+        self._process = context.Process(target=_work, args=(work, sender, os.getpid(), *given), daemon=True)
         self._process.start()
         # Only the child holds it now, so that its end is seen.
         sender.close()
@@ -51,7 +51,7 @@ class Child:
                 self._process.join()
                 raise Ended(_how(self._process.exitcode)) from None
             self._heard = time.monotonic()
-            if message is _OVER or message == _OVER:
+            if message == _OVER:
                 return
             yield message
 
@@ -68,6 +68,7 @@ class Child:
 
 
 _OVER = ("over",)
+_LOOK_SECONDS = 1.0
 
 
 def _method() -> str:
@@ -76,13 +77,21 @@ def _method() -> str:
     return "fork" if sys.platform == "linux" and threading.active_count() == 1 and not engines else "spawn"
 
 
-def _work(work: Callable[..., None], sender: Connection, *given: Any) -> None:
+def _work(work: Callable[..., None], sender: Connection, parent: int, *given: Any) -> None:
     # Ctrl-C is for the parent, which ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_outlives, args=(parent,), daemon=True).start()
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     work(sender.send, *given)
     sender.send(_OVER)
+
+
+def _outlives(parent: int) -> None:
+    """Nobody is left to stop a process that never comes back, once its parent was killed."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_SECONDS)
+    os._exit(1)
 
 
 def _how(code: int | None) -> str:

@@ -167,6 +167,35 @@ def test_a_child_that_never_comes_back_is_stopped():
     assert time.monotonic() - began < 60
 
 
+ORPHANING = """
+import os
+from sweeps.rehearsal.child import Child
+from tests.sweeps.test_rehearsal import waits
+
+child = Child(waits)
+print(child._process.pid, flush=True)
+next(child.messages(60))
+os._exit(9)
+"""
+
+
+def test_no_child_outlives_a_parent_that_was_killed():
+    done = subprocess.run([sys.executable, "-c", ORPHANING], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=100)
+    assert done.returncode == 9
+    for _ in range(100):
+        if not _runs(int(done.stdout)):
+            return
+        time.sleep(0.1)
+    raise AssertionError("it is still there")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 # At the command line
 
 
