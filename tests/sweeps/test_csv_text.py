@@ -36,8 +36,8 @@ def read(text):
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_formula_becomes_a_text_in_cell_and_header(formula):
     header, row = read(csv_text([formula, "plain"], [{formula: "x", "plain": formula}]))
-    assert header == [f"'{formula}", "plain"]
-    assert row == ["x", f"'{formula}"]
+    assert header == [f"'{formula}".replace("\r", "\n"), "plain"]
+    assert row == ["x", header[0]]
 
 
 def test_numbers_and_other_texts_stay():
@@ -61,10 +61,6 @@ def test_there_is_no_other_door():
             continue
         tree = ast.parse(path.read_text())
         imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-        called = {
-            node.func.attr
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        }
+        called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         assert "csv" not in imported, path
         assert "to_csv" not in called, path
