@@ -15,6 +15,7 @@ from sweeps.records import TrialRecord
 from sweeps.rehearsal import PATIENCE, Rehearsal, Rehearsing
 from sweeps.spec import SweepSpec
 from sweeps.totals import Total
+from trainables import plugins
 from trainables.data import SOURCES
 
 
@@ -53,6 +54,9 @@ def checked(
     warm, started_from  as in `sweeps.preview.preview`
     patience            see `sweeps.rehearsal.PATIENCE`
     """
+    for function in spec.user_functions():
+        # Here, and not only where it is imported: that is in another process, whose words come late.
+        plugins.enter("model", function)
     if not rehearsal:
         return Checked(preview(spec, warm=warm, started_from=started_from), None)
     check_places(spec, address)

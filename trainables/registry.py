@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
-from trainables import bayesian_dp, convexified, dp_sgld, noisy_mean, noisy_sgd, private_prediction, sgld, sgmcmc
+from trainables import (
+    bayesian_dp,
+    convexified,
+    dp_sgld,
+    noisy_mean,
+    noisy_sgd,
+    plugins,
+    private_prediction,
+    sgld,
+    sgmcmc,
+)
 from trainables.system import System
-
-ENTRY_POINTS = "private_sweeps.systems"
-"""Third parties add systems under this entry-point group; each entry is a System object."""
 
 
 def by_name(*systems: System) -> dict[str, System]:
@@ -44,5 +49,5 @@ SYSTEMS: dict[str, System] = by_name(
     bayesian_dp.VARIATIONAL_DRAWS,  # the same as published, without noise: its claim is refuted
     bayesian_dp.AVERAGE_CASE_SGD,  # Triastcyn & Faltings 2020, unclipped or fixed batches: the average case alone
     # the next published system goes here
-    *(entry.load() for entry in entry_points(group=ENTRY_POINTS)),
+    *plugins.offered_systems(),
 )

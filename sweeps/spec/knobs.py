@@ -9,6 +9,7 @@ from typing import Any
 from sweeps.spec.domains import KINDS, Domain
 from sweeps.spec.errors import Problems
 from sweeps.suggestions import closest, did_you_mean
+from trainables import plugins
 from trainables.system import Parameter, PublicFacts, Scalar, System
 
 Knobs = dict[str, Scalar | Domain]
@@ -30,7 +31,8 @@ def read_systems(
     for name, knobs in raw.items():
         path = f"systems.{name}"
         if name not in systems:
-            problems.add(path, name, "the name of a system", did_you_mean(name, systems))
+            remedy = plugins.withheld_systems().get(str(name)) or did_you_mean(name, systems)
+            problems.add(path, name, "the name of a system", remedy)
         elif knobs is not None and not isinstance(knobs, Mapping):
             problems.add(path, knobs, "a mapping from knobs to values or domains")
         else:

@@ -278,7 +278,11 @@ class SweepSpec(Section):
 
     def user_modules(self) -> tuple[str, ...]:
         """Modules named by text knobs as `package.module:function`: the user's own code, part of what is trained."""
-        return tuple(sorted({text.split(":")[0] for text in self.texts() if _FUNCTION.fullmatch(text)}))
+        return tuple(sorted({function.split(":")[0] for function in self.user_functions()}))
+
+    def user_functions(self) -> tuple[str, ...]:
+        """The functions themselves: whoever builds a model of this spec imports and calls them."""
+        return tuple(text for text in self.texts() if _FUNCTION.fullmatch(text))
 
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

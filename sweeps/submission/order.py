@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.metadata
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ORDER_FILE, SPEC_FILE = "sweeps-order.json", "spec.yaml"
 COMPARED = ("ray", "torch", "numpy", "optuna", "mlflow", "pyarrow", "SQLAlchemy")
 """Packages whose versions on the submitting machine travel along, to be compared with the cluster's."""
+OPERATORS = "SWEEPS_PLUGINS"
+"""The variable by which the cluster's operator decides what code may run (`trainables.plugins`): no order sets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,10 @@ class Order:
     @classmethod
     def read(cls, path: Path) -> Order:
         """The order of the parcel at `path`."""
-        return cls(**json.loads(path.read_text()))
+        order = cls(**json.loads(path.read_text()))
+        if OPERATORS not in order.environment:
+            return order
+        return replace(order, environment={n: text for n, text in order.environment.items() if n != OPERATORS})
 
 
 def versions() -> dict[str, str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dpcore.checks import InvalidValue
 from sweeps.spec import SweepSpec
-from sweeps.submission.order import ORDER_FILE, SPEC_FILE, Order
+from sweeps.submission.order import OPERATORS, ORDER_FILE, SPEC_FILE, Order
 from sweeps.user_code import packages
 
 PACKAGES = ("dpcore", "trainables", "sweeps")
@@ -27,6 +27,8 @@ PACKAGES = ("dpcore", "trainables", "sweeps")
 def taken_from_here(names: Iterable[str]) -> dict[str, str]:
     """The values of these environment variables. Raises InvalidValue for one that is not set."""
     for name in names:
+        if name == OPERATORS:
+            raise InvalidValue("env", name, "a variable that is not the cluster operator's own")
         if name not in os.environ:
             raise InvalidValue("env", name, "the name of a variable that is set here", f"Try: export {name}=...")
     return {name: os.environ[name] for name in names}

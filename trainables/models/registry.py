@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
+from trainables import plugins
 from trainables.system import PublicFacts, Task
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ def _own_function(model: str) -> Callable[..., object]:
     module_name, colon, function_name = model.partition(":")
     if not (colon and module_name and function_name):
         raise InvalidValue("model", model, "a known model or `package.module:function`", remedy)
+    plugins.enter("model", model)
     try:
         found = importlib.util.find_spec(module_name)
     except (ImportError, ValueError):

@@ -1,0 +1,92 @@
+"""Code that is not ours: functions that a spec names as `module:function`, and systems that installed packages offer.
+
+Whoever may write a spec may run any function of this Python by it: importing a module runs it. So each is named on
+stderr before its module is imported, and the operator decides by SWEEPS_PLUGINS, in the environment of commands,
+controllers and nodes:
+
+    (not set), allow             whatever a spec names
+    deny                         nothing but what this project brings
+    list:lab.models,nets:build   these packages, modules and functions, with all that is inside them
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from dpcore.checks import InvalidValue
+
+VARIABLE = "SWEEPS_PLUGINS"
+ENTRY_POINTS = "private_sweeps.systems"
+"""Third parties add systems under this entry-point group; each entry is a System object."""
+_LIST = "list:"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the operator lets run. `listed` is None where that is everything."""
+
+    text: str
+    listed: tuple[str, ...] | None
+
+    @classmethod
+    def of_environment(cls) -> Policy:
+        """That of SWEEPS_PLUGINS. Raises InvalidValue for a value without a meaning: it may be a misspelt "deny"."""
+        text = os.environ.get(VARIABLE, "allow").strip()
+        if text == "allow":
+            return cls(text, None)
+        if text == "deny":
+            return cls(text, ())
+        names = tuple(name.strip() for name in text.removeprefix(_LIST).split(","))
+        if not text.startswith(_LIST) or not all(names):
+            raise InvalidValue(VARIABLE, text, "allow, deny, or list:PACKAGE,MODULE:FUNCTION,...")
+        return cls(text, names)
+
+    def permits(self, function: str) -> bool:
+        """Whether `function`, written module:function, may be imported and called."""
+        return self.listed is None or any(
+            function == one or function.startswith((f"{one}.", f"{one}:")) for one in self.listed
+        )
+
+
+def enter(knob: str, function: str) -> None:
+    """To be called before anything of `function`, the value of `knob`, is looked for. Raises InvalidValue."""
+    policy = Policy.of_environment()
+    if not policy.permits(function):
+        remedy = "Whoever operates this machine set it; use a model by name, or ask for this one to be listed."
+        raise InvalidValue(knob, function, f"what {VARIABLE}={policy.text} lets run", remedy)
+    _announce(function)
+
+
+@lru_cache(maxsize=256)
+def _announce(function: str) -> None:
+    _log.warning(
+        "Importing %s and calling %s, as the spec says (%s=deny would refuse it).",
+        function.partition(":")[0],
+        function,
+        VARIABLE,
+    )
+
+
+def offered_systems() -> Iterator[Any]:
+    """The systems that installed packages offer and the operator lets run."""
+    policy = Policy.of_environment()
+    for entry in entry_points(group=ENTRY_POINTS):
+        if policy.permits(entry.value):
+            yield entry.load()
+
+
+def withheld_systems() -> dict[str, str]:
+    """{name: why} of those that they offer and the operator does not let run."""
+    policy = Policy.of_environment()
+    return {
+        entry.name: f"{entry.value} offers it, but {VARIABLE}={policy.text} lets nothing of that run."
+        for entry in entry_points(group=ENTRY_POINTS)
+        if not policy.permits(entry.value)
+    }
