@@ -205,6 +205,13 @@ class PLDAccountant:
         wanted = self.tolerance if tolerance is None else tolerance
         if not failure.upper:
             return bounds.epsilon_bounds(parts, float(delta), wanted)
+        try:
+            return self._with_failures(parts, failure, delta, wanted)
+        except ToleranceNotReached as refusal:
+            # Its best bounds are those of the rest at another delta.
+            raise ToleranceNotReached(str(refusal)) from refusal
+
+    def _with_failures(self, parts: Parts, failure: Bounds, delta: float, wanted: float) -> Bounds:
         # delta(epsilon) = failure + (1 - failure) * delta of the rest, so the rest is asked at what is left.
         left = Bounds(_left(delta, failure.upper) * (1 - 1e-12), _left(delta, failure.lower) * (1 + 1e-12))
         if delta < failure.lower:

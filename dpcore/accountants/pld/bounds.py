@@ -8,12 +8,14 @@ What a closed form, a single step or few sums of losses (`responses`) decide is 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from dpcore.accountants.pld import gaussian, responses, rounded_responses, single
 from dpcore.accountants.pld.contour import Contour, make_contour
 from dpcore.accountants.pld.grid import holds, one_direction
 from dpcore.accountants.pld.lines import TooFine
+from dpcore.accountants.pld.loss import DiscretisationInvalid
 from dpcore.accountants.pld.parts import (
     Parts,
     gaussian_mu,
@@ -42,7 +44,7 @@ _RELATIVE, _LEAST_RELATIVE = 1e-5, 1e-11
 """How closely a sum over frequencies is planned to tell delta; below the least all is rounding."""
 
 
-def _contour(
+def _contours(
     parts: Parts,
     direction: Cumulants,
     saddle: Saddle,
@@ -50,26 +52,27 @@ def _contour(
     *,
     forward: bool,
     effort: int = 1,
-    tilts: tuple[float, ...] = _TILTS,
-) -> Contour | None:
-    """A sum over frequencies that should tell epsilon far within tolerance; None where it would take too many.
+) -> Iterator[Contour]:
+    """Sums over frequencies that should tell epsilon far within tolerance, the likeliest first; none where they would
+    take too many.
 
-    Where rare large losses decide, the saddle's tilt would make those beyond the quadrature's end count: less does.
+    Where rare large losses decide, and where the quadrature ends not far above the saddle's tilted mean, that tilt
+    would make what lies beyond the end count: less does.
     """
     whole, log_delta = scale(saddle, asked), min(math.log(asked.delta), saddle.log_delta)
-    for share in tilts:
+    for share in _TILTS:
         tilted = saddle if share == 1.0 else at_tilt(direction, share * saddle.tilt, saddle.epsilon, log_delta)
         worth = 0.3 * tilted.tilt * asked.tolerance * whole
         relative = min(_RELATIVE, 0.2 * worth)
         if relative < _LEAST_RELATIVE:
-            return None
+            return
         if direction.at_ends(tilted.tilt) > worth:
             continue
         try:
-            return make_contour(parts, direction, tilted, math.log(relative), worth, forward=forward, effort=effort)
+            yield make_contour(parts, direction, tilted, math.log(relative), worth, forward=forward, effort=effort)
         except TooFine:
-            return None
-    return None
+            if effort == 1:
+                return
 
 
 def _inverted(contour: Contour, saddle: Saddle, asked: Asked) -> Bounds | None:
@@ -80,11 +83,18 @@ def _inverted(contour: Contour, saddle: Saddle, asked: Asked) -> Bounds | None:
 
 
 def _first_side(parts: Parts, direction: Cumulants, saddle: Saddle, asked: Asked, *, forward: bool) -> Bounds:
-    contour = _contour(parts, direction, saddle, asked, forward=forward)
-    found = None if contour is None else _inverted(contour, saddle, asked)
+    found = _by_contours(parts, direction, saddle, asked, forward=forward)
     # Few unlike responses have a spectrum that does not decay, and atoms that no grid's nodes meet.
     found = found or rounded_responses.epsilon_bounds(parts, asked)
     return found or _by_grid(parts, direction, saddle, asked, forward=forward)
+
+
+def _by_contours(
+    parts: Parts, direction: Cumulants, saddle: Saddle, asked: Asked, *, forward: bool, effort: int = 1
+) -> Bounds | None:
+    contours = _contours(parts, direction, saddle, asked, forward=forward, effort=effort)
+    told = (_inverted(contour, saddle, asked) for contour in contours)
+    return next((found for found in told if found is not None), None)
 
 
 def _by_grid(parts: Parts, direction: Cumulants, saddle: Saddle, asked: Asked, *, forward: bool) -> Bounds:
@@ -93,12 +103,10 @@ def _by_grid(parts: Parts, direction: Cumulants, saddle: Saddle, asked: Asked, *
     start = at_delta(shorter, math.log(asked.delta))
     try:
         return one_direction(parts, shorter, asked, forward=forward, saddle=start, largest=SMALL_GRID)
-    except ToleranceNotReached:
-        for tilt in _TILTS:
-            contour = _contour(parts, direction, saddle, asked, forward=forward, effort=_EFFORT, tilts=(tilt,))
-            found = None if contour is None else _inverted(contour, saddle, asked)
-            if found is not None:
-                return found
+    except (ToleranceNotReached, DiscretisationInvalid):
+        found = _by_contours(parts, direction, saddle, asked, forward=forward, effort=_EFFORT)
+        if found is not None:
+            return found
     return one_direction(parts, shorter, asked, forward=forward, saddle=start, largest=MAX_LOSSES)
 
 
@@ -106,17 +114,34 @@ def _second_side(
     parts: Parts, direction: Cumulants, saddle: Saddle, asked: Asked, known: Bounds, *, forward: bool
 ) -> Bounds:
     """Both sides' bounds, given those of the other: often this one only has to hold at the other's."""
-    contour = _contour(parts, direction, saddle, asked, forward=forward)
     other = None
-    if contour is not None:
+    for contour in _contours(parts, direction, saddle, asked, forward=forward):
         if contour.log_delta_upper(known.upper) <= math.log(asked.delta):
             return known
         other = _inverted(contour, saddle, asked)
+        if other is not None:
+            break
     if other is None:
         if holds(parts, direction, saddle, asked, known.upper, forward=forward):
             return known
-        other = _by_grid(parts, direction, saddle, asked, forward=forward)
-    return Bounds(max(known.lower, other.lower), max(known.upper, other.upper))
+        other, refusal = _or_best(lambda: _by_grid(parts, direction, saddle, asked, forward=forward))
+        if refusal is not None:
+            raise ToleranceNotReached(str(refusal), best=_both(known, other)) from refusal
+    return _both(known, other)
+
+
+def _both(one: Bounds, other: Bounds) -> Bounds:
+    return Bounds(max(one.lower, other.lower), max(one.upper, other.upper))
+
+
+def _or_best(find: Callable[[], Bounds]) -> tuple[Bounds, ToleranceNotReached | None]:
+    """What `find` gives, or the best bounds that it had when it gave up. Raises what leaves none."""
+    try:
+        return find(), None
+    except ToleranceNotReached as refusal:
+        if refusal.best is None:
+            raise
+        return refusal.best, refusal
 
 
 @lru_cache(maxsize=4096)
@@ -126,7 +151,8 @@ def epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds:
     parts      (pair, steps) each; steps >= 1; at most one unsampled Gaussian is cheapest (see `pairs_of`)
     delta      in (0, 1)
     tolerance  upper - lower <= max(tolerance * upper, 1e-6 nats)
-    Raises ToleranceNotReached, and DiscretisationInvalid should the runtime guard fail.
+    Raises ToleranceNotReached, with the best bounds on the whole if there are any, and DiscretisationInvalid should the
+    runtime guard fail.
     """
     if not parts:
         return Bounds(0.0, 0.0)
@@ -155,16 +181,21 @@ def epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds:
     saddles = ahead, at_delta(backward, log_delta, near=ahead.tilt)
     forward_first = saddles[0].epsilon >= saddles[1].epsilon
     first, second = (forward, backward) if forward_first else (backward, forward)
-    bounds = _first_side(parts, first, saddles[not forward_first], asked, forward=forward_first)
-    return _second_side(parts, second, saddles[forward_first], asked, bounds, forward=not forward_first)
+    bounds, refusal = _or_best(
+        lambda: _first_side(parts, first, saddles[not forward_first], asked, forward=forward_first)
+    )
+    bounds = _second_side(parts, second, saddles[forward_first], asked, bounds, forward=not forward_first)
+    if refusal is not None:
+        raise ToleranceNotReached(str(refusal), best=bounds) from refusal
+    return bounds
 
 
 def _shifted(rest: Parts, shift: float, log_probability: float, delta: float, tolerance: float) -> Bounds:
     """Bounds where `shift` nats are lost with a probability of almost 1, on top of the rest."""
-    known = epsilon_bounds(rest, delta, tolerance)
+    known = _exactly(rest, delta, tolerance)
     upper = shift + known.upper
     share = delta * math.exp(-log_probability) * (1 + 1e-12)
-    lower = shift + epsilon_bounds(rest, share, tolerance).lower if share < 1 else 0.0
+    lower = shift + _exactly(rest, share, tolerance).lower if share < 1 else 0.0
     if share < 1 and lower == shift:
         # The rest's delta at -e is at least 1 - exp(-e).
         lower += math.log1p(-share)
@@ -172,6 +203,14 @@ def _shifted(rest: Parts, shift: float, log_probability: float, delta: float, to
         # All but the rare answers lose `shift`, so delta <= 1 - p exp(epsilon - shift).
         upper += min(0.0, math.log1p(-delta) - log_probability)
     return Bounds(max(0.0, lower * (1 - 1e-14)), upper * (1 + 1e-14))
+
+
+def _exactly(parts: Parts, delta: float, tolerance: float) -> Bounds:
+    """`epsilon_bounds`; bounds that are farther apart are of a part here, not of the whole, and are not passed on."""
+    try:
+        return epsilon_bounds(parts, delta, tolerance)
+    except ToleranceNotReached as refusal:
+        raise ToleranceNotReached(str(refusal)) from refusal
 
 
 def epsilon_estimate(parts: Parts, delta: float) -> float:

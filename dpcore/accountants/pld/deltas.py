@@ -8,8 +8,24 @@ from functools import lru_cache
 from dpcore.accountants.pld import gaussian, responses, single
 from dpcore.accountants.pld.contour import make_contour
 from dpcore.accountants.pld.lines import TooFine
-from dpcore.accountants.pld.parts import Parts, gaussian_mu, guessing, single_step, tail_for, without_nearly_certain
-from dpcore.accountants.pld.plan import REMEDY, Bounds, ToleranceNotReached, compose, make_plan
+from dpcore.accountants.pld.parts import (
+    Parts,
+    gaussian_mu,
+    guessing,
+    nearly_one,
+    single_step,
+    tail_for,
+    without_nearly_certain,
+)
+from dpcore.accountants.pld.plan import (
+    MAX_LOSSES,
+    REMEDY,
+    Bounds,
+    ToleranceNotReached,
+    coarsened,
+    compose,
+    make_plan,
+)
 from dpcore.accountants.pld.saddle import Cumulants, Saddle, at_epsilon, at_tilt, cumulants
 
 FLOOR = 1e-14
@@ -28,9 +44,16 @@ def delta_bounds(parts: Parts, epsilon: float, tolerance: float) -> Bounds:
     exact = responses.delta_bounds(parts, epsilon)
     if exact is not None:
         return exact
+    apart = nearly_one(parts, epsilon)
+    if apart >= 1 - FLOOR:
+        return Bounds(apart, 1.0)
     rest, shift, log_probability = without_nearly_certain(parts)
     if shift > 0:
-        known = delta_bounds(rest, epsilon - shift, tolerance)
+        try:
+            known = delta_bounds(rest, epsilon - shift, tolerance)
+        except ToleranceNotReached as refusal:
+            # Its best bounds are of a part, not of the whole.
+            raise ToleranceNotReached(str(refusal)) from refusal
         # The shift itself is rounded: by less than this, and delta by at most as much.
         rounding = 1e-14 * (shift + abs(epsilon))
         lower = max(known.lower * math.exp(log_probability) * (1 - 1e-12) - rounding, guessing(epsilon))
@@ -42,8 +65,19 @@ def delta_bounds(parts: Parts, epsilon: float, tolerance: float) -> Bounds:
     if one is not None:
         return Bounds(*single.delta_bounds(one, epsilon))
     sides = (True,) if all(pair.symmetric for pair, _ in parts) else (True, False)
-    found = [_delta_one_direction(parts, epsilon, tolerance, forward=side) for side in sides]
-    return Bounds(max(b.lower for b in found), max(b.upper for b in found))
+    found, refusals = [], []
+    for side in sides:
+        try:
+            found.append(_delta_one_direction(parts, epsilon, tolerance, forward=side))
+        except ToleranceNotReached as refusal:
+            if refusal.best is None:
+                raise
+            found.append(refusal.best)
+            refusals.append(refusal)
+    both = Bounds(max(b.lower for b in found), max(b.upper for b in found))
+    if refusals and both.upper - both.lower > max(tolerance * both.upper, FLOOR):
+        raise ToleranceNotReached(str(refusals[0]), best=both)
+    return both
 
 
 def _delta_by_contour(
@@ -61,7 +95,8 @@ def _delta_by_contour(
             return None
         reading = contour.at(epsilon)
         lower, upper = math.exp(reading.lower), math.exp(reading.upper)
-        return Bounds(lower, upper) if upper - lower <= max(tolerance * upper, FLOOR) else None
+        if upper - lower <= max(tolerance * upper, FLOOR):
+            return Bounds(lower, upper)
     return None
 
 
@@ -81,8 +116,14 @@ def _delta_one_direction(parts: Parts, epsilon: float, tolerance: float, *, forw
     floor = guessing(epsilon)
     for _ in range(9):
         gap = shrink * tolerance / saddle.tilt
-        plan = make_plan(direction, saddle, gap, parts)
-        upper_law, lower_law = (compose(parts, plan, upper=side, forward=forward) for side in (True, False))
+        try:
+            plan = make_plan(direction, saddle, gap, parts)
+            upper_law, lower_law = (compose(parts, plan, upper=side, forward=forward) for side in (True, False))
+        except ToleranceNotReached as refusal:
+            if result.upper < 1:
+                raise ToleranceNotReached(str(refusal), best=result) from refusal
+            shrink *= coarsened(refusal, MAX_LOSSES)
+            continue
         assert upper_law is not None
         upper = min(1.0, math.exp(min(0.0, upper_law.log_delta_upper(epsilon))))
         lower = 0.0 if lower_law is None else math.exp(min(0.0, lower_law.log_delta_lower(epsilon)))
@@ -93,5 +134,6 @@ def _delta_one_direction(parts: Parts, epsilon: float, tolerance: float, *, forw
         shrink *= 0.3
     raise ToleranceNotReached(
         f"tolerance={tolerance!r}: expected bounds within it, but the best are "
-        f"[{result.lower!r}, {result.upper!r}] at epsilon={epsilon!r}. {REMEDY}"
+        f"[{result.lower!r}, {result.upper!r}] at epsilon={epsilon!r}. {REMEDY}",
+        best=result,
     )

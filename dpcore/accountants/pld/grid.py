@@ -19,6 +19,7 @@ from dpcore.accountants.pld.plan import (
     Asked,
     Bounds,
     ToleranceNotReached,
+    coarsened,
     compose,
     make_plan,
     scale,
@@ -105,8 +106,12 @@ def _located(
             break
         saddle = replace(saddle, log_delta=min(log_delta, saddle.log_delta))
         gap = share * scale(saddle, asked)
-        plan = make_plan(direction, saddle, gap, parts, largest=largest)
-        composed = compose(parts, plan, upper=True, forward=forward)
+        try:
+            composed = compose(
+                parts, make_plan(direction, saddle, gap, parts, largest=largest), upper=True, forward=forward
+            )
+        except ToleranceNotReached:
+            break
         upper = math.inf if composed is None else _invert(composed, log_delta, saddle.epsilon, gap, upper=True)
         if composed is None or not 0 < upper < math.inf:
             break
@@ -134,19 +139,28 @@ def one_direction(
 ) -> Bounds:
     """Bounds from one direction alone, refined until they are within tolerance. `saddle` is where to start.
 
-    Raises ToleranceNotReached, also where that takes a grid of more than `largest` losses.
+    Raises ToleranceNotReached, also where that takes a grid of more than `largest` losses, with the best bounds that
+    so large a grid gave.
     """
     log_delta = math.log(asked.delta)
     saddle, steeper = _located(parts, direction, saddle, asked, forward=forward, largest=largest)
     shrink, result = 0.7 / steeper, Bounds(0.0, math.inf)
     spacing: float | None = None
-    precise, before = False, math.inf
+    precise, before, coarser = False, math.inf, 1.0
     for attempt in range(9):
         # Where a few rare steps decide, the estimate is far off: what may be neglected follows the delta asked for.
         saddle = replace(saddle, log_delta=min(log_delta, saddle.log_delta))
-        gap = shrink * asked.tolerance * scale(saddle, asked)
-        plan = replace(make_plan(direction, saddle, gap, parts, spacing, largest), precise=precise)
-        composed = compose(parts, plan, upper=True, forward=forward)
+        gap = coarser * shrink * asked.tolerance * scale(saddle, asked)
+        try:
+            plan = replace(make_plan(direction, saddle, gap, parts, spacing, largest), precise=precise)
+            composed = compose(parts, plan, upper=True, forward=forward)
+        except ToleranceNotReached as refusal:
+            if math.isfinite(result.upper):
+                raise ToleranceNotReached(str(refusal), best=result) from refusal
+            if largest < MAX_LOSSES:
+                raise
+            coarser *= coarsened(refusal, largest)
+            continue
         assert composed is not None
         upper = _invert(composed, log_delta, saddle.epsilon, gap, upper=True)
         lower = 0.0
@@ -176,7 +190,8 @@ def one_direction(
             shrink *= 0.25
     raise ToleranceNotReached(
         f"tolerance={asked.tolerance!r}: expected bounds within it, but the best are "
-        f"[{result.lower!r}, {result.upper!r}] at delta={asked.delta!r}. {REMEDY}"
+        f"[{result.lower!r}, {result.upper!r}] at delta={asked.delta!r}. {REMEDY}",
+        best=result if math.isfinite(result.upper) else None,
     )
 
 
@@ -187,5 +202,8 @@ def holds(parts: Parts, direction: Cumulants, saddle: Saddle, asked: Asked, epsi
         return True
     fine = 0.7 * asked.tolerance * max(epsilon, 0.03 * saddle.spread)
     gap = min(max(0.6 * (epsilon - saddle.epsilon), fine), max(saddle.epsilon, saddle.spread))
-    composed = compose(parts, make_plan(direction, saddle, gap, parts), upper=True, forward=forward)
+    try:
+        composed = compose(parts, make_plan(direction, saddle, gap, parts), upper=True, forward=forward)
+    except ToleranceNotReached:
+        return False
     return composed is not None and composed.log_delta_upper(epsilon) <= math.log(asked.delta)

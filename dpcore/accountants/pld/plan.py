@@ -19,7 +19,7 @@ MAX_LOSSES = 1 << 21
 """Largest grid that is tried, in losses: seconds and less than a gigabyte. Beyond it there is no answer, whatever the
 machine: plans are pure."""
 
-REMEDY = "Ask for a larger tolerance, or another accountant."
+REMEDY = "Another accountant may bound it."
 
 SMALL_GRID = 1 << 17
 """What a grid may grow to before a sum over however many frequencies is tried in its place."""
@@ -46,8 +46,28 @@ class Asked(NamedTuple):
     tolerance: float
 
 
+COARSEST = 1e3
+"""How many times more losses than are tried a grid may want, for a coarser one to be tried in its place."""
+
+
 class ToleranceNotReached(ArithmeticError):
-    """The bounds are valid but farther apart than asked, and the grid cannot be refined further."""
+    """There are no bounds as close together as asked, and the grid cannot be refined further.
+
+    best    certified bounds all the same, farther apart; None where there are none
+    losses  how many the grid would have needed, where that was too many; else 0
+    """
+
+    def __init__(self, message: str, best: Bounds | None = None, losses: float = 0.0) -> None:
+        super().__init__(message)
+        self.best, self.losses = best, losses
+
+
+def coarsened(refusal: ToleranceNotReached, largest: int) -> float:
+    """By how much the gap has to grow for a grid of at most `largest` losses. Raises `refusal` where that is no use."""
+    ratio = refusal.losses / largest
+    if not 1 < ratio <= COARSEST:
+        raise refusal
+    return 1.3 * ratio * ratio
 
 
 @dataclass(frozen=True)
@@ -128,7 +148,8 @@ def make_plan(
     bottom, top = max(bottom, min(least, eps) - pad), min(top, max(most, eps) + pad)
     if not (top - bottom) / spacing <= largest:
         raise ToleranceNotReached(
-            f"window of {(top - bottom) / spacing:.3g} losses: expected at most {largest}. {REMEDY}"
+            f"window of {(top - bottom) / spacing:.3g} losses: expected at most {largest}. {REMEDY}",
+            losses=(top - bottom) / spacing,
         )
     size = fast_size(max(64, math.ceil((top - bottom) / spacing)))
     above = min(size - 2, max(2, math.ceil((top - eps) / spacing)))
@@ -144,13 +165,18 @@ _kept_while_large = lru_cache(maxsize=2)(Discretised)
 def compose(parts: Parts, plan: Plan, *, upper: bool, forward: bool) -> Composition | None:
     """None if this grid has no lower law: no mass, or refused by the guard."""
     if plan.window.size > 2 * plan.largest:
-        raise ToleranceNotReached(f"window of {plan.window.size} losses: expected at most {2 * plan.largest}. {REMEDY}")
+        raise ToleranceNotReached(
+            f"window of {plan.window.size} losses: expected at most {2 * plan.largest}. {REMEDY}",
+            losses=plan.window.size / 2,
+        )
     laws = []
     for pair, _ in parts:
         low, high = pair.loss_range(plan.tail)
         losses = (high - low) / plan.spacing
         if losses > plan.largest:
-            raise ToleranceNotReached(f"step of {losses:.3g} losses: expected at most {plan.largest}. {REMEDY}")
+            raise ToleranceNotReached(
+                f"step of {losses:.3g} losses: expected at most {plan.largest}. {REMEDY}", losses=losses
+            )
         keep = _kept if losses <= _KEPT_GRID else _kept_while_large
         discrete = keep(pair, plan.spacing, plan.tail)
         try:
