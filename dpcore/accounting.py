@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dpcore import checks
 from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, ToleranceNotReached
 from dpcore.accountants.pld.accountant import failure_of
+from dpcore.accountants.pld.plan import Bounds
 from dpcore.accountants.protocol import Accountant
 from dpcore.accountants.registry import ACCOUNTANTS, TOLERANCE, make
 from dpcore.adjacency import Adjacency
@@ -20,10 +21,10 @@ HEADLINE = "pld"
 POISSON = "Every batch is a fresh Poisson sample at the stated rate, and every empty batch counts as a step."
 FIXED_COUNT = "The number of steps was fixed before the first step."
 NOT_BOUNDED = (
-    "Counted by {}: the privacy-loss accountant could not bound this composition as closely as asked, so epsilon is "
+    "Counted by {}: the privacy-loss accountant could not bound this composition as closely as asked, so {} is "
     "larger than need be."
 )
-NOT_BOUNDED_DELTA = NOT_BOUNDED.replace("epsilon", "delta")
+APART = "The privacy-loss accountant's bounds are farther apart here than asked: {} is the upper one."
 ASYMPTOTIC = "A limit for many steps, not a bound: the true epsilon may be larger."
 
 
@@ -32,31 +33,30 @@ def headline(
 ) -> Guarantee:
     """The claim to publish: the certified upper bound of the privacy-loss distribution, with its lower bound.
 
-    Where that distribution cannot be bounded as closely as asked, the smallest epsilon of the other proved accountants
-    that count the event, under that accountant's own name.
+    Where that distribution cannot be bounded as closely as asked, the smallest of its best upper bound and of the
+    epsilons of the other proved accountants that count the event, under that accountant's own name; an assumption says
+    so.
 
     delta      in (0, 1)
     tolerance  relative gap between the two bounds; calibration asks for the same by default, so that a calibrated
                event's claim meets its target exactly as it was checked
-    Infinite for an event with a NonPrivate part. Raises UnsupportedEvent, naming the part, InvalidValue, and, where no
-    other accountant counts the event, ToleranceNotReached or DiscretisationInvalid.
+    Infinite for an event with a NonPrivate part. Raises UnsupportedEvent, naming the part, InvalidValue, and, where
+    nothing bounds the event, ToleranceNotReached or DiscretisationInvalid.
     """
-    try:
-        return guarantee(HEADLINE, event, delta, adjacency, unit, tolerance)
-    except (ToleranceNotReached, DiscretisationInvalid):
-        least = _least_of_others(event, adjacency, lambda one: one.epsilon(delta))
-        if least is None:
-            raise
-        claim = guarantee(least.name, event, delta, adjacency, unit, tolerance)
-        return replace(claim, assumptions=(NOT_BOUNDED.format(least.name), *claim.assumptions))
-
-
-def _least_of_others(event: Event, adjacency: Adjacency, spent: Callable[[Accountant], float]) -> Accountant | None:
-    """Of the proved accountants besides the headline's that count `event`, the one that finds the least finite
-    `spent`."""
-    empty = [make(name, adjacency) for name in ACCOUNTANTS if name != HEADLINE]
-    counted = [one.compose(event) for one in empty if one.status is Status.PROVED and one.supports(event)]
-    return min((one for one in counted if math.isfinite(spent(one))), key=spent, default=None)
+    found = _counted(
+        event, adjacency, tolerance, "epsilon", lambda pld: pld.epsilon_bounds(delta), lambda one: one.epsilon(delta)
+    )
+    return Guarantee(
+        epsilon=found.upper,
+        delta=delta,
+        adjacency=adjacency,
+        unit=unit,
+        accountant=found.by.name,
+        status=found.by.status,
+        theorem=found.by.theorem,
+        assumptions=(*found.notes, *_assumptions(event, found.by.status)),
+        epsilon_lower=found.lower,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,35 +78,73 @@ class DeltaClaim:
 
 
 def headline_delta(event: Event, epsilon: float, adjacency: Adjacency, tolerance: float = TOLERANCE) -> DeltaClaim:
-    """What `headline` is for epsilon, for delta: the privacy-loss accountant's bounds at `epsilon`, at least 0 and
-    finite, or the smallest delta of the other proved accountants under that accountant's own name. Raises as
-    `headline` does."""
+    """What `headline` is for epsilon, for delta: at an `epsilon` of at least 0. Raises as `headline` does."""
     checks.non_negative_finite(epsilon=epsilon)
-    pld = PLDAccountant(adjacency=adjacency, tolerance=tolerance).compose(event)
-    try:
-        bounds = pld.delta_bounds(epsilon)
-        return _delta_claim(pld, event, epsilon, bounds.upper, bounds.lower)
-    except (ToleranceNotReached, DiscretisationInvalid):
-        least = _least_of_others(event, adjacency, lambda one: one.delta(epsilon))
-        if least is None:
-            raise
-        claim = _delta_claim(least, event, epsilon, least.delta(epsilon), None)
-        return replace(claim, assumptions=(NOT_BOUNDED_DELTA.format(least.name), *claim.assumptions))
+    found = _counted(
+        event, adjacency, tolerance, "delta", lambda pld: pld.delta_bounds(epsilon), lambda one: one.delta(epsilon)
+    )
+    return _delta_claim(event, epsilon, found)
 
 
-def _delta_claim(
-    counted: Accountant, event: Event, epsilon: float, delta: float, delta_lower: float | None
-) -> DeltaClaim:
+def delta_claim(accountant: str, event: Event, epsilon: float, adjacency: Adjacency) -> DeltaClaim:
+    """What `accountant`, by its name in the registry, claims for delta. Raises UnsupportedEvent, InvalidValue."""
+    composed = make(accountant, adjacency).compose(event)
+    return _delta_claim(event, epsilon, _Counted(composed, composed.delta(epsilon), None))
+
+
+def _delta_claim(event: Event, epsilon: float, found: _Counted) -> DeltaClaim:
     return DeltaClaim(
         epsilon=epsilon,
-        delta=delta,
-        delta_lower=delta_lower,
-        adjacency=counted.adjacency,
-        accountant=counted.name,
-        status=counted.status,
-        theorem=counted.theorem,
-        assumptions=_assumptions(event, counted.status),
+        delta=found.upper,
+        delta_lower=found.lower,
+        adjacency=found.by.adjacency,
+        accountant=found.by.name,
+        status=found.by.status,
+        theorem=found.by.theorem,
+        assumptions=(*found.notes, *_assumptions(event, found.by.status)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Certified ends of epsilon or delta, by whom, and what is to be said of it. lower: None if unknown."""
+
+    by: Accountant
+    upper: float
+    lower: float | None
+    notes: tuple[str, ...] = ()
+
+
+def _counted(
+    event: Event,
+    adjacency: Adjacency,
+    tolerance: float,
+    word: str,
+    bounds: Callable[[PLDAccountant], Bounds],
+    spent: Callable[[Accountant], float],
+) -> _Counted:
+    """The privacy-loss accountant's `bounds`; where they are not as close as asked, the least upper end of its best
+    ones and of what the other proved accountants find `spent`."""
+    pld = PLDAccountant(adjacency=adjacency, tolerance=tolerance).compose(event)
+    try:
+        found = bounds(pld)
+        return _Counted(pld, found.upper, found.lower)
+    except (ToleranceNotReached, DiscretisationInvalid) as refusal:
+        best = refusal.best if isinstance(refusal, ToleranceNotReached) else None
+        lower = None if best is None else best.lower
+        others = [make(name, adjacency) for name in ACCOUNTANTS if name != HEADLINE]
+        counted = [
+            _Counted(whole, spent(whole), lower, (NOT_BOUNDED.format(one.name, word),))
+            for one in others
+            if one.status is Status.PROVED and one.supports(event)
+            for whole in (one.compose(event),)
+        ]
+        if best is not None:
+            counted.append(_Counted(pld, best.upper, lower, (APART.format(word),)))
+        finite = [one for one in counted if math.isfinite(one.upper)]
+        if not finite:
+            raise
+        return min(finite, key=lambda one: one.upper)
 
 
 def headline_of_many(event: Event, delta: float, adjacency: Adjacency, unit: str = "record") -> Guarantee:

@@ -15,9 +15,10 @@ def epsilon_text(value: float, up: bool = True, digits: int = 4) -> str:
     return f"{_rounded(value, up, digits).normalize():f}"
 
 
-def delta_text(value: float) -> str:
-    """At most six significant digits, rounded up, in scientific notation where that is shorter."""
-    return f"{float(_rounded(value, True, 6)):g}" if value else "0"
+def delta_text(value: float, up: bool = True) -> str:
+    """At most six significant digits, rounded up (down, for a lower bound), in scientific notation where that is
+    shorter."""
+    return f"{float(_rounded(value, up, 6)):g}" if value else "0"
 
 
 _EXACT_POWERS = 22

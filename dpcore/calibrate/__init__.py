@@ -53,7 +53,7 @@ __all__ = [
     "steps",
 ]
 
-_VERSION = 2
+_VERSION = 3
 
 Cache = MutableMapping[str, float]
 

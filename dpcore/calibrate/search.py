@@ -9,7 +9,9 @@ from typing import Protocol, runtime_checkable
 from scipy.optimize import brentq
 
 from dpcore.accountants.gdp import GDPCLTAccountant
+from dpcore.accountants.pld.plan import ABSOLUTE_FLOOR
 from dpcore.accountants.registry import make
+from dpcore.accounting import HEADLINE, headline
 from dpcore.calibrate.parameter import DIGITS, Parameter
 from dpcore.calibrate.target import CannotCalibrate, Target
 from dpcore.events import Event
@@ -20,6 +22,8 @@ _SLACK = 2.0
 # The upper bound lies above an estimate by most of the tolerance; once that is measured, a small margin remains.
 _LEAD, _MARGIN = 0.7, 0.25
 _ROUNDS = 12
+_LOOSE = 0.02
+"""Instead, where the accountant's own bounds are farther apart than asked."""
 # How closely a root is wanted that only starts a search.
 _COARSE = 1e-4
 
@@ -43,6 +47,8 @@ class Search:
         self.gap = target.tolerance if estimating else 0.0
         """Relative distance to be expected between an estimate and the accountant's upper bound."""
         self.counted: dict[float, float] = {}
+        self.loose = False
+        """Whether some bound was farther from the truth than asked: then the last digits are not worth their time."""
 
     def run(self) -> float:
         return self._by_estimate() if self.gap > 0 else self._by_root()
@@ -117,12 +123,21 @@ class Search:
 
     def _close(self, value: float) -> bool:
         """Whether a feasible value already spends nearly all of the target."""
-        return self.epsilon(value) >= self.target.epsilon * (1 - _SLACK * self.target.tolerance)
+        slack = _LOOSE if self.loose else _SLACK * self.target.tolerance
+        return self.epsilon(value) >= self.target.epsilon * (1 - slack)
 
     def epsilon(self, value: float) -> float:
-        """The accountant's upper bound at a value of the parameter."""
+        """The accountant's upper bound at a value of the parameter; the headline's, where that is the accountant."""
         if value not in self.counted:
-            self.counted[value] = self.accountant.compose(self.event_of(value)).epsilon(self.target.delta)
+            target, event = self.target, self.event_of(value)
+            if target.accountant == HEADLINE:
+                # What the claim will say, where the distribution cannot be bounded as closely as asked as well.
+                claim = headline(event, target.delta, target.adjacency, tolerance=target.tolerance)
+                self.counted[value] = claim.epsilon
+                known = claim.epsilon_lower or 0.0
+                self.loose |= known < claim.epsilon * (1 - _SLACK * target.tolerance) - ABSOLUTE_FLOOR
+            else:
+                self.counted[value] = self.accountant.compose(event).epsilon(target.delta)
         return self.counted[value]
 
     def _estimate(self, value: float) -> float:
@@ -200,6 +215,8 @@ class Search:
             else:
                 feasible, stride = ahead, 2 * stride
         while parameter.next(feasible, towards_safe=False) != infeasible:
+            if self.loose and not parameter.integer and self._close(feasible):
+                break
             between = parameter.rounded((feasible + infeasible) / 2)
             if between in (feasible, infeasible):
                 break

@@ -15,7 +15,8 @@ class Target:
 
     epsilon     in nats, above 0
     delta       in (0, 1)
-    accountant  a name in `dpcore.accountants.registry.ACCOUNTANTS`
+    accountant  a name in `dpcore.accountants.registry.ACCOUNTANTS`; by "pld" the headline counts, which names another
+                accountant where the loss distribution cannot be bounded (`dpcore.accounting.headline`)
     tolerance   relative gap between bounds that the accountant is asked for
     """
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from dpcore import calibrate, checks
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accountants.registry import ACCOUNTANTS
-from dpcore.accounting import HEADLINE, guarantee
+from dpcore.accounting import HEADLINE, delta_claim, guarantee, headline, headline_delta
 from dpcore.adjacency import Adjacency
 from dpcore.events import UnsupportedEvent
 
-Unknown = Literal["epsilon", "noise", "steps"]
+Unknown = Literal["epsilon", "delta", "noise", "steps"]
 ALL = "all"
 
 _NEEDS: dict[Unknown, tuple[str, ...]] = {
     "epsilon": ("noise_multiplier", "sample_rate", "steps", "delta"),
+    "delta": ("epsilon", "noise_multiplier", "sample_rate", "steps"),
     "noise": ("epsilon", "sample_rate", "steps", "delta"),
     "steps": ("epsilon", "noise_multiplier", "sample_rate", "delta"),
 }
@@ -26,7 +27,7 @@ _NEEDS: dict[Unknown, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Poisson-subsampled Gaussian steps with one of epsilon, noise and steps left open.
+    """Poisson-subsampled Gaussian steps with one of epsilon, delta, noise and steps left open.
 
     accountant  a name in `dpcore.accountants.registry.ACCOUNTANTS`, or "all"
     Raises InvalidValue when something needed is missing, superfluous or out of range.
@@ -47,15 +48,15 @@ class Question:
             if getattr(self, name) is None:
                 option = "--" + name.replace("_", "-")
                 raise checks.InvalidValue(name, None, f"a value, since {self.unknown} is asked for", f"Give {option}.")
-        for name in ("epsilon", "noise_multiplier", "steps"):
+        for name in ("epsilon", "delta", "noise_multiplier", "steps"):
             if name not in needed and getattr(self, name) is not None:
                 value = getattr(self, name)
                 raise checks.InvalidValue(name, value, f"nothing, since {self.unknown} is asked for", "Leave it out.")
         if self.accountant not in (*ACCOUNTANTS, ALL):
             raise checks.InvalidValue("accountant", self.accountant, "one of " + ", ".join((*ACCOUNTANTS, ALL)))
-        assert self.delta is not None
         assert self.sample_rate is not None
-        checks.probability_open(delta=self.delta)
+        if self.delta is not None:
+            checks.probability_open(delta=self.delta)
         checks.rate(sample_rate=self.sample_rate)
         if self.noise_multiplier is not None:
             checks.positive_finite(noise_multiplier=self.noise_multiplier)
@@ -68,14 +69,18 @@ class Question:
 def answer(question: Question) -> list[dict[str, Any]]:
     """Plain JSON rows, one per accountant, the headline first.
 
+    The headline's row may be under another accountant's name, where the loss distribution cannot be bounded.
     Asked for one accountant: its row, or its error (CannotCalibrate, UnsupportedEvent, ToleranceNotReached,
     DiscretisationInvalid). Asked for all: an accountant that cannot count sampled Gaussians has no row; one that cannot
     meet the target, or bound the setting, has a row with `error`.
     """
     if question.accountant != ALL:
         return [_row(question, question.accountant)]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in ACCOUNTANTS:
+        if rows and rows[0]["accountant"] == name and question.unknown in ("epsilon", "delta"):
+            # The headline bears its name already.
+            continue
         try:
             rows.append(_row(question, name))
         except (calibrate.CannotCalibrate, ToleranceNotReached, DiscretisationInvalid) as error:
@@ -87,6 +92,32 @@ def answer(question: Question) -> list[dict[str, Any]]:
 
 
 def _row(question: Question, accountant: str) -> dict[str, Any]:
+    return _delta_row(question, accountant) if question.unknown == "delta" else _epsilon_row(question, accountant)
+
+
+def _delta_row(question: Question, accountant: str) -> dict[str, Any]:
+    rate, noise, steps, epsilon = question.sample_rate, question.noise_multiplier, question.steps, question.epsilon
+    assert rate is not None
+    assert noise is not None
+    assert steps is not None
+    assert epsilon is not None
+    event = calibrate.sampled_gaussian(noise, rate, steps)
+    if accountant == HEADLINE:
+        claim = headline_delta(event, epsilon, question.adjacency)
+    else:
+        claim = delta_claim(accountant, event, epsilon, question.adjacency)
+    return {
+        **asdict(claim),
+        "adjacency": claim.adjacency.value,
+        "status": claim.status.value,
+        "assumptions": list(claim.assumptions),
+        "noise_multiplier": noise,
+        "sample_rate": rate,
+        "steps": steps,
+    }
+
+
+def _epsilon_row(question: Question, accountant: str) -> dict[str, Any]:
     rate, delta = question.sample_rate, question.delta
     assert rate is not None
     assert delta is not None
@@ -106,7 +137,12 @@ def _row(question: Question, accountant: str) -> dict[str, Any]:
     noise, steps = solvers[question.unknown]()
     assert noise is not None
     assert steps is not None
-    claim = guarantee(accountant, calibrate.sampled_gaussian(noise, rate, steps), delta, question.adjacency).to_dict()
+    event = calibrate.sampled_gaussian(noise, rate, steps)
+    if accountant == HEADLINE:
+        # Under another's name where the loss distribution cannot be bounded as closely.
+        claim = headline(event, delta, question.adjacency).to_dict()
+    else:
+        claim = guarantee(accountant, event, delta, question.adjacency).to_dict()
     return {
         **claim,
         "noise_multiplier": noise,

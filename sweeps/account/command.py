@@ -1,4 +1,4 @@
-"""`sweeps account`: epsilon of a setting, or the noise or steps that meet one. Its help imports nothing heavy."""
+"""`sweeps account`: epsilon or delta of a setting, or noise or steps that meet one. Its help imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Neighbours = Annotated[str, typer.Option("--adjacency", help="add-remove or repl
 Json = Annotated[bool, typer.Option("--json", help="Print JSON: one object, or a list for all.")]
 
 account_app = typer.Typer(
-    no_args_is_help=True, help="Count a setting's epsilon, or solve its noise or steps, without any data."
+    no_args_is_help=True, help="Count a setting's epsilon or delta, or solve its noise or steps, without any data."
 )
 
 
@@ -45,6 +45,22 @@ def epsilon_command(
     """What a number of Poisson-sampled Gaussian steps spends."""
     given = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}
     _reply("epsilon", {**given, "delta": delta, "epsilon": epsilon}, accountant, adjacency, as_json)
+
+
+@account_app.command("delta")
+def delta_command(
+    epsilon: Epsilon = None,
+    noise_multiplier: Noise = None,
+    sample_rate: Rate = None,
+    steps: Steps = None,
+    delta: Delta = None,
+    accountant: Accountant = "pld",
+    adjacency: Neighbours = "add-remove",
+    as_json: Json = False,
+) -> None:
+    """The delta of a number of Poisson-sampled Gaussian steps at an epsilon."""
+    given = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}
+    _reply("delta", {**given, "delta": delta, "epsilon": epsilon}, accountant, adjacency, as_json)
 
 
 @account_app.command("noise")
@@ -125,25 +141,34 @@ def _fail(message: str, code: ExitCode) -> NoReturn:
 
 def _lines(rows: list[dict[str, Any]]) -> list[str]:
     """What was asked for is echoed to the last digit; only what was counted is rounded, away from a better claim."""
-    from sweeps.rounding import epsilon_text
-
     lines = []
     for row in rows:
         if "error" in row:
             lines.append(f"{row['accountant']:9} {row['error']}")
             continue
-        lower, target = row["epsilon_lower"], ""
-        if row["target_epsilon"] is not None:
-            target = f", solved for epsilon {row['target_epsilon']!r}"
-        exact = (
-            f" (certified lower bound {epsilon_text(float(lower), up=False, digits=6)})" if lower is not None else ""
-        )
         lines.append(
-            f"{row['accountant']:9} epsilon {epsilon_text(float(row['epsilon']), digits=6)}{exact} "
-            f"at delta {row['delta']!r}, "
-            f"{row['adjacency']}: noise_multiplier {row['noise_multiplier']!r}, sample_rate {row['sample_rate']!r}, "
-            f"steps {row['steps']}{target}"
+            f"{row['accountant']:9} {_counted(row)}, {row['adjacency']}: noise_multiplier {row['noise_multiplier']!r}, "
+            f"sample_rate {row['sample_rate']!r}, steps {row['steps']}{_target(row)}"
         )
         lines.append(f"{'':9} {row['status']}: {row['theorem']}")
         lines.extend(f"{'':9} assumes: {line}" for line in row["assumptions"])
     return lines
+
+
+def _counted(row: dict[str, Any]) -> str:
+    from sweeps.rounding import delta_text, epsilon_text
+
+    if "delta_lower" in row:
+        lower = row["delta_lower"]
+        known = f" (certified lower bound {delta_text(lower, up=False)})" if lower is not None else ""
+        return f"delta {delta_text(row['delta'])}{known} at epsilon {row['epsilon']!r}"
+    lower = row["epsilon_lower"]
+    known = ""
+    if lower is not None:
+        known = f" (certified lower bound {epsilon_text(float(lower), up=False, digits=6)})"
+    return f"epsilon {epsilon_text(float(row['epsilon']), digits=6)}{known} at delta {row['delta']!r}"
+
+
+def _target(row: dict[str, Any]) -> str:
+    target = row.get("target_epsilon")
+    return "" if target is None else f", solved for epsilon {target!r}"

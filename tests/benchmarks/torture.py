@@ -35,6 +35,7 @@ from typing import Any, Literal
 
 from dpcore import accounting, calibrate
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
+from dpcore.accounting import APART
 from dpcore.adjacency import Adjacency
 from dpcore.events import Composed, Event, Gaussian, PoissonSampled, PureDP, Repeated, to_dict
 from tests.benchmarks.torture_checks import contradictions
@@ -72,12 +73,14 @@ class Answer:
     """What a child found. value: epsilon, delta or noise; None where refused. lower: certified lower end, where known.
 
     counted  epsilon of the solved noise by the headline, for calibrations
+    apart    whether the privacy-loss accountant's bounds are farther apart than asked
     """
 
     accountant: str
     value: float | None = None
     lower: float | None = None
     counted: float | None = None
+    apart: bool = False
     refusal: str = ""
 
 
@@ -131,18 +134,32 @@ def answer(question: Question) -> Answer:
             case "epsilon":
                 assert question.event is not None
                 claim = accounting.headline(question.event, question.delta, question.adjacency)
-                return Answer(accountant=claim.accountant, value=claim.epsilon, lower=claim.epsilon_lower)
+                return Answer(
+                    accountant=claim.accountant,
+                    value=claim.epsilon,
+                    lower=claim.epsilon_lower,
+                    apart=APART.format("epsilon") in claim.assumptions,
+                )
             case "delta":
                 assert question.event is not None
                 found = accounting.headline_delta(question.event, question.epsilon, question.adjacency)
-                return Answer(accountant=found.accountant, value=found.delta, lower=found.delta_lower)
+                return Answer(
+                    accountant=found.accountant,
+                    value=found.delta,
+                    lower=found.delta_lower,
+                    apart=APART.format("delta") in found.assumptions,
+                )
             case "noise":
                 target = calibrate.Target(epsilon=question.epsilon, delta=question.delta, adjacency=question.adjacency)
                 noise = calibrate.noise_multiplier(target, rate=question.rate, steps=question.steps)
                 event = calibrate.sampled_gaussian(noise, question.rate, question.steps)
                 claim = accounting.headline(event, question.delta, question.adjacency)
                 return Answer(
-                    accountant=claim.accountant, value=noise, lower=claim.epsilon_lower, counted=claim.epsilon
+                    accountant=claim.accountant,
+                    value=noise,
+                    lower=claim.epsilon_lower,
+                    counted=claim.epsilon,
+                    apart=APART.format("epsilon") in claim.assumptions,
                 )
     except (ToleranceNotReached, DiscretisationInvalid, calibrate.CannotCalibrate) as error:
         return Answer(accountant="refused", refusal=f"{type(error).__name__}: {error}")
@@ -211,7 +228,10 @@ def run(question: Question) -> dict[str, Any]:
 
 
 def _who(row: dict[str, Any]) -> str:
-    return "failed" if row["answer"] is None else str(row["answer"]["accountant"])
+    found = row["answer"]
+    return (
+        "failed" if found is None else found["accountant"] + (" (farther apart than asked)" if found["apart"] else "")
+    )
 
 
 def table(rows: list[dict[str, Any]]) -> str:

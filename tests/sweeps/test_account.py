@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from dpcore.guarantee import FLOATING_POINT
 from sweeps.account import account_app
+from sweeps.rounding import delta_text
 
 BASE = {"--noise-multiplier": "1.3", "--sample-rate": "0.0042666667", "--steps": "3516", "--delta": "1e-5"}
 FIELDS = {
@@ -119,14 +120,35 @@ def test_nothing_heavy_is_imported():
     assert done.stdout.strip() == "[]"
 
 
-def test_where_one_accountant_cannot_bound_a_setting_the_others_answer():
-    setting = {
-        "--noise-multiplier": "0.475707",
-        "--sample-rate": "4.16192e-7",
-        "--steps": "319912",
-        "--delta": "2.2e-6",
-    }
+LOOSE = {
+    "--noise-multiplier": "0.475707",
+    "--sample-rate": "4.16192e-7",
+    "--steps": "319912",
+}
+"""Under replace-one, at delta 2.2e-6, a grid of 18 million losses."""
+
+
+def test_bounds_farther_apart_than_asked_are_the_headline_and_say_so():
+    setting = {**LOOSE, "--delta": "2.2e-6"}
     asked = run("epsilon", setting, "--adjacency", "replace-one", "--accountant", "all", "--json")
-    found = {row["accountant"]: row for row in rows(asked)}
-    assert "another accountant" in found["pld"]["error"]
-    assert found["rdp"]["epsilon"] == pytest.approx(4.72, abs=0.05)
+    found = rows(asked)
+    assert found[0]["accountant"] == "pld"
+    assert "farther apart" in found[0]["assumptions"][0]
+    others = {row["accountant"]: row for row in found[1:]}
+    assert others["rdp"]["epsilon"] == pytest.approx(4.72, abs=0.05)
+    assert found[0]["epsilon_lower"] <= found[0]["epsilon"] < others["rdp"]["epsilon"]
+
+
+def test_delta_at_an_epsilon():
+    setting = {"--noise-multiplier": "1.0", "--sample-rate": "0.01", "--steps": "1000", "--epsilon": "2.0"}
+    [row, *others] = rows(run("delta", setting, "--accountant", "all", "--json"))
+    assert row["accountant"] == "pld"
+    assert 0 < row["delta_lower"] <= row["delta"] <= 1.001 * row["delta_lower"]
+    given = {name: value for name, value in setting.items() if name != "--epsilon"}
+    back = rows(run("epsilon", given | {"--delta": repr(row["delta"])}, "--json"))
+    assert back["epsilon"] == pytest.approx(2.0, rel=2e-3)
+    assert {one["accountant"]: one["delta"] for one in others}["rdp"] > row["delta"]
+    said = run("delta", setting)
+    assert f"delta {delta_text(row['delta'])}" in said.stdout
+    assert "at epsilon 2.0" in said.stdout
+    assert "proved" in said.stdout

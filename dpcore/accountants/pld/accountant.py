@@ -196,7 +196,7 @@ class PLDAccountant:
         """(lower, upper) around the exact epsilon of the worst-case pair at `delta` in (0, 1).
 
         tolerance  overrides the accountant's own, for searches that start coarse
-        Raises plan.ToleranceNotReached, loss.DiscretisationInvalid.
+        Raises plan.ToleranceNotReached, with the best bounds there are, and loss.DiscretisationInvalid.
         """
         checks.probability_open(delta=delta)
         if self._non_private:
@@ -212,6 +212,7 @@ class PLDAccountant:
             raise ToleranceNotReached(str(refusal)) from refusal
 
     def _with_failures(self, parts: Parts, failure: Bounds, delta: float, wanted: float) -> Bounds:
+        """`epsilon_bounds` where releases may tell all, with a chance of `failure`."""
         # delta(epsilon) = failure + (1 - failure) * delta of the rest, so the rest is asked at what is left.
         left = Bounds(_left(delta, failure.upper) * (1 - 1e-12), _left(delta, failure.lower) * (1 + 1e-12))
         if delta < failure.lower:
@@ -264,8 +265,11 @@ class PLDAccountant:
         """delta of all but the failures of approximate releases."""
         try:
             return deltas.delta_bounds(parts, epsilon, tolerance)
-        except (ToleranceNotReached, DiscretisationInvalid):
-            if epsilon < 0 or any(isinstance(part, ApproximateDP) for part, _ in self.steps):
+        except (ToleranceNotReached, DiscretisationInvalid) as refusal:
+            if any(isinstance(part, ApproximateDP) for part, _ in self.steps):
+                # Its best bounds are those of the rest alone.
+                raise ToleranceNotReached(str(refusal)) from refusal
+            if epsilon < 0:
                 raise
             event = Composed(events=tuple(Repeated(event=part, count=count) for part, count in self.steps))
             most = RDPAccountant(self.adjacency).compose(event).delta(epsilon)

@@ -113,7 +113,7 @@ def _delta_one_direction(parts: Parts, epsilon: float, tolerance: float, *, forw
     if summed is not None:
         return summed
     shrink, result = 0.5, Bounds(0.0, 1.0)
-    floor = guessing(epsilon)
+    floor, too_many = guessing(epsilon), None
     for _ in range(9):
         gap = shrink * tolerance / saddle.tilt
         try:
@@ -123,6 +123,7 @@ def _delta_one_direction(parts: Parts, epsilon: float, tolerance: float, *, forw
             if result.upper < 1:
                 raise ToleranceNotReached(str(refusal), best=result) from refusal
             shrink *= coarsened(refusal, MAX_LOSSES)
+            too_many = refusal
             continue
         assert upper_law is not None
         upper = min(1.0, math.exp(min(0.0, upper_law.log_delta_upper(epsilon))))
@@ -131,6 +132,8 @@ def _delta_one_direction(parts: Parts, epsilon: float, tolerance: float, *, forw
         result = Bounds(max(result.lower, lower, floor), min(result.upper, upper))
         if result.upper - result.lower <= max(tolerance * result.upper, FLOOR):
             return result
+        if too_many is not None:
+            raise ToleranceNotReached(str(too_many), best=result) from too_many
         shrink *= 0.3
     raise ToleranceNotReached(
         f"tolerance={tolerance!r}: expected bounds within it, but the best are "

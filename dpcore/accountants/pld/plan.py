@@ -63,11 +63,11 @@ class ToleranceNotReached(ArithmeticError):
 
 
 def coarsened(refusal: ToleranceNotReached, largest: int) -> float:
-    """By how much the gap has to grow for a grid of at most `largest` losses. Raises `refusal` where that is no use."""
+    """By how much the gap has to grow for a grid of half of `largest` losses. Raises `refusal` where that is no use."""
     ratio = refusal.losses / largest
     if not 1 < ratio <= COARSEST:
         raise refusal
-    return 1.3 * ratio * ratio
+    return (2 * ratio) ** 2
 
 
 @dataclass(frozen=True)
