@@ -74,7 +74,7 @@ def check_places(spec: SweepSpec, address: str | None = None) -> None:
 
     address  of the Ray cluster that trials are meant for; None: this machine
 
-    Raises InvalidValue (files, columns, device), ClusterUnreachable (resources).
+    Raises InvalidValue (files, columns, device), ClusterUnreachable (resources, imports of its workers).
     """
     SOURCES[spec.data.source].inspect(spec.data.options())
     cpus, gpus = spec.resources.per_worker()
@@ -89,11 +89,13 @@ def check_places(spec: SweepSpec, address: str | None = None) -> None:
         # Ray takes a second to import.
         return
     from sweeps.runner.cluster import alive_nodes, check_reachable, check_resources, cluster
+    from sweeps.runner.imports import modules_imported_by_all
 
     check_reachable(address, spec.resources)
     if address is not None:
         with cluster(address):
             check_resources(spec.resources, alive_nodes(), "the cluster has")
+            modules_imported_by_all(spec.user_modules())
 
 
 def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: bool = True) -> None:

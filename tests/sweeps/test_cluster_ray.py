@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+import types
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 import ray
 
 import sweeps.runner  # noqa: F401  (sets what Ray reads from the environment before it is imported)
+from sweeps.runner.cluster import ClusterUnreachable
+from sweeps.runner.imports import modules_imported_by_all
 from sweeps.runner.resources import request
 from sweeps.spec import Resources
 from tests.trainables.recording import memory_run
@@ -167,3 +171,19 @@ def test_four_quarters_of_a_gpu_are_one(cluster, tmp_path):
     assert not results.errors
     assert max(one.metrics["most"] for one in results) == 4
     assert {one.metrics["gpus"] for one in results} == {"0"}
+
+
+def test_a_module_that_only_this_process_has(cluster, monkeypatch):
+    modules_imported_by_all(["json", "tests.trainables.broken_models"])
+    monkeypatch.setitem(sys.modules, "only_here", types.ModuleType("only_here"))
+    with pytest.raises(ClusterUnreachable, match=r"only_here: ModuleNotFoundError.* Install it on every node"):
+        modules_imported_by_all(["only_here"])
+
+
+def test_check_asks_the_cluster_what_it_has(cluster):
+    from sweeps.checking import check_places
+    from sweeps.examples import load_example_or_file
+
+    check_places(load_example_or_file("toy", changes=["resources.gpus=1"]), "auto")
+    with pytest.raises(ClusterUnreachable, match=r"resources\.gpus=8: the cluster has 2 CPUs, 1 GPUs"):
+        check_places(load_example_or_file("toy", changes=["resources.gpus=8"]), "auto")
