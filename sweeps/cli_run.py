@@ -18,7 +18,9 @@ from sweeps.exits import ExitCode
 from sweeps.failures import Failure
 from sweeps.publishing import Release
 from sweeps.store import Store
+from sweeps.streams import steadfast_streams
 from sweeps.validation_text import recorded_text
+from sweeps.words import LOG, keep, kept_in, say
 from sweeps.workspace import DEFAULT_ROOT, Workspace
 from trainables.redaction import shown_url
 
@@ -50,13 +52,28 @@ def drive(
 ) -> None:
     """Run the session and print what came of it; with `shown`, its value as the one JSON document on stdout.
 
+    A terminal that is closed stops the sweep as Ctrl-C does; a pipe whose reader ended changes nothing. Whatever is
+    said beside the answer is in the sweep's `words.LOG` too.
+
     Exits with `Outcome.code` where that is not OK: INTERRUPTED after Ctrl-C, SOME_FAILED, NONE_RANKED.
     """
+    with steadfast_streams(), kept_in(workspace.folder(sweep) / LOG):
+        _drive(sweep, workspace, shown=shown, address=address, **options)
+
+
+def _drive(
+    sweep: str,
+    workspace: Workspace,
+    *,
+    shown: Callable[[str, Workspace], Any] | None,
+    address: str | None,
+    **options: Any,
+) -> None:
     console = Console(stderr=shown is not None)
     again = resume_command(sweep, workspace, address)
 
     def cluster_lost(name: str) -> None:
-        print(f"\nThe Ray cluster does not answer any more. Nothing is lost; go on with:\n  {again}", file=sys.stderr)
+        say(f"\nThe Ray cluster does not answer any more. Nothing is lost; go on with:\n  {again}")
 
     def failed(failure: Failure) -> None:
         _say(console, failure.lines())
@@ -106,7 +123,9 @@ def _say(console: Console, lines: Iterable[str]) -> None:
 
 
 def _stopped(console: Console, again: str) -> None:
-    console.print(f"Stopped. Nothing is lost; go on with:\n  {again}", highlight=False, soft_wrap=True)
+    text = f"Stopped. Nothing is lost; go on with:\n  {again}"
+    console.print(text, highlight=False, soft_wrap=True)
+    keep(text)
     sys.exit(ExitCode.INTERRUPTED)
 
 

@@ -329,6 +329,10 @@ def _notes(spec: SweepSpec, space: Space, plans: list[PrivacyPlan], samples: int
             f"{', '.join(refuted)} run as published, with claims that are REFUTED: their epsilon bounds nothing, and "
             "stands on no front beside claims that hold. `sweeps audit` shows it"
         )
+    if spec.limits.stall_seconds is not None:
+        notes.append(
+            f"a launch silent for {spec.limits.stall_seconds:g} s is ended: start, steps and judging must be faster"
+        )
     if not plans:
         notes.append("no draw is feasible: raise epsilon or `limits`, or narrow the space")
     elif len(plans) * EXHAUSTED_PROPOSALS_PER_TRIAL < samples:

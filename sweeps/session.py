@@ -158,7 +158,7 @@ def resume(
             check_reachable(address, effective.resources)
         with (
             _left_as(store, lease) as state,
-            Drain(workspace.store_url, name, effective.tracking.uri or workspace.tracking_uri) as drain,
+            Drain(store, name, effective.tracking.uri or workspace.tracking_uri) as drain,
         ):
             store.set_state(lease, "running")
             if working:

@@ -26,12 +26,14 @@ class Wait:
     """One wait, on the clock of `sweeps.patience`.
 
     what     it is for, as a message names it: "MLflow at http://host:5000"
-    since    when it began
+    began    when it began
+    since    when something of it came last
     until    when it is given up
     give_up  makes it end: called from then on, again and again, in another thread; None where the waiter looks itself
     """
 
     what: str
+    began: float
     since: float
     until: float
     give_up: Callable[[], None] | None = None
@@ -39,16 +41,21 @@ class Wait:
 
     def waited(self) -> float:
         """Seconds so far."""
-        return patience.CLOCK.now() - self.since
+        return patience.CLOCK.now() - self.began
 
     def left(self) -> float:
         """Seconds until it is given up; 0 when that is over."""
         return max(0.0, self.until - patience.CLOCK.now())
 
-    def go_on(self) -> None:
-        """Something came: the limit counts from now on again."""
+    def came(self) -> None:
+        """Something of it came: the limit counts from now on again."""
         now = patience.CLOCK.now()
-        self.since, self.until, self._said = now, now + (self.until - self.since), None
+        self.since, self.until = now, now + (self.until - self.since)
+
+    def _sentence(self, now: float) -> str:
+        limit = f"{self.until - self.since:.0f} s{' without progress' if self.since > self.began else ''}"
+        since = f"{now - self.began:.0f} s"
+        return f"Waiting for {self.what} since {since}; giving up after {limit} ({patience.VARIABLE})."
 
 
 @contextmanager
@@ -61,7 +68,8 @@ def waiting(
     """
     now = patience.ticking().now()
     limit = patience.patience() if seconds is None else seconds
-    wait = Wait(what, now if since is None else since, now + limit, give_up)
+    start = now if since is None else since
+    wait = Wait(what, start, start, now + limit, give_up)
     _WATCH.add(wait)
     try:
         yield wait
@@ -70,7 +78,7 @@ def waiting(
         raise
     _WATCH.remove(wait)
     if wait._said is not None:
-        say(f"{what[0].upper()}{what[1:]} answers again after {wait.waited():.0f} s.")
+        say(f"Waited {wait.waited():.0f} s for {wait.what}; it goes on.")
 
 
 class _Watch:
@@ -109,15 +117,12 @@ class _Watch:
         """What is to be said now: one sentence for each thing that is waited for, by however many threads."""
         due, seen = [], set()
         for wait in self._waits:
-            if wait.what in seen or now - wait.since < WORD_SECONDS:
+            if wait.what in seen or now - wait.began < WORD_SECONDS:
                 continue
             seen.add(wait.what)
             if wait._said is None or now - wait._said >= AGAIN_SECONDS:
                 wait._said = now
-                due.append(
-                    f"Waiting for {wait.what} since {now - wait.since:.0f} s; giving up after "
-                    f"{wait.until - wait.since:.0f} s ({patience.VARIABLE})."
-                )
+                due.append(wait._sentence(now))
         return due
 
 

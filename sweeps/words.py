@@ -36,7 +36,7 @@ def keep(text: str) -> None:
     with _lock:
         for log in _logs:
             with suppress(OSError), log.open("a", encoding="utf-8") as stream:
-                stream.writelines(f"{stamp} {line}\n" for line in text.strip().splitlines())
+                stream.writelines(f"{stamp} {line}\n" for line in redacted(text).strip().splitlines())
 
 
 @contextmanager

@@ -189,6 +189,13 @@ class Attempt:
         found = charge(traces, from_step, to_step)
         return Recovered(found.executed_to, doubt=found.doubt, moved=moved)
 
+    def signs(self) -> tuple[tuple[str, int], ...]:
+        """What its worker has written, with times: it changes with the claim, each interval begun, each checkpoint.
+
+        Times are the file system's own: to be compared with those of before, never with a clock.
+        """
+        return tuple((name, at) for name, at in self.folder.times().items() if name not in (FENCE, RESERVED))
+
     def move(self) -> None:
         """Note that nothing went wrong: the worker stops between two intervals."""
         self.folder.write(MOVED, b"")

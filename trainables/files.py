@@ -157,6 +157,21 @@ class Folder:
             found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
             return sorted(entry.base_name for entry in found)
 
+    def times(self) -> dict[str, int]:
+        """{name: when it was written, in nanoseconds by the file system's clock} of the files in here, by name."""
+        if self.is_local:
+            times = {}
+            with suppress(FileNotFoundError), os.scandir(self.url) as entries:
+                for entry in entries:
+                    with suppress(FileNotFoundError):
+                        times[entry.name] = entry.stat(follow_symlinks=False).st_mtime_ns
+            return dict(sorted(times.items()))
+        from pyarrow import fs
+
+        with self._remote() as (filesystem, path):
+            found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+            return dict(sorted((entry.base_name, entry.mtime_ns or 0) for entry in found))
+
     def delete(self, name: str) -> None:
         """Remove file `name`; nothing happens if it is not there."""
         _single_component(name)

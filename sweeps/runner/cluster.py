@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 import ray
 from ray._private.resource_and_label_spec import ResourceAndLabelSpec
 
+from sweeps.interruption import hangups_held
+from sweeps.patience import patience
 from sweeps.runner.connect import refusal
 from sweeps.runner.loopback import on_loopback
 from sweeps.runner.resources import Node, lacking
-from sweeps.runner.watchdog import START_SECONDS, STOP_SECONDS, Watchdog
+from sweeps.runner.watchdog import Watchdog
 from sweeps.spec import Resources
+from sweeps.waiting import waiting
 from trainables.files import Folder
 from trainables.redaction import redacted, shown_url
 
@@ -46,7 +49,7 @@ def cluster(
         return
     with Watchdog(on_lost) as watchdog:
         try:
-            with watchdog.within(START_SECONDS), on_loopback():
+            with watchdog.within("the Ray cluster to start"), on_loopback(), hangups_held():
                 _refused(address)
                 ray.init(
                     # "local": without an address Ray joins any cluster that runs on this machine.
@@ -71,7 +74,7 @@ def cluster(
             connected()
             yield
         finally:
-            with watchdog.within(STOP_SECONDS):
+            with watchdog.within("the Ray cluster to end"):
                 ray.shutdown()
 
 
@@ -135,7 +138,17 @@ def data_path_seen_by_all(trials: Folder) -> None:
         strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         remote = ray.remote(num_cpus=0)(_reads)
         pinned = [remote.options(scheduling_strategy=strategy(node, soft=False)) for node in nodes]
-        answers = ray.get([function.remote(trials, probe) for function in pinned])
+        asked = [function.remote(trials, probe) for function in pinned]
+        try:
+            with waiting(f"{len(nodes)} nodes to read {trials.url}"):
+                answers = ray.get(asked, timeout=patience())
+        except ray.exceptions.GetTimeoutError:
+            done, _ = ray.wait(asked, num_returns=len(asked), timeout=0)
+            silent = [node for node, one in zip(nodes, asked, strict=True) if one not in done]
+            raise ClusterUnreachable(
+                f"{len(silent)} of {len(nodes)} nodes did not answer within {patience():.0f} s ({', '.join(silent)}). "
+                "Take them out of the cluster, or give them longer with SWEEPS_PATIENCE."
+            ) from None
         blind = [node for node, answer in zip(nodes, answers, strict=True) if not answer]
         if blind:
             raise ClusterUnreachable(

@@ -7,36 +7,43 @@ bypass the searcher and would run steps that nobody reserved.
 from __future__ import annotations
 
 import _thread
+import contextlib
 import logging
 import os
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import ray
 from ray import tune
 from ray.tune.search import Searcher
 
+from sweeps import waiting
 from sweeps.controller import Controller, Done, Wait
+from sweeps.patience import CLOCK, ticking
 from sweeps.runner.cluster import ClusterUnreachable, alive_nodes, check_resources
 from sweeps.runner.resources import lacking, request
+from sweeps.runner.stalls import Sign, Stalls, ended_for
 from sweeps.spec import Resources
 from sweeps.store import LeaseLost, StoreError, StoreVanished
+from sweeps.words import say
+from trainables.attempt import Attempt
 from trainables.credentials import Credentials
+from trainables.files import Folder
 from trainables.ray_shared import Shared, SharedData, TeamLayout
-from trainables.ray_trial import group_from_json, group_to_json, ray_trial
+from trainables.ray_trial import group_to_json, ray_trial
 from trainables.system import Dataset, TrialGroup
 
 # Tune looks for its own result files when it ends and complains about each; ours are in the store.
 logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.CRITICAL)
 
 HEARTBEAT_SECONDS = 5.0
-SHRUNK_SECONDS = 40.0
 
 
 class Ended(StrEnum):
@@ -53,6 +60,12 @@ class _Live:
     reason: Callable[[str], str]
     ended: Ended | None = None
     failure: BaseException | None = None
+    groups: dict[str, TrialGroup] = field(default_factory=dict)
+    """What was launched and has not come back, by Tune's id."""
+    trials: Sequence[Any] = ()
+    """Tune's own list of all its trials."""
+    stalled: dict[str, str] = field(default_factory=dict)
+    """Why launches were ended, by name."""
 
 
 # The Tuner pickles its searcher: live handles stay here, and the searcher carries their name.
@@ -65,7 +78,6 @@ class LaunchSearcher(Searcher):
     def __init__(self, handle: str) -> None:
         super().__init__()
         self._handle = handle
-        self._groups: dict[str, str] = {}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """The next launch as a configuration; None to be asked again; FINISHED at the end."""
@@ -82,16 +94,17 @@ class LaunchSearcher(Searcher):
         if isinstance(decision, Done):
             live.ended = Ended.EXHAUSTED if decision.exhausted else Ended.FINISHED
             return str(Searcher.FINISHED)
-        self._groups[trial_id] = group_to_json(decision)
-        return {"launch": _launch_name(decision), "group": self._groups[trial_id]}
+        live.groups[trial_id] = decision
+        return {"launch": _launch_name(decision), "group": group_to_json(decision)}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Settle the launch. Tune swallows exceptions of searchers, so a failure is kept for `execute` to raise."""
         live = _LIVE[self._handle]
-        group = group_from_json(self._groups.pop(trial_id))
+        group = live.groups.pop(trial_id)
+        name = _launch_name(group)
         try:
             if error or not result or "results" not in result:
-                live.controller.lost(group, live.reason(_launch_name(group)))
+                live.controller.lost(group, live.stalled.pop(name, "") or live.reason(name))
             else:
                 live.controller.finished(group, result["results"])
         except Exception as failure:
@@ -102,6 +115,18 @@ class LaunchSearcher(Searcher):
 
     def restore(self, checkpoint_path: str) -> None:
         """Nothing to restore."""
+
+
+class _Trials(tune.Callback):
+    """Shows the heartbeat Tune's trials: Tune alone knows which of them a process was given."""
+
+    def __init__(self, handle: str) -> None:
+        self._handle = handle
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Once for each turn of Tune's loop."""
+        if (live := _LIVE.get(self._handle)) is not None:
+            live.trials = trials
 
 
 def _launch_name(group: TrialGroup) -> str:
@@ -162,17 +187,18 @@ def execute(
             verbose=0,
             failure_config=tune.FailureConfig(max_failures=0),
             log_to_file=False,
+            callbacks=[_Trials(handle)],
         ),
     )
     try:
         with _Heartbeat(live, resources):
             tuner.fit()
         if live.failure is not None:
-            raise live.failure
+            raise _explained(live.failure)
         return live.ended or Ended.STOPPED
     except KeyboardInterrupt:
         if live.failure is not None:
-            raise live.failure from None
+            raise _explained(live.failure) from None
         raise
     finally:
         if isinstance(live.failure, StoreVanished):
@@ -181,33 +207,71 @@ def execute(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def _explained(failure: BaseException) -> BaseException:
+    """Who lost the lease while it was stopped hears that first: nothing else was at fault."""
+    if isinstance(failure, LeaseLost) and (stopped := CLOCK.stopped()):
+        return LeaseLost(f"this process was stopped for {stopped:.0f} s, and another took its place: {failure}")
+    return failure
+
+
+def _sign(trials: Folder, actor: Any, group: TrialGroup) -> Sign:
+    written = tuple(Attempt.of(trials, member.key, member.attempt).signs() for member in group.members)
+    return Sign(process=repr(actor), written=written)
+
+
+class _Over(Exception):
+    """Ends a wait whose end says nothing."""
+
+
 class _Heartbeat:
     """Renews the lease while the block runs, and interrupts it as soon as the controller has failed.
 
     The same when nodes are gone and no trial fits on what is left: Tune would wait for ever. A node that joins within
-    SHRUNK_SECONDS lets it go on.
+    the patience lets it go on.
     """
 
     def __init__(self, live: _Live, resources: Resources) -> None:
         self._live, self._resources = live, resources
-        self._fitted = time.monotonic()
+        self._shrunken = contextlib.ExitStack()
+        self._node: waiting.Wait | None = None
+        self._stopped = ticking().stopped()
+        self._stalls = Stalls(live.controller.spec.limits.stall_seconds)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True, name="heartbeat")
 
     def _loop(self) -> None:
-        while not self._over.wait(HEARTBEAT_SECONDS):
+        while not self._over.wait(min(HEARTBEAT_SECONDS, self._stalls.every())):
+            stopped = CLOCK.stopped() - self._stopped
+            lease = self._live.controller.lease
             try:
-                self._live.controller.lease.renew()
+                lease.renew()
             except (LeaseLost, StoreVanished) as failure:
                 self._live.failure = failure
             except StoreError:
                 # A store that is busy or away may come back before the lease expires; the next write decides.
                 continue
+            if stopped and self._live.failure is None:
+                say(f"This process was stopped for {stopped:.0f} s. Its lease still holds: {lease.sweep} goes on.")
+            self._stopped += stopped
             if self._live.failure is None:
+                self._end_stalled()
                 self._live.failure = self._shrunk()
             if self._live.failure is not None:
                 _thread.interrupt_main()
                 return
+
+    def _end_stalled(self) -> None:
+        """What is ended here is a lost worker to Tune and to the controller, which charges it and launches it again."""
+        given = {}
+        for trial in list(self._live.trials):
+            actor, group = trial.temporary_state.ray_actor, self._live.groups.get(trial.trial_id)
+            if actor is not None and group is not None:
+                given[_launch_name(group)] = actor, group
+        trials = self._live.controller.trials
+        for name, silent in self._stalls.look({name: partial(_sign, trials, *one) for name, one in given.items()}):
+            self._live.stalled[name] = ended_for(silent)
+            say(f"{name}: {ended_for(silent)}.")
+            ray.kill(given[name][0])
 
     def _shrunk(self) -> ClusterUnreachable | None:
         try:
@@ -215,10 +279,12 @@ class _Heartbeat:
         except (ray.exceptions.RayError, RuntimeError, OSError):
             # A cluster that does not answer is the watchdog's business.
             return None
-        now = time.monotonic()
         if reason is None:
-            self._fitted = now
-        elif now - self._fitted > SHRUNK_SECONDS:
+            self._shrunken.close()
+            self._node = None
+        elif self._node is None:
+            self._node = self._shrunken.enter_context(waiting.waiting("a node on which a trial fits"))
+        elif self._node.left() == 0:
             name = self._live.controller.sweep
             return ClusterUnreachable(f"{reason} Nothing is lost: go on with `sweeps resume {name}`.")
         return None
@@ -230,3 +296,6 @@ class _Heartbeat:
     def __exit__(self, *exception: object) -> None:
         self._over.set()
         self._thread.join()
+        with contextlib.suppress(_Over):
+            # Left by an error, or it would say that it goes on.
+            self._shrunken.__exit__(_Over, _Over(), None)

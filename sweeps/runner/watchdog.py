@@ -7,7 +7,6 @@ import os
 import select
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
@@ -15,11 +14,11 @@ from typing import Any
 import ray
 
 from sweeps.exits import ExitCode
+from sweeps.patience import CLOCK, patience, ticking
+from sweeps.waiting import waiting
+from sweeps.words import say
 from trainables.redaction import redacted
 
-SILENT_SECONDS = 30.0
-START_SECONDS = 55.0
-STOP_SECONDS = 30.0
 ASK_SECONDS = 2.0
 
 
@@ -29,12 +28,12 @@ class Watchdog:
     Losing the local raylet leaves Ray's calls waiting for ever (watched for 45 s with Ray 2.60), or its core ends
     this process with status 1 and no word as soon as it notices. So the kernel is asked to wake a thread the moment
     that one of our own cluster's processes dies. A foreign cluster is asked for its node list, in a thread of its own
-    that may hang. Start and end of Ray get a time limit.
+    that may hang. Start and end of Ray get a time limit. All limits are the patience, on its clock: time in which this
+    process itself was stopped is not the cluster's silence.
     """
 
     def __init__(self, on_lost: Callable[[], None]) -> None:
         self._on_lost = on_lost
-        self._limit = float("inf")
         self._answered = float("inf")
         self._asked = 0.0
         self._asking = threading.Event()
@@ -46,6 +45,7 @@ class Watchdog:
         self._thread = threading.Thread(target=self._loop, daemon=True, name="watchdog")
 
     def __enter__(self) -> Watchdog:
+        ticking()
         self._thread.start()
         return self
 
@@ -59,15 +59,14 @@ class Watchdog:
         os.close(self._wake_out)
 
     @contextlib.contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """The block has to end within `seconds`, or the cluster counts as lost. Nothing else is watched meanwhile."""
+    def within(self, what: str) -> Iterator[None]:
+        """The block has to end within the patience, or the cluster counts as lost. Nothing else is watched meanwhile.
+
+        what  the block waits for, as words name it
+        """
         self._forget()
-        self._limit = time.monotonic() + seconds
-        self._wake()
-        try:
+        with waiting(what, give_up=self._end):
             yield
-        finally:
-            self._limit = float("inf")
 
     def watch(self) -> None:
         """Watch the connected cluster from now on."""
@@ -81,7 +80,7 @@ class Watchdog:
                     self._processes = [os.pidfd_open(pid) for pid in pids]
                 except ProcessLookupError:
                     self._end()
-            self._answered = self._asked = time.monotonic()
+            self._answered = self._asked = CLOCK.now()
         self._wake()
 
     def _forget(self) -> None:
@@ -107,8 +106,8 @@ class Watchdog:
             if self._wake_out in ready:
                 os.read(self._wake_out, 64)
                 continue
-            now = time.monotonic()
-            if ready or now > self._limit or now - self._answered > SILENT_SECONDS:
+            now = CLOCK.now()
+            if ready or now - self._answered > patience():
                 self._end()
             if self._answered < float("inf") and now - self._asked > ASK_SECONDS and not self._asking.is_set():
                 self._asked = now
@@ -122,13 +121,16 @@ class Watchdog:
 
     def _ask(self) -> None:
         try:
-            nodes: list[Mapping[str, Any]] = ray.nodes()
+            if (since := self._answered) == float("inf"):
+                return
+            with waiting("the Ray cluster to answer", max(0.0, since + patience() - CLOCK.now()), since=since):
+                nodes: list[Mapping[str, Any]] = ray.nodes()
             alive = any(node["Alive"] and node["NodeID"] == self._node for node in nodes)
             with self._lock:
                 if alive and self._answered < float("inf"):
-                    self._answered = time.monotonic()
+                    self._answered = CLOCK.now()
         except Exception as error:  # any failure to answer is silence; say what it was and keep counting
             if self._answered < float("inf"):
-                print(f"cluster does not answer: {redacted(str(error))}", file=sys.stderr)
+                say(f"cluster does not answer: {redacted(str(error))}")
         finally:
             self._asking.clear()

@@ -10,7 +10,7 @@ from dpcore.checks import InvalidValue
 from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems
 from sweeps.spec.knobs import Knobs, as_number
-from sweeps.spec.model import EarlyStopping, ExecutionOptions, Objective, Privacy, Resources, Search
+from sweeps.spec.model import EarlyStopping, ExecutionOptions, Limits, Objective, Privacy, Resources, Search
 from sweeps.suggestions import did_you_mean
 from trainables.claims import check_unit
 from trainables.measures.objectives import MEASURES, missing
@@ -22,6 +22,8 @@ from trainables.validation.reports import NOISE_SD
 
 GRID_LIMIT = 1_000_000
 """Largest grid that is enumerated."""
+STALL_INTERVALS = 3
+"""Intervals between two checkpoints that a limit on stalls has to be longer than."""
 
 
 def check_delta(delta: object, reason: object, facts: PublicFacts, problems: Problems) -> None:
@@ -105,6 +107,21 @@ def check_processes(
     if execution is not None and execution.precision != "float32" and others:
         problems.add(
             "execution.precision", execution.precision, f"float32 with {others}: it forms no clipped gradients of a net"
+        )
+
+
+def check_stalls(limits: Limits | None, execution: ExecutionOptions | None, problems: Problems) -> None:
+    """A worker that does all that is asked of it writes its records once in `checkpoint_seconds`, and not sooner."""
+    if limits is None or execution is None or limits.stall_seconds is None:
+        return
+    least = STALL_INTERVALS * execution.checkpoint_seconds
+    if limits.stall_seconds < least:
+        problems.add(
+            "limits.stall_seconds",
+            limits.stall_seconds,
+            f"at least {least:g}, {STALL_INTERVALS} times execution.checkpoint_seconds: between checkpoints healthy "
+            "workers are silent",
+            "Give it longer than the longest start, step and evaluation, or lower checkpoint_seconds.",
         )
 
 

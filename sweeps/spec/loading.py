@@ -22,6 +22,7 @@ from sweeps.spec.checks import (
     check_objectives,
     check_processes,
     check_search,
+    check_stalls,
     check_unavailable,
     check_units,
     check_validation,
@@ -146,6 +147,7 @@ def load_spec(
             search, knobs, sections["early_stopping"], None if objectives is None else len(objectives), problems
         )
     check_processes(sections["resources"], sections["execution"], chosen, problems)
+    check_stalls(sections["limits"], sections["execution"], problems)
     if sections["front"] is not None:
         check_references(sections["front"].reference, chosen, problems)
     problems.raise_any()

@@ -151,10 +151,16 @@ class Limits(Section):
 
     work              in the system's unit of work (per-example gradient evaluations)
     noise_multiplier  of the solved noise
+    stall_seconds     a launch that shows no sign of life for so long is ended, and counts as a lost worker: charged,
+                      and launched again within execution.retries. Signs are its start, each interval that it begins
+                      and each checkpoint. An interval takes about execution.checkpoint_seconds, but the first has up
+                      to eight steps, systems without steps are one interval, and judging at the end gives no sign:
+                      the limit has to be longer than each of these. null: it is named, and waited for
     """
 
     work: Positive | None = None
     noise_multiplier: Positive | None = None
+    stall_seconds: Positive | None = None
 
 
 class Resources(Section):
@@ -243,9 +249,12 @@ class SweepSpec(Section):
         return self.model_dump(mode="json")
 
     def meaning(self) -> dict[str, Any]:
-        """The part that decides what is trained, claimed and proposed: all but name, store, tracking, resources
-        and execution, which move work around or change its speed, and front, which measures what came of it."""
-        return {key: value for key, value in self.canonical().items() if key not in WITHOUT_MEANING}
+        """The part that decides what is trained, claimed and proposed: all but name, store, tracking, resources,
+        execution and the limit on stalls, which move work around or change its speed, and front, which measures what
+        came of it."""
+        canonical = self.canonical()
+        del canonical["limits"]["stall_seconds"]
+        return {key: value for key, value in canonical.items() if has_meaning(key)}
 
     @property
     def digest(self) -> str:
@@ -286,7 +295,12 @@ class SweepSpec(Section):
 
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-WITHOUT_MEANING = frozenset({"name", "tracking", "store", "resources", "execution", "front"})
+WITHOUT_MEANING = frozenset({"name", "tracking", "store", "resources", "execution", "front", "limits.stall_seconds"})
+
+
+def has_meaning(path: str) -> bool:
+    """Whether the value at this path of a spec decides what is trained, claimed or proposed."""
+    return path not in WITHOUT_MEANING and path.split(".")[0] not in WITHOUT_MEANING
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +340,7 @@ def diff(old: SweepSpec, new: SweepSpec) -> SpecDiff:
     before, after = dict(_leaves("", old.canonical())), dict(_leaves("", new.canonical()))
     return SpecDiff(
         tuple(
-            SpecChange(path, before.get(path), after.get(path), path.split(".")[0] not in WITHOUT_MEANING)
+            SpecChange(path, before.get(path), after.get(path), has_meaning(path))
             for path in dict.fromkeys([*before, *after])
             if path not in before or path not in after or before[path] != after[path]
         )

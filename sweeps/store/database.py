@@ -173,7 +173,7 @@ class Database:
                         if not lost and not is_busy(error):
                             raise translated(error, self.where) from error
                         if wait.left() == 0 or not (lost or self.is_sqlite):
-                            self._away_since = wait.since
+                            self._away_since = wait.began
                             raise translated(error, self.where, wait.waited()) from error
                         if lost:
                             self._engine.dispose()

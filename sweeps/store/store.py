@@ -67,6 +67,11 @@ class Store:
             raise
         return cls(database)
 
+    @property
+    def url(self) -> str:
+        """Where it is, with a password if it has one: for another process, never for a message."""
+        return self._database.url
+
     def close(self) -> None:
         """Write the calibrations that are still in memory, where the store takes them, and close all connections."""
         with suppress(StoreError):

@@ -15,12 +15,14 @@ import time
 import traceback
 from pathlib import Path
 
-from sweeps.store import Store
+from sweeps.store import Store, StoreError
 from sweeps.tracking.lock import DrainLock, DrainRunning
 from sweeps.tracking.view import STORE_VARIABLE, URI_VARIABLE
 from trainables.redaction import redacted
 
 ROWS_AT_ONCE = 100
+DELIVER_SECONDS = 2.0
+"""Rows of runs that are written leave the outbox at least this often: the controller waits while there is progress."""
 POLL_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 30.0
 LAST_TRIES_SECONDS = 5.0
@@ -51,9 +53,14 @@ def drain(store: Store, sweep: str, uri: str, ending: threading.Event) -> int:
             if experiment is None:
                 experiment = Experiment(uri, store.sweep(sweep))
             keys = dict.fromkeys(row.key for row in rows if row.key is not None)
-            if keys:
-                for trial in store.trials_of(sweep, keys):
-                    experiment.put(trial)
+            written: set[str] = set()
+            since = time.monotonic()
+            for trial in store.trials_of(sweep, keys) if keys else ():
+                experiment.put(trial)
+                written.add(trial.key)
+                if time.monotonic() - since > DELIVER_SECONDS:
+                    store.delivered(None, [row.id for row in rows if row.key in written])
+                    since = time.monotonic()
             if any(row.key is None for row in rows):
                 experiment.put_sweep(store.sweep(sweep))
         except UNREACHABLE as error:
@@ -90,7 +97,7 @@ def main() -> int:
     try:
         with DrainLock(folder, wait_seconds=float("inf"), give_up=ending.is_set):
             return drain(store, options.sweep, uri, ending)
-    except DrainRunning as error:
+    except (DrainRunning, StoreError) as error:
         _log(str(error))
         return EXIT_UNDELIVERED
     except Exception:

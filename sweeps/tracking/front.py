@@ -59,14 +59,15 @@ def read_front(
         NO_HEADING,
         OBJECTIVES,
         REFERENCES,
+        asked_by_a_person,
         check_there,
         find_experiment,
-        patience,
     )
     from sweeps.tracking.reading import read_trial_runs
 
     check_there(uri)
-    client, found = find_experiment(uri, experiment)
+    with asked_by_a_person(uri):
+        client, found = find_experiment(uri, experiment)
     if found is None:
         raise InvalidValue(
             "experiment", experiment, f"an experiment at {shown_url(uri)}", "Experiments are named after sweeps."
@@ -79,7 +80,7 @@ def read_front(
     recorded = {"front": {"reference": json.loads(found.tags.get(REFERENCES, "{}"))}}
     ends = {**spec_references(recorded), **(reference or {})}
     condition = "tags.`sweeps.state` = 'complete'" + (f" AND {filter}" if filter else "")
-    with collector_paused(), patience():
+    with collector_paused(), asked_by_a_person(uri):
         records = [_record(run) for run in read_trial_runs(client, found.experiment_id, condition)]
         if HEADING not in found.tags:
             # Written before metrics said on what they depend.

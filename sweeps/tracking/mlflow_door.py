@@ -20,6 +20,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from dpcore.checks import InvalidValue
+from sweeps.patience import patience
+from sweeps.waiting import waiting
+from trainables.redaction import shown_url
 
 set_telemetry_client()
 
@@ -42,7 +45,8 @@ LARGEST = 1.797e308
 
 _PAGE = 500
 """Runs in one answer of a server; MLflow takes about two seconds to put them together, and many more under load."""
-_TIMEOUT, _SHORT, _PATIENT = "MLFLOW_HTTP_REQUEST_TIMEOUT", "10", "120"
+_TIMEOUT, _RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+_SHORT = {_TIMEOUT: "10", _RETRIES: "1"}
 
 
 def telemetry_is_off() -> bool:
@@ -100,15 +104,17 @@ def pages(client: MlflowClient, experiment_id: str, condition: str) -> Iterator[
 
 
 @contextmanager
-def patience() -> Iterator[None]:
-    """For reading while a person waits: a busy server may take its time, unless the environment says how much."""
-    before = os.environ[_TIMEOUT]
+def asked_by_a_person(uri: str) -> Iterator[None]:
+    """For reading while a person waits: a busy server may take as long as patience allows for each answer, not ten
+    seconds twice, and not in silence. What the environment says of MLflow's own limits holds."""
+    before = {name: os.environ[name] for name in _SHORT}
     if before == _SHORT:
-        os.environ[_TIMEOUT] = _PATIENT
+        os.environ[_TIMEOUT], os.environ[_RETRIES] = str(max(1, round(patience()))), "0"
     try:
-        yield
+        with waiting(f"MLflow at {shown_url(uri)}"):
+            yield
     finally:
-        os.environ[_TIMEOUT] = before
+        os.environ.update(before)
 
 
 def from_mlflow(value: float) -> float:

@@ -22,6 +22,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 
 from sweeps.assumptions import Assumptions
 from sweeps.front.pareto import spec_objectives
+from sweeps.patience import patience
 from sweeps.publishing import Release
 from sweeps.records import SweepRecord, TrialRecord, TrialState
 from sweeps.sqlite_files import path_of
@@ -190,7 +191,7 @@ def _prepare(uri: str) -> None:
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(path, timeout=20)
+    connection = sqlite3.connect(path, timeout=min(20.0, patience()))
     try:
         # Kept in the file: readers such as the web page then never wait for the writer, and a run costs a third less.
         connection.execute("PRAGMA journal_mode=WAL")

@@ -5,28 +5,38 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from sweeps.publishing import Release
-from sweeps.store import Store
+from sweeps.store import Store, StoreError
 from sweeps.tracking.lock import DrainLock
+from sweeps.waiting import waiting
+from sweeps.words import say
 from trainables.redaction import shown_url
 
 STORE_VARIABLE, URI_VARIABLE = "SWEEPS_DRAIN_STORE", "SWEEPS_DRAIN_URI"
-WAIT_SECONDS = 900.0
-"""How long the end of a sweep waits for a drain that is still making progress."""
+LOOK_SECONDS = 0.5
+"""Between two looks at what is left, while the end of a sweep waits for it."""
+
+
+class _Undelivered(RuntimeError):
+    """The process gave up, or took nothing for one patience."""
 
 
 class Drain:
     """Runs the process that tells MLflow what the store's outbox holds, for as long as the context lasts.
 
-    On leaving, what is still waiting is delivered; when MLflow cannot be reached the rows stay in the outbox, a line
-    on stderr says so, and the next drain or `rebuild` delivers them. Nothing here raises because of MLflow.
+    On leaving, what is still waiting is delivered, for as long as it gets less: one patience without progress, or a
+    store that is away, ends the process. What is left stays in the outbox, a line on stderr says so, and the next
+    drain or `rebuild` delivers it. Nothing here raises because of MLflow.
     """
 
-    def __init__(self, store_url: str, sweep: str, uri: str) -> None:
-        self._store_url, self._sweep, self.uri = store_url, sweep, uri
+    def __init__(self, store: Store, sweep: str, uri: str) -> None:
+        self._store, self._sweep, self.uri = store, sweep, uri
+        self.log = Path(store.sweep(sweep).root) / sweep / "tracking.log"
+        """What the process had to say."""
         self.delivered = False
         """Whether MLflow has everything; known when the context has ended."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -45,33 +55,40 @@ class Drain:
         assert self._process.stdin is not None
         # End of file is the sign to deliver the rest and end; a controller that is killed gives the same sign.
         self._process.stdin.close()
-        try:
-            code: int | None = self._process.wait(timeout=WAIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            code = None
-        self.delivered = code == 0
+        self.delivered = self._ended(self._process) == 0
         if not self.delivered:
-            print(
+            say(
                 f"MLflow at {shown_url(self.uri)}: not everything could be delivered (see {self.log}). "
-                f"Nothing is lost; deliver it with `sweeps track {self._sweep}`.",
-                file=sys.stderr,
+                f"Nothing is lost; deliver it with `sweeps track {self._sweep}`."
             )
 
-    @property
-    def log(self) -> Path:
-        """What the process had to say."""
-        store = Store.open(self._store_url, create=False)
+    def _ended(self, process: subprocess.Popen[bytes]) -> int:
+        """Its exit code, after it ended by itself or was ended."""
+        left: int | None = None
         try:
-            return Path(store.sweep(self._sweep).root) / self._sweep / "tracking.log"
-        finally:
-            store.close()
+            with waiting(f"MLflow at {shown_url(self.uri)}") as wait:
+                while True:
+                    with suppress(subprocess.TimeoutExpired):
+                        if process.wait(timeout=LOOK_SECONDS) == 0:
+                            return 0
+                        raise _Undelivered
+                    found = self._store.backlog(self._sweep)
+                    if left is not None and found < left:
+                        wait.came()
+                    left = found
+                    wait.what = f"MLflow at {shown_url(self.uri)} to take the last {left} changes"
+                    if wait.left() == 0:
+                        raise _Undelivered
+        except (StoreError, _Undelivered):
+            # Stopped or hung, it would keep the next one from its work: it holds the lock.
+            process.kill()
+            return process.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
         # Both URLs may hold a password, and everybody on the machine can list a process's arguments.
-        environment = {**os.environ, STORE_VARIABLE: self._store_url, URI_VARIABLE: self.uri}
-        log = self.log
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as stream:
+        environment = {**os.environ, STORE_VARIABLE: self._store.url, URI_VARIABLE: self.uri}
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as stream:
             # A session of its own: Ctrl-C in the terminal is for the controller.
             return subprocess.Popen(
                 [sys.executable, "-m", "sweeps.tracking.drain", "--sweep", self._sweep],
@@ -95,16 +112,19 @@ def rebuild(store: Store, sweep: str, uri: str, folder: Path | None = None) -> i
     from sweeps.tracking.mlflow_runs import Experiment
 
     record = store.sweep(sweep)
-    with DrainLock(folder or Path(record.root) / sweep, wait_seconds=20.0):
-        waiting = [row.id for row in store.outbox(sweep, limit=1_000_000)]
-        experiment = Experiment(uri, record)
+    with DrainLock(folder or Path(record.root) / sweep):
+        rows = [row.id for row in store.outbox(sweep, limit=1_000_000)]
+        with waiting(f"MLflow at {shown_url(uri)}"):
+            experiment = Experiment(uri, record)
         trials = store.trials(sweep)
         if not Release.recorded(record.spec).stated:
             experiment.forget()
+        where = f"MLflow at {shown_url(uri)}"
         for trial in trials:
-            experiment.put(trial)
+            with waiting(where):
+                experiment.put(trial)
         experiment.put_sweep(record)
         # Rows that came while this ran stay for the next drain.
-        for start in range(0, len(waiting), 500):
-            store.delivered(None, waiting[start : start + 500])
+        for start in range(0, len(rows), 500):
+            store.delivered(None, rows[start : start + 500])
     return len(trials)

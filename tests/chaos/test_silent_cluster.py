@@ -94,7 +94,7 @@ def launches(root: Path) -> int:
 def test_a_cluster_that_falls_silent_ends_the_controller_with_the_way_to_go_on(tmp_path, silenced):
     (tmp_path / "spec.yaml").write_text(SPEC)
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", "SWEEPS_PATIENCE": "30"}
     environment = {**os.environ, **own, **token}
     root, output = tmp_path / "state", tmp_path / "output.txt"
     with foreign_cluster(environment) as (address, head), output.open("wb") as stream:
@@ -120,6 +120,7 @@ def test_a_cluster_that_falls_silent_ends_the_controller_with_the_way_to_go_on(t
     said = output.read_text()
     assert code == CLUSTER_LOST, said
     assert "does not answer any more. Nothing is lost" in said
+    assert "Waiting for the Ray cluster to answer since" in said
     assert f"sweeps resume silent --root {root} --address {address}" in said
     store = Store.open(f"sqlite:///{root}/sweeps.db", create=False)
     # What was running is reserved, and so charged, until a controller comes back and looks.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,19 @@ from typing import Any
 from trainables.noisy_mean import NoisyMean
 from trainables.system import Dataset, Execution, Parameter, Run
 
+MOODS = ("fine", "nan", "raise", "die", "silent", "hang", "stop")
+
 
 class AwkwardMean(NoisyMean):
-    """The toy with a mood: "nan" reports NaN, "raise" raises, "die" kills its own worker, "silent" reports nothing."""
+    """The toy with a mood: "nan" reports NaN, "raise" raises, "die" kills its own worker, "silent" reports nothing.
+
+    "hang" never comes back from its first step, "stop" stops its whole process there.
+    """
 
     name = "awkward-mean"
     parameters = (
         *NoisyMean.parameters,
-        Parameter(
-            name="mood", kind="choice", choices=("fine", "nan", "raise", "die", "silent"), default="fine", doc="its end"
-        ),
+        Parameter(name="mood", kind="choice", choices=MOODS, default="fine", doc="its end"),
     )
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
@@ -32,6 +36,11 @@ class AwkwardMean(NoisyMean):
             if mood == "die":
                 run.may_execute(1)
                 os.kill(os.getpid(), signal.SIGKILL)
+            if mood in ("hang", "stop"):
+                run.may_execute(1)
+                if mood == "stop":
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                threading.Event().wait()
             super().fit([_WORSE[mood](run) if mood in _WORSE else run], data, execution)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -33,11 +36,12 @@ execution: {checkpoint_seconds: 0.2}
 MOODS = """
 name: moods
 data: {source: uniform, n: 100}
-systems: {awkward-mean: {mood: {choice: [fine, nan, raise, die]}, steps: 3}}
+systems: {awkward-mean: {mood: {choice: [fine, nan, raise, die, hang, stop]}, steps: 3}}
 privacy: {epsilon: 1.0, delta: 1.0e-5}
 objectives: [{metric: expected_error}]
-search: {sampler: grid, trials: 4, seed: 0}
-execution: {retries: 1}
+search: {sampler: grid, trials: 6, seed: 0}
+execution: {retries: 1, checkpoint_seconds: 2}
+limits: {stall_seconds: 8}
 tracking: {uri: "http://127.0.0.1:9"}
 """
 HALVING = """
@@ -79,7 +83,7 @@ class Sweep:
             env=self.environment,
         )
 
-    def end(self, process: subprocess.Popen[str], code: int, seconds: float = 120) -> str:
+    def end(self, process: subprocess.Popen[str], code: int, seconds: float = 300) -> str:
         """Its output, after it ended with this code."""
         try:
             output, _ = process.communicate(timeout=seconds)
@@ -99,7 +103,7 @@ class Sweep:
 
     def until_steps(self, process: subprocess.Popen[str]) -> None:
         """Wait until one of its workers has kept a checkpoint."""
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + 180
         while time.monotonic() < limit and process.poll() is None:
             found = self.root.glob(f"{self.name}/trials/*/*/checkpoint.*.npz")
             if any(path.stat().st_mtime > self.started for path in found):
@@ -118,10 +122,66 @@ def settled(sweep: Sweep) -> Store:
     return store
 
 
+def on_a_terminal(sweep: Sweep, *arguments: str) -> tuple[subprocess.Popen[str], int]:
+    """(the command on a terminal of its own, but for stdout, which is a pipe; the terminal's other end)."""
+    outer, inner = os.openpty()
+
+    def lead() -> None:
+        os.setsid()
+        fcntl.ioctl(inner, termios.TIOCSCTTY, 0)
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweeps.cli", *arguments, "--root", str(sweep.root)],
+        stdin=inner,
+        stdout=subprocess.PIPE,
+        stderr=inner,
+        text=True,
+        preexec_fn=lead,
+        env=sweep.environment,
+    )
+    os.close(inner)
+    return process, outer
+
+
+def test_a_closed_pipe_changes_nothing_and_a_closed_terminal_stops_cleanly(tmp_path):
+    sweep = Sweep(tmp_path, SLOW)
+    sweep.started = time.time()
+    process, terminal = on_a_terminal(sweep, "run", str(sweep.spec))
+    assert process.stdout is not None
+    # As `| head -1` does it.
+    assert process.stdout.readline().startswith("Sweep slow")
+    process.stdout.close()
+    sweep.until_steps(process)
+    log = sweep.root / "slow" / "controller.log"
+    limit = time.monotonic() + 60
+    while not (log.exists() and "stdout is closed" in log.read_text()) and time.monotonic() < limit:
+        assert process.poll() is None
+        time.sleep(0.1)
+    assert "stdout is closed (Broken pipe). The sweep goes on" in log.read_text()
+    assert process.poll() is None
+    # The kernel hangs up on every process of the terminal's foreground, Ray's included.
+    os.close(terminal)
+    assert process.wait(120) == ExitCode.INTERRUPTED
+    assert f"sweeps resume slow --root {sweep.root}" in log.read_text()
+    assert "does not answer any more" not in log.read_text()
+    assert settled(sweep).sweep("slow").state == "stopped"
+
+
 def test_ctrl_c_and_sigterm_stop_cleanly_and_a_second_one_at_once(tmp_path):
     sweep = Sweep(tmp_path, SLOW)
     process = sweep.start("run", str(sweep.spec))
     sweep.until_steps(process)
+    # Stopped and woken, as Ctrl-Z and a laptop's lid do it: it says so, blames nobody, and goes on.
+    os.kill(process.pid, signal.SIGSTOP)
+    time.sleep(6.5)
+    os.kill(process.pid, signal.SIGCONT)
+    log = sweep.root / "slow" / "controller.log"
+    log.touch()
+    limit = time.monotonic() + 60
+    while "was stopped" not in log.read_text() and time.monotonic() < limit:
+        time.sleep(0.1)
+    assert re.search(r"This process was stopped for \d+ s\. Its lease still holds: slow goes on\.", log.read_text())
+    assert process.poll() is None
     # As a terminal does it: to every process of the group.
     os.killpg(process.pid, signal.SIGINT)
     output = sweep.end(process, 130)
@@ -162,8 +222,8 @@ def test_ctrl_c_and_sigterm_stop_cleanly_and_a_second_one_at_once(tmp_path):
 def test_trials_that_end_badly_fail_alone_and_mlflow_may_be_away(tmp_path):
     sweep = Sweep(tmp_path, MOODS)
     output = sweep.run("run", str(sweep.spec), code=ExitCode.SOME_FAILED)
-    assert "1 complete, 3 failed" in output
-    assert "3 trials failed. The first:" in output
+    assert "1 complete, 5 failed" in output
+    assert "5 trials failed. The first:" in output
     assert output.count("failed: expected_error=nan") == 2, "once as it happens, once at the end"
     assert "(exit code 4)" in output.splitlines()[-1]
     assert "mlflow ui" not in output
@@ -181,12 +241,19 @@ def test_trials_that_end_badly_fail_alone_and_mlflow_may_be_away(tmp_path):
     assert "retries" in by_mood["die"].reason
     spent = spending(store.ledger("moods"))
     assert spent[by_mood["die"].key].executed >= 2
+    for mood in ("hang", "stop"):
+        # Silent for ever, charged to its horizon each time, and tried again like any lost worker.
+        silent = by_mood[mood]
+        assert f"{silent.key}.1: it showed no sign of life for " in output
+        assert "lost 2 times (it showed no sign of life for " in silent.reason
+        assert "limits.stall_seconds ended it" in silent.reason
+        assert [entry.steps_spent for entry in store.ledger("moods") if entry.key == silent.key] == [1, 1]
     assert store.backlog("moods") >= 4
-    assert rebuild(store, "moods", sweep.tracking) == 4
+    assert rebuild(store, "moods", sweep.tracking) == 6
     assert store.backlog("moods") == 0
     shown = json.loads(sweep.run("show", "moods", "--json"))
     assert shown["state"] == "finished"
-    assert shown["trials"] == {"complete": 1, "running": 0, "failed": 3, "infeasible": 0, "planned": 0}
+    assert shown["trials"] == {"complete": 1, "running": 0, "failed": 5, "infeasible": 0, "planned": 0}
 
 
 def test_early_stopping_charges_rungs_and_claims_whole_plans(tmp_path):

@@ -171,8 +171,16 @@ def test_other_versions_are_named_side_by_side():
 # A cluster that shrinks
 
 
+class _Limits:
+    stall_seconds = None
+
+
+class _Spec:
+    limits = _Limits()
+
+
 class _Named:
-    sweep = "mine"
+    sweep, spec = "mine", _Spec()
 
 
 class _Launches:
@@ -185,7 +193,7 @@ def test_a_cluster_that_lost_its_nodes_ends_the_wait_and_says_how_to_go_on(monke
 
     nodes = [LAPTOP]
     monkeypatch.setattr(launches, "alive_nodes", lambda: list(nodes))
-    monkeypatch.setattr(launches, "SHRUNK_SECONDS", 0.2)
+    monkeypatch.setenv("SWEEPS_PATIENCE", "0.2")
     heartbeat = launches._Heartbeat(_Launches(), Resources(workers=2))  # type: ignore[arg-type]
     assert heartbeat._shrunk() is None
     nodes.clear()
@@ -195,6 +203,7 @@ def test_a_cluster_that_lost_its_nodes_ends_the_wait_and_says_how_to_go_on(monke
     time.sleep(0.25)
     assert heartbeat._shrunk() is None
     nodes.clear()
+    assert heartbeat._shrunk() is None
     time.sleep(0.25)
     ended = heartbeat._shrunk()
     assert isinstance(ended, ClusterUnreachable)

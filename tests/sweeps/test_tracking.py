@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
+from sweeps import waiting
 from sweeps.front.export import rows
 from sweeps.front.panels import Objective
 from sweeps.front.pareto import MixedGuarantees, sweep_front
@@ -260,13 +261,16 @@ def test_reading_whole_tables_is_mlflows_own_search(tracked, monkeypatch: pytest
 
 
 def test_a_person_waits_longer_for_a_server_than_the_drain(monkeypatch: pytest.MonkeyPatch):
-    from sweeps.tracking.mlflow_door import patience
+    from sweeps.tracking.mlflow_door import asked_by_a_person
 
-    for given, while_reading in (("10", "120"), ("33", "33")):
-        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", given)
-        with patience():
-            assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == while_reading
-        assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == given
+    names = ("MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES")
+    # What the environment says of MLflow's own limits goes before the patience.
+    for given, while_reading in ((("10", "1"), ("60", "0")), (("33", "1"), ("33", "1"))):
+        for name, value in zip(names, given, strict=True):
+            monkeypatch.setenv(name, value)
+        with asked_by_a_person("http://127.0.0.1:9"):
+            assert tuple(os.environ[name] for name in names) == while_reading
+        assert tuple(os.environ[name] for name in names) == given
 
 
 def test_mlflow_refuses_to_mix_guarantees_too(tmp_path: Path):
@@ -287,7 +291,7 @@ def test_the_process_delivers_while_the_sweep_runs_and_ends_with_it(tmp_path: Pa
     store = view_sweeps.new_sweep(tmp_path)
     uri = prepared(tmp_path)
     lease = store.acquire("views")
-    with Drain(f"sqlite:///{tmp_path}/sweeps.db", "views", uri) as running:
+    with Drain(store, "views", uri) as running:
         view_sweeps.complete(store, lease, 0)
         deadline = time.monotonic() + 60
         while store.backlog("views") and time.monotonic() < deadline:
@@ -309,8 +313,8 @@ def test_a_controller_that_is_killed_leaves_a_drain_that_delivers_and_ends(tmp_p
     store = view_sweeps.mixed_sweep(tmp_path, trials=2)
     uri = prepared(tmp_path)
     code = (
-        "import os, signal; from sweeps.tracking import Drain;"
-        f"Drain('sqlite:///{tmp_path}/sweeps.db', 'views', {uri!r}).__enter__();"
+        "import os, signal; from sweeps.store import Store; from sweeps.tracking import Drain;"
+        f"Drain(Store.open('sqlite:///{tmp_path}/sweeps.db'), 'views', {uri!r}).__enter__();"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
@@ -331,7 +335,7 @@ def test_unreachable_mlflow_keeps_the_rows_and_says_so(tmp_path: Path, capfd: py
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     started = time.monotonic()
-    with Drain(f"sqlite:///{tmp_path}/sweeps.db", "views", f"http://user:hidden@127.0.0.1:{port}"):
+    with Drain(store, "views", f"http://user:hidden@127.0.0.1:{port}"):
         pass
     assert time.monotonic() - started < 45
     error = capfd.readouterr().err
@@ -341,6 +345,56 @@ def test_unreachable_mlflow_keeps_the_rows_and_says_so(tmp_path: Path, capfd: py
     assert "does not answer" in (tmp_path / "views" / "tracking.log").read_text()
     rebuild(store, "views", prepared(tmp_path))
     assert store.backlog("views") == 0
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["as it is", "without an end: the bug"])
+def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_the_way_free(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ended: bool
+):
+    monkeypatch.setenv("SWEEPS_PATIENCE", "1.5")
+    monkeypatch.setattr(waiting, "WORD_SECONDS", 0.5)
+    if not ended:
+        monkeypatch.setattr(waiting.Wait, "left", lambda self: 1.0)
+    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
+    backlog = store.backlog("views")
+    running = Drain(store, "views", prepared(tmp_path)).__enter__()
+    assert running._process is not None
+    running._process.send_signal(signal.SIGSTOP)
+    leaving = threading.Thread(target=running.__exit__, args=(None, None, None))
+    leaving.start()
+    leaving.join(8)
+    assert leaving.is_alive() is not ended
+    if not ended:
+        running._process.kill()
+        leaving.join()
+        return
+    said = capsys.readouterr().err
+    assert "Waiting for MLflow at sqlite:///" in said
+    assert f"to take the last {backlog} changes" in said
+    assert "sweeps track views" in said
+    assert not running.delivered
+    assert store.backlog("views") == backlog
+    rebuild(store, "views", prepared(tmp_path))
+    assert store.backlog("views") == 0
+
+
+def test_slow_progress_is_waited_for_beyond_one_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SWEEPS_PATIENCE", "1.5")
+    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
+    rows = [row.id for row in store.outbox("views")]
+    slow = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
+
+    def deliver() -> None:
+        for row in rows[:4]:
+            time.sleep(1.0)
+            store.delivered(None, [row])
+        slow.send_signal(signal.SIGTERM)
+
+    view = Drain(store, "views", "http://127.0.0.1:9")
+    threading.Thread(target=deliver, daemon=True).start()
+    began = time.monotonic()
+    assert view._ended(slow) == -signal.SIGTERM
+    assert time.monotonic() - began > 2 * 1.5
 
 
 def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

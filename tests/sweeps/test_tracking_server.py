@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.store import Store
+from sweeps import waiting
 from sweeps.tracking import rebuild
 from sweeps.tracking.drain import EXIT_UNDELIVERED
 from sweeps.tracking.view import STORE_VARIABLE, URI_VARIABLE
@@ -35,8 +35,8 @@ def bucket():
 
 
 @pytest.fixture(scope="module")
-def server(bucket, tmp_path_factory):
-    """Its address."""
+def running(bucket, tmp_path_factory):
+    """(address, the process that leads its group)."""
     folder = tmp_path_factory.mktemp("mlflow")
     with postgres_server() as postgres:
         for name in ("mlflow", "mlflow_users"):
@@ -76,9 +76,15 @@ def server(bucket, tmp_path_factory):
             if process.poll() is not None or time.monotonic() > limit:
                 raise AssertionError((folder / "log").read_text()[-3000:])
             time.sleep(0.3)
-        yield address
+        yield address, process
         os.killpg(process.pid, signal.SIGTERM)
         process.wait()
+
+
+@pytest.fixture(scope="module")
+def server(running):
+    """Its address."""
+    return running[0]
 
 
 def answers(address):
@@ -114,14 +120,14 @@ def drain(store_url, address, **changes):
 def test_a_wrong_password_costs_only_the_view_and_the_right_one_delivers_it(server, bucket, user, tmp_path):
     store = view_sweeps.mixed_sweep(tmp_path, trials=3)
     url = f"sqlite:///{tmp_path}/sweeps.db"
-    waiting = store.backlog("views")
-    assert waiting >= 6
+    rows = store.backlog("views")
+    assert rows >= 6
     refused = drain(url, server, MLFLOW_TRACKING_PASSWORD="a-wrong-password")
     assert refused.returncode == EXIT_UNDELIVERED
     assert "unknown user or wrong password" in refused.stdout
     assert "MLFLOW_TRACKING_USERNAME" in refused.stdout
     assert "a-wrong-password" not in refused.stdout + refused.stderr
-    assert store.backlog("views") == waiting
+    assert store.backlog("views") == rows
     assert {trial.state for trial in store.trials("views")} >= {"complete", "failed"}
     delivered = drain(url, server)
     assert delivered.returncode == 0, delivered.stdout
@@ -167,13 +173,48 @@ def test_passwords_are_in_no_list_of_processes(tmp_path):
     from sweeps.tracking import Drain
 
     store = view_sweeps.new_sweep(tmp_path)
-    store.close()
-    url = f"sqlite:///{tmp_path}/sweeps.db"
-    with Drain(url, "views", "http://user:the-right-password@127.0.0.1:9") as running:
+    with Drain(store, "views", "http://user:the-right-password@127.0.0.1:9") as running:
         # Empty for the moment in which the process becomes its program.
         while not (arguments := Path(f"/proc/{running._process.pid}/cmdline").read_bytes()):
             assert running._process.poll() is None
     assert b"sweeps.tracking.drain" in arguments
     assert b"the-right-password" not in arguments
     assert str(tmp_path).encode() not in arguments
-    assert Store.open(url).backlog("views") == 0
+    assert store.backlog("views") == 0
+
+
+def test_a_stopped_server_costs_the_end_of_a_sweep_one_patience_and_no_row(running, user, tmp_path, capsys):
+    """Its sockets are open and its processes are there: nothing but patience ends that."""
+    from sweeps.tracking import Drain, mlflow_front
+
+    address, process = running
+    user.setenv("SWEEPS_PATIENCE", "4")
+    user.setattr(waiting, "WORD_SECONDS", 1.0)
+    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
+    backlog = store.backlog("views")
+    os.killpg(process.pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        with Drain(store, "views", address) as view:
+            pass
+        waited = time.monotonic() - began
+        # A person who asks waits as long, and hears of it.
+        user.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+        user.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        began = time.monotonic()
+        with pytest.raises(Exception, match=r"timed out|Max retries"):
+            mlflow_front(address, "views")
+        asked = time.monotonic() - began
+    finally:
+        os.killpg(process.pid, signal.SIGCONT)
+    said = capsys.readouterr().err
+    assert 4 <= waited < 15, said
+    assert 4 <= asked < 12, said
+    assert not view.delivered
+    assert f"Waiting for MLflow at {address} to take the last {backlog} changes since" in said
+    assert f"Waiting for MLflow at {address} since" in said
+    assert "Nothing is lost; deliver it with `sweeps track views`" in said
+    assert store.backlog("views") == backlog
+    user.delenv("SWEEPS_PATIENCE")
+    rebuild(store, "views", address)
+    assert store.backlog("views") == 0

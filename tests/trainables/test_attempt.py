@@ -163,3 +163,21 @@ def test_a_failed_write_keeps_the_old_content(tmp_path, monkeypatch):
         folder.write("f", b"new")
     assert folder.read("f") == b"old"
     assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_sign_of_life_is_what_its_worker_writes_and_nothing_else(attempt):
+    attempt.reserve()
+    seen = [attempt.signs()]
+    assert seen == [()]
+    attempt.claim(0)
+    seen.append(attempt.signs())
+    for step in (1, 2):
+        attempt.may_execute(step)
+        seen.append(attempt.signs())
+        attempt.save(step, {"w": np.zeros(1)})
+        seen.append(attempt.signs())
+    assert len(set(seen)) == len(seen)
+    # The controller's own files are no sign of the worker's life.
+    attempt.reserve()
+    attempt.recover(0, 2)
+    assert attempt.signs() == seen[-1]

@@ -1,0 +1,217 @@
+"""What a sweep rests on falls silent: it says so in seconds, ends or goes on within one patience, charges all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from sweeps.exits import ExitCode
+from tests.chaos.silences import Silenced
+from tests.chaos.test_silent_cluster import below
+from tests.sweeps.clusters import free_ports
+from tests.sweeps.stores import postgres_server, server_processes
+
+PATIENCE = 20.0
+WORD = 5.0
+SLACK = 10.0
+"""What a loaded machine adds to any of it."""
+
+pytestmark = [pytest.mark.chaos, pytest.mark.outage, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def server():
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture
+def database(server):
+    name = f"d{time.time_ns()}"
+    server.psql(f"CREATE DATABASE {name};")
+    return server.get_uri().replace("/postgres?", f"/{name}?")
+
+
+@pytest.mark.parametrize("fault", ["stopped", "gone", "locked"])
+def test_a_postgres_that_falls_silent(tmp_path, server, database, fault):
+    sweep = Silenced(tmp_path, store=database, patience=PATIENCE)
+    sweep.start()
+    sweep.until("two trials", lambda: sweep.finished() >= 2)
+    began = sweep.note(f"Postgres is {fault}")
+    with contextlib.ExitStack() as silence:
+        if fault == "stopped":
+            frozen = server_processes(server)
+            for pid in frozen:
+                os.kill(pid, signal.SIGSTOP)
+            silence.callback(lambda: [os.kill(pid, signal.SIGCONT) for pid in frozen])
+        elif fault == "gone":
+            server.stop()
+            silence.callback(server.start)
+        else:
+            other = sweep.opened()
+            silence.callback(other.close)
+            connection = silence.enter_context(other._database._writers.connect())
+            connection.execute(text("LOCK TABLE leases IN ACCESS EXCLUSIVE MODE"))
+        sweep.end(ExitCode.BAD_INPUT)
+        ended = sweep.note("the controller ended")
+    quiet = sweep.longest_silence(began, ended)
+    said = sweep.text()
+    assert "Waiting for the store postgresql://" in said, said
+    assert "giving up after 20 s (SWEEPS_PATIENCE)" in said
+    assert "holds a lock" in said if fault == "locked" else "does not answer" in said
+    assert "sweeps resume" in said
+    assert "Traceback" not in said
+    # One patience for the store; the end of Ray and of MLflow's feeder beside it.
+    assert ended - began < 2 * PATIENCE + SLACK, sweep.words()
+    sweep.go_on()
+    sweep.check(f"Postgres {fault}", f"code 2 after {ended - began:.1f} s, then resumed", quiet)
+
+
+def test_a_postgres_that_comes_back_within_the_patience_costs_only_time(tmp_path, server, database):
+    sweep = Silenced(tmp_path, store=database, patience=60.0)
+    sweep.start()
+    sweep.until("two trials", lambda: sweep.finished() >= 2)
+    began = sweep.note("Postgres is gone")
+    server.stop()
+    time.sleep(15)
+    server.start()
+    back = sweep.note("Postgres is back")
+    sweep.end(0)
+    said = sweep.text()
+    assert "Waiting for the store postgresql://" in said
+    assert "it goes on." in said
+    sweep.check("Postgres gone for 15 s", "went on", sweep.longest_silence(began, back))
+
+
+@contextlib.contextmanager
+def mlflow_server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """(address, the process that leads its group)."""
+    (port,) = free_ports(1)
+    words = ["server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    words += ["--backend-store-uri", f"sqlite:///{folder}/there.db", "--artifacts-destination", str(folder / "there")]
+    with (folder / "mlflow.log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(Path(sys.executable).parent / "mlflow"), *words], stdout=log, stderr=log, start_new_session=True
+        )
+    address = f"http://127.0.0.1:{port}"
+    limit = time.monotonic() + 400
+    try:
+        while True:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=5):
+                break
+            assert process.poll() is None, (folder / "mlflow.log").read_text()[-3000:]
+            assert time.monotonic() < limit
+            time.sleep(0.3)
+        yield address, process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_an_mlflow_that_is_stopped(tmp_path):
+    from sweeps.tracking import rebuild
+
+    with mlflow_server(tmp_path) as (address, process):
+        sweep = Silenced(tmp_path, tracking=address, patience=PATIENCE)
+        sweep.start()
+        sweep.until("two trials", lambda: sweep.finished() >= 2)
+        sweep.note("MLflow is stopped")
+        os.killpg(process.pid, signal.SIGSTOP)
+        sweep.until("the last trial", lambda: sweep.finished() == sweep.trials)
+        began = time.monotonic()
+        sweep.end(0)
+        ended = sweep.note("the controller ended")
+        said = sweep.text()
+        assert f"Waiting for MLflow at {address} to take the last" in said, said
+        assert "deliver it with `sweeps track silent`" in said
+        assert ended - began < PATIENCE + 3 * SLACK, sweep.words()
+        os.killpg(process.pid, signal.SIGCONT)
+        store = sweep.opened()
+        assert store.backlog("silent") > 0
+        rebuild(store, "silent", address)
+        assert store.backlog("silent") == 0
+        store.close()
+        quiet = sweep.longest_silence(began, ended)
+        sweep.check("MLflow stopped", f"code 0, {ended - began:.1f} s after the last trial; then tracked", quiet)
+
+
+def test_a_feeder_of_mlflow_that_is_stopped(tmp_path):
+    sweep = Silenced(tmp_path, patience=PATIENCE)
+    process = sweep.start()
+    sweep.until("two trials", lambda: sweep.finished() >= 2)
+    (feeder,) = [pid for pid, command in below(process.pid) if "sweeps.tracking.drain" in command]
+    os.kill(feeder, signal.SIGSTOP)
+    sweep.note("the process that tells MLflow is stopped")
+    sweep.until("the last trial", lambda: sweep.finished() == sweep.trials)
+    began = time.monotonic()
+    sweep.end(0)
+    ended = sweep.note("the controller ended")
+    assert "Waiting for MLflow at sqlite:///" in sweep.text()
+    assert "deliver it with `sweeps track silent`" in sweep.text()
+    assert ended - began < PATIENCE + 2 * SLACK, sweep.words()
+    quiet = sweep.longest_silence(began, ended)
+    sweep.check("feeder of MLflow stopped", f"code 0, {ended - began:.1f} s after the last trial", quiet)
+
+
+def test_a_worker_that_is_stopped(tmp_path):
+    sweep = Silenced(tmp_path, patience=PATIENCE, trials=12)
+    process = sweep.start()
+    sweep.until("two trials", lambda: sweep.finished() >= 2)
+    worker = next(pid for pid, command in below(process.pid) if command.startswith("ray::ImplicitFunc"))
+    os.kill(worker, signal.SIGSTOP)
+    began = sweep.note("a worker is stopped")
+    longest, last, finished = 0.0, began, sweep.finished()
+    while process.poll() is None:
+        if (now := sweep.finished()) > finished:
+            longest, last, finished = max(longest, time.monotonic() - last), time.monotonic(), now
+        time.sleep(0.2)
+    sweep.end(0)
+    sweep.note("the controller ended")
+    # The trial that it ran was ended for it, or it was given none while it was stopped.
+    ends = [line for line in sweep.text().splitlines() if "showed no sign of life" in line]
+    assert ends, sweep.words()
+    quiet = sweep.longest_silence(began, time.monotonic())
+    sweep.check("a worker stopped", f"{ends[0]} Longest time without a finished trial {longest:.1f} s", quiet)
+
+
+@pytest.mark.parametrize("taken", [True, False], ids=["another took over", "nobody took over"])
+def test_a_controller_that_is_stopped_blames_nobody_for_it(tmp_path, taken):
+    sweep = Silenced(tmp_path, patience=PATIENCE, trials=30)
+    first = sweep.start()
+    sweep.until("two trials", lambda: sweep.finished() >= 2)
+    os.kill(first.pid, signal.SIGSTOP)
+    sweep.note("the controller is stopped")
+    time.sleep(35)
+    if taken:
+        before = sweep.finished()
+        second = sweep.start("resume")
+        sweep.until("another controller's trial", lambda: sweep.finished() > before or second.poll() is not None)
+    began = sweep.note("the first controller is woken")
+    os.kill(first.pid, signal.SIGCONT)
+    code = first.wait(240)
+    sweep.note(f"it ended with code {code}")
+    said = sweep.text()
+    assert "Ray cluster does not answer" not in said, sweep.words()
+    if taken:
+        assert code == ExitCode.BAD_INPUT, sweep.words()
+        assert "this process was stopped for" in said, sweep.words()
+        assert "and another took its place" in said
+        assert f"held by process {second.pid} on host" in said
+        assert second.wait(240) == 0, sweep.words()
+    else:
+        assert code == 0, sweep.words()
+        assert "This process was stopped for 3" in said, sweep.words()
+        assert "Its lease still holds: silent goes on." in said
+    quiet = sweep.longest_silence(began, time.monotonic())
+    seen = "code 2 and who holds it" if taken else "said so, went on"
+    sweep.check(f"controller stopped, {'another' if taken else 'nobody'} took over", seen, quiet)
