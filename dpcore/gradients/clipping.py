@@ -8,10 +8,9 @@ from torch import Tensor
 def clip_factors(squared_norms_U: Tensor, clip_norm: float) -> Tensor:
     """min(1, clip_norm / norm) per unit, float64 of shape [U]; exactly 0 where the norm is not finite.
 
-    squared_norms_U  squared L2 norm of each unit's whole gradient, shape [U]
+    squared_norms_U  squared L2 norm of each unit's whole gradient, at least 0, shape [U]
 
     A NaN left in would make the sum NaN with this unit and finite without it: visible with certainty.
     """
-    norms_U = squared_norms_U.double().clamp(min=0.0).sqrt_()
-    # Over an infinite norm it is 0 already.
-    return (clip_norm / norms_U).clamp_(max=1.0).nan_to_num_(0.0)
+    # Over an infinite norm it is 0 already, and 1 over none at all.
+    return squared_norms_U.double().rsqrt().mul_(clip_norm).clamp_(max=1.0).nan_to_num_(0.0)

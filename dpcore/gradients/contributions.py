@@ -31,6 +31,7 @@ class Parts:
         """None where no parameter was reached. Uses are taken out of `recorded`: what a rule is done with is freed."""
         by_layer: dict[str, Contribution] = {}
         squares: list[Tensor] = []
+        all_finite = True
         while recorded.uses:
             name, several = recorded.uses.popitem()
             uses = [units.of_use(one) for one in several]
@@ -39,6 +40,7 @@ class Parts:
             found = kinds[type(layer)].rule(layer, uses)
             squares.append(found.squared_norms)
             if not _all_finite(found.squared_norms):
+                all_finite = False
                 bad_U = ~torch.isfinite(found.squared_norms)
                 # 0 * inf is NaN: a weight of zero does not remove such a unit, so what it left is cleared instead.
                 found = kinds[type(layer)].rule(layer, [_cleared(one, bad_U) for one in uses])
@@ -49,12 +51,15 @@ class Parts:
             rest = Materialised(gradients)
             squares.append(rest.squared_norms)
             if not _all_finite(rest.squared_norms):
+                all_finite = False
                 bad_U = ~torch.isfinite(rest.squared_norms)
                 rest = Materialised({name: _without(one, bad_U) for name, one in gradients.items()})
         if not squares:
             return None
-        squared_norms_U = squares[0] if len(squares) == 1 else torch.stack(squares).sum(0)
-        return cls(by_layer, rest, squared_norms_U.nan_to_num(torch.inf, torch.inf, torch.inf))
+        squared_norms_U = squares[0]
+        for one in squares[1:]:
+            squared_norms_U = squared_norms_U + one
+        return cls(by_layer, rest, squared_norms_U if all_finite else squared_norms_U.nan_to_num(torch.inf))
 
     @property
     def finite(self) -> Tensor:

@@ -79,6 +79,7 @@ class PrivateGradients:
             raise ValueError("the model has no trainable parameter: set requires_grad on those that are to be trained")
         self._checked: set[object] = set()
         self._reached: dict[str, Route] = {}
+        self._noted: tuple[str, ...] | None = None
         self._looped: set[str] = set()
 
     @property
@@ -213,7 +214,10 @@ class PrivateGradients:
         return Route.LOOP if name in self._passes.in_loops else Route.PER_RECORD
 
     def _note(self, recorded: Recorded) -> None:
-        first = not self._reached
+        reached = (*recorded.uses, *recorded.gradients)
+        if reached == self._noted:
+            return
+        first, self._noted = not self._reached, reached
         for layer in recorded.uses:
             self._reached |= dict.fromkeys(self._passes.owned(layer), Route.ONE_PASS)
         self._reached |= {name: self._uncaptured(name) for name in recorded.gradients}

@@ -38,4 +38,4 @@ PROVED: Mapping[Callable[..., Any], Callable[[Tensor, Tensor], bool]] = {
 def loss_proves_isolation(loss_fn: Callable[..., Any], outputs: Any, targets: tuple[Tensor, ...]) -> bool:
     """Whether row b of loss_fn(outputs, targets) depends on row b of both alone, by its code."""
     fits = PROVED.get(loss_fn) if type(outputs) is Tensor and len(targets) == 1 else None
-    return fits is not None and len(outputs) == len(targets[0]) and fits(outputs, targets[0])
+    return fits is not None and fits(outputs, targets[0]) and outputs.shape[0] == targets[0].shape[0]

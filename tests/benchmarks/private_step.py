@@ -73,6 +73,17 @@ def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
     return step
 
 
+def plain_and_noise(model: nn.Module, x: Tensor, y: Tensor, noise: NoiseSource) -> Step:
+    """What no private step of this update can do without: all of plain SGD's, and the draws."""
+    update, drawn = plain(model, x, y), torch.empty(sum(one.numel() for one in model.parameters()))
+
+    def step() -> None:
+        update()
+        noise.fill_(drawn)
+
+    return step
+
+
 def ours(model: nn.Module, x: Tensor, y: Tensor, noise: NoiseSource, kinds: Kinds = KINDS) -> Step:
     engine = PrivateGradients(model, cross_entropy, kinds=kinds)
     optimiser = Descent({"learning_rate": RATE}, model)
@@ -122,7 +133,7 @@ def opacus_ghost(model: nn.Module, x: Tensor, y: Tensor) -> Step:
 
 FORMED = "every gradient formed"
 """Left out unless asked for: it needs the memory of the whole model for every record."""
-ENGINES = ("plain SGD", *OPACUS, "one pass", "one pass, secure noise", FORMED)
+ENGINES = ("plain SGD", "plain SGD, noise drawn", *OPACUS, "one pass", "one pass, secure noise", FORMED)
 
 
 def step_of(engine: str, timed: Timed, batch: int, device: str = "cpu") -> Step | None:
@@ -135,6 +146,8 @@ def step_of(engine: str, timed: Timed, batch: int, device: str = "cpu") -> Step 
         match engine:
             case "plain SGD":
                 step = plain(model, x, y)
+            case "plain SGD, noise drawn":
+                step = plain_and_noise(model, x, y, PseudorandomNoise(torch.Generator()))
             case "Opacus hooks":
                 step = opacus_hooks(model, x, y)
             case "Opacus ghost clipping":

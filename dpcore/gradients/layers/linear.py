@@ -86,7 +86,8 @@ class _Gram:
         gram = inputs @ inputs.transpose(1, 2)
         if "bias" in names:
             gram = gram + 1.0
-        self.squared_norms = (gram * (gradients @ gradients.transpose(1, 2))).sum((1, 2))
+        # What is zero may come out below it.
+        self.squared_norms = (gram * (gradients @ gradients.transpose(1, 2))).sum((1, 2)).clamp_(min=0.0)
 
     def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
         weighted_UTO = self._gradients_UTO * weights_U.to(self._gradients_UTO.dtype)[:, None, None]

@@ -100,7 +100,8 @@ def sum_of_squares(*tensors: Tensor) -> Tensor:
 
 def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
     """The trained parameters of the module and its children, by local name."""
-    return {name: one for name, one in module.named_parameters() if one.requires_grad}
+    found = module.named_parameters() if module._modules else module._parameters.items()
+    return {name: one for name, one in found if one is not None and one.requires_grad}
 
 
 def accumulation_type(tensor: Tensor) -> torch.dtype:
