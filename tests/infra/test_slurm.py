@@ -33,7 +33,8 @@ esac
     "ray": """
 echo "ray $*" >> "$LOG"
 [[ "$1" == status ]] && echo " 1 node_a" && exit
-[[ "$RAY_STARTS" == yes ]] || { echo "no port"; exit 1; }
+[[ "$(grep -c "ray start" "$LOG")" -ge "$RAY_STARTS" ]] || { echo "timed out"; exit 1; }
+echo "Ray runtime started."
 mkdir -p "$TMPDIR/ray"
 echo 192.0.2.7:4321 > "$TMPDIR/ray/ray_current_cluster"
 exec sleep 60
@@ -70,7 +71,7 @@ def start(tmp_path):
             "SWEEP_SPEC": "/shared/mine.yaml",
             "SWEEP_NAME": "mine",
             "SWEEPS_STORE": "postgresql://user@host/database",
-            **{"SHOW": str(show), "CODE": str(int(code)), "TENTHS": str(tenths), "RAY_STARTS": "yes", "REFUSED": "0"},
+            **{"SHOW": str(show), "CODE": str(int(code)), "TENTHS": str(tenths), "RAY_STARTS": "1", "REFUSED": "0"},
             **changes,
         }
         script = str(INFRA / "slurm" / "sweep.sbatch")
@@ -155,12 +156,18 @@ def test_a_sweep_that_is_over_is_not_started_again(start, tmp_path, code):
     assert not requeued(tmp_path)
 
 
-@pytest.mark.parametrize("changes", [{"code": ExitCode.CLUSTER_LOST}, {"RAY_STARTS": "no"}], ids=["lost", "never up"])
+@pytest.mark.parametrize("changes", [{"code": ExitCode.CLUSTER_LOST}, {"RAY_STARTS": "99"}], ids=["lost", "never up"])
 def test_a_lost_cluster_is_started_again_but_not_for_ever(start, tmp_path, changes):
     assert start(**changes).wait(timeout=60) == ExitCode.CLUSTER_LOST
     assert len(requeued(tmp_path)) == 1
     (tmp_path / "log").unlink()
     assert start(**changes, SWEEPS_RESTARTS="3", SLURM_RESTART_COUNT="3").wait(timeout=60) == ExitCode.CLUSTER_LOST
+    assert not requeued(tmp_path)
+
+
+def test_a_node_on_which_ray_starts_too_slowly_is_tried_again(start, tmp_path):
+    assert start(RAY_STARTS="3").wait(timeout=60) == 0
+    assert sum(line.startswith("ray start") for line in called(tmp_path)) == 3
     assert not requeued(tmp_path)
 
 

@@ -180,7 +180,8 @@ class Slurm:
         """Every process of the host dies at once, and its end of the cable is gone."""
         host = self.hosts.pop(name)
         # Its process space ends with its first process.
-        os.kill(self.first_process_of(host), signal.SIGKILL)
+        if host.poll() is None:
+            os.kill(self.first_process_of(host), signal.SIGKILL)
         host.wait()
 
     def first_process(self, name: str) -> int:

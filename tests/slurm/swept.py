@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ systems:
 privacy: {epsilon: [0.5, 1.0], delta: 1.0e-5}
 objectives: [{metric: expected_error, goal: minimize}, {metric: epsilon, goal: minimize}]
 search: {sampler: random, trials: TRIALS, seed: 11}
-resources: {concurrency: CONCURRENCY}
+resources: RESOURCES
 execution: {checkpoint_seconds: 0.3, retries: 20}
 """
 
@@ -34,11 +35,12 @@ class Swept:
     """One sweep: its spec in the shared folder, its record in a store, its witness beside."""
 
     def __init__(
-        self, slurm: Slurm, store: str, name: str, *, trials: int, step_seconds: float, at_once: int = 4
+        self, slurm: Slurm, store: str, name: str, *, trials: int, step_seconds: float, at_once: int | None = None
     ) -> None:
         self.slurm, self.url, self.name, self.trials = slurm, store, name, trials
         self.spec = slurm.folder / f"{name}.yaml"
-        values = {"NAME": name, "TRIALS": trials, "STEP_SECONDS": step_seconds, "CONCURRENCY": at_once}
+        resources = {} if at_once is None else {"concurrency": at_once}
+        values = {"NAME": name, "TRIALS": trials, "STEP_SECONDS": step_seconds, "RESOURCES": json.dumps(resources)}
         text = SPEC
         for word, value in values.items():
             text = text.replace(word, str(value))

@@ -46,10 +46,10 @@ def report(slurm: Slurm, *lines: str) -> None:
 
 
 def test_a_requeued_job_goes_on_over_both_nodes(slurm, store):
-    sweep = Swept(slurm, store, "requeued", trials=10, step_seconds=1.0)
+    sweep = Swept(slurm, store, "requeued", trials=8, step_seconds=1.0)
     job = sweep.submit("--nodes=2", "--time=30")
     slurm.until("trials draw on both nodes", lambda: sweep.nodes_that_drew() == set(NODES))
-    slurm.until("two trials are complete", lambda: sweep.nodes_that_drew() and sweep.finished() >= 2)
+    slurm.until("a trial is complete", lambda: sweep.nodes_that_drew() and sweep.finished() >= 1)
     slurm.slurm("scontrol", "requeue", job)
     before = len(sweep.drawn())
     slurm.note(f"scontrol requeue after {sweep.finished()} trials; drawn {sum(sweep.drawn().values())}")
@@ -58,15 +58,15 @@ def test_a_requeued_job_goes_on_over_both_nodes(slurm, store):
     slurm.until("more draws", lambda: len(sweep.drawn()) > before)
     slurm.until("the end", lambda: sweep.nodes_that_drew() and ended(slurm, job))
     assert (slurm.state(job), slurm.fact(job, "ExitCode")) == ("COMPLETED", "0:0"), slurm.words()
-    assert slurm.fact(job, "Restarts") == "1"
+    assert int(slurm.fact(job, "Restarts")) >= 1
     seen = {node: sum(where == node for where in sweep.where.values()) for node in NODES}
     report(slurm, f"attempts seen on each node: {seen}", sweep.check())
 
 
 def test_a_job_meets_its_time_limit_unwarned_and_the_next_one_warned(slurm, store):
-    sweep = Swept(slurm, store, "limited", trials=18, step_seconds=1.0, at_once=2)
+    sweep = Swept(slurm, store, "limited", trials=12, step_seconds=1.0, at_once=2)
     options = ["--nodes=2", "--time=60"]
-    first = sweep.submit(*options, "--signal=B:WINCH@1")
+    first = sweep.submit(*options, "--signal=B:URG@1")
     slurm.until("trials draw", lambda: bool(sweep.drawn()))
     slurm.expire(first)
     slurm.until("the time limit", lambda: ended(slurm, first))
@@ -83,7 +83,7 @@ def test_a_job_meets_its_time_limit_unwarned_and_the_next_one_warned(slurm, stor
     slurm.slurm("scontrol", "update", f"JobId={second}", "TimeLimit=60")
     slurm.until("the end", lambda: ended(slurm, second))
     assert (slurm.state(second), slurm.fact(second, "ExitCode")) == ("COMPLETED", "0:0"), slurm.words()
-    assert slurm.fact(second, "Restarts") == "1"
+    assert int(slurm.fact(second, "Restarts")) >= 1
     report(slurm, sweep.check())
 
 
