@@ -17,7 +17,7 @@ from dpcore.gradients.contributions import Parts
 from dpcore.gradients.guard import RECORDS, check_gradients
 from dpcore.gradients.isolation import loops_noted
 from dpcore.gradients.layers import KINDS, Kinds, accumulation_type
-from dpcore.gradients.precision import Name, Precision
+from dpcore.gradients.precision import Name, Precision, all_digits
 from dpcore.gradients.records import Columns, Passes, Recorded
 from dpcore.gradients.refusals import fixed_statistics, refuse, refuse_new_statistics
 from dpcore.gradients.units import Units
@@ -186,10 +186,11 @@ class PrivateGradients:
         self._check(inputs, targets)
         recorded = self._passes.recorded(inputs, targets)
         self._note(recorded)
-        parts = self._parts(recorded, units)
-        if parts is None:
-            return {}
-        return clipped_total(parts, clip_norm)
+        with all_digits():
+            parts = self._parts(recorded, units)
+            if parts is None:
+                return {}
+            return clipped_total(parts, clip_norm)
 
     def _parts(self, recorded: Recorded, units: Units) -> Parts | None:
         return Parts.of(recorded, units, self._passes.captured, self._kinds)

@@ -24,6 +24,24 @@ _TYPES: Mapping[str, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torc
 _FLOAT16_SCALE = 2.0**10
 
 
+@contextmanager
+def all_digits() -> Iterator[None]:
+    """Inside the block, products of float32 keep all their digits, whatever a model's own code has asked for.
+
+    TF32 on GPUs and bfloat16 on CPUs round each factor to 11 or 8 bits: a sum that is formed so is not the one whose
+    norms were taken, and one record could move it by more than the clip norm.
+    """
+    products = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before = [one.fp32_precision for one in products]
+    for one in products:
+        one.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for one, precision in zip(products, before, strict=True):
+            one.fp32_precision = precision
+
+
 @dataclass(frozen=True, slots=True)
 class Precision:
     """In which type a model's products are formed.

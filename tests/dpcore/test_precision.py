@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dpcore.checks import InvalidValue
-from dpcore.gradients import PrivateGradients, Route
+from dpcore.gradients import PrivateGradients, Route, engine
 from dpcore.gradients.layers import KINDS
 
 HALVES = pytest.mark.parametrize("precision", ["bfloat16", "float16"])
@@ -110,3 +110,31 @@ def test_a_weight_used_outside_its_layer_is_still_seen(precision):
 def test_other_types_are_refused():
     with pytest.raises(InvalidValue, match="precision"):
         PrivateGradients(net(), losses, precision="int8")  # type: ignore[arg-type]
+
+
+def test_norms_and_sums_keep_all_digits_where_the_model_asked_for_fewer(monkeypatch):
+    """TF32 and bfloat16 products of the sums, not of the norms, would break the bound by up to 1 part in 256."""
+    products = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    seen = []
+
+    def watched(function):
+        def run(*args):
+            seen.append([one.fp32_precision for one in products])
+            return function(*args)
+
+        return run
+
+    monkeypatch.setattr(engine, "clipped_total", watched(engine.clipped_total))
+    monkeypatch.setattr(engine.Parts, "of", watched(engine.Parts.of))
+    torch.set_float32_matmul_precision("medium")
+    try:
+        asked = [one.fp32_precision for one in products]
+        inputs, targets = batch(8)
+        gradients = PrivateGradients(net(), losses)
+        gradients.clipped_sum(inputs, targets, clip_norm=0.7)
+        del seen[:]
+        gradients.clipped_sum(inputs, targets, clip_norm=0.7)
+        assert [one.fp32_precision for one in products] == asked != ["ieee", "ieee"]
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert seen == [["ieee", "ieee"]] * 2
