@@ -12,7 +12,7 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from sweeps.preview import Preview, preview
 from sweeps.records import TrialRecord
-from sweeps.rehearsal import PATIENCE, Rehearsal, Rehearsing
+from sweeps.rehearsal import Rehearsal, Rehearsing
 from sweeps.spec import SweepSpec
 from sweeps.totals import Total
 from trainables import plugins
@@ -42,7 +42,6 @@ def checked(
     spec: SweepSpec,
     *,
     rehearsal: bool = True,
-    patience: float = PATIENCE,
     address: str | None = None,
     warm: Sequence[TrialRecord] = (),
     started_from: Sequence[Total] = (),
@@ -52,7 +51,6 @@ def checked(
     rehearsal           False: only plan, from public facts alone
     address             see `check_places`
     warm, started_from  as in `sweeps.preview.preview`
-    patience            see `sweeps.rehearsal.PATIENCE`
     """
     for function in spec.user_functions():
         # Here, and not only where it is imported: that is in another process, whose words come late.
@@ -60,7 +58,7 @@ def checked(
     if not rehearsal:
         return Checked(preview(spec, warm=warm, started_from=started_from), None)
     check_places(spec, address)
-    with Rehearsing(spec, patience=patience) as rehearsing:
+    with Rehearsing(spec) as rehearsing:
         # Planning builds the user's own model: not in this process, before it has come back from the other one.
         first = rehearsing.finished() if spec.user_modules() else None
         with redirect_stdout(sys.stderr):
@@ -89,13 +87,13 @@ def check_places(spec: SweepSpec, address: str | None = None) -> None:
         # Ray takes a second to import.
         return
     from sweeps.runner.cluster import alive_nodes, check_reachable, check_resources, cluster
-    from sweeps.runner.imports import modules_imported_by_all
+    from sweeps.runner.imports import imported_by_all
 
     check_reachable(address, spec.resources)
     if address is not None:
         with cluster(address):
             check_resources(spec.resources, alive_nodes(), "the cluster has")
-            modules_imported_by_all(spec.user_modules())
+            imported_by_all(spec.user_functions())
 
 
 def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: bool = True) -> None:

@@ -91,9 +91,6 @@ def check(
     rehearsal: Annotated[
         bool, typer.Option(help="Try it out on made-up records: shapes, loss, isolation, time of a step, metrics.")
     ] = True,
-    patience: Annotated[
-        float, typer.Option(help="Seconds that one part of the rehearsal may take before it counts as stuck.")
-    ] = 60.0,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
     address: Address = None,
@@ -110,7 +107,7 @@ def check(
 
     loaded = load_example_or_file(spec, data=data, trials=trials, changes=changes or ())
     started_from = _started_from(loaded, _workspace(root, store or loaded.store))
-    found = checked(loaded, rehearsal=rehearsal, patience=patience, address=address, **started_from)
+    found = checked(loaded, rehearsal=rehearsal, address=address, **started_from)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -195,7 +195,7 @@ def _launch_all(
 ) -> str:
     from sweeps.runner.cluster import cluster, data_path_seen_by_all
     from sweeps.runner.credentials import credentials_left_out
-    from sweeps.runner.imports import modules_imported_by_all
+    from sweeps.runner.imports import imported_by_all
     from sweeps.runner.launches import execute
     from sweeps.runner.lookups import one_lookup
     from sweeps.runner.losses import losses_of_workers
@@ -216,7 +216,7 @@ def _launch_all(
         ):
             data_path_seen_by_all(controller.trials)
             if address is not None:
-                modules_imported_by_all(controller.spec.user_modules())
+                imported_by_all(controller.spec.user_functions())
             return str(execute(controller, loaded, workspace.secret(name), resources, reason=messages.reason))
     except KeyboardInterrupt:
         controller.settle_running(INTERRUPTED)

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sweeps.patience import patience
 from sweeps.planning import plan_proposal
 from sweeps.rehearsal.child import Child, Ended, Send
 from sweeps.rehearsal.corners import corners, first_plan
@@ -18,10 +19,8 @@ from sweeps.rehearsal.findings import Rehearsal, Tried, WouldFail, label
 from sweeps.spec import SweepSpec, public_facts
 from trainables.system import Config, Execution, PrivacyPlan, PublicFacts, Refusal
 
-__all__ = ["PATIENCE", "Rehearsal", "Rehearsing", "WouldFail"]
+__all__ = ["Rehearsal", "Rehearsing", "WouldFail"]
 
-PATIENCE = 60.0
-"""Seconds that one part of a rehearsal may take before it counts as stuck."""
 _PLANNING = "planning it, which builds its model"
 ENOUGH = 15.0
 """Seconds after which no other corner is begun."""
@@ -42,10 +41,13 @@ class _Failed:
 
 
 class Rehearsing:
-    """A rehearsal that has begun, beside whatever this process does meanwhile. Leaving the block ends it."""
+    """A rehearsal that has begun, beside whatever this process does meanwhile. Leaving the block ends it.
 
-    def __init__(self, spec: SweepSpec, *, patience: float = PATIENCE) -> None:
-        self._began, self._patience = time.monotonic(), patience
+    One part of it, such as building a model, counts as stuck after `sweeps.patience.patience` seconds.
+    """
+
+    def __init__(self, spec: SweepSpec) -> None:
+        self._patience = patience()
         self._child = Child(_rehearse_all, spec)
 
     def __enter__(self) -> Rehearsing:

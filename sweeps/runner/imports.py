@@ -1,4 +1,4 @@
-"""Whether every node of a cluster can import what trials are made of: the user's own modules."""
+"""Whether every node of a cluster can import what trials are made of: the user's own functions."""
 
 from __future__ import annotations
 
@@ -7,41 +7,47 @@ from collections.abc import Sequence
 
 import ray
 
+from sweeps.patience import patience
 from sweeps.runner.cluster import ClusterUnreachable
+from trainables import plugins
 
-IMPORT_SECONDS = 60.0
 
+def imported_by_all(functions: Sequence[str]) -> None:
+    """Import `functions`, each module:function, in a worker of each node, where its operator lets them run.
 
-def modules_imported_by_all(modules: Sequence[str]) -> None:
-    """Import `modules` in a worker of each node. Raises ClusterUnreachable with the first that cannot."""
-    if not modules:
+    Raises ClusterUnreachable with the first node that does not have them.
+    """
+    if not functions:
         return
     nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     remote = ray.remote(num_cpus=0, max_retries=0)(_import_failure)
     asked = {
-        where: remote.options(scheduling_strategy=strategy(node, soft=False)).remote(tuple(modules))
+        where: remote.options(scheduling_strategy=strategy(node, soft=False)).remote(tuple(functions))
         for node, where in nodes.items()
     }
+    seconds = patience()
     for where, answer in asked.items():
         try:
-            failure = ray.get(answer, timeout=IMPORT_SECONDS)
+            failure = ray.get(answer, timeout=seconds)
         except ray.exceptions.GetTimeoutError:
-            failure = f"no answer within {IMPORT_SECONDS:g} s"
+            failure = f"no answer within {seconds:g} s"
         except ray.exceptions.RayError as error:
             failure = f"its worker ended ({type(error).__name__})"
         if failure:
             raise ClusterUnreachable(
-                f"the worker on {where} cannot import {', '.join(modules)}: {failure}. Install it on every node, or "
-                "send it along: `sweeps submit` does."
+                f"the worker on {where} cannot import {', '.join(functions)}: {failure}. Install it on every node, "
+                "or send it along: `sweeps submit` does."
             )
 
 
-def _import_failure(modules: Sequence[str]) -> str:
+def _import_failure(functions: Sequence[str]) -> str:
     """Why one of them cannot be imported here; empty where all can."""
-    for module in modules:
+    for function in functions:
         try:
-            importlib.import_module(module)
+            plugins.enter("model", function)
+            module, _, name = function.partition(":")
+            getattr(importlib.import_module(module), name)
         except Exception as error:
-            return f"{module}: {type(error).__name__}: {error}"
+            return f"{function}: {type(error).__name__}: {error}"
     return ""

@@ -13,7 +13,7 @@ import ray
 
 import sweeps.runner  # noqa: F401  (sets what Ray reads from the environment before it is imported)
 from sweeps.runner.cluster import ClusterUnreachable
-from sweeps.runner.imports import modules_imported_by_all
+from sweeps.runner.imports import imported_by_all
 from sweeps.runner.resources import request
 from sweeps.spec import Resources
 from tests.trainables.recording import memory_run
@@ -174,10 +174,10 @@ def test_four_quarters_of_a_gpu_are_one(cluster, tmp_path):
 
 
 def test_a_module_that_only_this_process_has(cluster, monkeypatch):
-    modules_imported_by_all(["json", "tests.trainables.broken_models"])
+    imported_by_all(["json:loads", "tests.trainables.broken_models:right"])
     monkeypatch.setitem(sys.modules, "only_here", types.ModuleType("only_here"))
-    with pytest.raises(ClusterUnreachable, match=r"only_here: ModuleNotFoundError.* Install it on every node"):
-        modules_imported_by_all(["only_here"])
+    with pytest.raises(ClusterUnreachable, match=r"only_here:build: ModuleNotFoundError.* Install it on every node"):
+        imported_by_all(["only_here:build"])
 
 
 def test_check_asks_the_cluster_what_it_has(cluster):

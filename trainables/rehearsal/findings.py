@@ -28,9 +28,11 @@ class CannotRun(ValueError):
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line outside of installed packages: mostly the user's own."""
+    """The innermost line outside of installed packages and of this one: mostly the user's own."""
     frames = traceback.extract_tb(error.__traceback__)
+    here = Path(__file__).parent
     own = [one for one in frames if not any(part in Path(one.filename).parts for part in _LIBRARIES)]
+    own = [one for one in own if Path(one.filename).parent != here]
     if not own:
         return ""
     frame = own[-1]
