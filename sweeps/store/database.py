@@ -66,6 +66,8 @@ class Database:
         self._place = Place(self.where) if self.is_sqlite else None
         self._saving = threading.Lock()
         self._vanished: StoreVanished | None = None
+        self.drives = False
+        """Whether this process holds the lease of a sweep: it then keeps a copy of a store that vanishes."""
         self._away_since: float | None = None
         """On the clock of `sweeps.patience`: since when the store did not answer; None while it does."""
 
@@ -108,7 +110,7 @@ class Database:
         except StoreVanished as vanished:
             with self._saving:
                 if self._vanished is None:
-                    self._vanished = self._with_copy(vanished)
+                    self._vanished = self._with_copy(vanished) if self.drives else vanished
             raise self._vanished from None
 
     def _with_copy(self, vanished: StoreVanished) -> StoreVanished:

@@ -34,8 +34,9 @@ def _after_vanishing(path: str, kept: str | None) -> str:
     files = f"{path}, {path}-wal and {path}-shm"
     if kept is not None:
         return (
-            f"All that it held, to the last reservation, is kept in {kept}: with no other controller running, remove "
-            f"what is left of {files}, rename the copy to {path}, and go on with `sweeps resume`."
+            f"All that it held, to the last reservation, is kept in {kept} (of several copies, take the newest): with "
+            f"no other controller running, remove what is left of {files}, rename the copy to {path}, and go on with "
+            "`sweeps resume`."
         )
     return (
         f"Put {files} back as they were, and go on with `sweeps resume`. Without them nothing knows what was charged: "

@@ -146,6 +146,7 @@ def acquire(database: Database, sweep: str, sweep_id: int, ttl_seconds: float) -
     taken = database.write(take)
     if isinstance(taken, LeaseHeld):
         raise taken
+    database.drives = True
     return Lease(database, sweep, sweep_id, taken, ttl_seconds)
 
 
