@@ -251,7 +251,14 @@ class Controller:
             at_least=record.step,
             below=to_step,
         )
-        return (None if record.step else (0, 0)) if found is None else found
+        if found is None:
+            return None if record.step else (0, 0)
+        attempt, step = found
+        for entry in self.store.ledger_of(record.key):
+            if entry.attempt == attempt and entry.executed_to is not None and entry.executed_to < step:
+                # It came to light after its attempt was settled: a worker that nobody saw went on.
+                self.store.charge_whole(self.lease, record.key, attempt)
+        return found
 
     def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> Member:
         to_step = first_stop(self.spec, plan.steps)

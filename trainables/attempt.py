@@ -121,6 +121,14 @@ class Attempt:
             with suppress(OSError, NotAFolder):
                 self.folder.write(RESERVED, b"", durable=False)
 
+    def is_seen(self) -> bool:
+        """Whether this machine sees the folder that the controller has marked; on an object store everybody does.
+
+        A worker whose path leads elsewhere would keep its records where nobody looks, under a mark that says that
+        nobody has begun.
+        """
+        return not self.folder.is_local or self.folder.exists(RESERVED) or self.folder.exists(CLAIM)
+
     def claim(self, from_step: int) -> None:
         """Take this attempt, which begins at `from_step`, for one worker, for ever.
 

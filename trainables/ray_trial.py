@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import platform
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from trainables.files import Folder, NotAFolder
 from trainables.metrics import Dependence
 from trainables.system import Execution, Member, PrivacyPlan, TrialGroup
 
@@ -47,10 +49,26 @@ def ray_trial(config: Mapping[str, Any], *, shared: Shared) -> None:
 
     shared.credentials.take()
     group = group_from_json(config["group"])
+    if blind := _unseen(group, shared.trials):
+        return tune.report({"results": blind})
     if shared.layout is not None:
         from trainables.parallel.ray_team import team_of
 
         team = team_of(shared.layout, shared.data, group.execution.device)
         group = dataclasses.replace(group, execution=dataclasses.replace(group.execution, team=team))
     leaving = notice(with_workers=shared.layout is not None)
-    tune.report({"results": run_group(group, shared.data.get(), shared.trials, shared.secret, leaving)})
+    return tune.report({"results": run_group(group, shared.data.get(), shared.trials, shared.secret, leaving)})
+
+
+def _unseen(group: TrialGroup, trials: Folder) -> list[dict[str, Any]]:
+    """One answer for each member when this machine does not see the folders that the controller has marked."""
+    from trainables.attempt import UNWRITABLE, Attempt
+
+    try:
+        if all(Attempt.of(trials, member.key, member.attempt).is_seen() for member in group.members):
+            return []
+    except NotAFolder:
+        # `run_group` says whose.
+        return []
+    why = f"{UNWRITABLE}: the node {platform.node()} does not see the controller's {trials.url}"
+    return [{"key": member.key, "attempt": member.attempt, "unwritable": why} for member in group.members]

@@ -231,6 +231,14 @@ class Store:
         number = _number(lease.sweep, key)
         self._write(lease, lambda writer: writer.fail(number, attempt, executed_to, reason))
 
+    def charge_whole(self, lease: Lease, key: str, attempt: int) -> None:
+        """An attempt that is over turned out to have gone further than it was charged for: its whole reservation is.
+
+        Raises LeaseLost, UnknownTrial.
+        """
+        number = _number(lease.sweep, key)
+        self._write(lease, lambda writer: writer.charge_whole(number, attempt))
+
     def abandon(self, lease: Lease, key: str, reason: str) -> None:
         """The trial, of which no attempt runs, cannot go on: it is FAILED; what was charged and reported stays.
 
@@ -273,6 +281,13 @@ class Store:
         if not entries:
             raise UnknownTrial(f"trial {key}: never launched")
         return entries[-1]
+
+    def ledger_of(self, key: str) -> list[LedgerEntry]:
+        """The entries of one trial in order of attempt. Raises UnknownSweep."""
+        sweep = key.rpartition("-")[0]
+        return self._database.read(
+            lambda connection: reading.read_ledger(connection, sweep, number=_number(sweep, key))
+        )
 
     def attempts_of(self, key: str) -> list[AttemptRecord]:
         """Attempts of one trial in order. Raises UnknownSweep."""

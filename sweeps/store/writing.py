@@ -143,6 +143,13 @@ class Writer:
             self._update_trial(number, state=str(TrialState.FAILED), reason=reason, finished_at=self.at)
             self._announce("failed", number)
 
+    def charge_whole(self, number: int, attempt: int) -> None:
+        """Raise what a closed attempt is charged to its whole reservation; never lowers anything."""
+        here = (ledger.c.sweep_id == self.sweep_id, ledger.c.number == number, ledger.c.attempt == attempt)
+        self.connection.execute(
+            update(ledger).where(*here, ledger.c.executed_to.is_not(None)).values(executed_to=ledger.c.to_step)
+        )
+
     def abandon(self, number: int, reason: str) -> None:
         """The trial cannot go on, and no attempt of it runs; the same again changes nothing."""
         state = self._trial(number).state

@@ -281,6 +281,26 @@ def test_a_folder_that_is_a_link_fails_its_trial_alone_and_is_not_followed(sweep
     assert sweep.store.counts(NAME)["complete"] == 4
 
 
+def test_a_checkpoint_that_comes_to_light_after_its_attempt_was_settled_is_charged(sweep, tmp_path):
+    """A folder that was away when it was settled: the mark stood there, and the worker wrote where nobody looked."""
+    worker = launch(sweep)
+    folder = Path(worker.attempt.folder.url)
+    away = tmp_path / "away"
+    folder.rename(away)
+    worker.execute(1, 8, stop_inside=False)
+    folder.rename(tmp_path / "written")
+    away.rename(folder)
+    sweep.lose(worker)
+    assert sweep.store.last_entry(worker.member.key).executed_to == 0
+    for path in (tmp_path / "written").glob("checkpoint.*"):
+        path.rename(folder / path.name)
+    assert launch(sweep).member.from_step == 8
+    assert sweep.store.ledger(NAME)[0].executed_to == 12
+    sweep.check()
+    sweep.finish()
+    sweep.check_end(trials=5)
+
+
 # -- everything else --------------------------------------------------------------------------------------------
 
 

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
+from tests.sweeps import stores
 from trainables.attempt import Attempt, Fenced, Recovered
 from trainables.files import Folder
+from trainables.ray_trial import _unseen
 from trainables.results import TrialResult
 from trainables.sealed import Damaged, seal
+from trainables.system import Member, TrialGroup
 
 
 @pytest.fixture
@@ -40,6 +43,20 @@ def test_a_folder_that_is_whole_shows_that_nothing_was_executed_and_nothing_will
     with pytest.raises(Fenced):
         attempt.may_execute(5)
     assert attempt.recover(3, 9) == Recovered(5)
+
+
+def test_a_machine_that_does_not_see_the_mark_runs_nothing(tmp_path):
+    """The same path, another disk: its records would lie where nobody looks, and the mark would say that none began."""
+    plan = stores.plan(steps=4)
+    group = TrialGroup(members=(Member(key="s-0", attempt=1, seed=1, plan=plan, from_step=0, to_step=4),))
+    here, elsewhere = Folder(str(tmp_path / "here")), Folder(str(tmp_path / "elsewhere"))
+    Attempt.of(here, "s-0", 1).reserve()
+    assert _unseen(group, here) == []
+    (blind,) = _unseen(group, elsewhere)
+    assert "does not see the controller's" in blind["unwritable"]
+    Attempt.of(here, "s-0", 1).claim(0)
+    # A repetition of the call is refused by the claim itself, for what it is.
+    assert _unseen(group, here) == []
 
 
 def test_an_emptied_folder_shows_nothing(attempt, tmp_path):
