@@ -21,8 +21,8 @@ from tests.chaos.test_silent_cluster import below
 from tests.sweeps.clusters import free_ports
 from tests.sweeps.stores import postgres_server, server_processes
 
-PATIENCE = 20.0
-WORD = 5.0
+PATIENCE = 45.0
+"""Ray starts within it on a loaded machine too."""
 SLACK = 10.0
 """What a loaded machine adds to any of it."""
 
@@ -67,7 +67,7 @@ def test_a_postgres_that_falls_silent(tmp_path, server, database, fault):
     quiet = sweep.longest_silence(began, ended)
     said = sweep.text()
     assert "Waiting for the store postgresql://" in said, said
-    assert "giving up after 20 s (SWEEPS_PATIENCE)" in said
+    assert f"giving up after {PATIENCE:.0f} s (SWEEPS_PATIENCE)" in said
     assert "holds a lock" in said if fault == "locked" else "does not answer" in said
     assert "sweeps resume" in said
     assert "Traceback" not in said
