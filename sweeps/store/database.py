@@ -158,6 +158,7 @@ class Database:
     ) -> T:
         here = threading.get_ident()
         since = self._away_since
+        self._lines.given_up = since is not None
         seconds = self._patience if since is None else min(self._patience, LAST_TRY_SECONDS)
         with (
             waiting(f"the store {self.where}", seconds, since=since, give_up=lambda: self._lines.cut(here)) as wait,

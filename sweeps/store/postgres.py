@@ -19,6 +19,8 @@ from sqlalchemy.engine import URL, Engine
 
 CONNECT_SECONDS = 5
 """Longest attempt at one connection; there may be many within one patience."""
+BRIEF_CONNECT_SECONDS = 2
+"""The same once the server was given up: libpq takes no less."""
 _LIMITS = {"lock_timeout": 0.9, "statement_timeout": 0.95}
 """Shares of the patience: the server's words about a lock, or else about a statement, come before the line is cut."""
 
@@ -29,6 +31,8 @@ class Lines:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._of: dict[int, Any] = {}
+        self.given_up = False
+        """Whether the server was silent for one patience: what is still tried is tried briefly."""
 
     def take(self, connection: Any) -> None:
         """This thread speaks to the server by `connection` from now on."""
@@ -68,6 +72,8 @@ def postgres_engine(url: URL, patience_seconds: float, lines: Lines) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def _connect(dialect: Any, record: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
+        if lines.given_up:
+            options["connect_timeout"] = BRIEF_CONNECT_SECONDS
         connection = dialect.connect(*arguments, **options)
         # At once: what the library asks a new connection may find a silent server too.
         lines.take(connection)
