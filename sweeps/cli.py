@@ -314,19 +314,21 @@ def track(
     tracking: TrackingUri = None,
     as_json: Json = False,
 ) -> None:
-    """Rebuild the sweep's MLflow experiment from the store."""
+    """Rebuild the sweep's MLflow experiment from the store, and say what of it the store had not written."""
     from sweeps.store import Store
     from sweeps.tracking import rebuild
 
     workspace = _workspace(root, store, tracking)
     shown = shown_url(workspace.tracking_uri)
-    count = rebuild(
+    rebuilt = rebuild(
         Store.open(workspace.store_url, create=False), sweep, workspace.tracking_uri, workspace.folder(sweep)
     )
     if as_json:
-        print_json({"sweep": sweep, "runs": count, "tracking": shown})
+        print_json({"sweep": sweep, "runs": rebuilt.runs, "mended": rebuilt.mended, "tracking": shown})
     else:
-        print(f"{count} runs in {shown}")
+        for sentence in rebuilt.mended:
+            print(sentence)
+        print(f"{rebuilt.runs} runs in {shown}")
 
 
 @app.command()

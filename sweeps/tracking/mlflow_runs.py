@@ -8,10 +8,11 @@ included, so writing it twice leaves one copy.
 from __future__ import annotations
 
 import json
+import math
 import re
 import sqlite3
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,13 @@ from sweeps.tracking.mlflow_door import (
     REFERENCES,
     RESTS_ON,
     TRIAL_KEY,
+    from_mlflow,
 )
-from sweeps.tracking.reading import tagged_runs
+from sweeps.tracking.reading import WrittenRun, tagged_runs, written_runs
 from trainables.redaction import shown_url
 
 _METRICS_AT_ONCE = 1000
+_OURS = "sweeps."
 _STATUS = {
     TrialState.COMPLETE: "FINISHED",
     TrialState.FAILED: "FAILED",
@@ -101,14 +104,14 @@ class Experiment:
     def put(self, trial: TrialRecord) -> None:
         """Make the trial's run say what the record says."""
         run_id = self._runs.get(trial.key)
-        tags = _tags(trial) | self._heading
+        tags = self._tags_of(trial) | {"mlflow.parentRunId": self._parent}
         artifacts = ""
         if run_id is None:
             run = self._client.create_run(
                 self._id,
                 run_name=trial.key,
                 start_time=_milliseconds(trial.proposed_at),
-                tags={**tags, "mlflow.parentRunId": self._parent},
+                tags=tags,
             )
             run_id, artifacts, tags = run.info.run_id, run.info.artifact_uri, {}
         metrics = _metrics(trial)
@@ -116,7 +119,7 @@ class Experiment:
             self._client.log_batch(
                 run_id,
                 metrics=metrics[start : start + _METRICS_AT_ONCE],
-                params=[] if start else [Param(_name(k), _text(v, 6000)) for k, v in trial.config.items()],
+                params=[] if start else [Param(name, text) for name, text in _params(trial).items()],
                 tags=[] if start else [RunTag(name, value) for name, value in tags.items()],
             )
         if trial.plan is not None:
@@ -130,6 +133,40 @@ class Experiment:
             self._client.set_terminated(run_id, status=status, end_time=end or _milliseconds(trial.proposed_at))
         self._runs[trial.key] = run_id
 
+    def mend(self, trials: Iterable[TrialRecord]) -> tuple[str, ...]:
+        """Take out what the store does not say, whoever wrote it; one sentence each.
+
+        What was logged once cannot be taken out of a run: such a run is deleted, and `put` makes it anew. So is a run
+        that bears our tags and is no trial's. Runs of others are left, and named.
+        """
+        known = {trial.key: trial for trial in trials}
+        told = []
+        for run in written_runs(self._client, self._id):
+            key = run.tags.get(TRIAL_KEY)
+            if run.run_id == self._parent:
+                continue
+            if key in known and self._runs.get(key) == run.run_id:
+                expected = self._tags_of(known[key])
+                for name in sorted(name for name in run.tags if name.startswith(_OURS) and name not in expected):
+                    self._client.delete_tag(run.run_id, name)
+                    told.append(f"{key}: tag {name} is not in the store: taken out.")
+                if (strange := _strange(known[key], run)) is not None:
+                    self._delete(run.run_id)
+                    told.append(f"{key}: {strange} is not in the store: the run is made anew.")
+            elif any(name.startswith(_OURS) for name in run.tags):
+                self._delete(run.run_id)
+                told.append(f"run {run.run_id}: tagged {TRIAL_KEY}={key!r}, which is no trial of this sweep: deleted.")
+            else:
+                told.append(f"run {run.run_id}: not of this sweep: left as it is.")
+        return tuple(told)
+
+    def _delete(self, run_id: str) -> None:
+        self._client.delete_run(run_id)
+        self._runs = {key: one for key, one in self._runs.items() if one != run_id}
+
+    def _tags_of(self, trial: TrialRecord) -> dict[str, str]:
+        return _tags(trial) | self._heading
+
     def forget(self) -> None:
         """Delete the trials' runs, to be made anew: a metric that was written once cannot be taken out of a run.
 
@@ -141,7 +178,7 @@ class Experiment:
 
     def put_sweep(self, sweep: SweepRecord) -> None:
         """Make the parent run say where the sweep stands, and under which heading."""
-        for name, value in self._heading.items():
+        for name, value in (_spec_tags(sweep) | self._heading).items():
             self._client.set_experiment_tag(self._id, name, value)
             self._client.set_tag(self._parent, name, value)
         self._client.set_tag(self._parent, "sweeps.state", str(sweep.state))
@@ -168,7 +205,8 @@ class Experiment:
             else:
                 self._runs[key] = run_id
         for run_id, flag in tagged_runs(self._client, self._id, PARENT):
-            if flag == "true":
+            # A trial's run that somebody tagged so is no parent.
+            if flag == "true" and run_id not in self._runs.values():
                 self._parent = run_id
 
     def _make_parent(self, sweep: SweepRecord) -> None:
@@ -234,6 +272,21 @@ def _tags(trial: TrialRecord) -> dict[str, str]:
         tags[RESTS_ON] = assumptions.status(trial.guarantee)
         tags[ASSUMPTIONS] = _text("\n".join(assumptions.lines()), 5000)
     return tags
+
+
+def _params(trial: TrialRecord) -> dict[str, str]:
+    return {_name(name): _text(value, 6000) for name, value in trial.config.items()}
+
+
+def _strange(trial: TrialRecord, run: WrittenRun) -> str | None:
+    """What stands in the trial's run and not in its record, whenever it was logged."""
+    params = _params(trial)
+    for name, value in sorted(run.params.items()):
+        if params.get(name) != value:
+            return f"param {name}"
+    expected = {(one.key, one.step, None if math.isnan(one.value) else one.value) for one in _metrics(trial)}
+    logged = {(key, step, None if value is None else from_mlflow(value)) for key, step, value in run.logged}
+    return next((f"metric {key} at step {step}" for key, step, _ in sorted(logged - expected, key=str)), None)
 
 
 def _metrics(trial: TrialRecord) -> list[Metric]:

@@ -7,13 +7,14 @@ Both give the same runs: MLflow's own translation of its filter language decides
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import LifecycleStage
-from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlParam, SqlRun, SqlTag
+from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlParam, SqlRun, SqlTag
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore, _get_sqlalchemy_filter_clauses
 from mlflow.utils.search_utils import SearchUtils
 from sqlalchemy import Connection, Select, select
@@ -48,6 +49,54 @@ def paged(client: MlflowClient, experiment_id: str, condition: str) -> list[Tria
         # Not in the condition: a second one on tags makes SQLite take seconds more for each page.
         if TRIAL_KEY in run.data.tags
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRun:
+    """An active run of whoever it is, with all that was ever logged to it.
+
+    logged  (metric, step, value); a value that is not a number is None, an infinity what MLflow makes of it
+    """
+
+    run_id: str
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    logged: frozenset[tuple[str, int, float | None]]
+
+
+def written_runs(client: MlflowClient, experiment_id: str) -> list[WrittenRun]:
+    """Every active run of the experiment. A server is asked for each metric of each run."""
+    store = client._tracking_client.store
+    with collector_paused():
+        if isinstance(store, SqlAlchemyStore):
+            return _written(store, experiment_id)
+        found = ((run.info.run_id, run.data) for run in pages(client, experiment_id, ""))
+        return [WrittenRun(run, held.tags, held.params, _history(client, run, held.metrics)) for run, held in found]
+
+
+def _history(client: MlflowClient, run_id: str, metrics: Iterable[str]) -> frozenset[tuple[str, int, float | None]]:
+    return frozenset(
+        (one.key, one.step, None if math.isnan(one.value) else one.value)
+        for name in metrics
+        for one in client.get_metric_history(run_id, name)
+    )
+
+
+def _written(store: SqlAlchemyStore, experiment_id: str) -> list[WrittenRun]:
+    chosen = select(SqlRun.run_uuid).where(*_active(experiment_id))
+    with store.ManagedSessionMaker() as session:
+        connection = session.connection()
+        tags: dict[str, dict[str, str]] = {run: {} for (run,) in connection.execute(chosen)}
+        params: dict[str, dict[str, str]] = {run: {} for run in tags}
+        logged: dict[str, set[tuple[str, int, float | None]]] = {run: set() for run in tags}
+        for table, into in ((SqlTag, tags), (SqlParam, params)):
+            for run, key, value in _rows(connection, table, [table.value], chosen):
+                into.setdefault(run, {})[key] = value
+        for run, key, step, value, is_nan in _rows(
+            connection, SqlMetric, [SqlMetric.step, SqlMetric.value, SqlMetric.is_nan], chosen
+        ):
+            logged.setdefault(run, set()).add((key, step, None if is_nan else value))
+    return [WrittenRun(run, own, params[run], frozenset(logged[run])) for run, own in tags.items()]
 
 
 def tagged_runs(client: MlflowClient, experiment_id: str, tag: str) -> list[tuple[str, str]]:

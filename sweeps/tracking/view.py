@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -100,26 +101,41 @@ class Drain:
             )
 
 
-def rebuild(store: Store, sweep: str, uri: str, folder: Path | None = None) -> int:
-    """Make MLflow show exactly what the store holds of `sweep`; the number of trials' runs. May be repeated.
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What `rebuild` did.
+
+    runs    of trials, that MLflow shows now
+    mended  what was found that the store does not say, one sentence each
+    """
+
+    runs: int
+    mended: tuple[str, ...]
+
+
+def rebuild(store: Store, sweep: str, uri: str, folder: Path | None = None) -> Rebuilt:
+    """Make MLflow show exactly what the store holds of `sweep`. May be repeated.
 
     folder  the sweep's own one here, for the lock; default: where its controller was
 
-    Runs that are missing are made, existing ones brought up to date, second runs of one trial deleted; so are runs of
-    a sweep from before metrics said on what they depend, which may hold some that are withheld now. Raises
-    UnknownSweep, DrainRunning (another process is telling MLflow about this sweep), and MLflow's own errors.
+    Runs that are missing are made, existing ones brought up to date, second runs of one trial deleted. What others
+    logged to a run or tagged it with is taken out (`Experiment.mend`). Runs of a sweep from before metrics said on what
+    they depend, which may hold some that are withheld now, are deleted and made anew. Raises UnknownSweep, DrainRunning
+    (another process is telling MLflow about this sweep), and MLflow's own errors.
     """
     from sweeps.tracking.mlflow_runs import Experiment
 
     record = store.sweep(sweep)
     with DrainLock(folder or Path(record.root) / sweep):
         rows = [row.id for row in store.outbox(sweep, limit=1_000_000)]
-        with waiting(f"MLflow at {shown_url(uri)}"):
+        where = f"MLflow at {shown_url(uri)}"
+        with waiting(where):
             experiment = Experiment(uri, record)
         trials = store.trials(sweep)
         if not Release.recorded(record.spec).stated:
             experiment.forget()
-        where = f"MLflow at {shown_url(uri)}"
+        with waiting(where):
+            mended = experiment.mend(trials)
         for trial in trials:
             with waiting(where):
                 experiment.put(trial)
@@ -127,4 +143,4 @@ def rebuild(store: Store, sweep: str, uri: str, folder: Path | None = None) -> i
         # Rows that came while this ran stay for the next drain.
         for start in range(0, len(rows), 500):
             store.delivered(None, rows[start : start + 500])
-    return len(trials)
+    return Rebuilt(runs=len(trials), mended=mended)

@@ -249,7 +249,7 @@ def test_trials_that_end_badly_fail_alone_and_mlflow_may_be_away(tmp_path):
         assert "limits.stall_seconds ended it" in silent.reason
         assert [entry.steps_spent for entry in store.ledger("moods") if entry.key == silent.key] == [1, 1]
     assert store.backlog("moods") >= 4
-    assert rebuild(store, "moods", sweep.tracking) == 6
+    assert rebuild(store, "moods", sweep.tracking).runs == 6
     assert store.backlog("moods") == 0
     shown = json.loads(sweep.run("show", "moods", "--json"))
     assert shown["state"] == "finished"

@@ -143,7 +143,7 @@ def test_a_wrong_password_costs_only_the_view_and_the_right_one_delivers_it(serv
     assert "AWS_ACCESS_KEY_ID" not in os.environ
     assert sum(key.endswith("plan.json") for key in bucket.keys("artifacts")) == 5
     # Rebuilding finds the same runs, and needs only a folder of its own here.
-    assert rebuild(store, "views", server, tmp_path / "elsewhere") == 6
+    assert rebuild(store, "views", server, tmp_path / "elsewhere").runs == 6
     assert len(client.search_runs([experiment.experiment_id])) == len(runs)
     store.close()
 
