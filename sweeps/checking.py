@@ -13,7 +13,7 @@ from dpcore.checks import InvalidValue
 from sweeps.preview import Preview, preview
 from sweeps.records import TrialRecord
 from sweeps.rehearsal import Rehearsal, Rehearsing
-from sweeps.spec import SweepSpec
+from sweeps.spec import SweepSpec, public_facts
 from sweeps.totals import Total
 from trainables import plugins
 from trainables.data import SOURCES
@@ -21,18 +21,23 @@ from trainables.data import SOURCES
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The plan of a sweep, and what its rehearsal found; None without one."""
+    """The plan of a sweep, and what its rehearsal found; None without one.
+
+    treatment  what is done with values that are not as declared: by the declaration alone, no record was looked at
+    """
 
     plan: Preview
     rehearsal: Rehearsal | None
+    treatment: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values: the plan's, with the rehearsal beside them."""
-        return self.plan.to_dict() | {"rehearsal": None if self.rehearsal is None else self.rehearsal.to_dict()}
+        rehearsal = None if self.rehearsal is None else self.rehearsal.to_dict()
+        return self.plan.to_dict() | {"treatment": list(self.treatment), "rehearsal": rehearsal}
 
     def render(self) -> str:
         """For people."""
-        parts = [self.plan.render()]
+        parts = [self.plan.render(), *(f"records  {one}" for one in self.treatment)]
         if self.rehearsal is not None:
             parts.append(self.rehearsal.render())
         return "\n".join(parts)
@@ -55,8 +60,9 @@ def checked(
     for function in spec.user_functions():
         # Here, and not only where it is imported: that is in another process, whose words come late.
         plugins.enter("model", function)
+    treatment = public_facts(spec).treatment
     if not rehearsal:
-        return Checked(preview(spec, warm=warm, started_from=started_from), None)
+        return Checked(preview(spec, warm=warm, started_from=started_from), None, treatment)
     check_places(spec, address)
     with Rehearsing(spec) as rehearsing:
         # Planning builds the user's own model: not in this process, before it has come back from the other one.
@@ -64,7 +70,7 @@ def checked(
         with redirect_stdout(sys.stderr):
             # What the user's code prints is no part of a JSON document.
             plan = preview(spec, warm=warm, started_from=started_from)
-        return Checked(plan, first or rehearsing.finished())
+        return Checked(plan, first or rehearsing.finished(), treatment)
 
 
 def check_places(spec: SweepSpec, address: str | None = None) -> None:
@@ -106,6 +112,9 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
         check_places(spec)
     else:
         SOURCES[spec.data.source].inspect(spec.data.options())
+        from sweeps.runner.cluster import check_reachable
+
+        check_reachable(address, spec.resources)
     if rehearsal and spec.user_modules():
         with Rehearsing(spec) as rehearsing:
             rehearsing.finished()

@@ -176,7 +176,10 @@ def resume(
     if _by_client(address, as_json, spec):
         return _submit(sweep, address, resume=True, accept=accept, **_places_there(root, store, records, tracking))
     from sweeps.cli_run import drive
+    from sweeps.fingerprint import check_accepted
     from sweeps.spec import load_spec
+
+    check_accepted(accept or [])
 
     workspace = _workspace(root, store, tracking, records)
     given = load_spec(spec) if spec is not None else None

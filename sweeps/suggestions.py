@@ -10,7 +10,8 @@ ALIKE = 0.75
 `noise` and `none` (.67) or `sweep` and `steps` (.6) are different words, `sgd` and `sgld` (.86) are not.
 """
 SHORTEST = 3
-"""Letters from which the beginning of a name stands for it: `batch` for `batch_size`."""
+"""Letters from which the beginning of a name stands for it (`batch` for `batch_size`), and one wrong letter is a slip
+(`tpy` for `toy`)."""
 LISTED = 12
 
 
@@ -37,6 +38,8 @@ def _likeness(given: str, name: str) -> float:
     shorter, longer = sorted((given, name), key=len)
     if len(shorter) >= SHORTEST and longer.startswith(shorter):
         return max(ALIKE, len(shorter) / len(longer))
+    if len(given) == len(name) >= SHORTEST and sum(a != b for a, b in zip(given, name, strict=True)) == 1:
+        return ALIKE
     return difflib.SequenceMatcher(None, given, name).ratio()
 
 

@@ -10,10 +10,14 @@ from pathlib import Path
 from dpcore.checks import InvalidValue
 from sweeps.records import SweepRecord
 from sweeps.sqlite_files import url_of
+from sweeps.tracking_uri import check_tracking_uri
 from trainables.files import Folder
+from trainables.redaction import shown_url
 
 DEFAULT_ROOT = ".sweeps"
 SECRET_BYTES = 32
+RECORDS = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "file")
+"""Kinds of object stores that pyarrow opens."""
 
 
 class DamagedSecret(ValueError):
@@ -48,7 +52,13 @@ class Workspace:
         if len(Path(root).parts[0].rstrip(":")) > 1 and Path(root).parts[0].endswith(":"):
             remedy = f"An object store holds the workers' records: --records {Path(root).parts[0]}//..."
             raise InvalidValue("root", str(root), "a local folder, for the controller's own files", remedy)
+        if tracking is not None:
+            check_tracking_uri("--tracking", tracking)
         if records is not None:
+            scheme, url, _ = records.partition("://")
+            if url and scheme not in RECORDS:
+                expected = f"a folder that every node sees, or a URL of {', '.join(RECORDS)}"
+                raise InvalidValue("--records", shown_url(records), expected, "For example s3://BUCKET/FOLDER.")
             records = records.rstrip("/") if "://" in records else str(Path(records).absolute())
             Folder(records)
         return cls(root=str(Path(root).absolute()), store=store, tracking=tracking, records=records)

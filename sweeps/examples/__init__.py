@@ -11,6 +11,7 @@ from dpcore.checks import InvalidValue
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.spec.errors import Problems
 from sweeps.spec.yaml_text import read_yaml
+from sweeps.suggestions import closest
 
 
 def example_names() -> list[str]:
@@ -41,7 +42,8 @@ def load_example_or_file(
     elif spec in example_names():
         text = files(__name__).joinpath(f"{spec}.yaml").read_text(encoding="utf-8")
     else:
-        raise InvalidValue("spec", spec, f"a file, or one of the examples {', '.join(example_names())}")
+        names = example_names()
+        raise InvalidValue("spec", spec, f"a file, or one of the examples {', '.join(names)}", closest(spec, names))
     raw = read_yaml(text, problems := Problems())
     problems.raise_any()
     if not isinstance(raw, dict):

@@ -9,8 +9,9 @@ from pathlib import Path
 from dpcore.checks import InvalidValue
 from sweeps.front.export import FORMATS, SUFFIXES, render
 from sweeps.front.panels import Objective, Reference
-from sweeps.front.pareto import sweep_front
+from sweeps.front.pareto import LABELS, sweep_front
 from sweeps.outputs import write_output
+from sweeps.suggestions import closest
 from sweeps.workspace import Workspace
 
 
@@ -30,6 +31,11 @@ def pareto_command(
     Raises InvalidValue (what to read, format, mixture), UnknownSweep, and OSError for an output that cannot be.
     """
     form = form or _form_of(output)
+    if form not in FORMATS:
+        raise InvalidValue("--format", form, f"one of {', '.join(FORMATS)}", closest(form, FORMATS))
+    for label in mix:
+        if label not in LABELS:
+            raise InvalidValue("--mix", label, f"one of {', '.join(LABELS)}", closest(label, LABELS))
     parsed = [Objective.parse(one) for one in objectives]
     ends = dict(Reference.parse(one) for one in references)
     if (sweep is None) == (mlflow is None):

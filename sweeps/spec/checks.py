@@ -12,6 +12,7 @@ from sweeps.spec.errors import Problems
 from sweeps.spec.knobs import Knobs, as_number
 from sweeps.spec.model import EarlyStopping, ExecutionOptions, Limits, Objective, Privacy, Resources, Search
 from sweeps.suggestions import did_you_mean
+from sweeps.tracking_uri import check_tracking_uri
 from trainables.claims import check_unit
 from trainables.measures.objectives import MEASURES, missing
 from trainables.publishing import OWN_METRICS
@@ -36,6 +37,14 @@ def check_delta(delta: object, reason: object, facts: PublicFacts, problems: Pro
             f"at most 1/n = {1 / facts.n:.3g} for n={facts.n} {facts.counted}",
             "Lower it, or set `allow_large_delta` to the reason why a whole record may leak.",
         )
+
+
+def check_tracking(uri: str, problems: Problems) -> None:
+    """MLflow's place, before anything is told to it."""
+    try:
+        check_tracking_uri("tracking.uri", uri)
+    except InvalidValue as error:
+        problems.add(error.name, error.value, error.expected, error.remedy)
 
 
 def check_units(unit: str, chosen: Sequence[System], facts: PublicFacts, problems: Problems) -> None:

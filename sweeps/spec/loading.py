@@ -23,6 +23,7 @@ from sweeps.spec.checks import (
     check_processes,
     check_search,
     check_stalls,
+    check_tracking,
     check_unavailable,
     check_units,
     check_validation,
@@ -148,6 +149,8 @@ def load_spec(
         )
     check_processes(sections["resources"], sections["execution"], chosen, problems)
     check_stalls(sections["limits"], sections["execution"], problems)
+    if sections["tracking"] is not None and sections["tracking"].uri is not None:
+        check_tracking(sections["tracking"].uri, problems)
     if sections["front"] is not None:
         check_references(sections["front"].reference, chosen, problems)
     problems.raise_any()

@@ -46,8 +46,11 @@ _NUMBER = BeforeValidator(_no_truth_value)
 # Ranges stand before the validator, or they would be missing from the JSON schema.
 Positive = Annotated[float, Field(allow_inf_nan=False, gt=0), _NUMBER]
 NotNegative = Annotated[float, Field(allow_inf_nan=False, ge=0), _NUMBER]
-OpenProbability = Annotated[float, Field(allow_inf_nan=False, gt=0, lt=1), _NUMBER]
+Budget = Annotated[float, Field(allow_inf_nan=False, gt=0, le=1e6), _NUMBER]
+"""Far beyond what protects anybody; above it an accountant's numbers are no numbers any more."""
 Count = Annotated[int, Field(ge=0), _NUMBER]
+Delta = Annotated[float, Field(allow_inf_nan=False, ge=1e-300, lt=1), _NUMBER]
+"""Below it floating point keeps too few digits for an accountant to end."""
 PositiveCount = Annotated[int, Field(ge=1), _NUMBER]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Knob = Annotated[
@@ -95,10 +98,10 @@ class Privacy(Section):
     """
 
     epsilon: Annotated[
-        tuple[Positive, ...], BeforeValidator(_scalar_or_list), Field(min_length=1),
+        tuple[Budget, ...], BeforeValidator(_scalar_or_list), Field(min_length=1),
         WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}, "minItems": 1}]}),
     ]  # fmt: skip
-    delta: OpenProbability
+    delta: Delta
     allow_large_delta: Annotated[str, Field(min_length=10)] | None = None
     allow_unprotected: Annotated[str, Field(min_length=10)] | None = None
     allow_raw_measures: Annotated[str, Field(min_length=10)] | None = None

@@ -182,3 +182,35 @@ def test_bad_tables(tmp_path: Path, change: Callable[[pd.DataFrame], pd.DataFram
 )
 def test_bad_declarations(parquet: Path, changes: dict, name: str) -> None:
     assert refused(lambda: TABLE.load(declared(parquet) | changes)).name == name
+
+
+def test_what_is_said_of_values_beyond_their_declaration_is_what_happens(tmp_path: Path) -> None:
+    """The rule follows from the declaration alone: other records, the same words, and no number of them."""
+    path, frame = tmp_path / "people.parquet", people()
+    frame["age"] = frame["age"].to_numpy().copy()
+    frame.loc[:3, "age"] = [np.inf, -np.inf, 1e9, -5.0]
+    frame["id"] = np.arange(200) // 2
+    frame.to_parquet(path)
+    told = declared(path, validation={"records": "public", "share": 0.3, "id": "id"})
+    numbers, categories, labels, ids = TABLE.facts(told).treatment
+    for words in (numbers, categories, labels, ids):
+        assert not any(letter.isdigit() for letter in words)
+    assert "set to the nearer bound" in numbers
+    data = TABLE.load(declared(path))
+    assert data.train.inputs["x"][:4, 0].tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert "missing ones (NaN, empty) are refused" in numbers
+    frame.loc[0, "age"] = np.nan
+    frame.to_parquet(path)
+    refused(lambda: TABLE.load(declared(path)), "age", "missing")
+    assert "same side of the split" in ids
+    frame.loc[0, "age"] = 1.0
+    frame.to_parquet(path)
+    split = TABLE.load(told)
+    assert len(split.train) % 2 == len(split.validation) % 2 == 0
+    assert len(split.validation) > 0
+    assert "not declared are refused" in categories
+    frame.loc[0, "sex"] = "x"
+    frame.to_parquet(path)
+    refused(lambda: TABLE.load(declared(path)), "categories")
+    per_person = TABLE.facts({**told, "unit": {"column": "id", "max_records": 2}, "n": 100})
+    assert "are one unit" in per_person.treatment[-1]

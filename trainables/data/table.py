@@ -193,7 +193,8 @@ def _scaled(column: Column, numbers: NDArray[np.float64]) -> NDArray[np.float32]
 
 def _numbers(where: object, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
     if values.dtype.kind not in "fiub":
-        raise InvalidValue(f"data.columns.{name}", where, f"a column of numbers, found {values.dtype}")
+        remedy = "Turn it into numbers (of a date: days since a public one), or declare its `categories`."
+        raise InvalidValue(f"data.columns.{name}", where, f"a column of numbers, found {values.dtype}", remedy)
     return values.astype(np.float64)
 
 

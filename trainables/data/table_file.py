@@ -137,7 +137,7 @@ def _check_column(path: str, found: Any, column: Column) -> None:
         return
     if not column.shape:
         if not _is_number(found):
-            remedy = "Turn it into numbers, or declare its `categories`."
+            remedy = "Turn it into numbers (of a date: days since a public one), or declare its `categories`."
             raise InvalidValue(here, str(found), f"a column of numbers in {path}", remedy)
         return
     lists = kinds.is_list(found) or kinds.is_large_list(found) or kinds.is_fixed_size_list(found)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -121,7 +121,34 @@ class Schema:
             assumptions=tuple(assumptions),
             unit=self.unit,
             private_validation=self.validation.private,
+            treatment=tuple(self._treatment()),
         )
+
+    def _treatment(self) -> Iterator[str]:
+        """What `trainables.data.table` does with values that are not as declared."""
+        if any(not column.categories and column.codes is None for column in self.columns):
+            yield (
+                "Numbers beyond the declared low and high of their column, infinite ones too, are set to the nearer "
+                "bound; missing ones (NaN, empty) are refused."
+            )
+        if any(column.categories or column.codes is not None for column in self.columns):
+            yield "Categories and codes that were not declared are refused, and so are missing ones."
+        if self.task is Task.REGRESSION:
+            yield "Targets beyond the declared ends are set to the nearer one; infinite and missing ones are refused."
+        else:
+            yield "Labels that are no declared class are refused, and so are missing ones."
+        if self.unit is not None:
+            yield (
+                f"Rows with the same {self.unit.column} are one unit; of more than {self.unit.max_records} those with "
+                "the lowest hash are kept. Missing ids are refused."
+            )
+        elif self.validation.id is not None:
+            yield (
+                f"Rows with the same {self.validation.id} fall on the same side of the split, and each still counts "
+                "as a record of its own. Missing ids are refused."
+            )
+        else:
+            yield "Rows that are alike are records of their own."
 
 
 def schema(options_: Mapping[str, object]) -> Schema:

@@ -1,0 +1,111 @@
+"""The frozen table of bad inputs: each answer names what is wrong, its value, what was expected and what to do.
+
+Exit code 2, no traceback, nothing written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sweeps import cli
+from sweeps.exits import ExitCode
+
+TABLE = yaml.safe_load((Path(__file__).parent / "bad_inputs.yaml").read_text())
+LEAST = 120
+"""Rows that the table never falls below."""
+
+SIMPLE = {
+    "name": "mine",
+    "data": {"source": "uniform", "n": 1000},
+    "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}}},
+    "privacy": {"epsilon": 1.0, "delta": 1e-5},
+    "objectives": [{"metric": "expected_error"}],
+    "search": {"sampler": "random", "trials": 3, "seed": 0},
+}
+OWN_TABLE = {
+    **SIMPLE,
+    "data": {
+        "source": "table",
+        "path": "people.csv",
+        "n": 100,
+        "label": "y",
+        "classes": 2,
+        "columns": {"x": {"low": 0, "high": 1}},
+        "validation": {"records": "public", "share": 0.2, "id": "id"},
+    },
+    "systems": {
+        "noisy-sgd": {"model": "linear", "learning_rate": 0.1, "clip_norm": 1.0, "batch_size": 10, "epochs": 2}
+    },
+    "objectives": [{"metric": "accuracy"}],
+}
+BASES = {"simple": SIMPLE, "table": OWN_TABLE}
+
+
+def text_of(row):
+    if "text" in row:
+        return row["text"]
+    spec = {**BASES[row.get("base", "simple")], **row.get("change", {})}
+    return yaml.safe_dump({key: value for key, value in spec.items() if key not in row.get("without", ())})
+
+
+@pytest.fixture
+def answer(tmp_path, monkeypatch, capsys):
+    """What a row is answered: (exit code, words, files that were written)."""
+    for name in [name for name in os.environ if name.startswith(("SWEEPS_", "RAY_ADDRESS", "RAY_API"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people.csv").write_text("id,x,y,day\n" + "".join(f"{i},{i % 7 / 7},{i % 2},x\n" for i in range(100)))
+
+    def run(row):
+        (tmp_path / "mine.yaml").write_text(text_of(row))
+        before = set(tmp_path.rglob("*"))
+        monkeypatch.setattr(sys, "argv", ["sweeps", *row.get("call", ["check", "mine.yaml"])])
+        try:
+            cli.main()
+            code = ExitCode.OK
+        except SystemExit as end:
+            code = end.code
+        out, err = capsys.readouterr()
+        words = " ".join(re.sub("[│╭╮╰╯─]", " ", out + err).split())
+        return code, words, sorted(set(tmp_path.rglob("*")) - before)
+
+    return run
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row["id"])
+def test_a_bad_input_is_named_and_nothing_is_written(answer, row):
+    code, words, written = answer(row)
+    assert code == ExitCode.BAD_INPUT, words
+    assert "Traceback" not in words
+    assert written == []
+    for part in row["says"]:
+        assert part in words
+
+
+def test_the_table_is_whole():
+    assert len(TABLE) >= LEAST
+    assert len({row["id"] for row in TABLE}) == len(TABLE)
+    assert all(row["says"] for row in TABLE)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_what_is_changed_is_good_by_itself(answer, base):
+    """A row that was refused for another reason would show nothing."""
+    code, words, written = answer({"base": base, "call": ["check", "mine.yaml", "--no-rehearsal"]})
+    assert (code, written) == (ExitCode.OK, []), words
+
+
+def test_a_silent_acceptance_is_seen(answer, monkeypatch):
+    """The mutant: a word that accepts nothing is taken."""
+    row = next(row for row in TABLE if row["id"] == "re-accept")
+    monkeypatch.setattr("sweeps.fingerprint.check_accepted", lambda *arguments: None)
+    _, words, _ = answer(row)
+    assert row["says"][0] not in words
