@@ -38,6 +38,8 @@ _NAMES_AS_USERS = re.compile(r"(?:postgres|mysql|mariadb|mssql|oracle|sqlite|hdf
 """Schemes whose user, where it stands alone, is a name. Another one's is a key."""
 _PATHS_WITH_AT = frozenset({"http", "https", "s3", "gs", "gcs"})
 """Schemes whose paths may hold an @: behind a slash it ends no user."""
+_FOLDERS = frozenset({"PWD", "OLDPWD"})
+"""What every shell calls the folder that it is in and the one before."""
 _SHORTEST_PASSWORD, _SHORTEST_OTHER = 4, 8
 """Characters of a value that is hidden wherever it stands: shorter ones are words and numbers of other texts."""
 
@@ -113,7 +115,9 @@ def _secrets_of(url: str) -> Iterator[str]:
             continue
         name, colon, password = user.partition(":")
         if colon:
-            found.append(password)
+            # One that is the user's name too is hidden in the URL alone: elsewhere it is a word like others.
+            if password != name:
+                found.append(password)
             # A password that was not encoded: whoever parses the URL takes a part of it for host, port or path.
             if re.search(r"[@/?#]", password):
                 found += [part for marks in ("@", "@/", "@/?#", "@/?#:") for part in re.split(f"[{marks}]", password)]
@@ -127,7 +131,7 @@ def _secrets_of_environment() -> Iterator[str]:
     for name, value in os.environ.items():
         if "://" in value:
             yield from _secrets_of(value)
-        if _NAMED.search(name) and not _PLACES.search(name):
+        if _NAMED.search(name) and not _PLACES.search(name) and name not in _FOLDERS:
             password = "PASS" in name.upper()
             if len(value) >= (_SHORTEST_PASSWORD if password else _SHORTEST_OTHER):
                 yield value

@@ -105,5 +105,13 @@ def test_places_and_short_values_are_no_secrets(monkeypatch):
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/home/user/token-file")
     monkeypatch.setenv("SOME_TOKEN", "token")
     monkeypatch.setenv("MAX_OUTPUT_TOKENS", "1310720000")
-    text = "token-file in /home/user/token-file, 1310720000 tokens"
+    monkeypatch.setenv("PWD", "/home/user/work")
+    text = "token-file in /home/user/token-file, 1310720000 tokens, report in /home/user/work/.sweeps"
     assert redacted(text) == text
+
+
+def test_a_password_that_is_the_user_s_name_takes_no_words_from_other_texts():
+    url = "postgresql://sweeps:sweeps@host/db"
+    assert redacted(f"sweeps resume quick --store {url}", url) == (
+        f"sweeps resume quick --store postgresql://sweeps:{HIDDEN}@host/db"
+    )
