@@ -17,6 +17,8 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any
 
+from sweeps.exits import ExitCode
+
 Send = Callable[[Any], None]
 
 
@@ -91,7 +93,7 @@ def _outlives(parent: int) -> None:
     """Nobody is left to stop a process that never comes back, once its parent was killed."""
     while os.getppid() == parent:
         time.sleep(_LOOK_SECONDS)
-    os._exit(1)
+    os._exit(ExitCode.FAILED)
 
 
 def _how(code: int | None) -> str:

@@ -137,7 +137,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("privacy/epsilon", True, "privacy.epsilon.0=True: expected a number, not a truth value."),
     ("privacy/epsilon", [1, 1], "privacy.epsilon=[1.0, 1.0]: expected each budget once."),
     ("privacy/epsilon", [], "privacy.epsilon=[]: expected at least one entry."),
-    ("privacy/delta", 0, "privacy.delta=0: expected a number above 0."),
+    ("privacy/delta", 0, "privacy.delta=0: expected a number of at least 1e-300."),
     ("privacy/delta", 1, "privacy.delta=1: expected a number below 1."),
     ("privacy/delta", float("nan"), "privacy.delta=nan: expected a finite number."),
     (
