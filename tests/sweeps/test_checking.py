@@ -148,7 +148,7 @@ def test_a_folder_of_csv_files(tmp_path):
 FILELESS = {"digits", "uniform", "table", "frozen", "pooled", "projected"}
 
 
-@pytest.mark.parametrize("name", SOURCES.keys() - FILELESS)
+@pytest.mark.parametrize("name", sorted(SOURCES.keys() - FILELESS))
 def test_every_source_of_files_says_what_is_missing(name, tmp_path):
     with pytest.raises(InvalidValue, match=r"data\.path"):
         SOURCES[name].inspect({})
