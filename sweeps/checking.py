@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcore.checks import InvalidValue
+from sweeps.feasibility import check_feasible
 from sweeps.preview import Preview, preview
 from sweeps.records import TrialRecord
 from sweeps.rehearsal import Rehearsal, Rehearsing
@@ -60,9 +61,12 @@ def checked(
     for function in spec.user_functions():
         # Here, and not only where it is imported: that is in another process, whose words come late.
         plugins.enter("model", function)
-    treatment = public_facts(spec).treatment
+    facts = public_facts(spec)
     if not rehearsal:
-        return Checked(preview(spec, warm=warm, started_from=started_from), None, treatment)
+        plan = preview(spec, warm=warm, started_from=started_from)
+        if not plan.feasible:
+            check_feasible(spec, facts)
+        return Checked(plan, None, facts.treatment)
     check_places(spec, address)
     with Rehearsing(spec) as rehearsing:
         # Planning builds the user's own model: not in this process, before it has come back from the other one.
@@ -70,7 +74,10 @@ def checked(
         with redirect_stdout(sys.stderr):
             # What the user's code prints is no part of a JSON document.
             plan = preview(spec, warm=warm, started_from=started_from)
-        return Checked(plan, first or rehearsing.finished(), treatment)
+        found = first or rehearsing.finished()
+    if not plan.feasible and not found.ran:
+        check_feasible(spec, facts)
+    return Checked(plan, found, facts.treatment)
 
 
 def check_places(spec: SweepSpec, address: str | None = None) -> None:
@@ -115,6 +122,10 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
         from sweeps.runner.cluster import check_reachable
 
         check_reachable(address, spec.resources)
-    if rehearsal and spec.user_modules():
+    if not spec.user_modules():
+        check_feasible(spec, public_facts(spec))
+    elif rehearsal:
         with Rehearsing(spec) as rehearsing:
-            rehearsing.finished()
+            found = rehearsing.finished()
+        if not found.ran:
+            check_feasible(spec, public_facts(spec))

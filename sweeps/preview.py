@@ -15,6 +15,7 @@ from dpcore.events import Composed, UnsupportedEvent
 from dpcore.group_privacy import group_epsilon_lower
 from dpcore.guarantee import STANDING, Status, weakest
 from sweeps.assumptions import HEADING, Assumptions
+from sweeps.feasibility import DRAWS, draws
 from sweeps.ledger import NOT_COVERED, Choice, choices_by_results, in_parallel
 from sweeps.ledger_text import COUNTS, COVERS, PROMISES_NOTHING
 from sweeps.planning import EXHAUSTED_PROPOSALS_PER_TRIAL, check_corners, is_unprotected, plan_proposal
@@ -33,7 +34,7 @@ from sweeps.validation_text import validation_text
 from trainables.system import PrivacyPlan, PublicFacts, Refusal, Scalar, System
 from trainables.units import RECORD
 
-PREVIEW_SAMPLES = 200
+PREVIEW_SAMPLES = DRAWS
 GROUP_SAMPLES = 20
 """Draws whose group privacy is counted: each takes as long as a dozen plans."""
 
@@ -238,8 +239,7 @@ def preview(
     calibrations = {} if calibrations is None else calibrations
     check_corners(spec, facts, calibrations, systems)
     space = Space.of(spec)
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(spec.search.seed, spawn_key=(0, 3))))
-    outcomes = [plan_proposal(spec, space.draw(rng), facts, calibrations, systems) for _ in range(samples)]
+    outcomes = [plan_proposal(spec, config, facts, calibrations, systems) for config in draws(spec, space, samples)]
     plans = [one for one in outcomes if isinstance(one, PrivacyPlan)]
     refusals = [one for one in outcomes if isinstance(one, Refusal)]
     grid_size = space.grid_size() if spec.search.sampler == "grid" else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from sweeps.spec import SweepSpec, load_spec
+from sweeps.spec import SweepSpec, load_spec, sections_of
 from sweeps.spec.errors import Problems
 from sweeps.spec.yaml_text import read_yaml
 from sweeps.suggestions import closest
@@ -46,9 +46,7 @@ def load_example_or_file(
         raise InvalidValue("spec", spec, f"a file, or one of the examples {', '.join(names)}", closest(spec, names))
     raw = read_yaml(text, problems := Problems())
     problems.raise_any()
-    if not isinstance(raw, dict):
-        problems.add("", raw, "a mapping of sections", "Start from `sweeps/examples/toy.yaml`.")
-        problems.raise_any()
+    raw = sections_of(raw)
     for section, key, value in _overrides(data, trials, seed):
         before = raw.get(section) or {}
         # A section of another kind is left for the validation to name.

@@ -1,7 +1,7 @@
 """What a person asks for: read whole, checked whole, frozen."""
 
 from sweeps.spec.errors import SpecError, SpecErrors
-from sweeps.spec.loading import load_spec, public_facts
+from sweeps.spec.loading import load_spec, public_facts, sections_of
 from sweeps.spec.model import EarlyStopping, Resources, SweepSpec, diff, spec_schema
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "diff",
     "load_spec",
     "public_facts",
+    "sections_of",
     "spec_schema",
 ]

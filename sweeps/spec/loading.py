@@ -74,6 +74,11 @@ __all__ = [
 ]
 
 
+_TELLING = ("systems", "privacy", "objectives", "search")
+"""Sections that make a document a spec: files of records may have a `name` and `data` too."""
+_KINDS = {str: "a text", list: "a list", bool: "a truth value"}
+
+
 def load_spec(
     source: str | Path | Mapping[str, Any],
     *,
@@ -91,11 +96,7 @@ def load_spec(
     problems = Problems()
     raw = _read(source, problems)
     problems.raise_any()
-    if not isinstance(raw, Mapping):
-        raise SpecErrors(
-            [SpecError("", raw, "a mapping with the keys name, data, systems, privacy, objectives, search")]
-        )
-    raw = {str(key): value for key, value in raw.items()}
+    raw = sections_of(raw)
     for path, value in (overrides or {}).items():
         raw = _overridden(raw, path.split("."), value)
     check_no_secrets(raw, problems)
@@ -161,6 +162,32 @@ def load_spec(
     )
     sections["front"] = references(sections["front"], sections["privacy"], sections["limits"], chosen, facts)
     return SweepSpec(**sections, systems=knobs)
+
+
+def sections_of(document: Any) -> dict[str, Any]:
+    """The sections of a document by name. Raises SpecErrors for one that is no spec, and quotes nothing of it.
+
+    A file of records that is taken for a spec by mistake is not to be printed.
+    """
+    if isinstance(document, Mapping):
+        sections = {str(key): value for key, value in document.items()}
+        if not sections or not sections.keys().isdisjoint(_TELLING):
+            return sections
+        kind = f"a mapping without {', '.join(_TELLING)}"
+    elif document is None:
+        kind = "nothing"
+    else:
+        kind = _KINDS.get(type(document), "a number")
+    raise SpecErrors(
+        [
+            SpecError(
+                "document",
+                kind,
+                "a mapping with the keys name, data, systems, privacy, objectives, search",
+                "Start from `sweeps/examples/toy.yaml`.",
+            )
+        ]
+    )
 
 
 def public_facts(spec: SweepSpec, sources: Mapping[str, DataSource] | None = None) -> PublicFacts:

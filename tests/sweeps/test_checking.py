@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import gzip
 import os
+import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -136,6 +138,62 @@ def test_a_csv_file_without_a_header_is_not_quoted(tmp_path):
     assert "Ada" not in str(found.value)
 
 
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [("41,works,0,Ada,persons", "works"), ("41;work;0;persona", "persona"), ("41\twork\tpersona", "persona")],
+)
+def test_a_value_that_is_near_to_a_name_is_not_quoted(tmp_path, line, value):
+    path = tmp_path / "people.csv"
+    path.write_text(f"{line}\n")
+    with pytest.raises(InvalidValue, match="names of the columns, separated by commas") as found:
+        check_places(load_spec(spec(path)))
+    assert value not in str(found.value)
+    assert "Did you mean" not in str(found.value)
+
+
+def test_other_capitals_in_a_csv_file_are_told(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("Age, work,y,person\n")
+    refused(spec(path), "['age', 'work']", "In other capitals, or with spaces, there is `age`, `work`")
+
+
+def test_what_is_said_of_a_broken_csv_file_quotes_no_record(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("age,work,y,person\n41,private,1,Ada\n42,secret\n")
+    with pytest.raises(InvalidValue, match="Expected 4 columns, got 2") as found:
+        table_file.read(str(path), None, ("age", "work", "y", "person"))
+    assert "secret" not in str(found.value)
+    path.write_text("Ada,41\n")
+    with pytest.raises(InvalidValue) as found:
+        table_file.read(str(path), None, ("age",))
+    assert "Ada" not in str(found.value)
+
+
+def test_a_quoted_name_may_hold_a_line_break(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text('"age\nin years",age,work,y,person\n')
+    check_places(load_spec(spec(path)))
+
+
+def test_a_declared_column_that_is_there_twice(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("age,work,y,person,work\n")
+    refused(spec(path), "data.columns=['work']", "once")
+
+
+def test_a_first_line_that_is_too_long_to_be_one(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("a" * 140_000 + ",work,y,person\n")
+    refused(spec(path), "data.path", "csv that can be read (field larger")
+
+
+@pytest.mark.parametrize("name", ["parts", "parts.csv"])
+def test_an_empty_folder_and_a_missing_file_are_called_so(tmp_path, name):
+    refused(spec(tmp_path / name), "a file or folder that is there, found none")
+    (tmp_path / name).mkdir()
+    refused(spec(tmp_path / name), "a folder with a file in it, found none")
+
+
 def test_a_folder_of_csv_files(tmp_path):
     folder = tmp_path / "parts.csv"
     folder.mkdir()
@@ -255,6 +313,60 @@ def test_check_and_run_refuse_alike(sweeps, tmp_path, command, changed, words):
     assert not (tmp_path / ".sweeps").exists()
 
 
+NOTHING_FITS = {"limits": {"work": 1}}
+
+
+@pytest.mark.parametrize(("command", "arguments"), [("check", ["--no-rehearsal"]), ("run", [])])
+def test_a_space_of_which_nothing_can_run_is_refused(sweeps, tmp_path, command, arguments):
+    code, out, err = sweeps(command, spec(parquet(tmp_path), **NOTHING_FITS), *arguments)
+    assert (code, out) == (2, "")
+    assert "feasible=0: expected one of 200 draws" in err
+    assert "Raise epsilon or `limits`, or narrow the space." in err
+    assert not (tmp_path / ".sweeps").exists()
+
+
+def test_a_rehearsal_of_nothing_is_refused(tmp_path, monkeypatch):
+    class Empty:
+        def __init__(self, spec):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def finished(self):
+            return SimpleNamespace(ran=())
+
+    monkeypatch.setattr(checking, "Rehearsing", Empty)
+    with pytest.raises(InvalidValue, match="feasible=0"):
+        checking.checked(load_spec(spec(parquet(tmp_path), **NOTHING_FITS)))
+
+
+PRIVATE_DOCUMENTS = [
+    "Smith,HIV,41\nJones,none,40\n",
+    '[{"patient": "Smith", "diagnosis": "HIV"}]',
+    '{"Smith": "HIV", "Jones": "none"}',
+    '{"name": "Smith", "diagnosis": "HIV"}',
+    '{"columns": ["who"], "index": [0], "data": [["Smith", "HIV"]]}',
+]
+
+
+@pytest.mark.parametrize("text", PRIVATE_DOCUMENTS)
+@pytest.mark.parametrize("arguments", [[], ["--data", ".", "--trials", "3"]])
+def test_a_file_of_records_in_the_place_of_a_spec_is_not_quoted(tmp_path, monkeypatch, capsys, text, arguments):
+    (tmp_path / "records.json").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["sweeps", "check", "records.json", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    said = "".join(capsys.readouterr())
+    assert end.value.code == 2
+    assert "document=" in said
+    assert not {"Smith", "HIV", "Jones"} & set(re.findall(r"\w+", said))
+
+
 def test_without_a_rehearsal_check_looks_at_the_spec_alone(sweeps, tmp_path):
     code, out, _ = sweeps("check", spec("nowhere.parquet", resources={"gpus": 8}), "--no-rehearsal")
     assert code == 0
@@ -276,7 +388,7 @@ def test_run_tries_out_only_models_that_are_not_ours(tmp_path, monkeypatch):
             pass
 
         def finished(self):
-            pass
+            return SimpleNamespace(ran=("it",))
 
     monkeypatch.setattr(checking, "Rehearsing", Seen)
     raw = spec(parquet(tmp_path))

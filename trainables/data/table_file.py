@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import difflib
-from collections.abc import Iterator
+import io
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2")
 _WRONG_NAMES = "Correct the names in data.columns, data.label, data.unit or data.validation.id."
 _BLOCK, _LONGEST_HEADER = 1 << 16, 1 << 24
+_FIRST_LINE = re.compile(rb'((?:[^"\n]|"[^"]*")*+)\n')
+"""Up to the first line break that stands in no quotes."""
+_WITHOUT_VALUES = re.compile(
+    r"CSV parse error: (?:Row #\d+: )?Expected \d+ columns, got \d+"
+    r"|In CSV column #\d+: (?:Row #\d+: )?CSV conversion error to \w+"
+)
+"""What pyarrow says of a CSV file before it quotes from it."""
+_EMPTY = "a folder with a file in it, found none"
 
 
 def read(where: object, form: object, names: tuple[str, ...]) -> pa.Table:
@@ -31,11 +41,7 @@ def read(where: object, form: object, names: tuple[str, ...]) -> pa.Table:
     path, kind = _path(where), form_of(where, form)
     with _readable(path, kind):
         source = ds.dataset(path, format=kind)
-        missing = [name for name in names if name not in source.schema.names]
-        if missing:
-            raise InvalidValue(
-                "data.columns", missing, f"columns of {path}, which has {', '.join(source.schema.names)}", _WRONG_NAMES
-            )
+        _check_names(path, kind, list(source.schema.names), names)
         return source.to_table(columns=list(names))
 
 
@@ -52,17 +58,43 @@ def inspect(where: object, form: object, declared: Schema) -> None:
         if kind == "csv":
             names = _header(path)
         else:
-            schema = ds.dataset(path, format=kind).schema
-            names, types = list(schema.names), dict(zip(schema.names, schema.types, strict=True))
-    missing = [name for name in declared.names if name not in names]
+            source = ds.dataset(path, format=kind)
+            if not source.files:
+                raise FileNotFoundError(_EMPTY)
+            names, types = list(source.schema.names), dict(zip(source.schema.names, source.schema.types, strict=True))
+    _check_names(path, kind, names, declared.names)
+    if kind != "csv":
+        _check_types(path, types, declared)
+
+
+def _check_names(path: str, kind: str, names: list[str], declared: Sequence[str]) -> None:
+    """Each declared column is there, once. What is said of a CSV file quotes none of it.
+
+    Without a header its first line is a record, and what is near to a declared name may be a value.
+
+    Raises InvalidValue.
+    """
+    missing = [name for name in declared if name not in names]
+    if missing and kind == "csv":
+        spelled = {name.strip().casefold() for name in names}
+        otherwise = [f"`{name}`" for name in missing if name.strip().casefold() in spelled]
+        hint = f"In other capitals, or with spaces, there is {', '.join(otherwise)}. " if otherwise else ""
+        raise InvalidValue(
+            "data.columns",
+            missing,
+            f"columns of {path} in its first line, which must hold the names of the columns, separated by commas",
+            hint + _WRONG_NAMES,
+        )
     if missing:
         close = [f"`{one}`" for name in missing for one in difflib.get_close_matches(name, names, n=1)]
-        # Without a header the first line of a CSV file is a record: it is not quoted whole.
-        has = f", which has {', '.join(names)}" if types else " in its first line"
         hint = f"Did you mean {', '.join(close)}? " if close else ""
-        raise InvalidValue("data.columns", missing, f"columns of {path}{has}", hint + _WRONG_NAMES)
-    if types:
-        _check_types(path, types, declared)
+        raise InvalidValue(
+            "data.columns", missing, f"columns of {path}, which has {', '.join(names)}", hint + _WRONG_NAMES
+        )
+    if twice := [name for name in declared if names.count(name) > 1]:
+        raise InvalidValue(
+            "data.columns", twice, f"columns that {path} has once", "Rename or drop the others: which is meant?"
+        )
 
 
 def form_of(where: object, form: object) -> str:
@@ -84,12 +116,20 @@ def _path(where: object) -> str:
 def _readable(path: str, kind: str) -> Iterator[None]:
     import pyarrow as pa
 
+    remedy = "Check data.path and data.format."
     try:
         yield
-    except (FileNotFoundError, pa.ArrowException, OSError) as error:
-        raise InvalidValue(
-            "data.path", path, f"{kind} that can be read ({error})", "Check data.path and data.format."
-        ) from error
+    except FileNotFoundError as error:
+        expected = _EMPTY if error.args == (_EMPTY,) else "a file or folder that is there, found none"
+        raise InvalidValue("data.path", path, expected, remedy) from error
+    except (pa.ArrowException, OSError, csv.Error) as error:
+        if kind == "csv" and isinstance(error, pa.ArrowInvalid):
+            # It quotes the record that it stumbled over.
+            told = _WITHOUT_VALUES.search(str(error))
+            raise InvalidValue(
+                "data.path", path, f"csv that can be read ({told.group() if told else 'invalid'})", remedy
+            ) from None
+        raise InvalidValue("data.path", path, f"{kind} that can be read ({error})", remedy) from error
 
 
 def _header(path: str) -> list[str]:
@@ -104,14 +144,15 @@ def _header(path: str) -> list[str]:
         found = filesystem.get_file_info(fs.FileSelector(inside, recursive=True))
         files = sorted(one.path for one in found if one.is_file and not one.base_name.startswith((".", "_")))
         if not files:
-            raise FileNotFoundError(f"no file in {path}")
+            raise FileNotFoundError(_EMPTY)
         inside = files[0]
-    line = b""
+    read = b""
     with filesystem.open_input_stream(inside) as stream:
-        while b"\n" not in line and len(line) < _LONGEST_HEADER and (block := stream.read(_BLOCK)):
-            line += block
-    text = line.partition(b"\n")[0].decode("utf-8-sig", errors="replace").rstrip("\r")
-    return next(csv.reader([text]), [])
+        while not (line := _FIRST_LINE.match(read)) and len(read) < _LONGEST_HEADER and (block := stream.read(_BLOCK)):
+            read += block
+    first = line.group(1) if line else read.partition(b"\n")[0]
+    text = first.decode("utf-8-sig", errors="replace").rstrip("\r")
+    return next(csv.reader(io.StringIO(text, newline="")), [])
 
 
 def _check_types(path: str, types: dict[str, Any], declared: Schema) -> None:
