@@ -33,8 +33,11 @@ _PAIR = re.compile(
     (?P<value> {_QUOTED} | \{{[^{{}}]*\}} | (?: (?!["')\]}}>.,;:]{{0,8}}(?:\s|\Z)) [^\s,;&)] )+ )"""
 )
 """name=value. Closing quotes and stops behind a value are the sentence's."""
-_ENTRY = re.compile(rf"""(?ix) (?P<key> (["']) {_NAME} \2 \s*[:=]\s* ) [bru]? (?: {_QUOTED} )""")
-"""'name': 'value', as mappings are printed."""
+_ENTRY = re.compile(
+    rf"""(?ix) (?P<key> (["']) {_NAME} \2 \s*[:=]\s* )
+    (?: [bru]? (?: {_QUOTED} ) | (?<!token["']:\s) (?<!token["']:) (?=[^\s,;&)}}\]]*\d) [^\s,;&)}}\]["'{{]+ )"""
+)
+"""'name': 'value', as mappings are printed. Without quotes a value is one with a digit; a number of tokens is none."""
 _DEEPEST = 20
 """Pairs within values of pairs that are looked at."""
 _SHORT_NUMBER = re.compile(r"[-+]?\d{1,6}(?:\.\d*)?(?:e[-+]?\d+)?(?=/|\Z)", re.IGNORECASE)

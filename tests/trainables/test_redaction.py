@@ -98,6 +98,7 @@ def test_other_texts_stay_as_they_are(text):
         f"--password={PASSWORD}: no such user",
         f"password='it\\'s {PASSWORD}'",
         f"'token': b'{PASSWORD}'",
+        f'{{"password": {PASSWORD}}}',
         f"token=1/x?password={PASSWORD}",
         f"token={{password={PASSWORD}}}",
     ],
@@ -109,6 +110,8 @@ def test_pairs_and_headers_are_hidden_too(text):
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
+        ("{'password': 12345678}", f"{{'password': {HIDDEN}}}"),
+        ("{'password': [0, 1]}", "{'password': [0, 1]}"),
         ("secret_key=abc", f"secret_key={HIDDEN}"),
         ("api_key=abcdef", f"api_key={HIDDEN}"),
         ("Server=h;Pwd=abc;", f"Server=h;Pwd={HIDDEN};"),
