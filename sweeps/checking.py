@@ -58,6 +58,13 @@ def checked(
     address             see `check_places`
     warm, started_from  as in `sweeps.preview.preview`
     """
+    if rehearsal and address is not None and address.startswith("ray://"):
+        raise InvalidValue(
+            "--address",
+            address,
+            "auto or HOST:PORT: `check` asks the cluster for its nodes, which it cannot do through a client's port",
+            "Check without it; `sweeps run` submits the sweep by this address.",
+        )
     for function in spec.user_functions():
         # Here, and not only where it is imported: that is in another process, whose words come late.
         plugins.enter("model", function)

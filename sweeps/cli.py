@@ -61,6 +61,7 @@ Records = Annotated[
 TrackingUri = Annotated[str | None, typer.Option("--tracking", envvar="SWEEPS_TRACKING", help="MLflow tracking URI.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 DataDir = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's upstream files.")]
+ClusterAddress = Annotated[str | None, typer.Option("--address", help="Ray cluster: auto or HOST:PORT.")]
 Address = Annotated[str | None, typer.Option("--address", help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", help="path.to.key=VALUE (YAML) over the spec's own; repeatable.")
@@ -93,7 +94,7 @@ def check(
     ] = True,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
-    address: Address = None,
+    address: ClusterAddress = None,
     as_json: Json = False,
 ) -> None:
     """Validate a spec, print its plan (space, noise, cost, total) and rehearse it on made-up records.

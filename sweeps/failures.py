@@ -74,5 +74,9 @@ def last_exception(traceback: str) -> str:
     frames = [number for number, line in enumerate(lines) if re.match(r'\s+File ".*", line \d+', line)]
     behind = lines[frames[-1] + 1 :] if frames else lines
     begins = next((number for number, line in enumerate(behind) if line and not line[0].isspace()), 0)
-    text = " ".join(" ".join(behind[begins:]).split())
+    return shortened(" ".join(" ".join(behind[begins:]).split()))
+
+
+def shortened(text: str) -> str:
+    """At most LONGEST characters of it."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

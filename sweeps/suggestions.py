@@ -13,6 +13,8 @@ SHORTEST = 3
 """Letters from which the beginning of a name stands for it (`batch` for `batch_size`), and one wrong letter is a slip
 (`tpy` for `toy`)."""
 LISTED = 12
+OTHER_WORDS = {"gpu": "cuda"}
+"""What some call by another word, which may look like the opposite: `gpu` is one letter from `cpu`."""
 
 
 def closest(word: object, known: Iterable[str]) -> str:
@@ -29,8 +31,10 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 def nearest(word: object, known: Iterable[str], count: int) -> list[str]:
     """At most `count` known names that are alike, the most alike first."""
-    given = _plain(str(word))
-    alike = sorted((-_likeness(given, _plain(name)), name) for name in set(known))
+    given, known = _plain(str(word)), set(known)
+    if OTHER_WORDS.get(given) in known:
+        return [OTHER_WORDS[given]][:count]
+    alike = sorted((-_likeness(given, _plain(name)), name) for name in known)
     return [name for likeness, name in alike if -likeness >= ALIKE][:count]
 
 

@@ -45,7 +45,7 @@ class Policy:
             return cls(text, ())
         names = tuple(name.strip() for name in text.removeprefix(_LIST).split(","))
         if not text.startswith(_LIST) or not all(names):
-            raise InvalidValue(VARIABLE, text, "allow, deny, or list:PACKAGE,MODULE:FUNCTION,...")
+            raise InvalidValue(VARIABLE, text, "allow, deny, or list:PACKAGE,MODULE:FUNCTION with commas between")
         return cls(text, names)
 
     def permits(self, function: str) -> bool:

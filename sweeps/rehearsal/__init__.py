@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sweeps.failures import shortened
 from sweeps.patience import patience
 from sweeps.planning import plan_proposal
 from sweeps.rehearsal.child import Child, Ended, Send
@@ -120,9 +121,9 @@ def _rehearse_all(send: Send, spec: SweepSpec) -> None:
             warm = warm if ran else time.monotonic()
             ran.append(Tried(here, rehearsed))
         except CannotRun as error:
-            send(_Failed(here, str(error)))
+            send(_Failed(here, shortened(str(error))))
         except Exception as error:
-            send(_Failed(here, str(CannotRun.by(error, _PLANNING))))
+            send(_Failed(here, shortened(str(CannotRun.by(error, _PLANNING)))))
     send(Rehearsal(ran=tuple(ran), infeasible=infeasible, left=left, seconds=time.monotonic() - began))
 
 

@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
 
@@ -29,13 +30,13 @@ class Ended(RuntimeError):
 class Child:
     """A process that runs `work(send, *given)`; what it sends are its messages.
 
-    Use it as a context: leaving the block ends the process. What it prints goes to stderr.
+    Use it as a context: leaving the block ends the process and all that it started. What it prints goes to stderr.
     """
 
     def __init__(self, work: Callable[..., None], *given: Any) -> None:
         context: Any = multiprocessing.get_context(_method())
         self._receiver, sender = context.Pipe(duplex=False)
-        self._process = context.Process(target=_work, args=(work, sender, os.getpid(), *given), daemon=True)
+        self._process = context.Process(target=_work, args=(work, sender, os.getpid(), *given))
         self._process.start()
         # Only the child holds it now, so that its end is seen.
         sender.close()
@@ -44,10 +45,15 @@ class Child:
     def messages(self, patience: float) -> Iterator[Any]:
         """Until the work is over. Raises Ended, also after `patience` seconds without a message."""
         while True:
-            left = self._heard + patience - time.monotonic()
             try:
-                if not self._receiver.poll(max(left, 0.0)):
-                    raise Ended(f"it did not come back within {patience:g} s, and was stopped")
+                while not self._receiver.poll():
+                    # Processes that it started may hold its end of the pipe open after it.
+                    if not self._process.is_alive() and not self._receiver.poll():
+                        raise EOFError
+                    left = self._heard + patience - time.monotonic()
+                    if left <= 0:
+                        raise Ended(f"it did not come back within {patience:g} s, and was stopped")
+                    wait([self._receiver, self._process.sentinel], min(left, _LOOK_SECONDS))
                 message = self._receiver.recv()
             except (EOFError, ConnectionResetError):
                 self._process.join()
@@ -63,6 +69,10 @@ class Child:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        assert self._process.pid is not None
+        with suppress(ProcessLookupError, PermissionError):
+            # Its own group, once it has one, with whatever it started.
+            os.killpg(self._process.pid, signal.SIGKILL)
         if self._process.is_alive():
             self._process.kill()
         self._process.join()
@@ -80,12 +90,16 @@ def _method() -> str:
 
 
 def _work(work: Callable[..., None], sender: Connection, parent: int, *given: Any) -> None:
+    os.setsid()
     # Ctrl-C is for the parent, which ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_outlives, args=(parent,), daemon=True).start()
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    work(sender.send, *given)
+    try:
+        work(sender.send, *given)
+    except KeyboardInterrupt:
+        os._exit(ExitCode.INTERRUPTED)
     sender.send(_OVER)
 
 
@@ -93,7 +107,7 @@ def _outlives(parent: int) -> None:
     """Nobody is left to stop a process that never comes back, once its parent was killed."""
     while os.getppid() == parent:
         time.sleep(_LOOK_SECONDS)
-    os._exit(ExitCode.FAILED)
+    os.killpg(os.getpid(), signal.SIGKILL)
 
 
 def _how(code: int | None) -> str:

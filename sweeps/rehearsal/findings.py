@@ -86,7 +86,7 @@ def label(system: str, knobs: Mapping[str, Scalar]) -> str:
 def _told(one: Rehearsed) -> str:
     step = one.step
     if step is None:
-        return f"{one.steps} steps on {one.records} records took {one.seconds:.2g} s"
+        return f"{one.steps} step{'s' * (one.steps != 1)} on {one.records} records took {one.seconds:.2g} s"
     of = f"{step.records}" if step.records == step.planned else f"{step.records} of the planned {step.planned}"
     memory = "" if step.memory_mb is None else f" and {max(step.memory_mb, 1.0):.0f} MB"
     return (

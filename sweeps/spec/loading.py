@@ -270,6 +270,8 @@ def _note(key: str, field: FieldInfo, error: Any, problems: Problems) -> None:
             problems.add(path, value, "a number")
         case "int_parsing" | "int_type" | "int_from_float":
             problems.add(path, value, "a whole number")
+        case "bool_parsing" | "bool_type":
+            problems.add(path, value, "true or false")
         case "string_type":
             problems.add(path, value, "a text", "Quote it." if not isinstance(value, Mapping | list) else "")
         case "string_pattern_mismatch":

@@ -245,6 +245,11 @@ def test_ordinary_resources_need_no_ray(tmp_path, monkeypatch):
     check_places(load_spec(spec(parquet(tmp_path), resources={"cpus": os.cpu_count()})))
 
 
+def test_a_clients_port_is_for_run(tmp_path):
+    with pytest.raises(InvalidValue, match="`sweeps run` submits the sweep by this address"):
+        checking.checked(load_spec(spec(parquet(tmp_path))), address="ray://127.0.0.1:10001")
+
+
 def test_a_cluster_that_does_not_answer(tmp_path):
     with pytest.raises(ClusterUnreachable, match="does not answer"):
         check_places(load_spec(spec(parquet(tmp_path))), "127.0.0.1:1")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import subprocess
 import sys
 import time
@@ -12,6 +14,7 @@ import pytest
 import yaml
 
 import sweeps.rehearsal as rehearsal
+from sweeps.failures import LONGEST
 from sweeps.rehearsal.child import Child, Ended
 from sweeps.rehearsal.corners import corners
 from sweeps.rehearsal.findings import Rehearsal
@@ -158,6 +161,62 @@ def test_a_child_that_comes_back():
 def test_a_child_that_dies_is_no_silence(work, given, words):
     with Child(work, *given) as child, pytest.raises(Ended, match=words):
         list(child.messages(60))
+
+
+def starts_another(send):
+    helper = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    helper.start()
+    send(helper.pid)
+
+
+def starts_another_and_ends(send):
+    starts_another(send)
+    os._exit(7)
+
+
+def is_interrupted(send):
+    raise KeyboardInterrupt
+
+
+def gone(pid):
+    for _ in range(100):
+        if not _runs(pid):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_child_may_start_processes_and_they_end_with_it():
+    with Child(starts_another) as child:
+        (pid,) = child.messages(60)
+        assert _runs(pid)
+    assert gone(pid)
+
+
+def test_a_child_that_dies_is_seen_although_what_it_started_lives():
+    with Child(starts_another_and_ends) as child:
+        messages = child.messages(60)
+        pid = next(messages)
+        with pytest.raises(Ended, match="exit code 7"):
+            next(messages)
+    assert gone(pid)
+
+
+def test_a_child_that_is_interrupted_says_so_without_a_traceback(capfd):
+    with Child(is_interrupted) as child, pytest.raises(Ended, match="exit code 130"):
+        list(child.messages(60))
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_long_message_of_a_builder_is_cut(monkeypatch):
+    from trainables.rehearsal import CannotRun
+
+    def fails(*_):
+        raise CannotRun("x" * 3000)
+
+    monkeypatch.setattr(rehearsal, "first_plan", fails)
+    _, failed = found(spec())
+    assert {len(reason) for reason in failed.values()} == {LONGEST}
 
 
 def test_a_child_that_never_comes_back_is_stopped():

@@ -215,7 +215,7 @@ def _own_function(model: str) -> Callable[..., object]:
     names = ", ".join(MODELS)
     remedy = f"Use one of {names}, or a function facts -> torch.nn.Module that Python can import."
     module_name, colon, function_name = model.partition(":")
-    if not (colon and module_name and function_name):
+    if not (colon and module_name and function_name.isidentifier()):
         raise InvalidValue("model", model, "a known model or `package.module:function`", remedy)
     plugins.enter("model", model)
     try:

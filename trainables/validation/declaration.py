@@ -54,7 +54,7 @@ def private(declared: Mapping[str, object], parts: str, assumption: str) -> Priv
         raise InvalidValue(
             f"{_HERE}.{RECORDS}",
             records,
-            "public or private: whose data are the validation records?",
+            "public or private, which says whose data the validation records are",
             "public: metrics on them leave as they are, and no claim covers these records. private: metrics come from "
             "a noised histogram, and the claim covers them.",
         )
