@@ -8,6 +8,7 @@ and a result is told to the proposer only after the store has it. Every method m
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
@@ -23,7 +24,7 @@ from sweeps.search import Proposer
 from sweeps.search.rungs import Promote, first_stop, next_rung
 from sweeps.spec import SweepSpec
 from sweeps.stopped_trials import claim_of
-from sweeps.store import Lease, Store
+from sweeps.store import Lease, Store, StoreOlder
 from trainables.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovered, latest_checkpoint
 from trainables.files import Folder, NotAFolder
 from trainables.measures.objectives import MEASURES
@@ -89,8 +90,13 @@ class Controller:
     # -- at start ---------------------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """Settle every attempt that an earlier controller left running, and queue what has to go on."""
+        """Settle every attempt that an earlier controller left running, and queue what has to go on.
+
+        Raises StoreOlder, before anything is settled, where workers left records of attempts that the store does not
+        know.
+        """
         self.records = {record.key: record for record in self.store.trials(self.sweep)}
+        self._check_store_is_newest()
         for record in list(self.records.values()):
             if record.state is TrialState.RUNNING:
                 self._conclude(record, reason=CONTROLLER_ENDED)
@@ -102,6 +108,20 @@ class Controller:
                 break
             self._infeasible_in_a_row += 1
         self.proposer.rebuild(self.records.values())
+
+    def _check_store_is_newest(self) -> None:
+        # One listing, and one for each trial that is not over: others had no later attempts, but for promoted ones,
+        # whose worker finds its folder claimed.
+        mine = re.compile(rf"{re.escape(self.sweep)}-\d+")
+        for key in self.trials.names():
+            if key not in self.records and mine.fullmatch(key):
+                raise StoreOlder(self.sweep, f"trial {key}", self.trials.url)
+        for key, record in self.records.items():
+            if record.state in (TrialState.RUNNING, TrialState.PLANNED):
+                with suppress(NotAFolder):
+                    for name in self.trials.child(key).names():
+                        if name.isdecimal() and int(name) > record.attempts:
+                            raise StoreOlder(self.sweep, f"attempt {name} of trial {key}", self.trials.url)
 
     # -- what next --------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from trainables.redaction import shown_url
 
 DEFAULT_ROOT = ".sweeps"
 SECRET_BYTES = 32
-RECORDS = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "file")
+RECORDS = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 """Kinds of object stores that pyarrow opens."""
 
 

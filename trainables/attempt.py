@@ -24,11 +24,14 @@ shows it, by the mark or by a claim and an untouched copy; what every other one 
 
 from __future__ import annotations
 
+import errno
 import json
 import re
+import secrets
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from trainables.checkpoints import Checkpoint, Checkpoints, steps_among
@@ -94,11 +97,15 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Reads and writes the folder of one attempt."""
+    """Reads and writes the folder of one attempt.
+
+    holder  by which a worker knows that the claim in the folder is its own
+    """
 
     folder: Folder
     key: str
     number: int
+    holder: str = field(default_factory=partial(secrets.token_hex, 16), repr=False, compare=False)
 
     @classmethod
     def of(cls, trials: Folder, key: str, attempt: int) -> Attempt:
@@ -138,7 +145,7 @@ class Attempt:
         copy, or another store over the same folders, would hand out the same number twice; so would a cluster that
         repeats a call on its own. (Records of releases without claims show by their horizon that they were executed.)
         """
-        if self.folder.exists(HORIZON) or not self.folder.claim(CLAIM):
+        if self.folder.exists(HORIZON) or not self.folder.claim(CLAIM, self.holder):
             raise AlreadyExecuted(
                 f"{self.folder.url}: noise of this attempt was drawn before, or is about to be, so it is not drawn "
                 "again on other gradients. Does the store belong to these records, and is it the newest copy? Start a "
@@ -149,17 +156,25 @@ class Attempt:
             self.folder.delete(RESERVED)
 
     def may_execute(self, until_step: int) -> None:
-        """Note the horizon durably. Raises Fenced if the attempt was given up."""
+        """Note the horizon durably. Raises Fenced if the attempt was given up, OSError where this is not its folder."""
+        if self.folder.is_local:
+            # Before the note, which would make the folder anew, or hide another worker's.
+            self._check_claim()
         # On an object store a PUT that timed out and was repeated may land late, over a newer one: there each horizon
         # is an object of its own, and the largest counts.
         self._note(HORIZON if self.folder.is_local else f"horizon.{until_step}.json", until_step)
         # A power loss may take this one back, which the first then shows.
         self._note(MIRROR, until_step, durable=False)
-        if self.folder.exists(FENCE):
+        # On an object store one listing answers both questions.
+        names = None if self.folder.is_local else self.folder.names()
+        if self.folder.exists(FENCE) if names is None else FENCE in names:
             raise Fenced(f"{self.folder.url}: given up by the controller")
+        self._check_claim(names)
 
     def save(self, step: int, state: State, result: Mapping[str, Any] | None = None) -> None:
         """Keep `state` durably as the state after `step` steps, with the result if this ends the reservation."""
+        if self.folder.is_local:
+            self._check_claim()
         self.checkpoints.save(step, state, result)
 
     def load(self, step: int) -> State:
@@ -219,6 +234,15 @@ class Attempt:
         except (NotAFolder, NotARecord):
             return None
         return None if text is None else text.decode(errors="replace")
+
+    def _check_claim(self, names: Collection[str] | None = None) -> None:
+        """Raises OSError where the claim of this worker does not stand here (any more).
+
+        The folder was removed, moved away or unmounted, perhaps another made in its place: a fence that was up would
+        be gone with it, and the controller looks elsewhere.
+        """
+        if not self.folder.holds(CLAIM, self.holder, names):
+            raise OSError(errno.ESTALE, f"{self.folder.url} is no longer the folder that this worker claimed")
 
     def _note(self, name: str, until_step: int, *, durable: bool = True) -> None:
         text = json.dumps({"until_step": until_step}).encode()

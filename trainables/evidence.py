@@ -59,10 +59,11 @@ def _doubt(traces: Traces, from_step: int, to_step: int) -> str:
             return str(one)
         if one is not None and not from_step <= one <= to_step:
             return f"a record states step {one} of a reservation from {from_step} to {to_step}"
+    left = horizon is not None or mirror is not None or bool(traces.checkpoints)
+    if traces.unclaimed and not left:
+        # A worker takes the mark away after it has claimed the folder and noted where it begins: none came so far.
+        return ""
     if not traces.claimed:
-        left = horizon is not None or mirror is not None or bool(traces.checkpoints)
-        if traces.unclaimed and not left:
-            return ""
         return "its claim is missing" if left else "nothing is left in its folder"
     assert not isinstance(mirror, Damaged)
     if mirror is None:

@@ -16,7 +16,7 @@ import functools
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,13 +26,17 @@ from urllib.parse import unquote, urlsplit
 from dpcore import checks
 from trainables.redaction import holds_secret, redacted, shown_url
 
+_UNREADABLE = (errno.EIO, errno.EACCES, errno.EPERM, errno.EBADMSG, errno.EUCLEAN)
+"""What a file system says of one damaged or closed file: it says nothing of the others."""
+
 
 class NotAFolder(RuntimeError):
     """A link, or a file, stands where a folder of records has to be: what lies behind it is not ours to touch."""
 
 
 class NotARecord(RuntimeError):
-    """A link, a folder, a pipe or a device stands where a record has to be, or a file that is far too large for it."""
+    """A link, a folder, a pipe or a device stands where a record has to be, or a file that nobody can read, or one
+    that is far too large for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,10 @@ class Folder:
                 # The rename itself must survive a power loss, not only the file's content.
                 os.fsync(folder)
 
-    def claim(self, name: str) -> bool:
+    def claim(self, name: str, holder: str) -> bool:
         """Take `name` in this folder for this caller alone: of any number of callers at most one ever hears True.
+
+        holder  by which it later knows its own claim again (`holds`)
 
         Locally the file system decides (O_EXCL). An object store is asked for nothing but that a finished PUT is seen
         by every later LIST (S3 since December 2020, Google Cloud Storage, Azure, MinIO): each caller raises a flag
@@ -103,16 +109,27 @@ class Folder:
         """
         _single_component(name)
         if not self.is_local:
-            flag = f"{name}.{secrets.token_hex(16)}"
+            flag = f"{name}.{holder}.{secrets.token_hex(8)}"
             self.write(flag, b"")
             return [other for other in self.names() if other.startswith(f"{name}.")] == [flag]
         with self._local(create=True) as folder:
             try:
-                os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder))
+                descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder)
             except FileExistsError:
                 return False
+            with open(descriptor, "w", encoding="ascii") as stream:
+                stream.write(holder)
             os.fsync(folder)
         return True
+
+    def holds(self, name: str, holder: str, names: Collection[str] | None = None) -> bool:
+        """Whether the claim to `name` that stands here is `holder`'s.
+
+        names  what this folder holds, where that was just listed
+        """
+        if self.is_local:
+            return self.read(name) == holder.encode("ascii")
+        return any(other.startswith(f"{name}.{holder}.") for other in (self.names() if names is None else names))
 
     def read(self, name: str, limit: int | None = None) -> bytes | None:
         """Content of file `name`, None if there is no such file. Raises NotARecord above `limit` bytes."""
@@ -260,6 +277,8 @@ def _content(folder: int, name: str, shown: str, limit: int | None) -> bytes:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise NotARecord(f"{shown}: a link, a pipe or a device, expected a file") from None
+        if error.errno in _UNREADABLE:
+            raise NotARecord(f"{shown}: {error.strerror}") from None
         raise
     try:
         found = os.fstat(descriptor)
@@ -267,7 +286,12 @@ def _content(folder: int, name: str, shown: str, limit: int | None) -> bytes:
             raise NotARecord(f"{shown}: no file")
         if limit is not None and found.st_size > limit:
             raise NotARecord(f"{shown}: {found.st_size} bytes, expected at most {limit}")
-        with open(descriptor, "rb", closefd=False) as stream:
-            return stream.read()
+        try:
+            with open(descriptor, "rb", closefd=False) as stream:
+                return stream.read()
+        except OSError as error:
+            if error.errno in _UNREADABLE:
+                raise NotARecord(f"{shown}: {error.strerror}") from None
+            raise
     finally:
         os.close(descriptor)

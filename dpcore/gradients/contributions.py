@@ -59,7 +59,9 @@ class Parts:
         squared_norms_U = squares[0]
         for one in squares[1:]:
             squared_norms_U = squared_norms_U + one
-        return cls(by_layer, rest, squared_norms_U if all_finite else squared_norms_U.nan_to_num(torch.inf))
+        return cls(
+            by_layer, rest, squared_norms_U if all_finite else squared_norms_U.nan_to_num(torch.inf, posinf=torch.inf)
+        )
 
     @property
     def finite(self) -> Tensor:

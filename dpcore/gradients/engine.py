@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
 
 from dpcore import checks
 from dpcore.gradients.clipped import ClippedSum
@@ -183,6 +184,11 @@ class PrivateGradients:
         targets = tuple(units.present(one) for one in targets)
         if not len(targets[0]):
             return {}
+        # A caller's own autocast would round the sums after their norms were taken.
+        with torch.autocast(targets[0].device.type, enabled=False):
+            return self._summed(inputs, targets, units, clip_norm)
+
+    def _summed(self, inputs: Columns, targets: Columns, units: Units, clip_norm: float) -> dict[str, Tensor]:
         self._check(inputs, targets)
         recorded = self._passes.recorded(inputs, targets)
         self._note(recorded)
@@ -238,11 +244,13 @@ def clipped_total(parts: Parts, clip_norm: float) -> dict[str, Tensor]:
 def _structure(model: nn.Module) -> list[object]:
     """What a pass is prepared for; changes when a layer, a mode or a trained parameter does."""
     # Looked at in every step: written for speed.
-    seen: list[object] = []
+    seen: list[object] = [len(torch_module._global_backward_hooks), len(torch_module._global_backward_pre_hooks)]
     met, waiting = {id(model)}, [model]
     for module in waiting:
         seen += (
             id(module),
+            type(module),
+            id(vars(module).get("forward")),
             module.training,
             len(module._forward_hooks),
             len(module._forward_pre_hooks),

@@ -8,6 +8,7 @@ precision, and sensitivity, noise and claim do not change.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,23 +24,34 @@ Name = Literal["float32", "bfloat16", "float16"]
 _TYPES: Mapping[str, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 _FLOAT16_SCALE = 2.0**10
 
+_switch = threading.Lock()
+_inside: list[None] = []
+_before: list[str] = []
+
 
 @contextmanager
 def all_digits() -> Iterator[None]:
     """Inside the block, products of float32 keep all their digits, whatever a model's own code has asked for.
 
     TF32 on GPUs and bfloat16 on CPUs round each factor to 11 or 8 bits: a sum that is formed so is not the one whose
-    norms were taken, and one record could move it by more than the clip norm.
+    norms were taken, and one record could move it by more than the clip norm. The switch is the whole process's:
+    of several threads inside, the last to leave puts it back.
     """
     products = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before = [one.fp32_precision for one in products]
-    for one in products:
-        one.fp32_precision = "ieee"
+    with _switch:
+        if not _inside:
+            _before[:] = [one.fp32_precision for one in products]
+            for one in products:
+                one.fp32_precision = "ieee"
+        _inside.append(None)
     try:
         yield
     finally:
-        for one, precision in zip(products, before, strict=True):
-            one.fp32_precision = precision
+        with _switch:
+            _inside.pop()
+            if not _inside:
+                for one, precision in zip(products, _before, strict=True):
+                    one.fp32_precision = precision
 
 
 @dataclass(frozen=True, slots=True)

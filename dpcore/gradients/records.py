@@ -116,7 +116,7 @@ class Passes:
             else:
                 # A loss of the user's own may hold on to a parameter, which shows where the model is cut off from it.
                 last, cut = outputs, outputs.detach().requires_grad_()
-                (by_last,) = self._by(self._losses_of(cut, targets), [cut])
+                (by_last,) = self._by(self._losses_of(mapping.apart(cut), targets), [cut])
         if by_last is None or not last.requires_grad:
             return Recorded({}, {})
         return Recorded(self._full(uses_of(seen, backward(last, edges, by_last))), {})

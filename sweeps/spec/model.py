@@ -46,7 +46,7 @@ _NUMBER = BeforeValidator(_no_truth_value)
 # Ranges stand before the validator, or they would be missing from the JSON schema.
 Positive = Annotated[float, Field(allow_inf_nan=False, gt=0), _NUMBER]
 NotNegative = Annotated[float, Field(allow_inf_nan=False, ge=0), _NUMBER]
-Budget = Annotated[float, Field(allow_inf_nan=False, gt=0, le=1e6), _NUMBER]
+Budget = Annotated[float, Field(allow_inf_nan=False, gt=0, le=1e12), _NUMBER]
 """Far beyond what protects anybody; above it an accountant's numbers are no numbers any more."""
 Count = Annotated[int, Field(ge=0), _NUMBER]
 Delta = Annotated[float, Field(allow_inf_nan=False, ge=1e-300, lt=1), _NUMBER]

@@ -44,6 +44,18 @@ def _after_vanishing(path: str, kept: str | None) -> str:
     )
 
 
+class StoreOlder(StoreError):
+    """Workers left records of attempts that the store does not know: what these drew stands in no ledger of it."""
+
+    def __init__(self, sweep: str, unknown: str, records: str) -> None:
+        super().__init__(
+            f"sweep {sweep!r}: {records} holds records of {unknown}, which the store does not know. It is an older "
+            "copy of the store, or another one, and its totals would leave out what those attempts drew. Put the "
+            "newest copy back, then go on with `sweeps resume`; without it, count every trial whose folder is there "
+            "with its whole plan, and start a sweep of another name."
+        )
+
+
 class SweepExists(StoreError):
     """The name is taken."""
 

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from sweeps.store.errors import StoreVanished
+from sweeps.store.errors import StoreError, StoreVanished
 
 PARTS = ("", "-wal", "-shm")
 
@@ -24,6 +24,8 @@ class Place:
     def __init__(self, path: str) -> None:
         self._path = path
         self._held: dict[str, Identity] = {}
+        self._size = 0
+        """Bytes of the database when it was last looked at."""
 
     def hold(self) -> None:
         """The files that stand here now are ours; those that come later (the first write makes the log) too."""
@@ -34,10 +36,20 @@ class Place:
     def check(self) -> None:
         """Raises StoreVanished when one of them is gone, or another stands in its place."""
         for part, held in list(self._held.items()):
-            found = _identity(f"{self._path}{part}")
+            try:
+                found = _identity(f"{self._path}{part}")
+            except OSError as error:
+                raise StoreError(f"store {self._path}: cannot be looked at: {error}") from error
             if found != held:
                 raise StoreVanished(self._path, part, replaced=found is not None)
         self.hold()
+        # One that is deleted at this very moment is missed at the next look.
+        with suppress(FileNotFoundError, NotADirectoryError):
+            size = os.stat(self._path).st_size
+            if size < self._size:
+                # It is never vacuumed: an older copy was written over it in place.
+                raise StoreVanished(self._path, "", replaced=True)
+            self._size = size
 
     def spare(self) -> Path:
         """A path beside it where nothing stands."""

@@ -9,6 +9,7 @@ from torch.nn.modules.module import register_module_full_backward_hook
 from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, isolated, mapping, structure
 from dpcore.gradients.layers import KINDS, Kind
 from dpcore.gradients.layers.linear import linear
+from dpcore.gradients.precision import all_digits
 from tests.dpcore import gradient_oracle as oracle
 from tests.dpcore.test_gradients import Centred, Positions, assert_same
 
@@ -337,6 +338,79 @@ def test_a_hook_that_comes_later_is_refused_too():
     model.register_full_backward_hook(lambda *_: None)
     with pytest.raises(Refused, match="backward hook"):
         engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
+
+
+def test_a_global_hook_that_comes_later_is_refused_too():
+    engine = PrivateGradients(nn.Sequential(nn.Linear(3, 2)), oracle.squared_loss)
+    engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
+    handle = register_module_full_backward_hook(lambda *_: None)
+    try:
+        with pytest.raises(Refused, match="global backward hook"):
+            engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
+    finally:
+        handle.remove()
+
+
+def test_a_forward_pass_that_is_changed_later_is_followed():
+    torch.manual_seed(0)
+    model, inputs, targets = nn.Sequential(nn.Linear(3, 2), nn.Tanh()), torch.randn(B, 3), torch.randn(B)
+    engine = PrivateGradients(model, oracle.squared_loss)
+    engine.clipped_sum(inputs, targets, clip_norm=1.0)
+    written = model[0].forward
+    model[0].forward = lambda rows: 3 * written(rows)
+    found = engine.clipped_sum(inputs, targets, clip_norm=0.1).tensors
+    assert "forward" in vars(model[0])
+    assert_same(found, oracle.clipped_sum(model, oracle.squared_loss, inputs, targets, 0.1))
+
+
+def in_place(outputs, targets):
+    return oracle.squared_loss(outputs.clamp_(-0.5, 0.5), targets)
+
+
+def test_a_loss_may_work_in_place_on_the_outputs():
+    torch.manual_seed(0)
+    model, inputs, targets = (
+        nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)),
+        torch.randn(B, 3),
+        torch.randn(B),
+    )
+    found = PrivateGradients(model, in_place).clipped_sum(inputs, targets, clip_norm=0.1).tensors
+    assert_same(found, oracle.clipped_sum(model, in_place, inputs, targets, 0.1))
+
+
+def test_a_record_that_overflows_does_not_hide_a_wrong_rule():
+    inputs = torch.randn(B, 20)
+    inputs[0] = 1e19
+    for clean in (inputs[1:], inputs):
+        engine = PrivateGradients(nn.Sequential(nn.Linear(20, 3)), oracle.squared_loss, kinds={nn.Linear: Kind(halved)})
+        with pytest.raises(Refused, match=r"by autograd|autograd gives"):
+            engine.clipped_sum(clean, torch.randn(len(clean)), clip_norm=1.0)
+
+
+def test_an_autocast_around_the_step_does_not_round_its_sums():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 8), nn.ReLU(), nn.Linear(8, 3))
+    engine, inputs, targets = PrivateGradients(model, oracle.squared_loss), 5 * torch.randn(1, 20), torch.randn(1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = engine.clipped_sum(inputs, targets, clip_norm=0.01).tensors
+    assert {one.dtype for one in found.values()} == {torch.float32}
+    assert oracle.norm(found) <= 0.01 * (1 + 1e-6)
+
+
+def test_of_two_threads_the_last_puts_the_switch_back():
+    products = torch.backends.cuda.matmul
+    before = products.fp32_precision
+    products.fp32_precision = "tf32"
+    try:
+        one, other = all_digits(), all_digits()
+        one.__enter__()
+        other.__enter__()
+        one.__exit__(None, None, None)
+        assert products.fp32_precision == "ieee"
+        other.__exit__(None, None, None)
+        assert products.fp32_precision == "tf32"
+    finally:
+        products.fp32_precision = before
 
 
 # Judged apart.

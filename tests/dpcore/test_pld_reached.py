@@ -158,3 +158,17 @@ def test_calibrations_at_the_smallest_rates_are_answered_and_their_claims_keep_t
     renyi = make("rdp", adjacency).compose(event)
     assert claim.epsilon <= renyi.epsilon(delta) * (1 + 1e-9)
     assert math.isfinite(claim.epsilon)
+
+
+@pytest.mark.parametrize(
+    ("event", "delta", "adjacency"),
+    [
+        (composed((0.01, 1, 1000)), 1e-280, Adjacency.ADD_REMOVE),
+        (composed((0.1, 2, 10)), 1e-300, Adjacency.ADD_REMOVE),
+    ],
+)
+def test_what_no_grid_bounds_is_told_by_another_accountant(event, delta, adjacency):
+    """The upper end of a grid was infinite, and the search for the lower one began there."""
+    claim = accounting.headline(event, delta, adjacency)
+    assert math.isfinite(claim.epsilon)
+    assert claim.epsilon > 10

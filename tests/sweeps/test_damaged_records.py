@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sweeps.controller import Controller
 from sweeps.records import TrialState
+from sweeps.store import StoreOlder
 from tests.sweeps import damage
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker, memory_folder
 from trainables import attempt as attempts
@@ -362,3 +363,16 @@ def test_the_torment_finds_a_rule_that_asks_one_record_alone(monkeypatch):
         except AssertionError:
             return
     pytest.fail("forty torments and no step escaped")
+
+
+# -- a store that is older than its records -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unknown", [f"{NAME}-99/1", f"{NAME}-0/7"])
+def test_an_older_copy_of_the_store_is_refused_by_the_records_beside_it(sweep, unknown):
+    """What those attempts drew stands in no ledger of it: its totals would be too small."""
+    launch(sweep)
+    sweep.lease.release()
+    (Path(sweep.trials.url) / unknown).mkdir(parents=True)
+    with pytest.raises(StoreOlder, match="which the store does not know"):
+        sweep.start()

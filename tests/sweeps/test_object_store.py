@@ -124,15 +124,15 @@ def test_looking_before_the_flag_is_up_would_let_two_through(folder, monkeypatch
     attempt = Attempt.of(folder, "s-0", 1)
     barrier, taken = threading.Barrier(2), []
 
-    def look_then_write(self, name):
+    def look_then_write(self, name, holder):
         free = not self.names()
         barrier.wait()
         self.write(name, b"")
         return free
 
-    def flag_then_look(self, name, claim=Folder.claim):
+    def flag_then_look(self, name, holder, claim=Folder.claim):
         barrier.wait()
-        return claim(self, name)
+        return claim(self, name, holder)
 
     for claim, expected in ((look_then_write, {2}), (flag_then_look, {0, 1})):
         monkeypatch.setattr(Folder, "claim", claim)

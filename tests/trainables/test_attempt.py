@@ -1,5 +1,6 @@
 """The durable record of an attempt: atomic files, fence before horizon, no pickles."""
 
+import errno
 import io
 import os
 import shutil
@@ -69,7 +70,9 @@ def test_an_emptied_folder_shows_nothing(attempt, tmp_path):
 
 def test_a_checkpoint_without_a_horizon_is_not_untouched(attempt):
     attempt.reserve()
+    claim(attempt)
     attempt.save(2, {"w": np.zeros(1)})
+    attempt.folder.delete("claim")
     assert attempt.recover(0, 9).executed_to == 9
 
 
@@ -81,6 +84,7 @@ def test_a_folder_that_takes_no_mark_costs_only_precision(tmp_path):
 
 def test_state_comes_back_as_it_went(attempt):
     state = {"weights": np.arange(6.0).reshape(2, 3), "count": np.int64(3)}
+    claim(attempt)
     attempt.save(4, state)
     loaded = attempt.load(4)
     assert attempt.checkpoints.steps() == [4]
@@ -120,7 +124,54 @@ def test_a_fenced_worker_starts_no_interval_but_its_horizon_is_charged(attempt):
     assert attempt.recover(0, 9).executed_to == 6
 
 
+def gone(attempt):
+    shutil.rmtree(attempt.folder.url)
+
+
+def another_s(attempt):
+    """The folder was removed, and a new sweep of the same name began."""
+    gone(attempt)
+    claim(Attempt(attempt.folder, attempt.key, attempt.number))
+
+
+@pytest.mark.parametrize("change", [gone, another_s])
+def test_a_worker_whose_folder_is_another_one_now_draws_nothing_and_leaves_nothing(attempt, change):
+    """A disk that was unmounted, a folder that was moved or removed: a fence that was up went with it."""
+    claim(attempt)
+    attempt.may_execute(5)
+    change(attempt)
+    before = attempt.folder.times()
+    for write in (lambda: attempt.may_execute(9), lambda: attempt.save(5, {"w": np.zeros(1)})):
+        with pytest.raises(OSError, match="no longer the folder that this worker claimed"):
+            write()
+    assert attempt.folder.times() == before
+
+
+def test_a_worker_that_got_no_further_than_its_claim_is_charged_nothing(attempt):
+    """A full disk took the claim and nothing after it: the mark still stands, which is taken away before any draw."""
+    attempt.reserve()
+    assert attempt.folder.claim("claim", attempt.holder)
+    assert attempt.recover(3, 9) == Recovered(3)
+
+
+def test_a_record_that_the_disk_does_not_give_back_is_a_damaged_one(attempt, monkeypatch):
+    claim(attempt)
+    attempt.may_execute(5)
+    assert attempt.recover(3, 9).executed_to == 5
+    opened = os.open
+
+    def failing(path, flags, *rest, **more):
+        if path == "horizon.copy.json":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return opened(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", failing)
+    left = attempt.recover(3, 9)
+    assert (left.executed_to, "Input/output error" in left.doubt) == (9, True)
+
+
 def test_a_checkpoint_has_one_predecessor(attempt):
+    claim(attempt)
     for step in (1, 2, 3, 4):
         attempt.save(step, {"w": np.full(1, step)})
     assert attempt.checkpoints.steps() == [4, 3]

@@ -15,7 +15,7 @@ def folder(tmp_path):
 
 OPERATIONS = {
     "write": lambda folder: folder.write("f", b"new"),
-    "claim": lambda folder: folder.claim("g"),
+    "claim": lambda folder: folder.claim("g", "a"),
     "read": lambda folder: folder.read("f"),
     "exists": lambda folder: folder.exists("f"),
     "names": lambda folder: folder.names(),
@@ -70,5 +70,5 @@ def test_a_link_in_the_place_of_a_file_is_replaced_and_what_it_leads_to_stays(fo
     folder.write("horizon.json", b"ours")
     assert (outside.read_bytes(), folder.read("horizon.json")) == (b"somebody else's", b"ours")
     (here / "claim").symlink_to(tmp_path / "nowhere")
-    assert not folder.claim("claim")
+    assert not folder.claim("claim", "a")
     assert not (tmp_path / "nowhere").exists()

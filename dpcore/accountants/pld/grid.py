@@ -164,13 +164,13 @@ def one_direction(
         assert composed is not None
         upper = _invert(composed, log_delta, saddle.epsilon, gap, upper=True)
         lower = 0.0
-        if upper > 0:
+        if 0 < upper < math.inf:
             composed = compose(parts, plan, upper=False, forward=forward)
             if composed is not None:
                 lower = _invert(composed, log_delta, max(0.0, upper - gap), gap, upper=False)
         result = Bounds(max(result.lower, lower), min(result.upper, upper))
         reached = max(asked.tolerance * result.upper, ABSOLUTE_FLOOR)
-        if result.upper - result.lower <= reached:
+        if math.isfinite(result.upper) and result.upper - result.lower <= reached:
             return result
         spacing = None
         if math.isfinite(upper):
