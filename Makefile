@@ -21,8 +21,8 @@ sweep: setup
 	$(BIN)/sweeps run quickstart
 
 test: lint
-	@# Two at a time, whole files each, in the order of tests/conftest.py: half of the suite waits for processes.
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	@# Two at a time, whole files each: half of the suite waits for processes.
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 chaos: setup
 	@# -rP: each prints what it killed, charged, drew and needed.
