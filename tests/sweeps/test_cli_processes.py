@@ -127,6 +127,8 @@ def on_a_terminal(sweep: Sweep, *arguments: str) -> tuple[subprocess.Popen[str],
     outer, inner = os.openpty()
 
     def lead() -> None:
+        # A suite that runs under nohup would hand that on.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.setsid()
         fcntl.ioctl(inner, termios.TIOCSCTTY, 0)
 
