@@ -79,6 +79,7 @@ def ended(root: Path, ends: list[str]) -> Workspace:
                 attempt.explain(RAISED)
                 results.append({**fields, "error": "ValueError (a.py, line 3, in fit)"})
                 continue
+            attempt.claim(member.from_step)
             attempt.may_execute(member.to_step)
             metrics = {"expected_error": 0.1} if end == GOOD else {}
             results.append(
