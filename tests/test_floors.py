@@ -67,7 +67,7 @@ def test_no_files_import_each_other_in_a_circle():
     [
         ("mlflow", "sweeps/tracking"),
         ("optuna", "sweeps/search"),
-        ("ray", "sweeps/runner/ sweeps/submission/jobs.py trainables/ray_ trainables/parallel/ray_"),
+        ("ray", "sweeps/runner/ sweeps/submission/jobs.py trainables/worker/ray_ trainables/parallel/ray_"),
     ],
 )
 def test_each_engine_has_one_door(library, door):
@@ -86,7 +86,8 @@ def test_dpcore_has_no_clock_no_network_and_no_files():
 
 
 @pytest.mark.parametrize(
-    "modules", ["sweeps.cli", "sweeps.front.pareto, sweeps.store", "sweeps.preview, sweeps.spec", "sweeps.account"]
+    "modules",
+    ["sweeps.cli.app", "sweeps.front.pareto, sweeps.store", "sweeps.check.preview, sweeps.spec", "sweeps.account"],
 )
 def test_quick_commands_do_not_import_the_engines(modules):
     script = (

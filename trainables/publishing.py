@@ -1,8 +1,9 @@
 """The door between a trial and the world: every number that leaves is an access to data.
 
-A worker's result passes it before it is written anywhere (`trainables.trial`), the controller passes what workers
-report through it once more, and what a store kept before metrics were declared passes it when it is read
-(`sweeps.publishing`). What leaves is what a system declares, and of that only what does not depend on what is withheld.
+A worker's result passes it before it is written anywhere (`trainables.worker.trial`), the controller passes what
+workers report through it once more, and what a store kept before metrics were declared passes it when it is read
+(`sweeps.release.policy`). What leaves is what a system declares, and of that only what does not depend on what is
+withheld.
 """
 
 from __future__ import annotations

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from trainables import (
+from trainables import plugins
+from trainables.system import System
+from trainables.systems import (
     bayesian_dp,
     convexified,
     dp_sgld,
     noisy_mean,
     noisy_sgd,
-    plugins,
     private_prediction,
     sgld,
     sgmcmc,
 )
-from trainables.system import System
 
 
 def by_name(*systems: System) -> dict[str, System]:

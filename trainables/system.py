@@ -273,7 +273,7 @@ class Execution:
     """Settings that change speed or the source of randomness, never what is claimed to be released.
 
     microbatch           largest number of examples in one backward pass; None: the whole batch
-    noise_source         "pseudorandom" (seeded from the sweep's secret) or "secure" (cryptographic): `trainables.noise`
+    noise_source         "pseudorandom" (seeded from the sweep's secret) or "secure": `trainables.training.noise`
     checkpoint_seconds   aim for one durable checkpoint per this long
     device               "auto" (a GPU when the trial was given one), "cpu" or "cuda"
     threads              torch threads per process; 0 leaves the library's choice

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from sweeps.exits import ExitCode
+from sweeps.process.exits import ExitCode
 
 if TYPE_CHECKING:
     from sweeps.account.answers import Unknown
@@ -156,7 +156,7 @@ def _lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _counted(row: dict[str, Any]) -> str:
-    from sweeps.rounding import delta_text, epsilon_text
+    from sweeps.release.rounding import delta_text, epsilon_text
 
     if "delta_lower" in row:
         lower = row["delta_lower"]

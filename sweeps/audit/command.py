@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.assumptions import HEADING, Assumptions
-from sweeps.exits import ExitCode
+from sweeps.ledger.assumptions import HEADING, Assumptions
+from sweeps.process.exits import ExitCode
 
 if TYPE_CHECKING:
     from sweeps.audit.records import AuditRecord
@@ -45,9 +45,9 @@ def audit(
     from dpcore.audit import Outcome
     from dpcore.checks import InvalidValue
     from sweeps.audit.trial import METHODS, attack_trial, audit_trial
-    from sweeps.cli_output import print_json
-    from sweeps.fingerprint import check_accepted
-    from sweeps.workspace import Workspace
+    from sweeps.cli.output import print_json
+    from sweeps.process.workspace import Workspace
+    from sweeps.provenance.fingerprint import check_accepted
     from trainables.measures.evidence import CANARIES
 
     known = {str(one): one for one in METHODS}
@@ -117,7 +117,7 @@ def lines(record: AuditRecord) -> list[str]:
 
 
 def _claims(record: AuditRecord, assumptions: Assumptions) -> list[str]:
-    from sweeps.rounding import claim_text
+    from sweeps.release.rounding import claim_text
 
     headline, tested = (
         claim_text(one.to_dict(), assumptions.status(one.to_dict())) for one in (record.headline, record.claim)

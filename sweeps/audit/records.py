@@ -16,7 +16,7 @@ from typing import Any
 
 from dpcore.audit import Audit, Outcome
 from dpcore.guarantee import Guarantee
-from trainables.files import Folder
+from trainables.worker.files import Folder
 
 FILE = "audit.json"
 

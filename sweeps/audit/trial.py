@@ -11,12 +11,12 @@ import numpy as np
 from dpcore.audit import Verdict
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
-from sweeps import fingerprint
 from sweeps.audit.records import AuditRecord, begin, keep, share
+from sweeps.process.workspace import Workspace
+from sweeps.provenance import fingerprint
 from sweeps.records import SweepRecord, TrialRecord, trial_key
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store import Store
-from sweeps.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.measures import evidence, twins
 from trainables.measures.lira import Attacked, attack, check

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.checks import InvalidValue
+from sweeps.process.suggestions import closest
 from sweeps.spec import SweepSpec, load_spec, sections_of
 from sweeps.spec.errors import Problems
 from sweeps.spec.yaml_text import read_yaml
-from sweeps.suggestions import closest
 
 
 def example_names() -> list[str]:

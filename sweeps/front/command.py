@@ -10,9 +10,9 @@ from dpcore.checks import InvalidValue
 from sweeps.front.export import FORMATS, SUFFIXES, render
 from sweeps.front.panels import Objective, Reference
 from sweeps.front.pareto import LABELS, sweep_front
-from sweeps.outputs import write_output
-from sweeps.suggestions import closest
-from sweeps.workspace import Workspace
+from sweeps.process.outputs import write_output
+from sweeps.process.suggestions import closest
+from sweeps.process.workspace import Workspace
 
 
 def pareto_command(

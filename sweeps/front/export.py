@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from sweeps.comparing import EPSILON, TARGET_EPSILON, compared_epsilon
 from sweeps.front.csv_text import csv_text
 from sweeps.front.panels import Front, Panel
+from sweeps.release.comparing import EPSILON, TARGET_EPSILON, compared_epsilon
 
 COMPARED = "compared_epsilon"
 _RESTS_ON = ("rests_on", "assumptions")

@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from sweeps.assumptions import Assumptions
+from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.totals import Total, lines, sentences
 from sweeps.records import TrialRecord
-from sweeps.rounding import delta_text
-from sweeps.totals import Total, lines, sentences
+from sweeps.release.rounding import delta_text
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One axis and its direction: a reported metric, or "epsilon", "target_epsilon", "work" by `sweeps.comparing`."""
+    """One axis and its direction: a reported metric, or a number of `sweeps.release.comparing` ("epsilon", ...)."""
 
     metric: str
     goal: Literal["maximize", "minimize"]
@@ -75,7 +75,7 @@ class Panel:
                  statuses that occur
     records      one trial per point
     values       (points, objectives), in the objectives' own units, as they are printed
-    compared     the same as dominance and hypervolume take them: epsilon by `sweeps.comparing`
+    compared     the same as dominance and hypervolume take them: epsilon by `sweeps.release.comparing`
     on_front     (points,), True when no point of the panel dominates it
     hypervolume  volume that the front dominates up to the front's references (log10 units on log axes); None without
                  a reference for each objective, or when it would take too long (more than three objectives, many
@@ -120,7 +120,7 @@ class Front:
     excluded     {reason: trials left out}
     reference    {metric: where its axis ends for the hypervolume}, for the objectives that have one
     log10        objectives whose hypervolume is measured in log10
-    heading      what stands above every claim of the sweep (`sweeps.publishing`); mostly empty
+    heading      what stands above every claim of the sweep (`sweeps.release.policy`); mostly empty
     totals       of all trials together, and of the sweeps that the search started from; empty when not asked for
     assumptions  what the statuses rest on: those of the points and of the totals, numbered for the whole view
     """

@@ -2,7 +2,7 @@
 
 Dominance   x dominates y when it is at least as good in every objective and better in one. Equal points do not
             dominate each other, so duplicates of a front point are all on the front.
-Epsilon     is compared as `sweeps.comparing` says: the budget that the noise was solved for, else on a public grid.
+Epsilon     is compared as `sweeps.release.comparing` says: the budget that noise was solved for, else on a public grid.
 Infinities  compare as the extended reals do (an epsilon of infinity is the worst one). NaN, and an infinitely good
             value, which no measurement yields, are left out and counted.
 Source      Kung, Luccio & Preparata (1975), JACM 22, for the front; Guerreiro & Fonseca (2018), IEEE TEVC 22, for
@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Status
-from sweeps.assumptions import Assumptions
-from sweeps.collector import collector_paused
-from sweeps.comparing import EPSILON, Reader, compared_epsilon, reader
 from sweeps.front.panels import Floats, Front, Objective, Panel, Reference
-from sweeps.publishing import Release
+from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.totals import totals
+from sweeps.process.collector import collector_paused
 from sweeps.records import LedgerEntry, SweepRecord, TrialRecord, TrialState
-from sweeps.totals import totals
+from sweeps.release.comparing import EPSILON, Reader, compared_epsilon, reader
+from sweeps.release.policy import Release
 
 LABELS = ("notion", "adjacency", "delta", "unit", "status")
 """What two points must share to stand on the same axes; claims that stand share them, each under its own status."""

@@ -7,10 +7,10 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from dpcore.guarantee import Status
-from sweeps.comparing import EPSILON, TARGET_EPSILON
 from sweeps.front.axes import log_ticks
 from sweeps.front.kinds import kinds
 from sweeps.front.panels import Front, Panel
+from sweeps.release.comparing import EPSILON, TARGET_EPSILON
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

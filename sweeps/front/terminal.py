@@ -12,10 +12,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.assumptions import HEADING
-from sweeps.comparing import EPSILON, TARGET_EPSILON
 from sweeps.front.panels import Front, Panel
-from sweeps.rounding import epsilon_text
+from sweeps.ledger.assumptions import HEADING
+from sweeps.release.comparing import EPSILON, TARGET_EPSILON
+from sweeps.release.rounding import epsilon_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

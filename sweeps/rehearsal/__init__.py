@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sweeps.failures import shortened
-from sweeps.patience import patience
-from sweeps.planning import plan_proposal
+from sweeps.control.failures import shortened
+from sweeps.control.planning import plan_proposal
+from sweeps.process.patience import patience
 from sweeps.rehearsal.child import Child, Ended, Send
 from sweeps.rehearsal.corners import corners, first_plan
 from sweeps.rehearsal.findings import Rehearsal, Tried, WouldFail, label
@@ -44,7 +44,7 @@ class _Failed:
 class Rehearsing:
     """A rehearsal that has begun, beside whatever this process does meanwhile. Leaving the block ends it.
 
-    One part of it, such as building a model, counts as stuck after `sweeps.patience.patience` seconds.
+    One part of it, such as building a model, counts as stuck after `sweeps.process.patience.patience` seconds.
     """
 
     def __init__(self, spec: SweepSpec) -> None:

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
 
-from sweeps.exits import ExitCode
+from sweeps.process.exits import ExitCode
 
 Send = Callable[[Any], None]
 

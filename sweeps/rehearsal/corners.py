@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.planning import plan_proposal
+from sweeps.control.planning import plan_proposal
 from sweeps.search.space import Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.model import SweepSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.outputs import write_output
+from sweeps.process.outputs import write_output
 from sweeps.report.content import Content, gather
 from sweeps.report.page import front_page, report_page
 from sweeps.store import Store

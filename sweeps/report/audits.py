@@ -7,8 +7,8 @@ from html import escape
 
 from dpcore.audit import Outcome
 from sweeps.audit.records import AuditRecord
-from sweeps.publishing import Release
-from sweeps.rounding import epsilon_text
+from sweeps.release.policy import Release
+from sweeps.release.rounding import epsilon_text
 from trainables.metrics import Dependence
 
 _NOTE = (

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sweeps import ledger
-from sweeps.assumptions import Assumptions
 from sweeps.audit.records import AuditRecord, audits_of
 from sweeps.front.panels import Front, Objective
 from sweeps.front.pareto import LABELS, front, label_of, spec_objectives, spec_references
-from sweeps.publishing import Release
+from sweeps.ledger import spending as ledger
+from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.totals import Total, earlier_totals
 from sweeps.records import SweepRecord, TrialRecord, TrialState
+from sweeps.release.policy import Release
 from sweeps.report.importance import Importance, importances
 from sweeps.store import Store
-from sweeps.totals import Total, earlier_totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Claim:
 class Content:
     """Everything on the page.
 
-    spending      steps, claims and the total of all trials, of whatever number (`sweeps.ledger.summary`)
+    spending      steps, claims and the total of all trials, of whatever number (`sweeps.ledger.spending.summary`)
     started_from  totals of the sweeps whose results the search started from
     assumptions   what the statuses on the page rest on
     released      {metric: on what the published number depends}, as its system says

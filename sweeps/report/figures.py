@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from dpcore.guarantee import Status
-from sweeps.comparing import DECIDED, EPSILON, TARGET_EPSILON, reader
 from sweeps.front.axes import log_ticks
 from sweeps.front.kinds import Kind, kinds
 from sweeps.front.panels import Front, Objective, Panel
 from sweeps.records import TrialRecord, TrialState
+from sweeps.release.comparing import DECIDED, EPSILON, TARGET_EPSILON, reader
+from sweeps.release.rounding import epsilon_text
 from sweeps.report.importance import Importance
-from sweeps.rounding import epsilon_text
 
 Figure = dict[str, Any]
 

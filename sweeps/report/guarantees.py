@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from sweeps.assumptions import HEADING, Assumptions, spans
-from sweeps.ledger_text import executed_text, total_text
+from sweeps.ledger.assumptions import HEADING, Assumptions, spans
+from sweeps.ledger.text import executed_text, total_text
+from sweeps.ledger.totals import earlier_lines, sentences
+from sweeps.release.rounding import delta_text, epsilon_text
+from sweeps.release.validation_text import recorded_text
 from sweeps.report.content import Claim, Content
-from sweeps.rounding import delta_text, epsilon_text
-from sweeps.totals import earlier_lines, sentences
-from sweeps.validation_text import recorded_text
 
 BAYESIAN = (
     "Bayesian epsilons: an average over records drawn like the data, never a DP epsilon. They are estimated from a "

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.comparing import DECIDED
 from sweeps.front.panels import Objective
 from sweeps.records import TrialRecord
+from sweeps.release.comparing import DECIDED
 
 MIN_TRIALS = 20
 MAX_TRIALS = 2000

@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping
 from html import escape
 
-from sweeps.comparing import DECIDED
 from sweeps.front.panels import Front
 from sweeps.records import TrialState
+from sweeps.release.comparing import DECIDED
 from sweeps.report import figures
 from sweeps.report.assets import SCRIPT, STYLE
 from sweeps.report.audits import audits_section

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from sweeps.comparing import DECIDED, EPSILON, TARGET_EPSILON
+from sweeps.control.stopped_trials import ex_post
 from sweeps.records import TrialRecord, TrialState
+from sweeps.release.comparing import DECIDED, EPSILON, TARGET_EPSILON
+from sweeps.release.rounding import epsilon_text
 from sweeps.report.content import Content
 from sweeps.report.guarantees import claim_badge, guarantee_line
-from sweeps.rounding import epsilon_text
 from sweeps.search.rungs import rung_ends
 from sweeps.spec.model import EarlyStopping
-from sweeps.stopped_trials import ex_post
 from trainables.system import PrivacyPlan
 
 MAX_ROWS = 500

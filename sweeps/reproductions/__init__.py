@@ -21,7 +21,7 @@ from sweeps.reproductions.effort import Effort
 from sweeps.reproductions.sweeping import one_cluster
 
 if TYPE_CHECKING:
-    from sweeps.workspace import Workspace
+    from sweeps.process.workspace import Workspace
 
 __all__ = ["PAPERS", "Claim", "Effort", "Result", "Say", "Table", "reproduce"]
 

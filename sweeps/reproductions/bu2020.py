@@ -19,15 +19,15 @@ from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
 from dpcore.gdp_dual import eps_gdp
+from sweeps.release.rounding import epsilon_text
 from sweeps.reproductions.claims import Claim, Result, Say
 from sweeps.reproductions.effort import Effort
 from sweeps.reproductions.files import Missing, needing, section
 from sweeps.reproductions.sweeping import on_public_records, swept
-from sweeps.rounding import epsilon_text
 
 if TYPE_CHECKING:
+    from sweeps.process.workspace import Workspace
     from sweeps.spec.model import SweepSpec
-    from sweeps.workspace import Workspace
 
 PRINTED = 0.005 + 1e-9
 """Two printed digits hold when ours rounds to them."""

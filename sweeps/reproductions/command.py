@@ -8,12 +8,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table as Shown
 
-from sweeps.cli_output import print_json
-from sweeps.publishing import Release
+from sweeps.cli.output import print_json
+from sweeps.process.workspace import Workspace
+from sweeps.release.policy import Release
 from sweeps.reproductions import Effort, Result, reproduce
 from sweeps.reproductions.sweeping import PUBLIC
 from sweeps.store import Store
-from sweeps.workspace import Workspace
 
 
 def reproduce_command(

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from dpcore.checks import InvalidValue
 
 if TYPE_CHECKING:
+    from sweeps.process.workspace import Workspace
     from sweeps.records import TrialRecord
     from sweeps.spec.model import SweepSpec
-    from sweeps.workspace import Workspace
 
 
 PUBLIC = "data sets that are published for research, repeated here as a publication printed them"
@@ -78,7 +78,7 @@ def swept(spec: SweepSpec, workspace: Workspace) -> list[TrialRecord]:
     Raises InvalidValue when a finished sweep of that name had another spec, KeyboardInterrupt when it was stopped, and
     whatever `session.resume` raises.
     """
-    from sweeps import session
+    from sweeps.control import session
     from sweeps.store import Store
 
     store = Store.open(workspace.store_url)

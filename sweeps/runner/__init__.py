@@ -2,7 +2,7 @@
 
 import os
 
-from sweeps.patience import patience
+from sweeps.process.patience import patience
 
 # Engines report to their makers by default; a platform for private data switches that off before they load.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"

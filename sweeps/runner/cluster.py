@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 import ray
 from ray._private.resource_and_label_spec import ResourceAndLabelSpec
 
-from sweeps.interruption import hangups_held
-from sweeps.patience import patience
+from sweeps.control.interruption import hangups_held
+from sweeps.process.patience import patience
+from sweeps.process.waiting import waiting
 from sweeps.runner.connect import refusal
 from sweeps.runner.loopback import on_loopback
 from sweeps.runner.resources import Node, lacking
 from sweeps.runner.watchdog import Watchdog
 from sweeps.spec import Resources
-from sweeps.waiting import waiting
-from trainables.files import Folder
-from trainables.redaction import redacted, shown_url
+from trainables.worker.files import Folder
+from trainables.worker.redaction import redacted, shown_url
 
 ANSWER_SECONDS = 5.0
 

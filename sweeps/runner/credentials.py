@@ -2,7 +2,7 @@
 
 Seen on Ray 2.60: `tune.execution.class_cache` names the variables, and the runtime-environment agent of each node
 writes their values in clear into `runtime_env_setup-*.log`. While the block here runs they are left out;
-`trainables.credentials` carries them instead.
+`trainables.worker.credentials` carries them instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from ray.tune.execution import class_cache
 
-from trainables.credentials import NAMES
+from trainables.worker.credentials import NAMES
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import ray
 
-from sweeps.patience import patience
+from sweeps.process.patience import patience
 from sweeps.runner.cluster import ClusterUnreachable
 from trainables import plugins
 

@@ -24,21 +24,21 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from sweeps import waiting
-from sweeps.controller import Controller, Done, Wait
-from sweeps.patience import CLOCK, ticking
+from sweeps.control.controller import Controller, Done, Wait
+from sweeps.process import waiting
+from sweeps.process.patience import CLOCK, ticking
+from sweeps.process.words import say
 from sweeps.runner.cluster import ClusterUnreachable, alive_nodes, check_resources
 from sweeps.runner.resources import lacking, request
 from sweeps.runner.stalls import Sign, Stalls, ended_for
 from sweeps.spec import Resources
 from sweeps.store import LeaseLost, StoreError, StoreVanished
-from sweeps.words import say
-from trainables.attempt import Attempt
-from trainables.credentials import Credentials
-from trainables.files import Folder
-from trainables.ray_shared import Shared, SharedData, TeamLayout
-from trainables.ray_trial import group_to_json, ray_trial
 from trainables.system import Dataset, TrialGroup
+from trainables.worker.attempt import Attempt
+from trainables.worker.credentials import Credentials
+from trainables.worker.files import Folder
+from trainables.worker.ray_shared import Shared, SharedData, TeamLayout
+from trainables.worker.ray_trial import group_to_json, ray_trial
 
 # Tune looks for its own result files when it ends and complains about each; ours are in the store.
 logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.CRITICAL)

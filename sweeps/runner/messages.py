@@ -18,7 +18,7 @@ from typing import Any
 from ray._private import worker
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
 
-from trainables.redaction import redacted
+from trainables.worker.redaction import redacted
 
 TUNE_LOGGER = "ray.tune.execution.tune_controller"
 TOKEN_LOGGER = "ray._private.authentication.authentication_token_setup"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sweeps.patience import CLOCK, patience
-from sweeps.words import say
+from sweeps.process.patience import CLOCK, patience
+from sweeps.process.words import say
 
 LOOKS = 8
 """How often a launch is looked at before it is named or ended."""

@@ -13,11 +13,11 @@ from typing import Any
 
 import ray
 
-from sweeps.exits import ExitCode
-from sweeps.patience import CLOCK, patience, ticking
-from sweeps.waiting import waiting
-from sweeps.words import say
-from trainables.redaction import redacted
+from sweeps.process.exits import ExitCode
+from sweeps.process.patience import CLOCK, patience, ticking
+from sweeps.process.waiting import waiting
+from sweeps.process.words import say
+from trainables.worker.redaction import redacted
 
 ASK_SECONDS = 2.0
 

@@ -22,8 +22,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeps.comparing import TARGET_EPSILON
 from sweeps.records import TrialRecord
+from sweeps.release.comparing import TARGET_EPSILON
 from sweeps.search import history
 from sweeps.search.history import Outcome
 from sweeps.search.seeds import seed_of_point

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from sweeps.comparing import TARGET_EPSILON
+from sweeps.release.comparing import TARGET_EPSILON
 from sweeps.spec.domains import Domain
 from sweeps.spec.model import SweepSpec
 from trainables.system import Scalar

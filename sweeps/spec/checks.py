@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from dpcore.checks import InvalidValue
+from sweeps.process.suggestions import did_you_mean
+from sweeps.process.tracking_uri import check_tracking_uri
 from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems
 from sweeps.spec.knobs import Knobs, as_number
 from sweeps.spec.model import EarlyStopping, ExecutionOptions, Limits, Objective, Privacy, Resources, Search
-from sweeps.suggestions import did_you_mean
-from sweeps.tracking_uri import check_tracking_uri
 from trainables.claims import check_unit
 from trainables.measures.objectives import MEASURES, missing
 from trainables.publishing import OWN_METRICS

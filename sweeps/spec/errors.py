@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trainables.redaction import redacted
+from trainables.worker.redaction import redacted
 
 
 @dataclass(frozen=True, slots=True)

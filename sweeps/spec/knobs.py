@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from sweeps.process.suggestions import closest, did_you_mean
 from sweeps.spec.domains import KINDS, Domain
 from sweeps.spec.errors import Problems
-from sweeps.suggestions import closest, did_you_mean
 from trainables import plugins
 from trainables.system import Parameter, PublicFacts, Scalar, System
 

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from dpcore.checks import InvalidValue
+from sweeps.process.suggestions import closest, did_you_mean
 from sweeps.spec.checks import (
     check_budgets,
     check_delta,
@@ -51,7 +52,6 @@ from sweeps.spec.references import check_references, references
 from sweeps.spec.reported import check_reported
 from sweeps.spec.secrecy import check_no_secrets
 from sweeps.spec.yaml_text import read_yaml
-from sweeps.suggestions import closest, did_you_mean
 from trainables.system import DataSource, PublicFacts, System
 
 __all__ = [

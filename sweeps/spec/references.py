@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sweeps.process.suggestions import did_you_mean
 from sweeps.spec.errors import Problems
 from sweeps.spec.model import FrontOptions, Limits, Privacy, Reference
-from sweeps.suggestions import did_you_mean
 from trainables.measures.objectives import MEASURES
 from trainables.publishing import OWN_METRICS, declared
 from trainables.system import PublicFacts, System

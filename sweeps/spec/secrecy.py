@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweeps.spec.errors import Problems
-from trainables.redaction import holds_secret
+from trainables.worker.redaction import holds_secret
 
 REMEDY = (
     "Put it into the environment (PGPASSWORD, MLFLOW_TRACKING_PASSWORD, AWS_SECRET_ACCESS_KEY), into ~/.pgpass, or the "

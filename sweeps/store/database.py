@@ -6,7 +6,7 @@ SQLite    write-ahead log with synchronous=FULL: a commit has survived a power l
 Postgres  synchronous_commit is switched on where it is off. A connection lost in mid-transaction is taken
           up again; every write here can be repeated.
 
-A store that is locked, gone or silent is waited for with `sweeps.patience`, and not without a word. That is one
+A store that is locked, gone or silent is waited for with `sweeps.process.patience`, and not without a word. That is one
 patience for one outage: what is asked of a store that was given up is tried once more, briefly, so that a sweep that
 has to end does not wait again for each thing that it would still like to write.
 """
@@ -26,13 +26,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
-from sweeps import patience
+from sweeps.process import patience
+from sweeps.process.waiting import waiting
 from sweeps.store import schema
 from sweeps.store.errors import StoreError, StoreVanished, is_busy, refusal, translated, unusable_folder
 from sweeps.store.place import Place
 from sweeps.store.postgres import Lines, postgres_engine
-from sweeps.waiting import waiting
-from trainables.redaction import shown_url
+from trainables.worker.redaction import shown_url
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Database:
         self.drives = False
         """Whether this process holds the lease of a sweep: it then keeps a copy of a store that vanishes."""
         self._away_since: float | None = None
-        """On the clock of `sweeps.patience`: since when the store did not answer; None while it does."""
+        """On the clock of `sweeps.process.patience`: since when the store did not answer; None while it does."""
 
     def prepare(self, create: bool) -> None:
         """Create or migrate the tables. Raises StoreError when there are none (`create` is False) or newer ones."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sqlalchemy.exc import DBAPIError
 
-from sweeps.suggestions import LISTED, nearest
+from sweeps.process.suggestions import LISTED, nearest
 
 
 class StoreError(RuntimeError):

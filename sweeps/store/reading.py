@@ -9,8 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
-from sweeps.collector import collector_paused
-from sweeps.publishing import Release
+from sweeps.process.collector import collector_paused
 from sweeps.records import (
     AttemptRecord,
     LedgerEntry,
@@ -21,6 +20,7 @@ from sweeps.records import (
     TrialRecord,
     TrialState,
 )
+from sweeps.release.policy import Release
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.schema import attempts, ledger, outbox, sweeps, trials
 from sweeps.store.text import NULL, LazyMapping, loads_column
@@ -96,7 +96,7 @@ def read_trials(
 
 
 def _claiming_the_plan(record: TrialRecord) -> TrialRecord:
-    """With what a stopped trial claims (`sweeps.stopped_trials`): earlier releases kept the number of its prefix."""
+    """With what a stopped trial claims (`sweeps.control.stopped_trials`): earlier releases kept its prefix's number."""
     if record.plan is None or record.guarantee is None:
         return record
     claim = record.plan["guarantee"]

@@ -30,7 +30,7 @@ from sqlalchemy import (
     update,
 )
 
-from sweeps.fingerprint import keyed
+from sweeps.provenance.fingerprint import keyed
 from sweeps.store.text import dumps
 
 metadata = MetaData()
@@ -154,7 +154,7 @@ keys = Table(
 """Secrets of the store itself, in hex: they serve all its sweeps, and outlive each of them."""
 
 DATA_KEY = "data"
-"""What the records' digests are keyed with (`sweeps.fingerprint.keyed`)."""
+"""What the records' digests are keyed with (`sweeps.provenance.fingerprint.keyed`)."""
 
 
 def _records_of_their_own(connection: Connection) -> None:

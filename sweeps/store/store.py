@@ -19,7 +19,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, delete, insert, select, update
 
 from dpcore.guarantee import Guarantee
-from sweeps.fingerprint import keyed
+from sweeps.provenance.fingerprint import keyed
 from sweeps.records import (
     AttemptRecord,
     LedgerEntry,
@@ -55,7 +55,7 @@ class Store:
         """Open `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`, migrating older tables.
 
         create            make file and tables when there are none; otherwise their absence is an error
-        patience_seconds  how long to wait for a store that is locked, gone or silent; default: `sweeps.patience`
+        patience_seconds  how long to wait for a store that is locked, gone or silent; by default one patience
 
         Raises StoreError: missing, locked, read-only, full, not a database, or written by a newer release.
         """

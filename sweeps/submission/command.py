@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.exits import ExitCode
-from trainables.redaction import redacted, shown_url
+from sweeps.process.exits import ExitCode
+from trainables.worker.redaction import redacted, shown_url
 
 if TYPE_CHECKING:
     from sweeps.submission.jobs import Finished, JobServer
@@ -48,7 +48,7 @@ def submit(
 ) -> None:
     """Run a sweep as a job of a Ray cluster, with the controller there."""
     from sweeps.examples import load_example_or_file
-    from sweeps.fingerprint import check_accepted
+    from sweeps.provenance.fingerprint import check_accepted
     from sweeps.submission.jobs import JobServer
     from sweeps.submission.order import SPEC_FILE, Order, versions
     from sweeps.submission.parcel import check_references, pack, taken_from_here

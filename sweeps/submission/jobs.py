@@ -22,7 +22,7 @@ from ray.dashboard.utils import ray_client_address_to_api_server_url
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient
 
-from trainables.redaction import redacted, shown_url
+from trainables.worker.redaction import redacted, shown_url
 
 # What it uploads, and that a connection closed, is nothing that a person has to read.
 for _name in (

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from types import ModuleType
 
-from sweeps.exits import ExitCode
+from sweeps.process.exits import ExitCode
 from sweeps.submission.order import ORDER_FILE, SPEC_FILE, Order
 
 UNPACKED_SECONDS = 30.0
@@ -83,7 +83,7 @@ def main() -> None:
         print(f"On this cluster: {', '.join(lines)}.", file=sys.stderr, flush=True)
     sys.argv = ["sweeps", *(str(parcel / word) if word == SPEC_FILE else word for word in order.arguments)]
     try:
-        from sweeps.cli import main as command_line
+        from sweeps.cli.app import main as command_line
     except ModuleNotFoundError as missing:
         print(
             f"sweeps: {sys.executable} on the cluster's head has no module {missing.name!r}. Run the cluster from the "

@@ -18,7 +18,7 @@ from pathlib import Path
 from sweeps.store import Store, StoreError
 from sweeps.tracking.lock import DrainLock, DrainRunning
 from sweeps.tracking.view import STORE_VARIABLE, URI_VARIABLE
-from trainables.redaction import redacted
+from trainables.worker.redaction import redacted
 
 ROWS_AT_ONCE = 100
 DELIVER_SECONDS = 2.0

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
-from sweeps.assumptions import sentences_of
-from sweeps.collector import collector_paused
 from sweeps.front.export import rows
 from sweeps.front.panels import Front, Objective, Reference
 from sweeps.front.pareto import front, spec_objectives, spec_references
-from sweeps.publishing import Release
+from sweeps.ledger.assumptions import sentences_of
+from sweeps.process.collector import collector_paused
 from sweeps.records import TrialRecord, TrialState
-from trainables.redaction import shown_url
+from sweeps.release.policy import Release
+from trainables.worker.redaction import shown_url
 
 if TYPE_CHECKING:
     import pandas as pd

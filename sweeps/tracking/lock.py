@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from sweeps.patience import patience
-from sweeps.waiting import waiting
+from sweeps.process.patience import patience
+from sweeps.process.waiting import waiting
 
 
 class DrainRunning(RuntimeError):

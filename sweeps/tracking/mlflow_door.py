@@ -20,9 +20,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from dpcore.checks import InvalidValue
-from sweeps.patience import patience
-from sweeps.waiting import waiting
-from trainables.redaction import shown_url
+from sweeps.process.patience import patience
+from sweeps.process.waiting import waiting
+from trainables.worker.redaction import shown_url
 
 set_telemetry_client()
 
@@ -34,11 +34,11 @@ PARENT = "sweeps.parent"
 OBJECTIVES = "sweeps.search.objectives"
 REFERENCES = "sweeps.front.reference"
 HEADING = "sweeps.heading"
-"""Tag of experiment and runs: what stands above every claim of the sweep (`sweeps.publishing`)."""
+"""Tag of experiment and runs: what stands above every claim of the sweep (`sweeps.release.policy`)."""
 NO_HEADING = "none"
 RESTS_ON = "sweeps.rests_on"
 """The status of a claim with its assumptions counted; `sweeps.status` is the bare word, to filter by."""
-ASSUMPTIONS = "sweeps.assumptions"
+ASSUMPTIONS = "sweeps.ledger.assumptions"
 """Those, numbered, one a line."""
 LARGEST = 1.797e308
 """MLflow keeps an infinity as the largest double."""

@@ -21,12 +21,12 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-from sweeps.assumptions import Assumptions
 from sweeps.front.pareto import spec_objectives
-from sweeps.patience import patience
-from sweeps.publishing import Release
+from sweeps.ledger.assumptions import Assumptions
+from sweeps.process.patience import patience
+from sweeps.process.sqlite_files import path_of
 from sweeps.records import SweepRecord, TrialRecord, TrialState
-from sweeps.sqlite_files import path_of
+from sweeps.release.policy import Release
 from sweeps.tracking.mlflow_door import (
     ASSUMPTIONS,
     HEADING,
@@ -39,7 +39,7 @@ from sweeps.tracking.mlflow_door import (
     from_mlflow,
 )
 from sweeps.tracking.reading import WrittenRun, tagged_runs, written_runs
-from trainables.redaction import shown_url
+from trainables.worker.redaction import shown_url
 
 _METRICS_AT_ONCE = 1000
 _OURS = "sweeps."

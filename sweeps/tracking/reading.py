@@ -19,7 +19,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore, _get_sqlalch
 from mlflow.utils.search_utils import SearchUtils
 from sqlalchemy import Connection, Select, select
 
-from sweeps.collector import collector_paused
+from sweeps.process.collector import collector_paused
 from sweeps.tracking.mlflow_door import TRIAL_KEY, pages
 
 

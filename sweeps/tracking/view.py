@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from sweeps.publishing import Release
+from sweeps.process.waiting import waiting
+from sweeps.process.words import say
+from sweeps.release.policy import Release
 from sweeps.store import Store, StoreError
 from sweeps.tracking.lock import DrainLock
-from sweeps.waiting import waiting
-from sweeps.words import say
-from trainables.redaction import shown_url
+from trainables.worker.redaction import shown_url
 
 STORE_VARIABLE, URI_VARIABLE = "SWEEPS_DRAIN_STORE", "SWEEPS_DRAIN_URI"
 LOOK_SECONDS = 0.5

@@ -24,9 +24,9 @@ from sweeps.spec import SweepSpec, load_spec
 from sweeps.store import Store
 from tests.sweeps.stores import postgres_server
 from trainables.data import SOURCES
-from trainables.files import Folder
 from trainables.system import Member, PrivacyPlan, TrialGroup
-from trainables.trial import run_group
+from trainables.worker.files import Folder
+from trainables.worker.trial import run_group
 
 SPEC: dict[str, Any] = {
     "name": "footprint",
@@ -40,7 +40,7 @@ RECORDED, SHOWN = 200, 200
 
 
 def plan_of(proposal: Proposal | None, spec: SweepSpec) -> PrivacyPlan:
-    from sweeps.planning import plan_proposal
+    from sweeps.control.planning import plan_proposal
 
     assert proposal is not None
     facts = SOURCES["uniform"].facts({"n": 1000})

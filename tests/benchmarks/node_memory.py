@@ -51,8 +51,8 @@ def trial(config: dict[str, Any], *, data: Any, folder: str) -> None:
     from ray import tune
 
     from tests.trainables.recording import memory_run
-    from trainables.noisy_sgd import NOISY_SGD
     from trainables.system import Execution, PrivacyTarget
+    from trainables.systems.noisy_sgd import NOISY_SGD
 
     records = data.get()
     plan = NOISY_SGD.plan(
@@ -111,7 +111,7 @@ def measure(trials: int, megabytes: int) -> dict[str, float]:
     import ray
     from ray import tune
 
-    from trainables.ray_shared import SharedData
+    from trainables.worker.ray_shared import SharedData
 
     ray.init(
         address="local",

@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sweeps import session
+from sweeps.control import session
+from sweeps.process.workspace import Workspace
 from sweeps.spec import load_spec
-from sweeps.workspace import Workspace
 
 SPEC = """
 name: bench
@@ -115,7 +115,7 @@ def first_launch(finished: int) -> float:
 
 
 def _fill(workspace: Workspace, name: str, spec: Any, trials: int) -> None:
-    from sweeps.planning import plan_proposal
+    from sweeps.control.planning import plan_proposal
     from sweeps.search import Proposer
     from sweeps.store import Store
     from trainables.data import SOURCES

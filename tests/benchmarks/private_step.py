@@ -55,7 +55,7 @@ from dpcore.gradients.layers import KINDS, Kinds  # noqa: E402
 from dpcore.gradients.losses import cross_entropy  # noqa: E402
 from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise  # noqa: E402
 from tests.benchmarks.step_models import CLASSES, TIMED, Timed  # noqa: E402
-from trainables.noisy_training import Descent  # noqa: E402
+from trainables.systems.noisy_training import Descent  # noqa: E402
 
 CLIP, NOISE, RATE = 1.0, 1.1, 0.1
 OPACUS = ("Opacus hooks", "Opacus ghost clipping")

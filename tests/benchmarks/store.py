@@ -22,7 +22,7 @@ from pathlib import Path
 import optuna
 import sqlalchemy
 
-from sweeps import ledger
+from sweeps.ledger import spending as ledger
 from sweeps.store import Store
 from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, settle
 

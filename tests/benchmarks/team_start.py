@@ -48,7 +48,7 @@ def main() -> None:
     from sweeps.runner.resources import request
     from sweeps.spec import Resources
     from trainables.data import SOURCES
-    from trainables.ray_shared import SharedData, TeamLayout
+    from trainables.worker.ray_shared import SharedData, TeamLayout
 
     ray.init(address="local", num_cpus=options.workers, include_dashboard=False, log_to_driver=False)
     shared = SharedData.put(SOURCES["digits"].load({}))

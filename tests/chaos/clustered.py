@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sweeps.ledger import total
+from sweeps.ledger.spending import total
 from sweeps.records import TrialState
 from sweeps.store import Store, StoreError
 from tests.chaos import witness, witness_sgd

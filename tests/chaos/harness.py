@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from sweeps.ledger import total
+from sweeps.ledger.spending import total
 from sweeps.records import TrialState
 from sweeps.store import Store, StoreError
 from tests.chaos import witness

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trainables.noisy_mean import NoisyMean
 from trainables.system import Dataset, Execution, Run
+from trainables.systems.noisy_mean import NoisyMean
 
 CHUNK = 128 * 2**20
 MOST = 5 * 2**30

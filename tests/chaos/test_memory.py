@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.exits import ExitCode
+from sweeps.process.exits import ExitCode
 from sweeps.records import Outcome, TrialState
 from sweeps.store import Store
 from tests.chaos import hungry

@@ -18,7 +18,7 @@ from sweeps.records import TrialRecord, TrialState
 from tests.chaos import witness
 from tests.chaos.harness import HANG_SECONDS, LONG, Tortured
 from tests.chaos.test_vanished_store import under_charged
-from trainables.sealed import seal
+from trainables.worker.sealed import seal
 
 SLOW = LONG.replace("step_seconds: 0.1", "step_seconds: 0.4").replace("trials: 14", "trials: 10")
 LOOK = "{:<52} {:>8} {:>6} {:>8}  {}"

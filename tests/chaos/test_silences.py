@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from sweeps.exits import ExitCode
+from sweeps.process.exits import ExitCode
 from tests.chaos.silences import Silenced
 from tests.chaos.test_silent_cluster import below
 from tests.sweeps.clusters import free_ports

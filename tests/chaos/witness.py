@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.mechanisms.noise_families import Normals
-from trainables import noisy_mean
-from trainables.noisy_mean import NoisyMean
 from trainables.system import Dataset, Execution, Run
+from trainables.systems import noisy_mean
+from trainables.systems.noisy_mean import NoisyMean
 
 FOLDER = "SWEEPS_WITNESS"
 

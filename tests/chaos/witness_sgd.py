@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.witness import FOLDER
-from trainables.noisy_sgd import NOISY_SGD, NoisyOptimiser
 from trainables.system import Dataset, Execution, Run
+from trainables.systems.noisy_sgd import NOISY_SGD, NoisyOptimiser
 
 STEP_SECONDS = 0.05
 
@@ -32,7 +32,7 @@ class WitnessedSGD(NoisyOptimiser):
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
         """As NoisySGD, watched."""
-        from trainables import noisy_training
+        from trainables.systems import noisy_training
 
         source = noisy_training.noise_source
         noisy_training.OPTIMISERS = {**noisy_training.OPTIMISERS, self.name: noisy_training.Descent}

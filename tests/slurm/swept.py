@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from sweeps.ledger import total
+from sweeps.ledger.spending import total
 from sweeps.records import TrialState
 from sweeps.store import Store, StoreError
 from tests.chaos import witness

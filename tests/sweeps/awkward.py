@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trainables.noisy_mean import NoisyMean
 from trainables.system import Dataset, Execution, Parameter, Run
+from trainables.systems.noisy_mean import NoisyMean
 
 MOODS = ("fine", "nan", "raise", "die", "silent", "hang", "stop")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainables.sealed import seal
+from trainables.worker.sealed import seal
 
 DEEP = b"[" * 100_000
 LIES: tuple[object, ...] = (-1, 0, 1, 10**30, float("nan"), float("inf"), True, None, "3", [], {}, 2.5)

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.controller import Controller, Done, Wait
-from sweeps.ledger import never_under_charged, spending
+from sweeps.control.controller import Controller, Done, Wait
+from sweeps.ledger.spending import never_under_charged, spending
 from sweeps.records import SweepRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store import Store
-from trainables.attempt import Attempt, Fenced
 from trainables.data import SOURCES
-from trainables.files import Folder
 from trainables.system import TrialGroup
+from trainables.worker.attempt import Attempt, Fenced
+from trainables.worker.files import Folder
 
 NAME = "fake"
 SPEC: dict[str, Any] = {

@@ -10,21 +10,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps import session
-from sweeps.controller import Controller
+from sweeps.control import session
+from sweeps.control.controller import Controller
+from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord
 from sweeps.report import write_report
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store import Store
 from sweeps.tracking import rebuild
-from sweeps.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.metrics import Dependence, Metric
-from trainables.noisy_mean import NoisyMean
-from trainables.ray_trial import group_from_json, group_to_json
 from trainables.system import Dataset, Execution, Run, State, TrialGroup
-from trainables.trial import run_group
+from trainables.systems.noisy_mean import NoisyMean
+from trainables.worker.ray_trial import group_from_json, group_to_json
+from trainables.worker.trial import run_group
 
 NAME = "published"
 REASON = "a reason that is long enough"

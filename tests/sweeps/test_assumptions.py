@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from dpcore.guarantee import Status
-from sweeps import cli
-from sweeps.assumptions import HEADING, ONE_TRIAL, Assumptions, sentences_of, spans
+from sweeps.cli import app as cli
+from sweeps.control.planning import plan_proposal
 from sweeps.examples import load_example_or_file
 from sweeps.front.export import render
 from sweeps.front.pareto import sweep_front
-from sweeps.planning import plan_proposal
+from sweeps.ledger.assumptions import HEADING, ONE_TRIAL, Assumptions, sentences_of, spans
+from sweeps.process.workspace import Workspace
 from sweeps.records import SweepRecord, TrialRecord
 from sweeps.report import write_report
 from sweeps.search import Proposer
@@ -27,10 +28,9 @@ from sweeps.spec import public_facts
 from sweeps.store import Store
 from sweeps.tracking import rebuild
 from sweeps.tracking.front import read_front
-from sweeps.workspace import Workspace
 from tests.sweeps.view_sweeps import guarantee
-from trainables.noisy_sgd import PUBLIC_VALIDATION
 from trainables.system import PrivacyPlan
+from trainables.systems.noisy_sgd import PUBLIC_VALIDATION
 
 SYSTEMS = ["noisy-sgd", "model-sensitivity", "loss-perturbation"]
 """Their claims rest on different assumptions and have two statuses."""
@@ -209,9 +209,9 @@ def test_mlflow(workspace, store, tmp_path: Path) -> None:
     for trial in store.trials("mixed"):
         tags = runs[trial.key].data.tags
         assert tags["sweeps.status"] == trial.guarantee["status"]
-        own = tags["sweeps.assumptions"].splitlines()
+        own = tags["sweeps.ledger.assumptions"].splitlines()
         assert tags["sweeps.rests_on"] == f"{trial.guarantee['status']} ({len(own)} assumptions)"
-        assert set(sentences_of(tags["sweeps.assumptions"])) == claimed(trial)
+        assert set(sentences_of(tags["sweeps.ledger.assumptions"])) == claimed(trial)
     # Read back, it is the front of the store.
     assert read_front(uri, "mixed").assumptions == sweep_front(store, "mixed").assumptions
     assert render(read_front(uri, "mixed"), "table").count(HEADING) == 1
@@ -268,7 +268,7 @@ def test_views_that_forget_the_earlier_sweep_are_found_out(
     workspace, store, monkeypatch, capsys, tmp_path: Path
 ) -> None:
     """Known bug: only `check` spoke of the sweep whose results chose configurations here."""
-    for module in ("sweeps.totals", "sweeps.showing", "sweeps.report.content"):
+    for module in ("sweeps.ledger.totals", "sweeps.cli.showing", "sweeps.report.content"):
         monkeypatch.setattr(f"{module}.earlier_totals", lambda store, spec: ())
     with pytest.raises(AssertionError):
         test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
@@ -277,7 +277,7 @@ def test_views_that_forget_the_earlier_sweep_are_found_out(
 
 
 def test_an_earlier_sweep_that_is_gone_is_said(store: Store) -> None:
-    from sweeps.totals import earlier_lines, earlier_totals
+    from sweeps.ledger.totals import earlier_lines, earlier_totals
 
     totals = earlier_totals(store, {"search": {"warm_start": "deleted"}})
     assert [total.to_dict() for total in totals] == [{"sweep": "deleted", "in_this_store": False}]

@@ -12,25 +12,27 @@ import torch
 
 from dpcore.audit import Outcome
 from dpcore.checks import InvalidValue
-from sweeps import cli, fingerprint, session
 from sweeps.audit.command import lines
 from sweeps.audit.records import AuditRecord, audits_of, begin, refuted_systems, share
 from sweeps.audit.trial import audit_trial
-from sweeps.exits import ExitCode
-from sweeps.planning import plan_proposal
-from sweeps.publishing import Release
+from sweeps.cli import app as cli
+from sweeps.cli.showing import shown
+from sweeps.control import session
+from sweeps.control.planning import plan_proposal
+from sweeps.process.exits import ExitCode
+from sweeps.process.workspace import Workspace
+from sweeps.provenance import fingerprint
 from sweeps.records import Proposal
+from sweeps.release.policy import Release
+from sweeps.release.rounding import epsilon_text
 from sweeps.report import write_report
 from sweeps.report.audits import audits_section
-from sweeps.rounding import epsilon_text
-from sweeps.showing import shown
 from sweeps.spec import load_spec
 from sweeps.store import Store
 from sweeps.store.errors import UnknownTrial
-from sweeps.workspace import Workspace
-from trainables import noisy_training
 from trainables.data import SOURCES
 from trainables.system import PrivacyPlan
+from trainables.systems import noisy_training
 
 torch.set_num_threads(1)
 DIGITS = SOURCES["digits"].load({})
@@ -164,7 +166,7 @@ def test_the_refuted_rule_for_soft_votes_is_refuted_from_labels(tmp_path):
 
 def test_add_remove_noise_sold_for_replace_one_is_refuted(tmp_path, monkeypatch):
     from dpcore.adjacency import Adjacency
-    from trainables.private_prediction import fitting
+    from trainables.systems.private_prediction import fitting
 
     workspace = finished(tmp_path, "model-sensitivity", HEAD, adjacency="replace-one")
     right = fitting.noise_of

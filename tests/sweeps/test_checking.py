@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from dpcore.checks import InvalidValue
-from sweeps import checking, cli
-from sweeps.checking import before_launch, check_places
+from sweeps.check import checking
+from sweeps.check.checking import before_launch, check_places
+from sweeps.cli import app as cli
 from sweeps.runner.cluster import ClusterUnreachable
 from sweeps.spec import SpecErrors, load_spec
 from trainables.data import SOURCES, table_file

@@ -6,11 +6,11 @@ import pytest
 
 from dpcore.events import Unknown
 from dpcore.guarantee import Status, weakest
-from sweeps.ledger import procedure_guarantee, summary
+from sweeps.ledger.spending import procedure_guarantee, summary
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
 from trainables.data.uniform import UNIFORM
-from trainables.noisy_mean import NOISY_MEAN
 from trainables.system import PrivacyPlan, PrivacyTarget
+from trainables.systems.noisy_mean import NOISY_MEAN
 
 CONFIG = {"clip": 0.8, "steps": 10, "shrinkage": 0.9, "prior": 0.4, "step_seconds": 0.0}
 

@@ -11,15 +11,16 @@ import sys
 import pytest
 import yaml
 
-from sweeps import cli, session
-from sweeps.cli_run import resume_command
-from sweeps.controller import Controller, Done
+from sweeps.cli import app as cli
+from sweeps.cli.running import resume_command
+from sweeps.control import session
+from sweeps.control.controller import Controller, Done
 from sweeps.examples import load_example_or_file
-from sweeps.exits import ExitCode
+from sweeps.process.exits import ExitCode
+from sweeps.process.workspace import Workspace
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store import Store
-from sweeps.workspace import Workspace
 from trainables.data import SOURCES
 
 # No noise is small enough for the limit: every proposal is refused, and no cluster is ever needed.

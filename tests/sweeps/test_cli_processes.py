@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.exits import ExitCode
-from sweeps.ledger import spending, total
+from sweeps.ledger.spending import spending, total
+from sweeps.process.exits import ExitCode
 from sweeps.records import TrialState
 from sweeps.store import Store
 from sweeps.tracking import rebuild

@@ -2,10 +2,10 @@
 
 import pytest
 
-from sweeps.ledger import total
+from sweeps.ledger.spending import total
 from tests.chaos.clustered import NAME, Sweep, ranks
 from tests.chaos.nodes import Nodes
-from trainables.attempt import NODE_LEAVES
+from trainables.worker.attempt import NODE_LEAVES
 
 
 @pytest.mark.timeout(400)

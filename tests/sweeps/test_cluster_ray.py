@@ -18,9 +18,9 @@ from sweeps.runner.resources import request
 from sweeps.spec import Resources
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
-from trainables.noisy_sgd import NOISY_SGD
-from trainables.ray_shared import SharedData, TeamLayout
 from trainables.system import Execution, PrivacyPlan, PrivacyTarget
+from trainables.systems.noisy_sgd import NOISY_SGD
+from trainables.worker.ray_shared import SharedData, TeamLayout
 
 LAYOUT = TeamLayout(workers=2, cpus=0.5, gpus=0.0)
 BARRIER_SECONDS = 120.0
@@ -181,7 +181,7 @@ def test_a_module_that_only_this_process_has(cluster, monkeypatch):
 
 
 def test_check_asks_the_cluster_what_it_has(cluster):
-    from sweeps.checking import check_places
+    from sweeps.check.checking import check_places
     from sweeps.examples import load_example_or_file
 
     check_places(load_example_or_file("toy", changes=["resources.gpus=1"]), "auto")

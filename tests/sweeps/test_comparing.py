@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
-from sweeps import comparing
-from sweeps.comparing import USED_UP, compared, compared_epsilon
+from sweeps.control.planning import plan_proposal
 from sweeps.front import pareto
 from sweeps.front.kinds import kinds
 from sweeps.front.panels import Objective, Reference
 from sweeps.front.pareto import front, hypervolume
-from sweeps.planning import plan_proposal
 from sweeps.records import TrialRecord, TrialState
-from sweeps.rounding import GRID_DIGITS, on_grid
+from sweeps.release import comparing
+from sweeps.release.comparing import USED_UP, compared, compared_epsilon
+from sweeps.release.rounding import GRID_DIGITS, on_grid
 from sweeps.search.history import kept
 from sweeps.search.objectives import objective_at, objective_values
 from sweeps.search.space import Space

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.controller import Controller, Done, Wait
-from sweeps.losses import INTERRUPTED, worker_losses
+from sweeps.control.controller import Controller, Done, Wait
+from sweeps.control.lost_attempts import INTERRUPTED, worker_losses
 from sweeps.records import Outcome, TrialState
 from sweeps.store import LeaseLost, Store
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Killed, Worker, memory_folder, simulate
-from trainables.attempt import UNWRITABLE, Attempt, Fenced, RecordsUnwritable
-from trainables.files import Folder
 from trainables.system import TrialGroup
+from trainables.worker.attempt import UNWRITABLE, Attempt, Fenced, RecordsUnwritable
+from trainables.worker.files import Folder
 
 
 @pytest.fixture

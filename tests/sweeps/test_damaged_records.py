@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.controller import Controller
+from sweeps.control.controller import Controller
 from sweeps.records import TrialState
 from sweeps.store import StoreOlder
 from tests.sweeps import damage
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker, memory_folder
-from trainables import attempt as attempts
-from trainables import checkpoints
-from trainables.evidence import Charge, Traces, charge
-from trainables.sealed import Damaged, seal, unseal
 from trainables.system import TrialGroup
+from trainables.worker import attempt as attempts
+from trainables.worker import checkpoints
+from trainables.worker.evidence import Charge, Traces, charge
+from trainables.worker.sealed import Damaged, seal, unseal
 
 FIXED = {"systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1]}, "steps": 12}}}
 
@@ -343,7 +343,7 @@ def test_no_damage_to_one_record_under_charges_or_stops_the_sweep(seed, early_st
 @settings(max_examples=10)
 @given(seed=st.integers(0, 2**32), damages=st.integers(2, 6))
 def test_nor_does_damage_to_several_that_leaves_no_older_moment(seed, damages):
-    """Several records that are all brought back to one older moment contradict nothing: see `trainables.evidence`."""
+    """Several records all brought back to one older moment contradict nothing: see `trainables.worker.evidence`."""
     kinds = [one for one in damage.DAMAGES if one not in (damage.brought_back, damage.forged)]
     tormented(seed, damages, kinds)
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import session
-from sweeps.fingerprint import Changed, keyed
+from sweeps.control import session
+from sweeps.process.workspace import Workspace
+from sweeps.provenance.fingerprint import Changed, keyed
 from sweeps.spec import load_spec
 from sweeps.store import VERSION, Store
-from sweeps.workspace import Workspace
 from tests.sweeps.stores import record
 from trainables.data import SOURCES
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from sweeps import display
+from sweeps.cli import display
 from sweeps.records import TrialState
 
 OBJECTIVES = [SimpleNamespace(metric="accuracy", goal="maximize"), SimpleNamespace(metric="epsilon", goal="minimize")]

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import cli, session
-from sweeps.controller import Controller, Done
-from sweeps.exits import ExitCode
-from sweeps.failures import LONGEST, Failure, last_exception
+from sweeps.cli import app as cli
+from sweeps.control import session
+from sweeps.control.controller import Controller, Done
+from sweeps.control.failures import LONGEST, Failure, last_exception
+from sweeps.process.exits import ExitCode
+from sweeps.process.workspace import Workspace
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store import Store
-from sweeps.workspace import Workspace
-from trainables.attempt import Attempt
 from trainables.data import SOURCES
+from trainables.worker.attempt import Attempt
 
 SPEC = {
     "name": "ends",

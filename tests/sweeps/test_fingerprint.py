@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps import user_code
-from sweeps.fingerprint import changes, code_digest
+from sweeps.provenance import user_code
+from sweeps.provenance.fingerprint import changes, code_digest
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_packages_are_the_user_s_own_and_nobody_else_s(home):
 
 def test_nothing_is_imported(home):
     (home / "nets/__init__.py").write_text("raise SystemExit('imported')\n")
-    script = "from sweeps.fingerprint import code_digest; print(code_digest(['nets.small']))"
+    script = "from sweeps.provenance.fingerprint import code_digest; print(code_digest(['nets.small']))"
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=home)
     assert told.stdout.strip() == code_digest(["nets.small"])
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from sweeps.controller import Controller, Done
-from sweeps.losses import worker_losses
+from sweeps.control.controller import Controller, Done
+from sweeps.control.lost_attempts import worker_losses
 from sweeps.records import SweepRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store import Store
-from trainables.attempt import NODE_LEAVES, Attempt, NodeLeaves
 from trainables.data import SOURCES
-from trainables.files import Folder
 from trainables.system import TrialGroup
-from trainables.trial import run_group
+from trainables.worker.attempt import NODE_LEAVES, Attempt, NodeLeaves
+from trainables.worker.files import Folder
+from trainables.worker.trial import run_group
 
 SPEC: dict[str, Any] = {
     "name": "shared",

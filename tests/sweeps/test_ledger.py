@@ -13,9 +13,9 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import ApproximateDP, Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated, phases
 from dpcore.guarantee import Status
-from sweeps import ledger
-from sweeps.assumptions import ONE_TRIAL, Assumptions
-from sweeps.ledger_text import total_text
+from sweeps.ledger import spending as ledger
+from sweeps.ledger.assumptions import ONE_TRIAL, Assumptions
+from sweeps.ledger.text import total_text
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
 from tests.sweeps.stores import guarantee, plan, proposal
 

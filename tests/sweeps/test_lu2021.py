@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.convexified.baselines import Counting
+from sweeps.process.workspace import Workspace
 from sweeps.reproductions import Effort, reproduce, sweeping
 from sweeps.reproductions.lu2021 import figures, printed
 from sweeps.reproductions.lu2021.parts import (
@@ -21,11 +22,10 @@ from sweeps.reproductions.lu2021.parts import (
 )
 from sweeps.reproductions.lu2021.results import GAUSSIAN, LAPLACE, Measured, Point
 from sweeps.reproductions.sweeping import full_grid
-from sweeps.workspace import Workspace
 from trainables.data import SOURCES
-from trainables.noisy_sgd import NOISE_MAX
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan
+from trainables.systems.noisy_sgd import NOISE_MAX
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 

@@ -9,11 +9,11 @@ import pytest
 from dpcore.checks import InvalidValue
 from tests.sweeps import stores
 from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING, object_store
-from trainables import files
-from trainables.attempt import AlreadyExecuted, Attempt, Fenced, RecordsUnwritable, Recovered
-from trainables.files import Folder
 from trainables.system import Member
-from trainables.trial import open_run
+from trainables.worker import files
+from trainables.worker.attempt import AlreadyExecuted, Attempt, Fenced, RecordsUnwritable, Recovered
+from trainables.worker.files import Folder
+from trainables.worker.trial import open_run
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.ledger import spending
+from sweeps.ledger.spending import spending
+from sweeps.process.workspace import Workspace
 from sweeps.records import TrialState
 from sweeps.store import Store
-from sweeps.workspace import Workspace
 from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING, object_store
 from tests.sweeps.stores import record
 from tests.sweeps.test_cli_processes import SLOW, Sweep

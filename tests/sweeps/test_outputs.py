@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps import cli, outputs
+from sweeps.cli import app as cli
+from sweeps.process import outputs
 from tests.sweeps.view_sweeps import mixed_sweep
 
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps import patience, waiting, words
+from sweeps.process import patience, waiting, words
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("", 60.0), (" ", 60.0), ("2.5", 2.5), ("86400", 86400.0)])
@@ -34,7 +34,7 @@ def test_what_is_no_patience_is_named(monkeypatch, given):
 
 STOPPED = """
 import os, time
-from sweeps import patience
+from sweeps.process import patience
 patience.STOPPED_SECONDS = 0.6
 patience.TICK_SECONDS = 0.1
 clock = patience.ticking()

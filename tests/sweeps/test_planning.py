@@ -15,9 +15,9 @@ from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import Event, Gaussian, NonPrivate, Repeated
 from dpcore.guarantee import Status
-from sweeps.ledger import procedure_guarantee
-from sweeps.planning import check_corners, exhausted, plan_proposal
-from sweeps.preview import preview
+from sweeps.check.preview import preview
+from sweeps.control.planning import check_corners, exhausted, plan_proposal
+from sweeps.ledger.spending import procedure_guarantee
 from sweeps.records import LedgerEntry
 from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts

@@ -17,9 +17,9 @@ from urllib.parse import quote
 import psutil
 import pytest
 
-from sweeps import cli
+from sweeps.cli import app as cli
 from tests.sweeps.left_behind import command_lines, findings, found_in, open_doors, spellings, tree
-from trainables.redaction import HIDDEN
+from trainables.worker.redaction import HIDDEN
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,27 +20,27 @@ from dpcore.events import Composed, Gaussian, Repeated
 from dpcore.gradients import Refused
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.parallel import headline_of_parts
-from sweeps import session
-from sweeps.controller import Controller, Done
-from sweeps.ledger import in_parallel, procedure_event, procedure_guarantee, reported_event
-from sweeps.planning import plan_proposal
-from sweeps.preview import preview
+from sweeps.check.preview import preview
+from sweeps.cli.showing import shown
+from sweeps.control import session
+from sweeps.control.controller import Controller, Done
+from sweeps.control.planning import plan_proposal
+from sweeps.control.stopped_trials import ex_post
+from sweeps.ledger.spending import in_parallel, procedure_event, procedure_guarantee, reported_event
+from sweeps.process.workspace import Workspace
 from sweeps.records import LedgerEntry
+from sweeps.release.validation_text import recorded_text
 from sweeps.report import write_report
-from sweeps.showing import shown
 from sweeps.spec import SpecErrors, load_spec
-from sweeps.stopped_trials import ex_post
 from sweeps.store import Store
-from sweeps.validation_text import recorded_text
-from sweeps.workspace import Workspace
 from tests.trainables.recording import memory_run
-from trainables import noisy_training
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, PrivacyPlan
-from trainables.trial import run_group
+from trainables.systems import noisy_training
 from trainables.validation import judging
 from trainables.validation.judging import UncountedReport
+from trainables.worker.trial import run_group
 
 N, DELTA = 400, 1e-5
 

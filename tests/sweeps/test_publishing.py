@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from sweeps import cli
-from sweeps.publishing import Release
+from sweeps.cli import app as cli
 from sweeps.records import TrialRecord, TrialState
+from sweeps.release.policy import Release
 from sweeps.search import Proposer
 from sweeps.spec import SpecErrors, load_spec, loading
 from sweeps.store import Store
@@ -27,8 +27,8 @@ from tests.sweeps.published_sweeps import (
     publish,
     swept,
 )
-from trainables import trial
 from trainables.registry import SYSTEMS
+from trainables.worker import trial
 
 PUBLIC = {"data": {"source": "digits", "records_are_public": REASON}}
 ALLOWED = {"privacy": {"epsilon": 1.0, "delta": 1e-5, "allow_raw_measures": REASON}}

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import sweeps.rehearsal as rehearsal
-from sweeps.failures import LONGEST
+from sweeps.control.failures import LONGEST
 from sweeps.rehearsal.child import Child, Ended
 from sweeps.rehearsal.corners import corners
 from sweeps.rehearsal.findings import Rehearsal

@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 from dpcore.guarantee import Status
-from sweeps.assumptions import Assumptions
 from sweeps.front.export import render
 from sweeps.front.panels import Objective
 from sweeps.front.pareto import front
+from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.totals import Total
 from sweeps.records import TrialState
 from sweeps.report import gather, report_page, write_report
 from sweeps.report.figures import front_figure
 from sweeps.report.importance import MIN_TRIALS, importances
 from sweeps.store import Store
-from sweeps.totals import Total
 from tests.sweeps import view_sweeps
 from tests.sweeps.test_pareto import ACCURACY, EPSILON, of_systems
 
@@ -260,7 +260,7 @@ def test_a_page_that_fails_or_asks_is_caught_by_the_browser_checks(page: str, tm
 
 
 def test_a_claim_is_never_shown_smaller_than_it_is():
-    from sweeps.rounding import epsilon_text
+    from sweeps.release.rounding import epsilon_text
 
     assert [epsilon_text(value) for value in (1.0, 7.99201, 0.99991, 12345.6, 0.0)] == ["1", "7.993", "1", "12350", "0"]
     assert epsilon_text(float("inf")) == "inf"

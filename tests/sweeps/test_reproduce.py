@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps import cli
+from sweeps.cli import app as cli
+from sweeps.process.workspace import Workspace
 from sweeps.reproductions import PAPERS, Claim, Effort, Result, files, reproduce, sweeping
 from sweeps.reproductions.bu2020 import accounting_claims, load, spec_of, training_claim
 from sweeps.reproductions.command import reproduce_command
 from sweeps.reproductions.sweeping import full_grid, swept
-from sweeps.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.preview import preview
+from sweeps.check.preview import preview
+from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord, TrialState
 from sweeps.reproductions import Effort, reproduce
 from sweeps.reproductions.sweeping import full_grid
 from sweeps.reproductions.wu2020 import figures, parts, statements, theory
 from sweeps.reproductions.wu2020.published import TABLE_1
 from sweeps.reproductions.wu2020.results import Mean, Measurements
-from sweeps.workspace import Workspace
 from tests.trainables.test_data import DATA, needs_data
 from trainables.data import idc
 

@@ -10,7 +10,8 @@ import pytest
 
 from dpcore.adjacency import Adjacency
 from dpcore.guarantee import Status
-from sweeps import cli, ledger
+from sweeps.cli import app as cli
+from sweeps.ledger import spending as ledger
 from tests.sweeps.view_sweeps import guarantee, launch, new_sweep
 
 

@@ -4,11 +4,11 @@ import sqlite3
 
 import pytest
 
+from sweeps.process.sqlite_files import path_of, url_of
+from sweeps.process.workspace import Workspace
 from sweeps.records import SweepRecord
-from sweeps.sqlite_files import path_of, url_of
 from sweeps.store import Store
 from sweeps.tracking import rebuild
-from sweeps.workspace import Workspace
 from tests.sweeps import view_sweeps
 
 NASTY = [

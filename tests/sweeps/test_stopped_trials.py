@@ -17,11 +17,11 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, Unknown
 from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Guarantee, Notion, Status
+from sweeps.control.stopped_trials import claim_of, ex_post
 from sweeps.front.pareto import sweep_front
 from sweeps.records import Proposal
+from sweeps.release.rounding import epsilon_text
 from sweeps.report import gather, report_page
-from sweeps.rounding import epsilon_text
-from sweeps.stopped_trials import claim_of, ex_post
 from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan
 from trainables.system import PrivacyPlan
 

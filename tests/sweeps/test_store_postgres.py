@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, text
 
-from sweeps.patience import patience
+from sweeps.process.patience import patience
 from sweeps.records import TrialState
 from sweeps.store import VERSION, Store, StoreError, schema
 from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, settle

@@ -7,7 +7,7 @@ import time
 import pytest
 from sqlalchemy import text
 
-from sweeps import waiting
+from sweeps.process import waiting
 from sweeps.store import Store, StoreError
 from sweeps.store.postgres import Lines
 from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, settle, stopped

@@ -10,7 +10,7 @@ import pytest
 from sweeps.store import Store, StoreVanished
 from sweeps.store.place import Place
 from tests.sweeps.fake_workers import NAME, FakeSweep, Worker, memory_folder
-from trainables.attempt import Fenced
+from trainables.worker.attempt import Fenced
 
 
 @pytest.fixture

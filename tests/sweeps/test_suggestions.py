@@ -6,7 +6,7 @@ import difflib
 
 import pytest
 
-from sweeps import suggestions
+from sweeps.process import suggestions
 from sweeps.store.errors import UnknownSweep
 
 ALIKE = [

@@ -8,8 +8,8 @@ from dpcore.guarantee import Notion, Status
 from sweeps.audit.command import lines
 from sweeps.audit.records import AuditRecord
 from sweeps.audit.trial import audit_trial
-from sweeps.ledger_text import stopped_lines
-from sweeps.preview import preview
+from sweeps.check.preview import preview
+from sweeps.ledger.text import stopped_lines
 from sweeps.records import TrialState
 from sweeps.spec import load_spec
 from sweeps.store import Store

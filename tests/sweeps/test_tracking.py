@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps import waiting
 from sweeps.front.export import rows
 from sweeps.front.panels import Objective
 from sweeps.front.pareto import MixedGuarantees, sweep_front
+from sweeps.process import waiting
 from sweeps.records import TrialRecord
 from sweeps.store import Store
 from sweeps.tracking import Drain, rebuild

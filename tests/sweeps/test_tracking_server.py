@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import waiting
+from sweeps.process import waiting
 from sweeps.tracking import rebuild
 from sweeps.tracking.drain import EXIT_UNDELIVERED
 from sweeps.tracking.view import STORE_VARIABLE, URI_VARIABLE

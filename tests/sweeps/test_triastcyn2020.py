@@ -14,15 +14,15 @@ import pytest
 from rich.console import Console
 
 from dpcore.guarantee import Notion, Status
-from sweeps import cli_run
+from sweeps.cli import running as cli_run
+from sweeps.control.session import Outcome
+from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord, TrialState
 from sweeps.report import gather, report_page
 from sweeps.report.guarantees import BAYESIAN
 from sweeps.reproductions import Effort, reproduce
 from sweeps.reproductions.triastcyn2020 import distances, formulas, training
 from sweeps.search.space import Space
-from sweeps.session import Outcome
-from sweeps.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.trainables.test_data import DATA, needs_data
 from trainables.data import SOURCES

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweeps.fingerprint import Changed
-from sweeps.planning import plan_proposal
-from sweeps.publishing import Release
+from sweeps.control.planning import plan_proposal
+from sweeps.control.session import create, resume
+from sweeps.process.workspace import Workspace
+from sweeps.provenance.fingerprint import Changed
 from sweeps.records import TrialRecord, TrialState
+from sweeps.release.policy import Release
 from sweeps.search.space import Space
-from sweeps.session import create, resume
 from sweeps.spec import SpecErrors, load_spec, public_facts
-from sweeps.workspace import Workspace
 from trainables.registry import SYSTEMS
 
 SPEC: dict[str, Any] = {

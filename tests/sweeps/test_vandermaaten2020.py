@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
+from sweeps.process.workspace import Workspace
 from sweeps.reproductions import Effort, reproduce
 from sweeps.reproductions.sweeping import full_grid
 from sweeps.reproductions.vandermaaten2020 import figures
 from sweeps.reproductions.vandermaaten2020.parts import Scope, parts
 from sweeps.reproductions.vandermaaten2020.results import Point
 from sweeps.reproductions.vandermaaten2020.statements import LOSS, MODEL, SGD, VOTES
-from sweeps.workspace import Workspace
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 POINT = Point(

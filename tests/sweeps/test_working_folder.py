@@ -7,7 +7,8 @@ import sys
 import pytest
 import yaml
 
-from sweeps import cli, fingerprint, user_code
+from sweeps.cli import app as cli
+from sweeps.provenance import fingerprint, user_code
 
 SPEC = {
     "name": "mine",

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from sweeps import cli
+from sweeps.cli import app as cli
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.spec.errors import Problems
 from sweeps.spec.yaml_text import DEEPEST, LONGEST_NUMBER, read_yaml

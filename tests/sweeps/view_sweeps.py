@@ -7,8 +7,8 @@ from pathlib import Path
 from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, Status
+from sweeps.process.sqlite_files import url_of
 from sweeps.records import Proposal, SweepRecord
-from sweeps.sqlite_files import url_of
 from sweeps.store import Lease, Store
 from trainables.system import PrivacyPlan, Refusal
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from tests.trainables.recording import MemoryRun, memory_run
-from trainables.bayesian_dp import BAYESIAN_VARIATIONAL
 from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, System
+from trainables.systems.bayesian_dp import BAYESIAN_VARIATIONAL
 
 TARGET = PrivacyTarget(epsilon=1e6, delta=1e-5, solve="none")
 AVERAGE = PrivacyTarget(epsilon=3.0, delta=1e-10, solve="none")

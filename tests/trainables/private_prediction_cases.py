@@ -4,12 +4,6 @@ import numpy as np
 
 from dpcore.adjacency import Adjacency
 from trainables.data.digits import DIGITS
-from trainables.private_prediction import (
-    LOSS_PERTURBATION,
-    MODEL_SENSITIVITY,
-    PREDICTION_SENSITIVITY,
-    SUBSAMPLE_AND_AGGREGATE,
-)
 from trainables.system import (
     Dataset,
     Feature,
@@ -18,6 +12,12 @@ from trainables.system import (
     PublicFacts,
     Split,
     Task,
+)
+from trainables.systems.private_prediction import (
+    LOSS_PERTURBATION,
+    MODEL_SENSITIVITY,
+    PREDICTION_SENSITIVITY,
+    SUBSAMPLE_AND_AGGREGATE,
 )
 
 DELTA = 1e-4

@@ -13,12 +13,12 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from tests.sweeps import stores
-from trainables.attempt import Attempt, Fenced, Recovered
-from trainables.files import Folder
-from trainables.ray_trial import _unseen
-from trainables.results import TrialResult
-from trainables.sealed import Damaged, seal
 from trainables.system import Member, TrialGroup
+from trainables.worker.attempt import Attempt, Fenced, Recovered
+from trainables.worker.files import Folder
+from trainables.worker.ray_trial import _unseen
+from trainables.worker.results import TrialResult
+from trainables.worker.sealed import Damaged, seal
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_a_reader_sees_the_old_content_or_the_new_one(tmp_path):
     script = textwrap.dedent(
         """
         import sys
-        from trainables.files import Folder
+        from trainables.worker.files import Folder
         folder, n = Folder(sys.argv[1]), 0
         print("go", flush=True)
         while True:

@@ -15,22 +15,22 @@ from dpcore.accountants.bayesian_cost import left_cost
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate
 from dpcore.guarantee import Notion, Status
+from sweeps.control.stopped_trials import claim_of, ex_post
 from sweeps.front.panels import Objective
 from sweeps.front.pareto import MixedGuarantees, front
-from sweeps.ledger import procedure_guarantee
+from sweeps.ledger.spending import procedure_guarantee
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
-from sweeps.stopped_trials import claim_of, ex_post
 from tests.trainables.bayesian_cases import AVERAGE, CPU, SMALL, TARGET, fitted, parameters, planned
 from tests.trainables.recording import memory_run
 from tests.trainables.test_noisy_sgd import tiny
-from trainables.bayesian_dp import AVERAGE_CASE_SGD, BAYESIAN_SGD
-from trainables.bayesian_dp.sampled import Draws, GradientDistances
-from trainables.bayesian_dp.training import UNCLIPPED
-from trainables.bayesian_dp.watch import Watch, filter_for
-from trainables.losses import loss_function
-from trainables.noisy_sgd import NOISY_SGD
-from trainables.noisy_training import WrongEvent, initial_model
 from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, Refusal, Split, System
+from trainables.systems.bayesian_dp import AVERAGE_CASE_SGD, BAYESIAN_SGD
+from trainables.systems.bayesian_dp.sampled import Draws, GradientDistances
+from trainables.systems.bayesian_dp.training import UNCLIPPED
+from trainables.systems.bayesian_dp.watch import Watch, filter_for
+from trainables.systems.noisy_sgd import NOISY_SGD
+from trainables.systems.noisy_training import WrongEvent, initial_model
+from trainables.training.losses import loss_function
 
 torch.set_num_threads(1)
 

@@ -16,11 +16,11 @@ from dpcore.guarantee import Notion, Status
 from tests.trainables.bayesian_cases import AVERAGE, CPU, fitted, planned
 from tests.trainables.recording import memory_run
 from tests.trainables.test_noisy_sgd import tiny
-from trainables.bayesian_dp import BAYESIAN_VARIATIONAL, VARIATIONAL_DRAWS
-from trainables.bayesian_dp import variational as dpvi
-from trainables.bayesian_dp.draws_training import Drawn
-from trainables.bayesian_dp.sampled import Draws
 from trainables.system import Execution, PrivacyPlan, Split
+from trainables.systems.bayesian_dp import BAYESIAN_VARIATIONAL, VARIATIONAL_DRAWS
+from trainables.systems.bayesian_dp import variational as dpvi
+from trainables.systems.bayesian_dp.draws_training import Drawn
+from trainables.systems.bayesian_dp.sampled import Draws
 
 torch.set_num_threads(1)
 

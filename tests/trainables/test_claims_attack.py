@@ -9,20 +9,20 @@ import torch
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, PoissonSampled, UnsupportedEvent
-from sweeps.rounding import delta_text, epsilon_text
-from sweeps.session import create
+from sweeps.control.session import create
+from sweeps.process.workspace import Workspace
+from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.spec import load_spec
-from sweeps.workspace import Workspace
 from tests.trainables.recording import memory_run
-from trainables import noisy_training
-from trainables.attempt import AlreadyExecuted, Attempt
 from trainables.data import SOURCES
-from trainables.files import Folder
-from trainables.noisy_mean import NOISY_MEAN
-from trainables.noisy_sgd import NOISY_ADAM, NOISY_SGD
-from trainables.ray_trial import group_from_json, group_to_json
 from trainables.system import Execution, Member, PrivacyPlan, PrivacyTarget, Refusal, TrialGroup
-from trainables.trial import open_run, run_group
+from trainables.systems import noisy_training
+from trainables.systems.noisy_mean import NOISY_MEAN
+from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
+from trainables.worker.attempt import AlreadyExecuted, Attempt
+from trainables.worker.files import Folder
+from trainables.worker.ray_trial import group_from_json, group_to_json
+from trainables.worker.trial import open_run, run_group
 
 CONFIG = {"model": "linear", "learning_rate": 0.5, "clip_norm": 0.7, "batch_size": 3, "epochs": 0.05}
 TARGET = PrivacyTarget(epsilon=2.0, delta=1e-4)

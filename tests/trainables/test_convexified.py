@@ -17,18 +17,18 @@ from dpcore.events import Gaussian, NonPrivate
 from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Status
 from dpcore.mechanisms.query_budget import QueriesSpent
-from sweeps.ledger import procedure_guarantee
+from sweeps.ledger.spending import procedure_guarantee
 from sweeps.records import LedgerEntry
 from tests.trainables.recording import memory_run
-from trainables.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, repaired_fit
-from trainables.convexified.draws import FromNormals
-from trainables.convexified.network import Recipe, train
-from trainables.convexified.published_fit import asked, attack_of, flat_inputs, train_group
-from trainables.convexified.scales import head_of, sensitivities
 from trainables.data.digits import DIGITS
 from trainables.measures.protocols import Answering, Auditable
 from trainables.registry import SYSTEMS
 from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, Refusal, Split, Task
+from trainables.systems.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, repaired_fit
+from trainables.systems.convexified.draws import FromNormals
+from trainables.systems.convexified.network import Recipe, train
+from trainables.systems.convexified.published_fit import asked, attack_of, flat_inputs, train_group
+from trainables.systems.convexified.scales import head_of, sensitivities
 
 DELTA = 1e-4
 SECRET = b"a secret of tests, never of a sweep"
@@ -264,7 +264,7 @@ def test_a_tiny_budget_leaves_half_of_the_answers_right(data):
 
 
 def test_a_group_trains_once_and_its_runs_differ_in_noise_alone(data, monkeypatch):
-    from trainables.convexified import published_fit
+    from trainables.systems.convexified import published_fit
 
     trainings = []
 

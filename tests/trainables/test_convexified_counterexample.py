@@ -8,11 +8,11 @@ import pytest
 from dpcore.audit import Audit, MultiRun, Outcome, ThreatModel, Verdict
 from dpcore.convexified import repaired as mathematics
 from tests.trainables.test_convexified import ADD, DELTA, REPLACE, SECRET, planned, target
-from trainables.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, counterexample
-from trainables.convexified.scales import head_of
 from trainables.data.digits import DIGITS
 from trainables.measures import evidence
 from trainables.system import Feature, PrivacyPlan
+from trainables.systems.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, counterexample
+from trainables.systems.convexified.scales import head_of
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from tests.trainables.recording import memory_run
 from tests.trainables.test_sgld import parameters, tiny
-from trainables import noisy_training
-from trainables.dp_sgld import DP_SGLD, noise_multipliers
 from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar
+from trainables.systems import noisy_training
+from trainables.systems.dp_sgld import DP_SGLD, noise_multipliers
 
 TARGET = PrivacyTarget(epsilon=1.0, delta=1e-3)
 GERMAN: dict[str, Scalar] = {"step_size": 1e-3, "halve_every": 5, "batch_size": 32, "epochs": 30, "model": "mlp"}
@@ -64,7 +64,7 @@ def test_the_noise_of_a_step_has_the_published_variance(
 
     The mutant draws 5% too little. Clipped gradients move the sum by less than 0.1 of its standard deviation.
     """
-    from trainables import sgld_training
+    from trainables.systems import sgld_training
 
     data = tiny()
     clip = 1.0 if variance is None else 1e-2

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from trainables.files import Folder, NotAFolder, NotARecord
+from trainables.worker.files import Folder, NotAFolder, NotARecord
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ import torch
 
 from dpcore.adjacency import Adjacency
 from trainables.data import SOURCES
-from trainables.files import Folder
 from trainables.measures.evidence import Setting
 from trainables.measures.lira import Attacked, attack
 from trainables.measures.objectives import MEASURES, measure, missing, wanted
 from trainables.measures.twins import Twin, streams
 from trainables.registry import SYSTEMS
 from trainables.system import Execution, Member, PrivacyPlan, PrivacyTarget, Scalar, TrialGroup
-from trainables.trial import run_group
+from trainables.worker.files import Folder
+from trainables.worker.trial import run_group
 
 torch.set_num_threads(1)
 DIGITS = SOURCES["digits"].load({})

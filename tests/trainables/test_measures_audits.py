@@ -17,14 +17,14 @@ from dpcore.audit import Outcome, Verdict
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Notion, Status
 from dpcore.sampling import PoissonSampling
-from trainables import noisy_training, sgld_training
-from trainables.bayesian_dp import training as bayesian_training
 from trainables.data import SOURCES
 from trainables.measures import evidence
 from trainables.measures.evidence import Method, Setting, curve_of, gather, methods
-from trainables.private_prediction import fitting
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar
+from trainables.systems import noisy_training, sgld_training
+from trainables.systems.bayesian_dp import training as bayesian_training
+from trainables.systems.private_prediction import fitting
 
 torch.set_num_threads(1)
 LEVEL = 0.05

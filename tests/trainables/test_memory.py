@@ -6,7 +6,7 @@ import sys
 
 SCRIPT = """
 import json, numpy
-from trainables import memory
+from trainables.worker import memory
 
 numpy.ones(80 << 20)
 first = memory.peak_mb()

@@ -12,8 +12,8 @@ from dpcore.checks import InvalidValue
 from tests.trainables.recording import memory_run
 from trainables import models
 from trainables.data import SOURCES
-from trainables.noisy_sgd import NOISY_SGD
 from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Task
+from trainables.systems.noisy_sgd import NOISY_SGD
 
 
 def facts(features: dict[str, Feature], classes: int = 10, task: Task = Task.CLASSIFICATION) -> PublicFacts:

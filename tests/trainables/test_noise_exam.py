@@ -21,9 +21,10 @@ from dpcore.noise import PseudorandomNoise, SecureNoise
 from dpcore.randomness import Purpose, Streams
 from tests.trainables.recording import memory_run
 from tests.trainables.registry_cases import CASES, data_of, plan_of
-from trainables import noise, noisy_mean
 from trainables.registry import SYSTEMS
 from trainables.system import Execution
+from trainables.systems import noisy_mean
+from trainables.training import noise
 
 WITHOUT_NOISE = {"sgd", "rmsprop", "dropout"}
 """Systems that add none; their epsilon is infinite."""
@@ -198,23 +199,23 @@ PUBLIC = {
     "trainables/measures/": "an auditor's own coins and twins that are never released",
     "trainables/models/": "starting weights",
     "trainables/data/": "made-up records, public splits and frozen filters",
-    "trainables/convexified/network.py": "a network that nothing is claimed of: starting weights, shuffles",
-    "trainables/convexified/published_fit.py": "the order of questions, from a public number",
-    "trainables/convexified/repaired_fit.py": "frozen units, from a public number",
-    "trainables/convexified/neighbours.py": "made-up records",
-    "trainables/private_prediction/voters.py": "parts, starting weights and shuffles of voters, from public numbers",
+    "trainables/systems/convexified/network.py": "a network that nothing is claimed of: starting weights, shuffles",
+    "trainables/systems/convexified/published_fit.py": "the order of questions, from a public number",
+    "trainables/systems/convexified/repaired_fit.py": "frozen units, from a public number",
+    "trainables/systems/convexified/neighbours.py": "made-up records",
+    "trainables/systems/private_prediction/voters.py": "parts, weights and shuffles of voters, from public numbers",
     "trainables/parallel/sums.py": "starting weights",
-    "trainables/bayesian_dp/sampled.py": "which records are looked at, and masks: no claim counts on their secrecy",
-    "trainables/bayesian_dp/variational.py": "the public draws that predictions are averaged over",
-    "trainables/sgmcmc/training.py": "shuffles and dropout of methods without a claim",
+    "trainables/systems/bayesian_dp/sampled.py": "records looked at, and masks: no claim counts on their secrecy",
+    "trainables/systems/bayesian_dp/variational.py": "the public draws that predictions are averaged over",
+    "trainables/systems/sgmcmc/training.py": "shuffles and dropout of methods without a claim",
 }
 DOOR = {
     *("dpcore/noise.py", "dpcore/keystream.py", "dpcore/randomness.py", "dpcore/_torch_generator.py"),
-    "trainables/noise.py",
+    "trainables/training/noise.py",
 }
 MECHANISMS = {
     "dpcore/convexified/repaired.py": "asks the `Draws` that it is given",
-    "trainables/sgmcmc/updates.py": "asks the source that it is given",
+    "trainables/systems/sgmcmc/updates.py": "asks the source that it is given",
 }
 
 

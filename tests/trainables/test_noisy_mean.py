@@ -9,13 +9,13 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from dpcore.gdp_dual import eps_gdp
-from trainables import noisy_mean
 from trainables.data.uniform import UNIFORM
-from trainables.files import Folder
-from trainables.noisy_mean import NOISY_MEAN, expected_error
-from trainables.sealed import unseal
 from trainables.system import Execution, Member, PrivacyPlan, PrivacyTarget, Refusal, Task
-from trainables.trial import open_run
+from trainables.systems import noisy_mean
+from trainables.systems.noisy_mean import NOISY_MEAN, expected_error
+from trainables.worker.files import Folder
+from trainables.worker.sealed import unseal
+from trainables.worker.trial import open_run
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 CONFIG = {"clip": 0.8, "steps": 4, "shrinkage": 0.9, "prior": 0.4, "step_seconds": 0.0}

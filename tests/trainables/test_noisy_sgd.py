@@ -18,11 +18,8 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, PoissonSampled, Repeated
 from tests.trainables.recording import MemoryRun, memory_run
-from trainables import noisy_training
 from trainables.data import SOURCES
 from trainables.data.content import dataset
-from trainables.noisy_sgd import NOISE_MAX, NOISE_MIN, NOISY_ADAM, NOISY_SGD, NoisyOptimiser, epochs_of, steps_of
-from trainables.released import with_origin
 from trainables.system import (
     Dataset,
     Execution,
@@ -34,6 +31,17 @@ from trainables.system import (
     Split,
     Task,
 )
+from trainables.systems import noisy_training
+from trainables.systems.noisy_sgd import (
+    NOISE_MAX,
+    NOISE_MIN,
+    NOISY_ADAM,
+    NOISY_SGD,
+    NoisyOptimiser,
+    epochs_of,
+    steps_of,
+)
+from trainables.training.released import with_origin
 
 TARGET = PrivacyTarget(epsilon=4.0, delta=1e-4)
 BOTH = pytest.mark.parametrize("system", [NOISY_SGD, NOISY_ADAM], ids=lambda system: system.name)

@@ -21,13 +21,13 @@ from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.data.content import dataset
 from trainables.measures.watching import WatchesGradients
-from trainables.noisy_sgd import NOISY_ADAM, NOISY_SGD, epochs_of
 from trainables.parallel import GradientTask, LocalSums, initial_model, serve, shards
 from trainables.parallel.flat import Layout
 from trainables.registry import SYSTEMS
-from trainables.released import MODEL_SEED
-from trainables.sgld import CLIPPED_SGLD
 from trainables.system import Dataset, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Split, Task
+from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD, epochs_of
+from trainables.systems.sgld import CLIPPED_SGLD
+from trainables.training.released import MODEL_SEED
 
 # Each statistical test fails by chance with probability at most ALARM; secrets are fixed besides.
 ALARM = 1e-6

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps import cli
+from sweeps.cli import app as cli
 from sweeps.submission.order import OPERATORS, ORDER_FILE, Order
 from sweeps.submission.parcel import taken_from_here
 from tests.sweeps import awkward

@@ -26,18 +26,8 @@ from tests.trainables.private_prediction_cases import (
     target,
 )
 from tests.trainables.recording import memory_run
-from trainables import models, noisy_training
+from trainables import models
 from trainables.data.digits import DIGITS
-from trainables.linear import rows, width_of
-from trainables.private_prediction import (
-    LOSS_PERTURBATION,
-    MODEL_SENSITIVITY,
-    PREDICTION_SENSITIVITY,
-    SUBSAMPLE_AND_AGGREGATE,
-    fitting,
-    voters,
-)
-from trainables.private_prediction.scales import certificate
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Execution,
@@ -46,6 +36,17 @@ from trainables.system import (
     PrivacyTarget,
     Split,
 )
+from trainables.systems import noisy_training
+from trainables.systems.linear import rows, width_of
+from trainables.systems.private_prediction import (
+    LOSS_PERTURBATION,
+    MODEL_SENSITIVITY,
+    PREDICTION_SENSITIVITY,
+    SUBSAMPLE_AND_AGGREGATE,
+    fitting,
+    voters,
+)
+from trainables.systems.private_prediction.scales import certificate
 
 
 @pytest.fixture(scope="module")

@@ -21,14 +21,6 @@ from tests.trainables.private_prediction_cases import (
     planned,
     target,
 )
-from trainables.private_prediction import (
-    LOSS_PERTURBATION,
-    MODEL_SENSITIVITY,
-    PREDICTION_SENSITIVITY,
-    SUBSAMPLE_AND_AGGREGATE,
-    fitting,
-)
-from trainables.private_prediction.scales import certificate
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Feature,
@@ -36,6 +28,14 @@ from trainables.system import (
     Refusal,
     Task,
 )
+from trainables.systems.private_prediction import (
+    LOSS_PERTURBATION,
+    MODEL_SENSITIVITY,
+    PREDICTION_SENSITIVITY,
+    SUBSAMPLE_AND_AGGREGATE,
+    fitting,
+)
+from trainables.systems.private_prediction.scales import certificate
 
 
 def test_all_four_are_registered():

@@ -18,9 +18,9 @@ from dpcore.mechanisms.pure_composition import eps_pure
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.measures.evidence import Setting, curve_of, gather
-from trainables.private_prediction import fitting
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar
+from trainables.systems.private_prediction import fitting
 
 torch.set_num_threads(1)
 DELTA = 1e-5

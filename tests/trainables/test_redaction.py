@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainables.redaction import COMMON, HIDDEN, holds_secret, redacted
+from trainables.worker.redaction import COMMON, HIDDEN, holds_secret, redacted
 
 PASSWORD = "hunter2-and-more"
 WITH_SECRET = [

@@ -10,13 +10,13 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from tests.trainables.registry_cases import CASES, data_of
-from trainables import noisy_mean, noisy_training
 from trainables.data import SOURCES
 from trainables.metrics import Dependence
 from trainables.registry import SYSTEMS
 from trainables.rehearsal import CannotRun, Rehearsed, rehearse
 from trainables.rehearsal.made_up import made_up
 from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Task
+from trainables.systems import noisy_mean, noisy_training
 from trainables.units import Unit
 
 BROKEN = "tests.trainables.broken_models"

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from tests.trainables.recording import memory_run
-from trainables import released
 from trainables.data import SOURCES
 from trainables.measures.protocols import Scored
 from trainables.parallel import device_named
 from trainables.registry import SYSTEMS
 from trainables.system import Execution, PrivacyPlan, PrivacyTarget, Scalar
+from trainables.training import released
 
 torch.set_num_threads(1)
 DIGITS = SOURCES["digits"].load({"limit": 200})
@@ -99,7 +99,7 @@ def test_the_rebuilt_model_has_every_tensor_of_the_trained_one():
     run = memory_run(plan, seed=8)
     SYSTEMS["noisy-sgd"].fit([run], DIGITS, Execution())
     model = released.released_model(plan, DIGITS.facts, run.final[1])
-    from trainables.noisy_training import initial_model
+    from trainables.systems.noisy_training import initial_model
 
     start = initial_model(run, DIGITS, device_named("cpu"))
     assert torch.equal(model[1].weight, start[1].weight)

@@ -13,8 +13,8 @@ from tests.trainables.test_data import DATA, needs_data
 from trainables import models
 from trainables.data import SOURCES
 from trainables.models.resnet import with_dropout
-from trainables.noisy_sgd import NOISY_SGD
 from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar, Task
+from trainables.systems.noisy_sgd import NOISY_SGD
 
 torch.set_num_threads(1)
 

@@ -17,11 +17,8 @@ from dpcore.events import Composed, Gaussian, PoissonSampled
 from dpcore.guarantee import Status
 from dpcore.sgld import Phase
 from tests.trainables.recording import MemoryRun, memory_run
-from trainables import noisy_training, sgld_training
 from trainables.data import SOURCES
 from trainables.data.content import dataset
-from trainables.sgld import CLIPPED_SGLD, event
-from trainables.sgld_blocks import clip_norm, schedule
 from trainables.system import (
     Dataset,
     Execution,
@@ -33,6 +30,9 @@ from trainables.system import (
     Split,
     Task,
 )
+from trainables.systems import noisy_training, sgld_training
+from trainables.systems.sgld import CLIPPED_SGLD, event
+from trainables.systems.sgld_blocks import clip_norm, schedule
 
 TARGET = PrivacyTarget(epsilon=4.0, delta=1e-4)
 

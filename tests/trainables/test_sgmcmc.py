@@ -23,10 +23,10 @@ from tests.trainables.test_data import DATA, needs_data
 from trainables.data import SOURCES
 from trainables.measures.protocols import Scored
 from trainables.registry import SYSTEMS
-from trainables.sgmcmc import leakage
-from trainables.sgmcmc.judging import judged, losses, table_metrics
-from trainables.sgmcmc.updates import SGHMC, SGLD, UPDATES, Update
 from trainables.system import Dataset, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar, Split, Task
+from trainables.systems.sgmcmc import leakage
+from trainables.systems.sgmcmc.judging import judged, losses, table_metrics
+from trainables.systems.sgmcmc.updates import SGHMC, SGLD, UPDATES, Update
 
 TARGET = PrivacyTarget(epsilon=1.0, delta=1e-3)
 NAMES = ("sgd", "rmsprop", "dropout", "sgld", "psgld", "sghmc")

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from trainables import trial
-from trainables.files import Folder
-from trainables.noisy_sgd import METRICS
 from trainables.system import Execution, Member, TrialGroup
+from trainables.systems.noisy_sgd import METRICS
+from trainables.worker import trial
+from trainables.worker.files import Folder
 
 SHARED, OWN, MEASURING = 0.3, 0.1, 0.2
 SLACK = 0.15

@@ -23,12 +23,10 @@ from tests.dpcore import gradient_oracle
 from tests.trainables.recording import memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.data import content
-from trainables.losses import loss_function
 from trainables.measures import evidence, gradient_canaries, lira
 from trainables.measures.evidence import Setting, curve_of
 from trainables.measures.objectives import missing
 from trainables.parallel import GradientTask, LocalSums, initial_model, shards, sums
-from trainables.private_prediction import voters
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Dataset,
@@ -41,6 +39,8 @@ from trainables.system import (
     Split,
     Task,
 )
+from trainables.systems.private_prediction import voters
+from trainables.training.losses import loss_function
 from trainables.units import Unit
 
 torch.set_num_threads(1)

@@ -20,9 +20,9 @@ from dpcore.checks import InvalidValue
 from trainables import units
 from trainables.claims import check_unit, enforces_units
 from trainables.data import SOURCES
-from trainables.private_prediction import voters
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset
+from trainables.systems.private_prediction import voters
 from trainables.units import Unit, Units, arranged, share_of
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))

@@ -211,7 +211,12 @@ def build(model: str, facts: PublicFacts, *, hidden: int) -> nn.Module:
     return module
 
 
+MOVED = {"trainables.convexified.model:tanh_128": "trainables.systems.convexified.model:tanh_128"}
+"""Functions of this package that recorded specs call by an earlier name."""
+
+
 def _own_function(model: str) -> Callable[..., object]:
+    model = MOVED.get(model, model)
     names = ", ".join(MODELS)
     remedy = f"Use one of {names}, or a function facts -> torch.nn.Module that Python can import."
     module_name, colon, function_name = model.partition(":")

@@ -26,12 +26,12 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from torch import nn
 from torch.distributed import DistError
 
-from trainables import memory
 from trainables.parallel.link import Backend, Link, LinkEnded, joined_store, owner_link, owner_store, worker_link
 from trainables.parallel.process import device_named
 from trainables.parallel.sums import LinkedSums, serve
 from trainables.parallel.team import BatchSums, GradientTask
-from trainables.ray_shared import SharedData, TeamLayout
+from trainables.worker import memory
+from trainables.worker.ray_shared import SharedData, TeamLayout
 
 START_SECONDS = 180.0
 """Longest start of the workers: their bundles are held already, so this is import and rendezvous."""

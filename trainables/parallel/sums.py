@@ -32,15 +32,15 @@ from dpcore.gradients import ClippedSum, PrivateGradients
 from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from trainables import models
-from trainables.losses import loss_function, tensor
 from trainables.measures.watching import WatchesGradients
-from trainables.noise import batch_key, batches_of
 from trainables.parallel.flat import Layout
 from trainables.parallel.link import Link
 from trainables.parallel.process import limited_threads
 from trainables.parallel.shards import shards
 from trainables.parallel.team import BatchSums, GradientTask
 from trainables.system import Dataset, Execution, PublicFacts, Run
+from trainables.training.losses import loss_function, tensor
+from trainables.training.noise import batch_key, batches_of
 
 LossFunction = Callable[[Any, Any], Tensor]
 

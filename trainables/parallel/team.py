@@ -29,7 +29,7 @@ class GradientTask:
     rate            of the Poisson batches
     steps           how many sums will be asked for
     sampling_seed   32 bytes of the attempt's sampling stream: secret towards the world, not among the trial's processes
-    sampling        which generator draws batches from it (`trainables.noise.batches_of`)
+    sampling        which generator draws batches from it (`trainables.training.noise.batches_of`)
     device          where workers compute: "auto" is a GPU if they were given one
     """
 

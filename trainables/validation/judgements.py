@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainables.losses import EVALUATION_BATCH, answers, loss_function, tensor
 from trainables.system import PublicFacts, Split, Task
+from trainables.training.losses import EVALUATION_BATCH, answers, loss_function, tensor
 
 Floats = NDArray[np.float64]
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from torch import nn
 
-from trainables.noise import report_noise
 from trainables.system import Dataset, Execution, PublicFacts, Run, Split, Task
+from trainables.training.noise import report_noise
 from trainables.validation.cells import cells_for
 from trainables.validation.judgements import judgements
 from trainables.validation.reports import NOISE_SD

@@ -23,8 +23,8 @@ from dpcore.gdp_dual import eps_gdp, mu_gdp
 from dpcore.guarantee import weakest
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for
 from dpcore.parallel import headline_of_parts
-from trainables.noisy_sgd import PUBLIC_VALIDATION
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, System
+from trainables.systems.noisy_sgd import PUBLIC_VALIDATION
 from trainables.validation.cells import cells_for
 from trainables.validation.reports import PrivateReports
 

@@ -22,7 +22,7 @@ from sweeps.reproductions.lu2021.parts import Scope
 from sweeps.reproductions.lu2021.results import measured
 
 if TYPE_CHECKING:
-    from sweeps.workspace import Workspace
+    from sweeps.process.workspace import Workspace
 
 TITLE = "A differentially private framework with convexified loss functions (Lu et al. 2021)"
 

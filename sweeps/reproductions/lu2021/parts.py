@@ -10,7 +10,7 @@ from typing import Any
 from dpcore.convexified.baselines import Counting, baseline_noise
 from sweeps.reproductions.effort import Effort, reduced
 from sweeps.reproductions.files import section
-from trainables.noisy_sgd import NOISE_MAX, NOISE_MIN
+from trainables.systems.noisy_sgd import NOISE_MAX, NOISE_MIN
 
 EPSILONS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0)
 """Section 5.3."""
@@ -183,7 +183,7 @@ def beside(one: Set, scope: Scope, data: Path, baselines: Mapping[tuple[Counting
     noises = sorted({noise for noise in baselines.values() if noise <= NOISE_MAX})
     if noises:
         systems["noisy-adam"] = {
-            "model": "trainables.convexified.model:tanh_128",
+            "model": "trainables.systems.convexified.model:tanh_128",
             "learning_rate": 0.001,
             "clip_norm": CLIP_NORM,
             "batch_size": BATCH,

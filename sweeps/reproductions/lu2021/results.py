@@ -14,12 +14,12 @@ from scipy.special import softmax
 from dpcore.convexified.baselines import Counting
 from sweeps.reproductions.lu2021.parts import NOISE_MAX, Scope, Set, algorithm_1, baseline_noises, beside
 from sweeps.reproductions.sweeping import full_grid, swept
-from trainables.attempt import Attempt
+from trainables.worker.attempt import Attempt
 
 if TYPE_CHECKING:
+    from sweeps.process.workspace import Workspace
     from sweeps.records import TrialRecord
     from sweeps.spec.model import SweepSpec
-    from sweeps.workspace import Workspace
 
 LAPLACE, GAUSSIAN = "Alg. 1 (Lap)", "Alg. 1 (Gaus)"
 
@@ -104,9 +104,9 @@ def _private(
     trials: Sequence[TrialRecord],
 ) -> tuple[list[Point], list[tuple[str, float, float]]]:
     """DP-SGD's models, judged and attacked as Algorithm 1's answers are."""
-    from trainables.convexified.model import logits_of
-    from trainables.convexified.published_fit import attack_of, flat_inputs, question_order
     from trainables.data import SOURCES
+    from trainables.systems.convexified.model import logits_of
+    from trainables.systems.convexified.published_fit import attack_of, flat_inputs, question_order
 
     dataset = SOURCES[spec.data.source].load(spec.data.options())
     members, others = (flat_inputs(dataset.facts, split) for split in (dataset.train, dataset.validation))

@@ -19,7 +19,7 @@ from sweeps.reproductions.sweeping import swept
 from sweeps.reproductions.triastcyn2020 import distances, formulas, plots, training
 
 if TYPE_CHECKING:
-    from sweeps.workspace import Workspace
+    from sweeps.process.workspace import Workspace
 
 TITLE = "Bayesian differential privacy for machine learning (Triastcyn & Faltings 2020)"
 PAIRS = 300

@@ -22,12 +22,12 @@ from sweeps.reproductions.triastcyn2020.formulas import (
     estimated_costs,
     moments_epsilon,
 )
-from trainables.attempt import Attempt
 from trainables.data import SOURCES
+from trainables.worker.attempt import Attempt
 
 if TYPE_CHECKING:
+    from sweeps.process.workspace import Workspace
     from sweeps.records import TrialRecord
-    from sweeps.workspace import Workspace
     from trainables.system import Dataset, Split
 
 SIGNIFICANT = 0.05
@@ -69,9 +69,9 @@ def _gradients(
     import torch
 
     from dpcore.gradients import PrivateGradients
-    from trainables.losses import loss_function, tensor
-    from trainables.released import released_model
     from trainables.system import PrivacyPlan
+    from trainables.training.losses import loss_function, tensor
+    from trainables.training.released import released_model
 
     assert record.plan is not None
     model = released_model(PrivacyPlan.from_dict(record.plan), data.facts, state)

@@ -24,7 +24,7 @@ from sweeps.reproductions.vandermaaten2020.parts import Scope, parts
 from sweeps.reproductions.vandermaaten2020.results import Point, points_of
 
 if TYPE_CHECKING:
-    from sweeps.workspace import Workspace
+    from sweeps.process.workspace import Workspace
 
 TITLE = "The trade-offs of private prediction (van der Maaten & Hannun 2020)"
 

@@ -27,7 +27,7 @@ from sweeps.reproductions.wu2020.parts import Scope, credit, images
 from sweeps.reproductions.wu2020.results import Measurements
 
 if TYPE_CHECKING:
-    from sweeps.workspace import Workspace
+    from sweeps.process.workspace import Workspace
 
 TITLE = "Characterizing membership privacy in stochastic gradient Langevin dynamics (Wu et al. 2020)"
 

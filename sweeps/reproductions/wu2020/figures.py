@@ -8,11 +8,11 @@ from typing import Any
 
 from dpcore.membership import published_bound, repaired_bound, trivial_bound, vacuity_thresholds
 from sweeps.records import TrialRecord
+from sweeps.release.rounding import epsilon_text
 from sweeps.reproductions.claims import Table
 from sweeps.reproductions.wu2020.parts import HIDDEN
 from sweeps.reproductions.wu2020.published import METRICS, TABLE_1, TABLE_2
 from sweeps.reproductions.wu2020.results import LAST, Measurements
-from sweeps.rounding import epsilon_text
 
 COLUMNS = ("attack AUC", "attack F1", "attack accuracy", "train", "test")
 SAMPLERS = ("sgld", "psgld", "sghmc")

@@ -19,8 +19,8 @@ from dpcore.membership import (
     vacuity_thresholds,
 )
 from dpcore.sgld import clipped_event, halving_schedule, noise_multiplier, published_noise_factor
+from sweeps.release.rounding import epsilon_text
 from sweeps.reproductions.claims import Claim, Table
-from sweeps.rounding import epsilon_text
 
 COIN = math.log(2)
 """Loss of a coin flip between two classes."""

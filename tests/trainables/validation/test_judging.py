@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from dpcore.gradients import Refused
-from trainables.losses import answers, record_losses
 from trainables.system import Feature, PublicFacts, Split, Task
+from trainables.training.losses import answers, record_losses
 from trainables.validation.judging import judge
 
 

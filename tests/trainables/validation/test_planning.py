@@ -12,9 +12,9 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed
 from dpcore.parallel import headline_of_parts
-from trainables.noisy_sgd import PUBLIC_VALIDATION
 from trainables.registry import SYSTEMS
 from trainables.system import Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Task
+from trainables.systems.noisy_sgd import PUBLIC_VALIDATION
 from trainables.units import Unit
 from trainables.validation import planning
 from trainables.validation.declaration import PrivateValidation

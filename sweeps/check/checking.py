@@ -1,0 +1,138 @@
+"""What `sweeps check` does: look at the places, plan the spec, rehearse it on made-up records. No record is read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+from dpcore.checks import InvalidValue
+from sweeps.check.feasibility import check_feasible
+from sweeps.check.preview import Preview, preview
+from sweeps.ledger.totals import Total
+from sweeps.records import TrialRecord
+from sweeps.rehearsal import Rehearsal, Rehearsing
+from sweeps.spec import SweepSpec, public_facts
+from trainables import plugins
+from trainables.data import SOURCES
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The plan of a sweep, and what its rehearsal found; None without one.
+
+    treatment  what is done with values that are not as declared: by the declaration alone, no record was looked at
+    """
+
+    plan: Preview
+    rehearsal: Rehearsal | None
+    treatment: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values: the plan's, with the rehearsal beside them."""
+        rehearsal = None if self.rehearsal is None else self.rehearsal.to_dict()
+        return self.plan.to_dict() | {"treatment": list(self.treatment), "rehearsal": rehearsal}
+
+    def render(self) -> str:
+        """For people."""
+        parts = [self.plan.render(), *(f"records  {one}" for one in self.treatment)]
+        if self.rehearsal is not None:
+            parts.append(self.rehearsal.render())
+        return "\n".join(parts)
+
+
+def checked(
+    spec: SweepSpec,
+    *,
+    rehearsal: bool = True,
+    address: str | None = None,
+    warm: Sequence[TrialRecord] = (),
+    started_from: Sequence[Total] = (),
+) -> Checked:
+    """Plan, look at the places, rehearse. Raises SpecErrors, WouldFail, and what `check_places` raises.
+
+    rehearsal           False: only plan, from public facts alone
+    address             see `check_places`
+    warm, started_from  as in `sweeps.check.preview.preview`
+    """
+    if rehearsal and address is not None and address.startswith("ray://"):
+        raise InvalidValue(
+            "--address",
+            address,
+            "auto or HOST:PORT: `check` asks the cluster for its nodes, which it cannot do through a client's port",
+            "Check without it; `sweeps run` submits the sweep by this address.",
+        )
+    for function in spec.user_functions():
+        # Here, and not only where it is imported: that is in another process, whose words come late.
+        plugins.enter("model", function)
+    facts = public_facts(spec)
+    if not rehearsal:
+        plan = preview(spec, warm=warm, started_from=started_from)
+        if not plan.feasible:
+            check_feasible(spec, facts)
+        return Checked(plan, None, facts.treatment)
+    check_places(spec, address)
+    with Rehearsing(spec) as rehearsing:
+        # Planning builds the user's own model: not in this process, before it has come back from the other one.
+        first = rehearsing.finished() if spec.user_modules() else None
+        with redirect_stdout(sys.stderr):
+            # What the user's code prints is no part of a JSON document.
+            plan = preview(spec, warm=warm, started_from=started_from)
+        found = first or rehearsing.finished()
+    if not plan.feasible and not found.ran:
+        check_feasible(spec, facts)
+    return Checked(plan, found, facts.treatment)
+
+
+def check_places(spec: SweepSpec, address: str | None = None) -> None:
+    """What the files and the machine can tell before anything runs: schemas and resources, and no record.
+
+    address  of the Ray cluster that trials are meant for; None: this machine
+
+    Raises InvalidValue (files, columns, device), ClusterUnreachable (resources, imports of its workers).
+    """
+    SOURCES[spec.data.source].inspect(spec.data.options())
+    cpus, gpus = spec.resources.per_worker()
+    if spec.execution.device == "cuda" and gpus == 0:
+        raise InvalidValue(
+            "execution.device",
+            "cuda",
+            "auto or cpu where trials ask for no GPU: they see none",
+            "Set resources.gpus (or gpus_per_worker), or leave the device out.",
+        )
+    if address is None and gpus == 0 and cpus * spec.resources.workers <= (os.cpu_count() or 1):
+        # Ray takes a second to import.
+        return
+    from sweeps.runner.cluster import alive_nodes, check_reachable, check_resources, cluster
+    from sweeps.runner.imports import imported_by_all
+
+    check_reachable(address, spec.resources)
+    if address is not None:
+        with cluster(address):
+            check_resources(spec.resources, alive_nodes(), "the cluster has")
+            imported_by_all(spec.user_functions())
+
+
+def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: bool = True) -> None:
+    """What `sweeps run` makes sure of before it records a sweep.
+
+    A model of the user's own is tried out in another process: planning builds it, and it could take this one along.
+    Raises what `checked` raises. Resources of a cluster are its own to tell, when the sweep has joined it.
+    """
+    if address is None:
+        check_places(spec)
+    else:
+        SOURCES[spec.data.source].inspect(spec.data.options())
+        from sweeps.runner.cluster import check_reachable
+
+        check_reachable(address, spec.resources)
+    if not spec.user_modules():
+        check_feasible(spec, public_facts(spec))
+    elif rehearsal:
+        with Rehearsing(spec) as rehearsing:
+            found = rehearsing.finished()
+        if not found.ran:
+            check_feasible(spec, public_facts(spec))

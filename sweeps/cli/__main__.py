@@ -1,0 +1,3 @@
+from sweeps.cli.app import main
+
+main()

@@ -1,0 +1,65 @@
+"""How every command ends: one JSON document, or one clear message and an exit code."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from sweeps.process.exits import ExitCode
+from trainables.worker.redaction import redacted
+
+OURS = ("sweeps", "dpcore", "trainables")
+ENGINES = ("mlflow", "sqlalchemy", "requests", "urllib3", "pyarrow")
+"""Packages whose errors, where they reach a command, tell of a service or a file and not of a mistake in ours."""
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Bad input, and what the system refuses, become one message on stderr and exit code 2; Ctrl-C becomes 130.
+
+    Anything else is a bug and keeps its traceback, with exit code 1. Passwords stand in none of it.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        fail(f"{where}{error.strerror or error}. Make it readable and writable, or free space, then try again.")
+    except Exception as error:
+        # Packages that are not loaded cannot have raised: their error classes are known by module name,
+        # so that a quick command does not import them.
+        package = type(error).__module__.split(".")[0]
+        if package in OURS:
+            fail(str(error))
+        if package in ENGINES:
+            fail(f"{type(error).__name__}: {' '.join(redacted(str(error)).split())[:500]}")
+        sys.stderr.write(redacted(traceback.format_exc()))
+        sys.exit(ExitCode.FAILED)
+
+
+def fail(message: str) -> NoReturn:
+    """Say what is wrong and leave with BAD_INPUT."""
+    print(f"sweeps: {redacted(message)}", file=sys.stderr)
+    sys.exit(ExitCode.BAD_INPUT)
+
+
+def print_json(value: Any) -> None:
+    """One document on stdout."""
+    print(json.dumps(_finite(value), indent=2, default=str))
+
+
+def _finite(value: Any) -> Any:
+    # JSON has no infinity and no NaN: they travel as words.
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return value

@@ -1,0 +1,157 @@
+"""What `run` and `resume` show around a session: progress, the result, and always how to go on."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from rich.console import Console
+
+from sweeps.cli.display import ProgressDisplay
+from sweeps.cli.output import print_json
+from sweeps.cli.streams import steadfast_streams
+from sweeps.control import session
+from sweeps.control.failures import Failure
+from sweeps.process.exits import ExitCode
+from sweeps.process.words import LOG, keep, kept_in, say
+from sweeps.process.workspace import DEFAULT_ROOT, Workspace
+from sweeps.release.policy import Release
+from sweeps.release.validation_text import recorded_text
+from sweeps.store import Store
+from trainables.worker.redaction import shown_url
+
+
+def resume_command(sweep: str, workspace: Workspace, address: str | None = None) -> str:
+    """The command that goes on with the sweep from any folder that is the current one now. No passwords."""
+    words = ["sweeps", "resume", sweep]
+    if workspace.root != Workspace.at(DEFAULT_ROOT).root:
+        words += ["--root", workspace.root]
+    for option, url in (
+        ("--store", workspace.store),
+        ("--records", workspace.records),
+        ("--tracking", workspace.tracking),
+    ):
+        if url is not None:
+            words += [option, shown_url(url)]
+    if address is not None:
+        words += ["--address", shown_url(address)]
+    return shlex.join(words)
+
+
+def drive(
+    sweep: str,
+    workspace: Workspace,
+    *,
+    shown: Callable[[str, Workspace], Any] | None = None,
+    address: str | None = None,
+    **options: Any,
+) -> None:
+    """Run the session and print what came of it; with `shown`, its value as the one JSON document on stdout.
+
+    A terminal that is closed stops the sweep as Ctrl-C does; a pipe whose reader ended changes nothing. Whatever is
+    said beside the answer is in the sweep's `words.LOG` too.
+
+    Exits with `Outcome.code` where that is not OK: INTERRUPTED after Ctrl-C, SOME_FAILED, NONE_RANKED.
+    """
+    with steadfast_streams(), kept_in(workspace.folder(sweep) / LOG):
+        _drive(sweep, workspace, shown=shown, address=address, **options)
+
+
+def _drive(
+    sweep: str,
+    workspace: Workspace,
+    *,
+    shown: Callable[[str, Workspace], Any] | None,
+    address: str | None,
+    **options: Any,
+) -> None:
+    console = Console(stderr=shown is not None)
+    again = resume_command(sweep, workspace, address)
+
+    def cluster_lost(name: str) -> None:
+        say(f"\nThe Ray cluster does not answer any more. Nothing is lost; go on with:\n  {again}")
+
+    def failed(failure: Failure) -> None:
+        _say(console, failure.lines())
+
+    if heading := Release.recorded(Store.open(workspace.store_url, create=False).sweep(sweep).spec).heading:
+        console.print(heading, highlight=False, markup=False, soft_wrap=True)
+    console.print(f"Sweep [bold]{sweep}[/bold]  (Ctrl-C stops cleanly)", highlight=False)
+    if (validation := recorded_text(Store.open(workspace.store_url, create=False).sweep(sweep).spec)) is not None:
+        console.print(f"validation records: {validation}", highlight=False, soft_wrap=True)
+    try:
+        with ProgressDisplay(console) as display:
+            outcome = session.resume(
+                sweep,
+                workspace,
+                progress=display,
+                on_failure=failed,
+                on_cluster_lost=cluster_lost,
+                address=address,
+                **options,
+            )
+    except KeyboardInterrupt:
+        _stopped(console, again)
+    if shown is not None:
+        print_json(shown(sweep, workspace))
+    if outcome.state == "stopped":
+        _stopped(console, again)
+    if shown is None:
+        _summary(sweep, workspace, outcome, console)
+    if outcome.code is not ExitCode.OK:
+        _say(console, _why(outcome))
+        sys.exit(outcome.code)
+
+
+def _why(outcome: session.Outcome) -> list[str]:
+    """What went wrong, last on the screen: the first failure, and what the exit code says."""
+    told = []
+    if outcome.failure is not None:
+        count = outcome.counts["failed"]
+        told += [f"{count} trial{'s' if count > 1 else ''} failed. The first:", *outcome.failure.lines()]
+    code = outcome.code
+    return [*told, f"{code.meaning[0].upper()}{code.meaning[1:]} (exit code {code.value})."]
+
+
+def _say(console: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _stopped(console: Console, again: str) -> None:
+    text = f"Stopped. Nothing is lost; go on with:\n  {again}"
+    console.print(text, highlight=False, soft_wrap=True)
+    keep(text)
+    sys.exit(ExitCode.INTERRUPTED)
+
+
+def _summary(sweep: str, workspace: Workspace, outcome: session.Outcome, console: Console) -> None:
+    from sweeps.front.pareto import LABELS, sweep_front
+    from sweeps.front.terminal import table
+    from sweeps.report import write_report
+
+    opened = Store.open(workspace.store_url, create=False)
+    counts = ", ".join(f"{count} {state}" for state, count in outcome.counts.items() if count)
+    console.print(f"{outcome.state.capitalize()} after {outcome.seconds:.0f} s: {counts}.", highlight=False)
+    for reason in outcome.reasons:
+        console.print(reason, highlight=False, markup=False)
+    if outcome.ranked:
+        # One panel for each kind of claim, as on the report page.
+        console.print(table(sweep_front(opened, sweep, mix=LABELS, total=True)))
+    path = write_report(opened, sweep, workspace.report(sweep))
+    console.print(f"Report  {path}", highlight=False, soft_wrap=True)
+    if outcome.tracking is not None:
+        console.print(f"MLflow  {_view(outcome.tracking)}", highlight=False, soft_wrap=True)
+
+
+def _view(uri: str) -> str:
+    """Where a person looks at MLflow: a server by its own address, a database through a server of one's own."""
+    shown = shown_url(uri)
+    if urlsplit(uri).scheme in ("http", "https"):
+        return shown
+    # The one beside this Python: a fresh clone's environment is not on the path.
+    return f"{Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {shlex.quote(shown)}"

@@ -1,0 +1,466 @@
+"""Decides what is launched next and writes down what came of it. Knows neither Ray nor the clock.
+
+The order of writes is the guarantee (see `sweeps.store`): the reservation is durable before a launch exists,
+and a result is told to the proposer only after the store has it. Every method may be the last one that runs:
+`recover` at the next start picks up from the store and the workers' own records.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from sweeps.control.lost_attempts import CONTROLLER_ENDED, worker_losses
+from sweeps.control.planning import exhausted, plan_proposal
+from sweeps.control.stopped_trials import claim_of
+from sweeps.records import Outcome, Proposal, TrialRecord, TrialState, trial_key
+from sweeps.release.policy import Release
+from sweeps.search import Proposer
+from sweeps.search.rungs import Promote, first_stop, next_rung
+from sweeps.spec import SweepSpec
+from sweeps.store import Lease, Store, StoreOlder
+from trainables.measures.objectives import MEASURES
+from trainables.publishing import Undeclared
+from trainables.system import Member, PrivacyPlan, PublicFacts, Refusal, TrialGroup
+from trainables.worker.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovered, latest_checkpoint
+from trainables.worker.files import Folder, NotAFolder
+from trainables.worker.results import TrialResult
+from trainables.worker.sealed import Damaged
+
+GROUP_LIMIT = 256
+"""Largest number of trials in one launch."""
+GROUP_AHEAD = 1024
+"""How many upcoming proposals are planned in search of trials that train together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to launch now; something still runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing will ever be launched again. `exhausted`: the space ran dry before the trials were all launched."""
+
+    exhausted: bool = False
+
+
+Decision = TrialGroup | Wait | Done
+
+
+@dataclass(slots=True)
+class Controller:
+    """Drives one sweep. Used from one thread.
+
+    on_change  called after each committed change, with the trial's record; for progress display only
+    """
+
+    store: Store
+    lease: Lease
+    sweep: str
+    spec: SweepSpec
+    facts: PublicFacts
+    proposer: Proposer
+    trials: Folder
+    calibrations: MutableMapping[str, float]
+    on_change: Callable[[TrialRecord], None] = lambda record: None
+    records: dict[str, TrialRecord] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
+    _relaunch: list[str] = field(default_factory=list)
+    _losses: Counter[str] | None = None
+    """Losses of each trial's worker, earlier controllers' included; None until the first one of this controller."""
+    launched: int = 0
+    """Trials that were ever launched: what `search.trials` counts."""
+    _planned: dict[int, PrivacyPlan | Refusal] = field(default_factory=dict)
+    """Proposals that were planned before their turn, in search of companions."""
+    _release: Release = field(init=False)
+    """What may leave the trials: asked before anything of a result is written or told."""
+    _infeasible_in_a_row: int = 0
+    _exhausted: bool = False
+
+    def __post_init__(self) -> None:
+        self._release = Release.of(self.spec)
+
+    # -- at start ---------------------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Settle every attempt that an earlier controller left running, and queue what has to go on.
+
+        Raises StoreOlder, before anything is settled, where workers left records of attempts that the store does not
+        know.
+        """
+        self.records = {record.key: record for record in self.store.trials(self.sweep)}
+        self._check_store_is_newest()
+        for record in list(self.records.values()):
+            if record.state is TrialState.RUNNING:
+                self._conclude(record, reason=CONTROLLER_ENDED)
+            elif record.state is TrialState.PLANNED:
+                self._relaunch.append(record.key)
+        self.launched = sum(record.state is not TrialState.INFEASIBLE for record in self.records.values())
+        for record in reversed(self.records.values()):
+            if record.state is not TrialState.INFEASIBLE:
+                break
+            self._infeasible_in_a_row += 1
+        self.proposer.rebuild(self.records.values())
+
+    def _check_store_is_newest(self) -> None:
+        # One listing, and one for each trial that is not over: others had no later attempts, but for promoted ones,
+        # whose worker finds its folder claimed.
+        mine = re.compile(rf"{re.escape(self.sweep)}-\d+")
+        for key in self.trials.names():
+            if key not in self.records and mine.fullmatch(key):
+                raise StoreOlder(self.sweep, f"trial {key}", self.trials.url)
+        for key, record in self.records.items():
+            if record.state in (TrialState.RUNNING, TrialState.PLANNED):
+                with suppress(NotAFolder):
+                    for name in self.trials.child(key).names():
+                        if name.isdecimal() and int(name) > record.attempts:
+                            raise StoreOlder(self.sweep, f"attempt {name} of trial {key}", self.trials.url)
+
+    # -- what next --------------------------------------------------------------------------------------
+
+    def has_work(self) -> bool:
+        """Whether anything may still be launched (False spares a finished sweep the start of a cluster)."""
+        promotion = next_rung(self.spec, self.records.values(), self.running)
+        if self._relaunch or isinstance(promotion, Promote):
+            return True
+        return self.launched < self.spec.search.trials and not self._is_exhausted()
+
+    def is_exhausted(self) -> bool:
+        """Whether the space ran dry before all the trials were launched."""
+        return self.launched < self.spec.search.trials and self._is_exhausted()
+
+    def settle_running(self, reason: str) -> None:
+        """Settle every launch in flight by its own records; its workers are gone. It goes on at the next start."""
+        # The store is asked, not this object's memory: an interruption may have come between the two.
+        for record in self.store.trials(self.sweep, states=[TrialState.RUNNING]):
+            self._conclude(record, reason)
+        self.running.clear()
+
+    def fence_running(self) -> None:
+        """Stop every worker at the end of its interval without a word to the store, which is gone."""
+        for key in self.running:
+            with suppress(OSError, NotAFolder):
+                Attempt.of(self.trials, key, self.records[key].attempts).fence()
+
+    def decide(self) -> Decision:
+        """The next launch, its reservation already durable; or Wait; or Done."""
+        while self._relaunch:
+            if (again := self._again()) is not None:
+                return again
+        while isinstance(promotion := next_rung(self.spec, self.records.values(), self.running), Promote):
+            member = self._relaunched(promotion.key, promotion.to_step)
+            if member is not None:
+                return self._launch([member])
+        if self.launched < self.spec.search.trials and not self._exhausted:
+            launch = self._propose()
+            if launch is not None:
+                return launch
+        return Wait() if self.running else Done(exhausted=self._exhausted)
+
+    def _propose(self) -> TrialGroup | None:
+        while not self._is_exhausted():
+            proposal = self.proposer.propose()
+            if proposal is None:
+                return None
+            plan = self._planned.pop(proposal.number, None) or self._plan(proposal)
+            if isinstance(plan, Refusal):
+                self.store.record_infeasible(self.lease, [(proposal, plan)])
+                violations = dict(plan.violations)
+                refused = _record(
+                    self.sweep, proposal, TrialState.INFEASIBLE, violations=violations, reason=plan.reason
+                )
+                self._changed(refused)
+                self._infeasible_in_a_row += 1
+                continue
+            self._infeasible_in_a_row = 0
+            companions = list(islice(self._companions(plan), self.spec.search.trials - self.launched - 1))
+            for companion, _ in companions:
+                self.proposer.take(companion)
+            return self._launch([self._launched(*one) for one in ((proposal, plan), *companions)])
+        self._exhausted = True
+        return None
+
+    def _plan(self, proposal: Proposal) -> PrivacyPlan | Refusal:
+        return plan_proposal(self.spec, proposal.config, self.facts, self.calibrations)
+
+    def _companions(self, plan: PrivacyPlan) -> Iterator[tuple[Proposal, PrivacyPlan]]:
+        """Upcoming proposals that train together with `plan`: one training serves them all."""
+        if not plan.group:
+            return
+        found = 1
+        wanted = min(GROUP_AHEAD, self.spec.search.trials - self.launched)
+        for proposal in list(self.proposer.upcoming(wanted)):
+            other = self._planned.get(proposal.number) or self._plan(proposal)
+            self._planned[proposal.number] = other
+            if found < GROUP_LIMIT and isinstance(other, PrivacyPlan) and _together(plan, other):
+                found += 1
+                yield proposal, other
+
+    def _is_exhausted(self) -> bool:
+        return exhausted(self.spec, len(self.records), self._infeasible_in_a_row)
+
+    def _again(self) -> TrialGroup | None:
+        """The first trial that has to go on, and those that wait with it and train together with it.
+
+        None when none of them can.
+        """
+        first = self._plan_of(self._relaunch[0])
+        keys = [
+            key for position, key in enumerate(self._relaunch) if position == 0 or _together(first, self._plan_of(key))
+        ][:GROUP_LIMIT]
+        members = []
+        for key in keys:
+            self._relaunch.remove(key)
+            member = self._relaunched(key, self.store.last_entry(key).to_step)
+            if member is not None:
+                members.append(member)
+        return self._launch(members) if members else None
+
+    def _plan_of(self, key: str) -> PrivacyPlan:
+        plan = self.records[key].plan
+        assert plan is not None
+        return PrivacyPlan.from_dict(plan)
+
+    def _relaunched(self, key: str, to_step: int) -> Member | None:
+        """The trial's next attempt, its reservation durable; None, and the trial has failed, where it cannot go on."""
+        record = self.records[key]
+        start = self._start(record, to_step)
+        if start is None:
+            reason = (
+                f"its state after step {record.step} is missing or damaged in {self.trials.child(key).url}, and "
+                "metrics that came of it have been published: another run of those steps would be a second release"
+            )
+            self.store.abandon(self.lease, key, reason)
+            self._changed(replace(record, state=TrialState.FAILED, reason=reason))
+            return None
+        resume_attempt, from_step = start
+        attempt = self.store.relaunch(self.lease, key, from_step, to_step)
+        record = replace(record, state=TrialState.RUNNING, attempts=attempt)
+        self._changed(record)
+        Attempt.of(self.trials, key, attempt).reserve()
+        self.running.add(key)
+        return Member(
+            key=key,
+            attempt=attempt,
+            seed=record.seed,
+            plan=self._plan_of(key),
+            from_step=from_step,
+            to_step=to_step,
+            resume_attempt=resume_attempt,
+        )
+
+    def _start(self, record: TrialRecord, to_step: int) -> tuple[int, int] | None:
+        """(attempt, step) of the state to go on from, (0, 0) for none; None where that may not be.
+
+        Published metrics belong to the path of the attempt that reported them: no state before them, and none of an
+        earlier attempt, leads on from there.
+        """
+        attempts = self.store.attempts_of(record.key)
+        reported = max((one.attempt for one in attempts if one.outcome is Outcome.SETTLED), default=0)
+        found = latest_checkpoint(
+            self.trials,
+            record.key,
+            [one.attempt for one in attempts if one.attempt >= reported],
+            at_least=record.step,
+            below=to_step,
+        )
+        if found is None:
+            return None if record.step else (0, 0)
+        attempt, step = found
+        for entry in self.store.ledger_of(record.key):
+            if entry.attempt == attempt and entry.executed_to is not None and entry.executed_to < step:
+                # It came to light after its attempt was settled: a worker that nobody saw went on.
+                self.store.charge_whole(self.lease, record.key, attempt)
+        return found
+
+    def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> Member:
+        to_step = first_stop(self.spec, plan.steps)
+        attempt = self.store.launch(self.lease, proposal, plan, to_step)
+        self.launched += 1
+        record = _record(self.sweep, proposal, TrialState.RUNNING, plan=plan.to_dict(), attempts=attempt)
+        self._changed(record)
+        Attempt.of(self.trials, record.key, attempt).reserve()
+        self.running.add(record.key)
+        return Member(key=record.key, attempt=attempt, seed=record.seed, plan=plan, from_step=0, to_step=to_step)
+
+    def _launch(self, members: Sequence[Member]) -> TrialGroup:
+        measures = tuple(one.metric for one in self.spec.objectives if one.metric in MEASURES)
+        return TrialGroup(
+            members=tuple(members),
+            execution=self.spec.settings(),
+            measures=measures,
+            withheld=self._release.withheld,
+        )
+
+    # -- what came of it --------------------------------------------------------------------------------
+
+    def finished(self, group: TrialGroup, results: list[Mapping[str, Any]]) -> None:
+        """The launch came back with one result (or error) per member.
+
+        Raises RecordsUnwritable, after settling, when a worker could not write its records: every other launch would
+        meet the same, so the sweep stops.
+        """
+        unwritable: list[str] = []
+        for member, result in zip(group.members, results, strict=True):
+            self.running.discard(member.key)
+            record = self.records[member.key]
+            if "unwritable" in result:
+                self._conclude(record, str(result["unwritable"]))
+                unwritable.append(f"{member.key}: {result['unwritable']}")
+            elif "error" in result:
+                self._fail(record, str(result["error"]))
+            elif "damaged" in result:
+                self._lost(record, str(result["damaged"]))
+            else:
+                try:
+                    reported = TrialResult.from_dict(
+                        result, key=member.key, attempt=member.attempt, step=member.to_step
+                    )
+                except Damaged as damaged:
+                    self._fail(record, str(damaged))
+                else:
+                    self._commit(record, reported)
+        if unwritable:
+            more = f" (and {len(unwritable) - 1} more)" if len(unwritable) > 1 else ""
+            raise self._unwritable(f"{unwritable[0]}{more}")
+
+    def _unwritable(self, what: str) -> RecordsUnwritable:
+        return RecordsUnwritable(
+            f"{what}. Nothing is lost: free space or make {self.trials.url} writable for every worker, then go on with "
+            f"`sweeps resume {self.sweep}`."
+        )
+
+    def lost(self, group: TrialGroup, reason: str) -> None:
+        """The launch's worker is gone: settle each member by its own records, and try again within limits.
+
+        A member that had its result is done: nothing of it was lost.
+        """
+        for member in group.members:
+            self.running.discard(member.key)
+            self._lost(self.records[member.key], reason)
+
+    def _lost(self, record: TrialRecord, reason: str) -> None:
+        if self._losses is None:
+            self._losses = worker_losses(self.store.attempts(self.sweep))
+        losses = self._losses[record.key] + 1
+        if self._conclude(record, reason, losses):
+            self._losses[record.key] = losses
+
+    def _conclude(self, record: TrialRecord, reason: str, losses: int = 0) -> bool:
+        """Fence the attempt; commit its result if it got that far, else charge what it left proves, and queue it.
+
+        losses  of its worker, with this one: too many, and the trial fails. Returns whether its worker was lost.
+        """
+        left = self._recovered(record)
+        if left.result is not None:
+            self._commit(record, left.result)
+            return False
+        if left.refused:
+            self._settle_failed(record, left, left.refused)
+            return False
+        if left.moved:
+            self._relaunch_lost(record, left, NODE_LEAVES)
+            return False
+        if losses > self.spec.execution.retries:
+            why = f"its worker was lost {losses} times ({reason}); more than execution.retries allow"
+            self._settle_failed(record, left, why)
+            return True
+        self._relaunch_lost(record, left, reason)
+        return True
+
+    def _relaunch_lost(self, record: TrialRecord, left: Recovered, reason: str) -> None:
+        self.store.lose(self.lease, record.key, record.attempts, left.executed_to, _doubted(reason, left))
+        self._relaunch.append(record.key)
+        self._changed(replace(record, state=TrialState.PLANNED))
+
+    def _commit(self, record: TrialRecord, result: TrialResult) -> None:
+        assert record.plan is not None
+        plan = PrivacyPlan.from_dict(record.plan)
+        try:
+            metrics = self._release.metrics(result.metrics, plan.system, plan.config)
+        except Undeclared as undeclared:
+            self._fail(record, str(undeclared))
+            return
+        broken = [name for name, value in metrics.items() if not math.isfinite(value)]
+        if broken:
+            values = ", ".join(f"{name}={metrics[name]}" for name in broken)
+            self._fail(record, f"{values}: expected finite metrics. Lower the learning rate or narrow the space.")
+            return
+        guarantee = claim_of(plan)
+        metrics |= {
+            "epsilon": guarantee.epsilon,
+            "seconds": result.seconds,
+            "peak_memory_mb": result.peak_memory_mb,
+        }
+        step, attempt = result.step, result.attempt
+        self.store.settle(
+            self.lease,
+            record.key,
+            attempt,
+            executed_to=step,
+            step=step,
+            metrics=metrics,
+            guarantee=guarantee,
+            seconds=result.seconds,
+            finished=True,
+        )
+        done = replace(record, state=TrialState.COMPLETE, metrics=metrics, guarantee=guarantee.to_dict(), step=step)
+        self._changed(replace(done, reports={**record.reports, step: metrics}))
+        # What cannot be deleted only takes space; the next write says why.
+        with suppress(OSError, NotAFolder):
+            Attempt.of(self.trials, record.key, attempt).checkpoints.discard(but=step)
+            for earlier in range(1, attempt):
+                Attempt.of(self.trials, record.key, earlier).checkpoints.discard()
+
+    def _fail(self, record: TrialRecord, reason: str) -> None:
+        self._settle_failed(record, self._recovered(record), reason)
+
+    def _settle_failed(self, record: TrialRecord, left: Recovered, reason: str) -> None:
+        reason = _doubted(reason, left)
+        self.store.fail(self.lease, record.key, record.attempts, left.executed_to, reason)
+        self._changed(replace(record, state=TrialState.FAILED, reason=reason))
+
+    def _recovered(self, record: TrialRecord) -> Recovered:
+        entry = self.store.last_entry(record.key)
+        try:
+            return Attempt.of(self.trials, record.key, record.attempts).recover(entry.from_step, entry.to_step)
+        except OSError as error:
+            # Without the fence nothing may be settled: the attempt stays open until a later start.
+            raise self._unwritable(f"{record.key}: its records cannot be settled: {error}") from error
+
+    def _changed(self, record: TrialRecord) -> None:
+        # Last of all, in memory: the store has it by now.
+        self.records[record.key] = record
+        self.proposer.tell(record)
+        self.on_change(record)
+
+
+def _doubted(reason: str, left: Recovered) -> str:
+    """Why an attempt ended and, where its records did not agree, why all of it is charged."""
+    if not left.doubt or left.doubt in reason:
+        return reason
+    return f"{reason}. Its whole reservation is charged: {left.doubt}"
+
+
+def _together(one: PrivacyPlan, other: PrivacyPlan) -> bool:
+    return bool(one.group) and (one.system, one.group) == (other.system, other.group)
+
+
+def _record(sweep: str, proposal: Proposal, state: TrialState, **fields: Any) -> TrialRecord:
+    return TrialRecord(
+        key=trial_key(sweep, proposal.number),
+        number=proposal.number,
+        state=state,
+        config=proposal.config,
+        seed=proposal.seed,
+        plan=fields.pop("plan", None),
+        violations=fields.pop("violations", {}),
+        **fields,
+    )

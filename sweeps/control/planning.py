@@ -1,0 +1,231 @@
+"""What a proposal, and a whole sweep, would release and cost: decided from public facts, before a record is read.
+
+Trials without protection. A published comparison needs baselines that promise nothing. Their plan says so itself:
+every event is `NonPrivate` and the claim is an infinite epsilon. Such a plan is never within a budget, so it is refused
+unless the spec gives the reason under `privacy.allow_unprotected`; then it runs, `check` names it, and its infinite
+epsilon stands wherever an epsilon is shown. A plan that claims an infinite epsilon for anything else is a bug, reason
+or not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dpcore.checks import InvalidValue
+from dpcore.events import NonPrivate, phases
+from dpcore.guarantee import STANDING
+from sweeps.ledger.assumptions import ONE_TRIAL
+from sweeps.release.comparing import TARGET_EPSILON
+from sweeps.release.policy import Release
+from sweeps.search.rungs import stops
+from sweeps.search.space import SYSTEM, Branch, Space
+from sweeps.spec.domains import Domain
+from sweeps.spec.errors import Problems
+from sweeps.spec.model import SweepSpec
+from trainables.claims import check_unit
+from trainables.measures.objectives import check_measurable
+from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar, System
+from trainables.training.noise import named
+from trainables.validation.planning import plan_with_reports
+
+EXHAUSTED_PROPOSALS_PER_TRIAL = 20
+EXHAUSTED_INFEASIBLE_IN_A_ROW = 200
+OTHER_DRAWS = 20
+"""Of the remaining knobs, before an end of a domain counts as senseless."""
+
+
+def exhausted(spec: SweepSpec, proposals: int, infeasible_in_a_row: int) -> bool:
+    """Whether the space has run dry: 20 proposals for every trial asked for, or 200 infeasible ones in a row."""
+    limit = EXHAUSTED_PROPOSALS_PER_TRIAL * spec.search.trials
+    return proposals >= limit or infeasible_in_a_row >= EXHAUSTED_INFEASIBLE_IN_A_ROW
+
+
+def plan_proposal(
+    spec: SweepSpec,
+    config: Config,
+    facts: PublicFacts,
+    calibrations: MutableMapping[str, float],
+    systems: Mapping[str, System] | None = None,
+) -> PrivacyPlan | Refusal:
+    """Plan one proposal, or say why it is not launched.
+
+    A combination of knobs that makes no sense is refused like one that is too large: others of the space may do
+    (`check_corners` finds values that never do).
+
+    The claim of a trial of a sweep rests on `ONE_TRIAL` besides what its system says.
+
+    The plan's own claim is held against the target: a system whose plan exceeds it has a bug, which is raised as an
+    InvalidValue, loudly. So is an unprotected plan that no reason was given for. What the claims of a sound plan are
+    worth in this sweep is the publisher's to say.
+    """
+    try:
+        plan = _planned(spec, config, facts, calibrations, systems)
+    except _Senseless as error:
+        return Refusal(violations={error.found.name: 1.0}, reason=str(error.found))
+    if isinstance(plan, Refusal):
+        return plan
+    claim = replace(plan.guarantee, assumptions=(*plan.guarantee.assumptions, ONE_TRIAL))
+    held = _held(spec, config, replace(plan, guarantee=claim), systems)
+    return held if isinstance(held, Refusal) else Release.of(spec).plan(held)
+
+
+def _held(
+    spec: SweepSpec, config: Config, plan: PrivacyPlan, systems: Mapping[str, System] | None
+) -> PrivacyPlan | Refusal:
+    """The plan, if its claim and its size are within the spec. Raises InvalidValue as `plan_proposal`."""
+    system, epsilon = _systems(systems)[str(config[SYSTEM])], float(config[TARGET_EPSILON])
+    claim = plan.guarantee
+    if is_unprotected(plan):
+        if spec.privacy.allow_unprotected is None:
+            raise InvalidValue(
+                "privacy.allow_unprotected",
+                None,
+                f"the reason why {system.name} may run: it claims nothing, its epsilon is infinite",
+                "Give a reason of at least 10 characters, or drop the system.",
+            )
+    elif not (claim.epsilon <= epsilon and claim.delta <= spec.privacy.delta):
+        raise InvalidValue(
+            f"{system.name}.plan",
+            (claim.epsilon, claim.delta),
+            f"a claim within epsilon={epsilon} and delta={spec.privacy.delta}",
+            "The system's calibration is wrong: nothing was launched.",
+        )
+    return _within_limits(spec, _aimed(plan, system, spec.privacy.target(epsilon)), system)
+
+
+def _aimed(plan: PrivacyPlan, system: System, target: PrivacyTarget) -> PrivacyPlan:
+    """The plan, whose claim says which budget its noise was solved for, where it keeps exactly that kind of budget."""
+    claim = plan.guarantee
+    solved = system.solves.get("noise") in plan.solved
+    alike = (claim.delta, claim.adjacency, claim.unit) == (target.delta, target.adjacency, target.unit)
+    if not (solved and alike and claim.status in STANDING and claim.epsilon <= target.epsilon):
+        return plan
+    return replace(plan, guarantee=replace(claim, aimed_at=target.epsilon))
+
+
+class _Senseless(Exception):
+    """What the system said of one configuration."""
+
+    def __init__(self, found: InvalidValue) -> None:
+        super().__init__(str(found))
+        self.found = found
+
+
+def _planned(
+    spec: SweepSpec,
+    config: Config,
+    facts: PublicFacts,
+    calibrations: MutableMapping[str, float],
+    systems: Mapping[str, System] | None,
+) -> PrivacyPlan | Refusal:
+    """The system's own plan, if what the objectives ask can be measured of it. Raises _Senseless."""
+    system = _systems(systems)[str(config[SYSTEM])]
+    knobs = {name: value for name, value in config.items() if name not in (SYSTEM, TARGET_EPSILON)}
+    try:
+        check_unit(system, facts, spec.privacy.unit)
+        target = spec.privacy.target(float(config[TARGET_EPSILON]))
+        plan = plan_with_reports(system, knobs, facts, target, calibrations, lambda steps: stops(spec, steps))
+        if isinstance(plan, PrivacyPlan):
+            check_measurable([one.metric for one in spec.objectives], system, plan)
+    except InvalidValue as error:
+        raise _Senseless(error) from error
+    return plan if isinstance(plan, Refusal) else named(plan, spec.privacy.noise_source)
+
+
+def is_unprotected(plan: PrivacyPlan) -> bool:
+    """Whether the plan says of itself that it protects nobody: nothing but `NonPrivate` events, an infinite claim."""
+    return math.isinf(plan.guarantee.epsilon) and set(phases(plan.event())) == {NonPrivate()}
+
+
+def _within_limits(spec: SweepSpec, plan: PrivacyPlan, system: System) -> PrivacyPlan | Refusal:
+    sizes: dict[str, tuple[float, float | None]] = {"work": (plan.work, spec.limits.work)}
+    if "noise" in system.solves:
+        noise = float(plan.config[system.solves["noise"]])
+        sizes["noise_multiplier"] = (noise, spec.limits.noise_multiplier)
+    over = {name: (size, limit) for name, (size, limit) in sizes.items() if limit is not None and size > limit}
+    if not over:
+        return plan
+    told = ", ".join(f"{name}={size:.6g}: expected at most {limit:.6g}" for name, (size, limit) in over.items())
+    return Refusal(
+        violations={name: math.log(size / limit) for name, (size, limit) in over.items() if limit is not None},
+        reason=f"{told}. Raise `limits`, or narrow the space.",
+    )
+
+
+def check_corners(
+    spec: SweepSpec,
+    facts: PublicFacts,
+    calibrations: MutableMapping[str, float],
+    systems: Mapping[str, System] | None = None,
+) -> None:
+    """Plan the ends of every domain, one knob at a time, so that senseless values surface before the first trial.
+
+    An end that makes sense beside some other draws of the remaining knobs is none: it is refused where it does not.
+    Raises SpecErrors with one error per end that the system calls senseless, and for what `plan_proposal` raises.
+    """
+    problems = Problems()
+    space = Space.of(spec)
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(spec.search.seed, spawn_key=(0, 4))))
+    for branch in space.branches:
+        middle = {name: domain.draw(0.5) for name, domain in branch.searched.items()}
+        others = [_drawn(branch, rng) for _ in range(OTHER_DRAWS if branch.searched else 0)]
+        for name, domain in ({"": None} | dict(branch.searched)).items():
+            for end in [None] if domain is None else dict.fromkeys(_ends(domain)):
+                moved = {} if end is None else {name: end}
+                configs = [space.config(branch, space.epsilons[0], {**knobs, **moved}) for knobs in (middle, *others)]
+                found = _senseless(spec, configs, facts, calibrations, systems)
+                if found is not None:
+                    path = _path(branch, found.name)
+                    if all((path, found.value) != (one.path, one.value) for one in problems.errors):
+                        problems.add(path, found.value, found.expected, found.remedy)
+    problems.raise_any()
+
+
+def _senseless(
+    spec: SweepSpec,
+    configs: Sequence[Config],
+    facts: PublicFacts,
+    calibrations: MutableMapping[str, float],
+    systems: Mapping[str, System] | None,
+) -> InvalidValue | None:
+    """What is wrong with the first configuration, unless one of the others makes sense."""
+    first = None
+    for config in configs:
+        try:
+            plan = _planned(spec, config, facts, calibrations, systems)
+            if isinstance(plan, PrivacyPlan):
+                _held(spec, config, plan, systems)
+        except _Senseless as error:
+            first = first or error.found
+        except InvalidValue as error:
+            return error
+        else:
+            return None
+    return first
+
+
+def _drawn(branch: Branch, rng: np.random.Generator) -> dict[str, Scalar]:
+    return {name: domain.draw(float(rng.random())) for name, domain in branch.searched.items()}
+
+
+def _path(branch: Branch, name: str) -> str:
+    """Where in a spec: a knob, a part of the spec that the system names itself, or else the system."""
+    if name in branch.fixed or name in branch.searched:
+        return f"systems.{branch.system}.{name}"
+    return name if name.partition(".")[0] in SweepSpec.model_fields else f"systems.{branch.system}: {name}"
+
+
+def _ends(domain: Domain) -> tuple[Scalar, ...]:
+    return domain.values if domain.kind == "choice" else (domain.draw(0.0), domain.draw(1.0 - 1e-16))
+
+
+def _systems(systems: Mapping[str, System] | None) -> Mapping[str, System]:
+    if systems is not None:
+        return systems
+    from trainables.registry import SYSTEMS
+
+    return SYSTEMS

@@ -1,0 +1,368 @@
+"""One run of a sweep from start or resume to its end: opens what it needs, in order, and closes it again."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
+
+from dpcore.checks import InvalidValue
+from sweeps.control.controller import Controller
+from sweeps.control.failures import Failure
+from sweeps.control.interruption import Interruption
+from sweeps.control.lost_attempts import INTERRUPTED
+from sweeps.control.planning import check_corners
+from sweeps.front.pareto import rankable, spec_objectives
+from sweeps.ledger.spending import FIXED_SAMPLERS
+from sweeps.ledger.text import stopped_lines
+from sweeps.process.exits import ExitCode
+from sweeps.process.workspace import Workspace
+from sweeps.provenance import fingerprint
+from sweeps.records import TrialRecord, TrialState
+from sweeps.release.policy import Release
+from sweeps.release.validation_text import recorded_text
+from sweeps.search import Proposer
+from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec
+from sweeps.store import Lease, Store, StoreError, SweepRecord
+from sweeps.tracking import Drain
+from trainables.data import SOURCES
+from trainables.system import Dataset, PublicFacts
+from trainables.worker.files import Folder
+
+LEASE_SECONDS = 30.0
+RAY_LOG = "ray.log"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a session ended: "finished", "exhausted" or "stopped" (by Ctrl-C), and the sweep's counts by state.
+
+    ranked    complete trials that have a value in every objective
+    failure   of the trial that failed first, of all sessions; None when none did
+    tracking  MLflow's URI, if it has everything; None when something could not be delivered
+    reasons   why it is no full success, one sentence each
+    """
+
+    sweep: str
+    state: str
+    counts: dict[str, int]
+    seconds: float
+    ranked: int
+    failure: Failure | None = None
+    tracking: str | None = None
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> ExitCode:
+        """What the command that ran it exits with."""
+        if self.state == "stopped":
+            return ExitCode.INTERRUPTED
+        return ExitCode.of_sweep(ranked=self.ranked, complete=self.counts["complete"], failed=self.counts["failed"])
+
+
+Progress = Callable[[Controller, TrialRecord], None]
+
+
+def _silent(controller: Controller, record: TrialRecord) -> None:
+    """No display."""
+
+
+def _unsaid(failure: Failure) -> None:
+    """No display."""
+
+
+def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> str:
+    """Record a new sweep and return its name. Without `name`, the spec's name, numbered when it is taken.
+
+    A name whose folder is in use counts as taken although the store does not know it: a sweep of another store, or
+    of a store that was deleted, would hand its secret on, and the same noise would fall on other gradients.
+
+    Raises SweepExists for a given name that is taken, InvalidValue for one that could be no folder or whose folder is
+    in use, StoreError when the store cannot be written.
+    """
+    if name is not None and not NAME.fullmatch(name):
+        raise InvalidValue("name", name, "letters, digits, dots, dashes and underscores, at most 100")
+    store = Store.open(workspace.store_url)
+    taken = {sweep.name for sweep in store.sweeps()}
+    candidates = chain([spec.name], (f"{spec.name}-{number}" for number in count(2)))
+    chosen = name or next(one for one in candidates if one not in taken and not workspace.in_use(one))
+    if chosen not in taken and workspace.in_use(chosen):
+        raise InvalidValue(
+            "name",
+            chosen,
+            f"a name without files of an earlier sweep in {workspace.folder(chosen)} or {workspace.trials(chosen).url}",
+            "Its secret must not make noise twice. Choose another name, root, or the store that knows that sweep.",
+        )
+    workspace.folder(chosen).mkdir(parents=True, exist_ok=True)
+    store.create_sweep(
+        SweepRecord(
+            name=chosen,
+            spec=spec.canonical(),
+            digest=spec.digest,
+            fingerprints={"code": fingerprint.code_digest(spec.user_modules(), spec.texts())},
+            root=workspace.root,
+            records=workspace.records or "",
+            created_at=time.time(),
+        )
+    )
+    return chosen
+
+
+def resume(
+    name: str,
+    workspace: Workspace,
+    *,
+    spec: SweepSpec | None = None,
+    accept: Collection[str] = (),
+    address: str | None = None,
+    progress: Progress = _silent,
+    on_failure: Callable[[Failure], None] = _unsaid,
+    on_cluster_lost: Callable[[str], None] = lambda name: None,
+) -> Outcome:
+    """Run sweep `name` until it is finished, from wherever it stands.
+
+    spec     compared with the recorded one when given: a difference is refused with a diff
+    accept   names of changed fingerprints to go on with all the same: "spec", "code", "data"
+    on_failure  told of the first trial that fails in this session, as soon as it does
+
+    Raises UnknownSweep, LeaseHeld, Changed, StoreError, ClusterUnreachable, InvalidValue (data).
+    """
+    started = time.monotonic()
+    fingerprint.check_accepted(accept)
+    store = Store.open(workspace.store_url, create=False)
+    recorded = store.sweep(name)
+    workspace = workspace.of(recorded)
+    effective = _effective_spec(recorded, spec, accept)
+    source = SOURCES[effective.data.source]
+    facts = source.facts(effective.data.options())
+    with Interruption() as interruption, closing(store), _held(store, name) as lease:
+        check_corners(effective, facts, store.calibrations())
+        loaded = [source.load(effective.data.options())]
+        _check_fingerprints(store, lease, recorded, effective, store.data_fingerprint(loaded[0].fingerprint), accept)
+        if (recorded.root, recorded.records) != (workspace.root, workspace.records or ""):
+            store.set_place(lease, workspace.root, workspace.records or "")
+        log = workspace.folder(name) / RAY_LOG
+        controller = _controller(store, lease, name, effective, facts, workspace, progress, on_failure)
+        controller.recover()
+        working = controller.has_work()
+        if working:
+            # Ray takes seconds to import and start: not for a sweep that is already over.
+            from sweeps.runner.cluster import check_reachable
+
+            check_reachable(address, effective.resources)
+        with (
+            _left_as(store, lease) as state,
+            Drain(store, name, effective.tracking.uri or workspace.tracking_uri) as drain,
+        ):
+            store.set_state(lease, "running")
+            if working:
+                state.ended = _launch_all(controller, loaded, workspace, address, interruption, on_cluster_lost)
+            else:
+                state.ended = "exhausted" if controller.is_exhausted() else "finished"
+            # Written before the drain ends, so that the views learn it too.
+            store.set_state(lease, state.ended)
+        return Outcome(
+            sweep=name,
+            state=state.ended,
+            counts=store.counts(name),
+            seconds=time.monotonic() - started,
+            ranked=rankable(store.trials(name, states=[TrialState.COMPLETE]), spec_objectives(effective.canonical())),
+            failure=_first_failure(store, name, controller.trials, log),
+            tracking=drain.uri if drain.delivered else None,
+            reasons=_reasons(controller, state.ended),
+        )
+
+
+def _first_failure(store: Store, name: str, trials: Folder, log: Path) -> Failure | None:
+    failed = store.trials(name, states=[TrialState.FAILED])
+    first = min(failed, key=lambda record: (record.finished_at or math.inf, record.number), default=None)
+    return None if first is None else Failure.of(first, trials, log)
+
+
+def _launch_all(
+    controller: Controller,
+    loaded: list[Dataset],
+    workspace: Workspace,
+    address: str | None,
+    interruption: Interruption,
+    on_cluster_lost: Callable[[str], None],
+) -> str:
+    from sweeps.runner.cluster import cluster, data_path_seen_by_all
+    from sweeps.runner.credentials import credentials_left_out
+    from sweeps.runner.imports import imported_by_all
+    from sweeps.runner.launches import execute
+    from sweeps.runner.lookups import one_lookup
+    from sweeps.runner.losses import losses_of_workers
+    from sweeps.runner.messages import short_messages
+
+    name, resources = controller.sweep, controller.spec.resources
+    try:
+        with (
+            short_messages(workspace.folder(name) / RAY_LOG) as messages,
+            losses_of_workers(),
+            one_lookup(),
+            credentials_left_out(),
+            cluster(
+                address,
+                on_lost=lambda: on_cluster_lost(name),
+                connected=interruption.arm,
+            ),
+        ):
+            data_path_seen_by_all(controller.trials)
+            if address is not None:
+                imported_by_all(controller.spec.user_functions())
+            return str(execute(controller, loaded, workspace.secret(name), resources, reason=messages.reason))
+    except KeyboardInterrupt:
+        controller.settle_running(INTERRUPTED)
+        return "stopped"
+
+
+def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
+    records = controller.records.values()
+    refused = [record for record in records if record.state is TrialState.INFEASIBLE]
+    reasons = []
+    if ended == "exhausted":
+        reasons.append(
+            f"The space ran dry: {controller.launched} of {controller.spec.search.trials} trials could be launched, "
+            f"{len(refused)} proposals were infeasible."
+        )
+        if refused:
+            reasons.append(f"The last one, {refused[-1].key}: {refused[-1].reason}")
+    reasons += [f"{line}." for line in stopped_lines(records, controller.spec.early_stopping is not None)]
+    return tuple(reasons)
+
+
+@dataclass(slots=True)
+class _Left:
+    ended: str = "stopped"
+
+
+@contextmanager
+def _left_as(store: Store, lease: Lease) -> Iterator[_Left]:
+    """Whatever ends the block, the sweep is not left as running."""
+    left = _Left()
+    try:
+        yield left
+    except BaseException:
+        with suppress(StoreError):
+            store.set_state(lease, "stopped")
+        raise
+
+
+def _effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
+    try:
+        before = load_spec(recorded.spec)
+    except SpecErrors as refused:
+        raise fingerprint.Changed(
+            f"sweep {recorded.name!r} was started with a spec that is refused now:\n{refused}\n"
+            "Its finished trials can be read. Start a new sweep."
+        ) from refused
+    # The recorded spec is read anew: a digest of before a field existed differs, and means the same.
+    if given is None or given.digest == before.digest:
+        return given or before
+    if before.privacy.noise_source != given.privacy.noise_source:
+        raise InvalidValue(
+            "privacy.noise_source",
+            given.privacy.noise_source,
+            f"{before.privacy.noise_source}, which the claims of sweep {recorded.name!r} name",
+            "Start a new sweep with --name: one sweep draws all its noise from one source.",
+        )
+    if "spec" in accept:
+        if changed := _stated(before, given):
+            raise fingerprint.Changed(
+                f"sweep {recorded.name!r}: {', '.join(changed)} cannot change: what views state above its claims and "
+                f"of its total follows from the spec that it began with, for all of its trials:\n"
+                f"{diff(before, given)}\nStart a new sweep with --name."
+            )
+        return given
+    raise fingerprint.Changed(
+        f"sweep {recorded.name!r} was started with another spec:\n{diff(before, given)}\n"
+        "Start a new sweep with --name, or go on under the changed one with --accept spec."
+    )
+
+
+def _stated(before: SweepSpec, given: SweepSpec) -> list[str]:
+    """What views read of the recorded spec, and would say falsely of trials under the given one."""
+    recorded, now = before.canonical(), given.canonical()
+    changed = {
+        "data.records_are_public and privacy.allow_raw_measures": Release.of(before) != Release.of(given),
+        "search.sampler, from one that does not look at results to one that does,": before.search.sampler
+        in FIXED_SAMPLERS
+        and given.search.sampler not in FIXED_SAMPLERS,
+        "search.warm_start": before.search.warm_start != given.search.warm_start,
+        "early_stopping": before.early_stopping != given.early_stopping,
+        "data.validation": recorded_text(recorded) != recorded_text(now),
+        "data.unit and privacy.unit": (recorded["data"].get("unit"), before.privacy.unit)
+        != (now["data"].get("unit"), given.privacy.unit),
+    }
+    return [name for name, differs in changed.items() if differs]
+
+
+@contextmanager
+def _held(store: Store, name: str) -> Iterator[Lease]:
+    lease = store.acquire(name, ttl_seconds=LEASE_SECONDS)
+    try:
+        yield lease
+    except BaseException:
+        with suppress(StoreError):
+            # What ended the block says more than what a store that is away adds to it.
+            lease.release()
+        raise
+    lease.release()
+
+
+def _check_fingerprints(
+    store: Store, lease: Lease, recorded: SweepRecord, spec: SweepSpec, data_digest: str, accept: Collection[str]
+) -> None:
+    now = {"code": fingerprint.code_digest(spec.user_modules(), spec.texts()), "data": data_digest}
+    # The data are read for the first time when the sweep first runs: until then nothing is known of them.
+    before = {"data": data_digest, **recorded.fingerprints}
+    changed = [name for name in fingerprint.changes(before, now) if name not in accept]
+    if changed:
+        listed = ", ".join(f"{name} {before.get(name, 'none')[:12]} -> {now[name][:12]}" for name in changed)
+        raise fingerprint.Changed(
+            f"sweep {recorded.name!r}: changed since it was started: {listed}. "
+            f"Restore what it was, start a new sweep, or go on with --accept {' --accept '.join(changed)}."
+        )
+    if now != recorded.fingerprints:
+        store.set_fingerprints(lease, now)
+
+
+def _controller(
+    store: Store,
+    lease: Lease,
+    name: str,
+    spec: SweepSpec,
+    facts: PublicFacts,
+    workspace: Workspace,
+    progress: Progress,
+    on_failure: Callable[[Failure], None],
+) -> Controller:
+    earlier = store.trials(spec.search.warm_start) if spec.search.warm_start else []
+    controller = Controller(
+        store=store,
+        lease=lease,
+        sweep=name,
+        spec=spec,
+        facts=facts,
+        proposer=Proposer(spec, warm=[Release.of(spec).seen(one) for one in earlier]),
+        trials=workspace.trials(name),
+        calibrations=store.calibrations(),
+    )
+    told = False
+
+    def changed(record: TrialRecord) -> None:
+        nonlocal told
+        progress(controller, record)
+        if record.state is TrialState.FAILED and not told:
+            told = True
+            on_failure(Failure.of(record, controller.trials, workspace.folder(name) / RAY_LOG))
+
+    controller.on_change = changed
+    return controller

@@ -1,0 +1,377 @@
+"""What a sweep has spent: pure functions over ledger entries and plans.
+
+Two numbers, never confused:
+
+claim   what one released trial promises: its plan's guarantee, however early it was stopped. Lost attempts are
+        not on its path.
+ledger  every step of every trial that was, or may have been, executed: open reservations whole, re-executed
+        steps again. If everything that the sweep computed is released, this is what was released.
+
+Reports on private validation records need no entry of their own: an attempt whose horizon reached the step that a
+report follows may have drawn it, and is charged for it, published or not. Another attempt draws it with noise of its
+own, and is charged again. The claim of a trial holds one report for each rung: metrics become visible with a durable
+result alone, and then no further attempt of that rung is launched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
+from dpcore.adjacency import Adjacency
+from dpcore.checks import InvalidValue
+from dpcore.events import Composed, Event, Gaussian, PoissonSampled, Repeated, UnsupportedEvent, phases
+from dpcore.guarantee import STANDING, Guarantee, Status, weakest
+from dpcore.parallel import headline_of_parts
+from sweeps.ledger.assumptions import OF_ONE_TRIAL
+from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many
+from sweeps.records import LedgerEntry, SweepRecord, TrialRecord
+from trainables.system import PrivacyPlan
+from trainables.training.noise import named_generators
+
+MAX_PHASES = 128
+"""More distinct (rate, noise multiplier) than this are rounded to the safe side onto a coarser grid before counting."""
+
+FINEST_ROUNDING, COARSEST_ROUNDING = 0.001, 0.512
+"""Relative grid steps that are tried, doubling, until the phases are few enough."""
+
+NOT_COVERED = "not covered: metrics that read training records outside of every claim left with it"
+"""Why the total of a sweep that releases raw measures is no number."""
+
+CLAIM_KIND = ("notion", "delta", "adjacency", "unit", "accountant", "status")
+"""What two claims must share, and what they rest on besides, for one of them to be the larger."""
+
+FIXED_SAMPLERS = ("random", "grid")
+"""Samplers that choose without looking at results; any other counts as one that looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Something in a spec that lets results choose what later trials spend.
+
+    what     it did, in words
+    will     the same before the sweep runs
+    instead  what to do about it in the spec
+    """
+
+    what: str
+    will: str
+    instead: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """Steps of one trial, or of a whole sweep.
+
+    executed   steps that the ledger counts, open reservations whole
+    path       distinct steps among them: each once, however often it was executed
+    open       steps of reservations that are not settled yet
+    attempts   number of launches
+    """
+
+    executed: int = 0
+    path: int = 0
+    open: int = 0
+    attempts: int = 0
+
+    @property
+    def excess(self) -> int:
+        """Steps executed again after a lost attempt: in the ledger, in no claim."""
+        return self.executed - self.path
+
+    def __add__(self, other: Spending) -> Spending:
+        return Spending(
+            executed=self.executed + other.executed,
+            path=self.path + other.path,
+            open=self.open + other.open,
+            attempts=self.attempts + other.attempts,
+        )
+
+
+def spending(entries: Iterable[LedgerEntry]) -> dict[str, Spending]:
+    """{key: steps spent by that trial}, in order of first appearance."""
+    grouped: dict[str, list[LedgerEntry]] = {}
+    for entry in entries:
+        grouped.setdefault(entry.key, []).append(entry)
+    return {
+        key: Spending(
+            executed=sum(entry.steps_spent for entry in own),
+            path=_distinct([(entry.from_step, entry.from_step + entry.steps_spent) for entry in own]),
+            open=sum(entry.steps_spent for entry in own if entry.executed_to is None),
+            attempts=len(own),
+        )
+        for key, own in grouped.items()
+    }
+
+
+def total(entries: Iterable[LedgerEntry]) -> Spending:
+    """Steps spent by the whole sweep."""
+    return sum(spending(entries).values(), start=Spending())
+
+
+def never_under_charged(entries: Iterable[LedgerEntry], horizons: Mapping[tuple[str, int], int]) -> list[str]:
+    """What the ledger fails to charge; an empty list is the proof that it charges everything.
+
+    horizons  {(key, attempt): step up to which its worker may have drawn noise}, from the workers' own records
+    """
+    recorded = {(entry.key, entry.attempt): entry for entry in entries}
+    problems = []
+    for (key, attempt), horizon in sorted(horizons.items()):
+        entry = recorded.get((key, attempt))
+        if entry is None:
+            problems.append(f"{key}, attempt {attempt}: ran to step {horizon} without a reservation")
+        elif entry.from_step + entry.steps_spent < horizon:
+            charged = entry.from_step + entry.steps_spent
+            problems.append(f"{key}, attempt {attempt}: ran to step {horizon}, charged to {charged}")
+    return problems
+
+
+def procedure_event(plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEntry]) -> Event:
+    """All that was, or may have been, released of training records: a slice of a plan per entry, overlaps again.
+
+    Raises InvalidValue for an entry without a plan, or beyond its plan's steps.
+    """
+    counts: Counter[Event] = Counter()
+    for entry in entries:
+        if entry.key not in plans:
+            raise InvalidValue("plans", entry.key, "a plan for every ledger entry")
+        if entry.steps_spent:
+            counts.update(phases(plans[entry.key].event(entry.from_step, entry.from_step + entry.steps_spent)))
+    return Composed(events=tuple(Repeated(event=event, count=count) for event, count in counts.items()))
+
+
+def reported_event(plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEntry]) -> Event:
+    """All reports on private validation records that were, or may have been, drawn; one drawn again counts again."""
+    counts: Counter[Event] = Counter()
+    for entry in entries:
+        reports = plans[entry.key].validation
+        if reports is not None and entry.steps_spent:
+            counts.update(phases(reports.event(entry.from_step, entry.from_step + entry.steps_spent)))
+    return Composed(events=tuple(Repeated(event=event, count=count) for event, count in counts.items()))
+
+
+def in_parallel(plans: Iterable[PrivacyPlan]) -> bool:
+    """Whether training and reports of all these plans compose in parallel: every one parts the records in one way."""
+    reports = [plan.validation for plan in plans]
+    return all(one is not None and one.parallel for one in reports) and len({one and one.parts for one in reports}) == 1
+
+
+def procedure_guarantee(
+    plans: Mapping[str, PrivacyPlan], entries: Sequence[LedgerEntry], delta: float, adaptive: bool
+) -> Guarantee:
+    """The ledger's epsilon at `delta`: all that the sweep executed, taken as released, by the headline accountant.
+
+    delta     on top of what approximate releases have fixed as their own deltas: the guarantee carries the sum
+    adaptive  whether configurations were chosen from earlier results (TPE, NSGA-II, GP, early stopping). The
+              composition theorem (Zhu, Dong & Wang 2022, theorem 27) lets mechanisms adapt within budgets fixed in
+              advance; here the budgets adapt too, so that the number has the status `no-claim`.
+
+    It rests on what its plans rest on, but for `OF_ONE_TRIAL`: choosing among the trials is covered here.
+
+    More than `MAX_PHASES` distinct phases are first rounded to the safe side (`coarsened`), and the guarantee
+    says so. Seconds of work for many phases: call it for display, not on the way of a launch. Raises InvalidValue
+    when the plans differ in adjacency or unit.
+    """
+    if not plans:
+        raise InvalidValue("plans", {}, "at least one plan")
+    kinds = {(plan.guarantee.adjacency, plan.guarantee.unit) for plan in plans.values()}
+    if len(kinds) != 1:
+        raise InvalidValue("plans", sorted(kinds), "plans under one adjacency and one unit", "They never add up.")
+    ((adjacency, unit),) = kinds
+    training, reports = procedure_event(plans, entries), reported_event(plans, entries)
+    parallel = in_parallel(plans.values())
+    if not parallel:
+        training, reports = Composed(events=(training, reports)), Composed()
+    event, ratio = coarsened(collapsed(training, adjacency), MAX_PHASES)
+    counted = headline_of_parts(
+        event, collapsed(reports, adjacency), parallel=parallel, delta=delta, adjacency=adjacency, unit=unit
+    )
+    named = named_generators(counted.assumptions, (plan.guarantee for plan in plans.values()))
+    own = (line for plan in plans.values() for line in plan.guarantee.assumptions if line not in OF_ONE_TRIAL)
+    assumptions = tuple(dict.fromkeys((*named, *own)))
+    if ratio > 1:
+        # The lower bound belongs to the rounded event, which spends more than the true one.
+        counted = replace(counted, epsilon_lower=None)
+        assumptions += (
+            f"Counted with noise multipliers rounded down and sampling rates up by at most {(ratio - 1):.2%}, which "
+            "only raises epsilon.",
+        )
+    status = weakest(counted.status, *(plan.guarantee.status for plan in plans.values()))
+    return replace(counted, status=Status.NO_CLAIM if adaptive else status, assumptions=assumptions)
+
+
+def collapsed(event: Event, adjacency: Adjacency) -> Event:
+    """The same release with all unsampled Gaussians as one.
+
+    Gaussian noise of multipliers s_i composes to one Gaussian of multiplier 1/sqrt(sum 1/s_i^2) exactly (Dong, Roth
+    & Su 2022, corollary 2). Its float is moved down by 1e-12 of itself, which outweighs the rounding of the sum.
+    """
+    rest: list[Event] = []
+    precision: dict[Adjacency, list[float]] = {}
+    number = 0
+    for part, count in phases(event).items():
+        if isinstance(part, Gaussian):
+            precision.setdefault(part.adjacency, []).append(count / part.noise_multiplier**2)
+            number += 1
+        else:
+            rest.append(Repeated(event=part, count=count))
+    if number <= 1:
+        return event
+    gaussians = [
+        Gaussian(noise_multiplier=(1 - 1e-12) / math.sqrt(math.fsum(parts)), adjacency=stated)
+        for stated, parts in precision.items()
+    ]
+    return Composed(events=(*gaussians, *rest))
+
+
+def coarsened(event: Event, max_phases: int) -> tuple[Event, float]:
+    """An event that spends at least as much, with at most `max_phases` phases where rounding can reach that.
+
+    Returns it with the largest ratio by which a noise multiplier was lowered or a rate raised (1.0: unchanged).
+    A smaller noise multiplier is dominated by adding the missing noise; rate q by keeping each draw at a larger
+    rate q' with probability q/q'. Values move to powers of the ratio, so the largest noise and rates do too.
+    """
+    counts = phases(event)
+    if len(counts) <= max_phases:
+        return event, 1.0
+    ratio, excess = 1.0, FINEST_ROUNDING
+    rounded = Counter(counts)
+    while len(rounded) > max_phases and excess <= COARSEST_ROUNDING:
+        ratio, excess = 1 + excess, 2 * excess
+        rounded = Counter()
+        for part, count in counts.items():
+            rounded[_rounded(part, ratio)] += count
+    return Composed(events=tuple(Repeated(event=part, count=count) for part, count in rounded.items())), ratio
+
+
+def choices_by_results(spec: Mapping[str, Any]) -> tuple[Choice, ...]:
+    """What lets results choose budgets in a sweep of this (recorded) spec; none: all were fixed beforehand."""
+    sampler = spec.get("search", {}).get("sampler")
+    found = []
+    if sampler not in FIXED_SAMPLERS:
+        found.append(
+            Choice(
+                what=f"the {sampler} sampler chose trials by the results of earlier ones",
+                will=f"the {sampler} sampler chooses trials by the results of earlier ones",
+                instead="search with `sampler: random` or `grid`",
+            )
+        )
+    if spec.get("early_stopping") is not None:
+        found.append(
+            Choice(
+                what="early stopping chose by results how far trials went",
+                will="early stopping chooses by results how far trials go",
+                instead="leave `early_stopping` out",
+            )
+        )
+    return tuple(found)
+
+
+def summary(
+    trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry], choices: Sequence[Choice] | None = None
+) -> dict[str, Any]:
+    """What `show` prints about the ledger: steps always; epsilon of claims; with `choices` given, the procedure's.
+
+    claims         the largest of the trials' own claims of each kind: the guarantee without its theorem, `trial`
+                   whose claim it is, and of how many `trials` it is the largest
+    largest_claim  the largest epsilon among them, of whatever kind; None without a report
+    procedure      `procedure_guarantee` from the plans' smallest delta, as plain values; over how many `trials`;
+                   whether it `is_claim` (finite and standing); what was `chosen_by_results` and what to do `instead`
+    reports_charged  how many reports on private validation records the procedure counts
+    uncounted      in its place, why no accountant can count the whole, or that more left than is counted
+    """
+    spent = total(entries)
+    claims = largest_claims(trials)
+    out: dict[str, Any] = {
+        "attempts": spent.attempts,
+        "steps_executed": spent.executed,
+        "steps_on_paths": spent.path,
+        "steps_in_excess": spent.excess,
+        "steps_reserved_unsettled": spent.open,
+        # An infinite epsilon is the text "inf", since JSON has no infinity.
+        "largest_claim": max((claim["epsilon"] for claim in claims), key=float, default=None),
+        "claims": claims,
+    }
+    if choices is not None and entries:
+        plans = launched_plans(trials)
+        if any(plan.guarantee.status is Status.NOT_COVERED for plan in plans.values()):
+            return out | {"uncounted": NOT_COVERED}
+        delta = min(plan.guarantee.delta for plan in plans.values())
+        try:
+            counted = procedure_guarantee(plans, entries, delta, adaptive=bool(choices))
+        except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
+            out["uncounted"] = str(error)
+        else:
+            out["reports_charged"] = sum(phases(reported_event(plans, entries)).values())
+            out["procedure"] = {
+                **counted.to_dict(),
+                "trials": len(plans),
+                "is_claim": counted.status in STANDING and math.isfinite(counted.epsilon),
+                "chosen_by_results": [choice.what for choice in choices],
+                "instead": [choice.instead for choice in choices],
+            }
+    return out
+
+
+def summary_in_passing(
+    sweep: SweepRecord, trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry]
+) -> dict[str, Any]:
+    """`summary` with the procedure's total where that takes well under a second, and else why it is left out."""
+    if len(entries) > TOTAL_SHOWN_UP_TO:
+        return summary(trials, entries) | {"uncounted": too_many(sweep.name, len(entries))}
+    return summary(trials, entries, choices_by_results(sweep.spec))
+
+
+def largest_claims(trials: Iterable[TrialRecord]) -> list[dict[str, Any]]:
+    """The largest epsilon that a trial claims for itself, of each kind of claim: kinds never share a number.
+
+    Claims that rest on different assumptions are of different kinds.
+    """
+    largest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for trial in trials:
+        claim = trial.guarantee
+        if claim is None:
+            continue
+        rests_on = tuple(claim["assumptions"])
+        kind = (*(claim[name] for name in CLAIM_KIND), rests_on)
+        before = largest.get(kind)
+        count = 1 if before is None else before["trials"] + 1
+        if before is None or float(claim["epsilon"]) > float(before["epsilon"]):
+            shared = {name: claim[name] for name in CLAIM_KIND}
+            before = {"epsilon": claim["epsilon"], **shared, "assumptions": list(rests_on), "trial": trial.key}
+        largest[kind] = {**before, "trials": count}
+    return [largest[kind] for kind in sorted(largest, key=repr)]
+
+
+def launched_plans(trials: Iterable[TrialRecord]) -> dict[str, PrivacyPlan]:
+    """{key: plan} of every trial that was ever launched."""
+    return {trial.key: PrivacyPlan.from_dict(trial.plan) for trial in trials if trial.plan is not None}
+
+
+def _distinct(intervals: list[tuple[int, int]]) -> int:
+    """Length of the union of half-open intervals."""
+    covered, reached = 0, 0
+    for start, stop in sorted(intervals):
+        covered += max(0, stop - max(start, reached))
+        reached = max(reached, stop)
+    return covered
+
+
+def _rounded(part: Event, ratio: float) -> Event:
+    match part:
+        case Gaussian():
+            return replace(part, noise_multiplier=_down(part.noise_multiplier, ratio))
+        case PoissonSampled(rate=rate, event=Gaussian() as inner):
+            return PoissonSampled(rate=min(1.0, 1 / _down(1 / rate, ratio)), event=_rounded(inner, ratio))
+        case _:
+            return part
+
+
+def _down(value: float, ratio: float) -> float:
+    """The largest power of `ratio` at most `value`."""
+    power = ratio ** math.floor(math.log(value) / math.log(ratio))
+    return power if power <= value else power / ratio

@@ -1,0 +1,110 @@
+"""The totals that belong together: of a sweep, and of every sweep whose results its search started from.
+
+A sweep with `search.warm_start` chooses its first trials by what an earlier one released, on the same records unless
+the data changed. Its own total leaves that out, so every view that states the one states the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, claims_of, too_many, total_lines
+from sweeps.records import LedgerEntry, SweepRecord, TrialRecord
+
+
+class Store(Protocol):
+    """What a total needs of the store."""
+
+    def trials(self, sweep: str) -> list[TrialRecord]: ...
+
+    def ledger(self, sweep: str) -> list[LedgerEntry]: ...
+
+    def sweep(self, name: str) -> SweepRecord: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """What all trials of one sweep released together.
+
+    ledger  `sweeps.ledger.spending.summary`; for more than `TOTAL_SHOWN_UP_TO` attempts only why it is not counted;
+            None for a sweep that this store does not have
+    """
+
+    sweep: str
+    ledger: Mapping[str, Any] | None
+
+    @property
+    def procedure(self) -> Mapping[str, Any] | None:
+        """The guarantee as plain values; None where it is not counted."""
+        return None if self.ledger is None else self.ledger.get("procedure")
+
+    def claims(self) -> list[Mapping[str, Any]]:
+        """The total, where it has a status to be shown."""
+        return [] if self.ledger is None else claims_of({**self.ledger, "claims": ()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        found = self.ledger or {}
+        counted = {name: found[name] for name in ("procedure", "uncounted") if name in found}
+        return {"sweep": self.sweep, "in_this_store": self.ledger is not None, **counted}
+
+
+def own_total(store: Store, sweep: str, trials: Sequence[TrialRecord]) -> Total:
+    """Of one sweep, all of whose `trials` are given. Raises UnknownSweep."""
+    attempts = sum(trial.attempts for trial in trials)
+    if attempts > TOTAL_SHOWN_UP_TO:
+        return Total(sweep=sweep, ledger={"uncounted": too_many(sweep, attempts)})
+    # The accountants take a quarter of a second to import: a large front does without them.
+    from sweeps.ledger.spending import summary_in_passing
+
+    return Total(sweep=sweep, ledger=summary_in_passing(store.sweep(sweep), trials, store.ledger(sweep)))
+
+
+def totals(store: Store, sweep: str, trials: Sequence[TrialRecord]) -> tuple[Total, ...]:
+    """A sweep's own total, then `earlier_totals`. Raises UnknownSweep."""
+    return own_total(store, sweep, trials), *earlier_totals(store, store.sweep(sweep).spec)
+
+
+def earlier_totals(store: Store, spec: Mapping[str, Any]) -> tuple[Total, ...]:
+    """Of the sweep that a (recorded) spec names in `search.warm_start`, of the one that this one started from, ..."""
+    found: list[Total] = []
+    name = spec.get("search", {}).get("warm_start")
+    while name is not None and name not in [total.sweep for total in found]:
+        record = _sweep(store, name)
+        found.append(Total(sweep=name, ledger=None) if record is None else own_total(store, name, store.trials(name)))
+        name = None if record is None else record.spec.get("search", {}).get("warm_start")
+    return tuple(found)
+
+
+def lines(found: Sequence[Total], assumptions: Assumptions) -> Iterator[str]:
+    """Those of `totals` in words, one line each."""
+    if found:
+        own, *earlier = found
+        yield from total_lines(own.ledger or {}, assumptions)
+        yield from earlier_lines(earlier, assumptions)
+
+
+def earlier_lines(earlier: Sequence[Total], assumptions: Assumptions) -> Iterator[str]:
+    """One line for each of `earlier_totals`; nothing for a sweep that started from no other."""
+    for total in earlier:
+        counted = "its total is not known here (it is not in this store)"
+        if total.ledger is not None:
+            counted = "; ".join(total_lines(total.ledger, assumptions)) or "nothing was launched"
+        yield f"the search started from the results of sweep {total.sweep!r}, which adds its own total: {counted}"
+
+
+def sentences(listed: Iterable[str]) -> str:
+    """Lines as running text."""
+    return " ".join(f"{line[0].upper()}{line[1:]}{'' if line.endswith(('.', '.)')) else '.'}" for line in listed)
+
+
+def _sweep(store: Store, name: str) -> SweepRecord | None:
+    from sweeps.store.errors import UnknownSweep
+
+    try:
+        return store.sweep(name)
+    except UnknownSweep:
+        return None

@@ -1,0 +1,136 @@
+"""Where a sweep's files are: one root folder, one store, one folder per sweep, and the workers' records."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dpcore.checks import InvalidValue
+from sweeps.process.sqlite_files import url_of
+from sweeps.process.tracking_uri import check_tracking_uri
+from sweeps.records import SweepRecord
+from trainables.worker.files import Folder
+from trainables.worker.redaction import shown_url
+
+DEFAULT_ROOT = ".sweeps"
+SECRET_BYTES = 32
+RECORDS = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+"""Kinds of object stores that pyarrow opens."""
+
+
+class DamagedSecret(ValueError):
+    """The secret file is not what was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Paths below `root`, the controller's own folder, and the workers' records.
+
+    records  folder or object-store URL (s3://, gs://, abfs://) that every node sees at the same place; None is `root`,
+             which every node must then see at the same path
+    """
+
+    root: str
+    store: str | None = None
+    tracking: str | None = None
+    records: str | None = None
+
+    @classmethod
+    def at(
+        cls,
+        root: str | Path,
+        store: str | None = None,
+        tracking: str | None = None,
+        records: str | None = None,
+    ) -> Workspace:
+        """The workspace at `root`, made absolute so that workers in other folders agree.
+
+        Raises InvalidValue for a root that is a URL, and for records with credentials in their URL.
+        """
+        if len(Path(root).parts[0].rstrip(":")) > 1 and Path(root).parts[0].endswith(":"):
+            remedy = f"An object store holds the workers' records: --records {Path(root).parts[0]}//..."
+            raise InvalidValue("root", str(root), "a local folder, for the controller's own files", remedy)
+        if tracking is not None:
+            check_tracking_uri("--tracking", tracking)
+        if records is not None:
+            scheme, url, _ = records.partition("://")
+            if url and scheme not in RECORDS:
+                expected = f"a folder that every node sees, or a URL of {', '.join(RECORDS)}"
+                raise InvalidValue("--records", shown_url(records), expected, "For example s3://BUCKET/FOLDER.")
+            records = records.rstrip("/") if "://" in records else str(Path(records).absolute())
+            Folder(records)
+        return cls(root=str(Path(root).absolute()), store=store, tracking=tracking, records=records)
+
+    def of(self, sweep: SweepRecord) -> Workspace:
+        """This workspace with the records where the sweep keeps them, unless they were named.
+
+        Raises InvalidValue when they are in a folder that is not here: every attempt would be charged whole and begin
+        anew.
+        """
+        if self.records is not None or sweep.records:
+            return replace(self, records=self.records or sweep.records)
+        if sweep.root != self.root and not self.in_use(sweep.name) and not Path(sweep.root).is_dir():
+            remedy = "Go on there, or copy the folder here; with --records on an object store any machine can go on."
+            raise InvalidValue(
+                "root", self.root, f"a folder with the records of {sweep.name!r}, which are in {sweep.root}", remedy
+            )
+        return self
+
+    @property
+    def store_url(self) -> str:
+        """SQLAlchemy URL of the store: `<root>/sweeps.db` unless told otherwise."""
+        return self.store or url_of(f"{self.root}/sweeps.db")
+
+    @property
+    def tracking_uri(self) -> str:
+        """MLflow tracking URI: `<root>/mlflow.db` unless told otherwise."""
+        return self.tracking or url_of(f"{self.root}/mlflow.db")
+
+    def folder(self, sweep: str) -> Path:
+        """The sweep's own folder."""
+        return Path(self.root) / sweep
+
+    def in_use(self, sweep: str) -> bool:
+        """Whether the folder of that name holds files (an empty one is left by a kill just before the store's row)."""
+        return bool(Folder(str(self.folder(sweep))).names() or self.trials(sweep).names())
+
+    def trials(self, sweep: str) -> Folder:
+        """Where workers keep the records of attempts."""
+        return Folder(self.records or self.root).child(sweep).child("trials")
+
+    def report(self, sweep: str) -> Path:
+        """The report page."""
+        return self.folder(sweep) / "report.html"
+
+    def create_secret(self, sweep: str) -> bytes:
+        """Draw the sweep's secret and keep it, readable by its owner alone. Raises FileExistsError if there is one.
+
+        Noise and batches come from it: whoever reads it can subtract the noise. It is in no store, log or view, and
+        never among the records on an object store. A machine that goes on without it draws another: attempts are never
+        run twice, so no stream is, either.
+        """
+        secret = secrets.token_bytes(SECRET_BYTES)
+        self.folder(sweep).mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.folder(sweep) / "secret", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(secret)
+            stream.flush()
+            os.fsync(stream.fileno())
+        return secret
+
+    def secret(self, sweep: str) -> bytes:
+        """The sweep's secret, drawn on first use (a kill may have come between the store's row and the file).
+
+        Raises DamagedSecret when the file was cut short.
+        """
+        path = self.folder(sweep) / "secret"
+        if not path.exists():
+            return self.create_secret(sweep)
+        secret = path.read_bytes()
+        if len(secret) != SECRET_BYTES:
+            raise DamagedSecret(
+                f"{path}: {len(secret)} bytes, expected {SECRET_BYTES}. Restore it; noise comes from it."
+            )
+        return secret

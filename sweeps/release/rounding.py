@@ -1,0 +1,66 @@
+"""Epsilon and delta as text: shown numbers are claims too, so they are rounded up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Any
+
+
+def epsilon_text(value: float, up: bool = True, digits: int = 4) -> str:
+    """`digits` significant digits, rounded up as a claim must be (down, for a lower bound)."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    return f"{_rounded(value, up, digits).normalize():f}"
+
+
+def delta_text(value: float, up: bool = True) -> str:
+    """At most six significant digits, rounded up (down, for a lower bound), in scientific notation where that is
+    shorter."""
+    return f"{float(_rounded(value, up, 6)):g}" if value else "0"
+
+
+_EXACT_POWERS = 22
+"""Powers of ten up to this one are floats."""
+GRID_DIGITS = 3
+"""Significant digits of the public grid on which epsilons are compared: its steps are between 0.1% and 1%."""
+
+
+def on_grid(epsilon: float) -> float:
+    """The smallest number of `GRID_DIGITS` significant digits that is at least `epsilon`; 0 and infinity stay."""
+    if not math.isfinite(epsilon) or epsilon == 0:
+        return epsilon
+    places = GRID_DIGITS - 1 - math.floor(math.log10(epsilon))
+    if not 0 <= places <= _EXACT_POWERS:
+        return float(_rounded(epsilon, True, GRID_DIGITS))
+    # A front has thousands of them. The power is exact and the division rounds once, so the quotient is the float of
+    # the decimal number, and one comparison decides.
+    power = 10.0**places
+    steps = round(epsilon * power)
+    return steps / power if steps / power >= epsilon else (steps + 1) / power
+
+
+def claim_text(guarantee: Mapping[str, Any], status: str | None) -> str:
+    """A claim in one line, complete enough to stand alone. `guarantee` as `Guarantee.to_dict` gives it.
+
+    status  as `sweeps.ledger.assumptions` words it; None for a number that is no claim
+    """
+    number = (
+        f"epsilon {epsilon_text(float(guarantee['epsilon']))} at delta {delta_text(float(guarantee['delta']))}, "
+        f"{guarantee['notion']}, {guarantee['adjacency']}, per {guarantee['unit']}, by {guarantee['accountant']}"
+    )
+    return number if status is None else f"{number}, status: {status}"
+
+
+def count_text(number: int, what: str) -> str:
+    """`1 step`, `2 steps`, `2 launches`."""
+    ending = "" if number == 1 else "es" if what.endswith("ch") else "s"
+    return f"{number:,} {what}{ending}"
+
+
+def _rounded(value: float, up: bool, digits: int) -> Decimal:
+    # The shortest digits that give the float back: 0.1 stays 0.1.
+    exact = Decimal(repr(float(value)))
+    unit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    return exact.quantize(unit, rounding=ROUND_CEILING if up else ROUND_FLOOR)

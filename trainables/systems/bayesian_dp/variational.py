@@ -1,0 +1,236 @@
+"""The training loop of DPVI: a mean-field Gaussian over the weights of a two-class logistic regression.
+
+Source  Jaelkoe, Dikmen & Honkela (2017); the reparametrised gradient of Kucukelbir et al. (2017), AdaGrad of Duchi et
+        al. (2011). B batch, D columns with the intercept, K draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpcore.accountants.bayesian_distances import contribution_norms
+from dpcore.gradients import ClippedSum, noisy_mean_gradient
+from dpcore.gradients.clipping import clip_factors
+from trainables.parallel import limited_threads
+from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
+from trainables.systems.bayesian_dp.sampled import Draws, looked_at
+from trainables.systems.bayesian_dp.training import Mechanism, watch_of
+from trainables.systems.linear import rows, width_of
+from trainables.systems.noisy_training import Pace, device_of
+from trainables.training.noise import batches, noise_source, normals
+from trainables.validation.judging import area_under_curve
+
+TINY = 1e-8
+"""Beside AdaGrad's root."""
+WIDEST = 1e6
+"""Records longer than this are shortened to it: far above what data scaled to [0, 1] have, and short of overflow."""
+_MEAN, _LOG_SD, _SQUARES = "mean", "log_sd", "squares"
+_BLOCK = 4096
+Array = NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Posterior:
+    """N(mean, exp(log_sd)^2) over each weight, with AdaGrad's memory [2 D]."""
+
+    mean: Tensor
+    log_sd: Tensor
+    squares: Tensor
+
+    @classmethod
+    def start(cls, config: Config, width: int, device: torch.device) -> Posterior:
+        """Mean 0 and the configured deviation."""
+        log_sd = float(np.log(float(config["first_sd"])))
+        return cls(
+            mean=torch.zeros(width, device=device),
+            log_sd=torch.full((width,), log_sd, device=device),
+            squares=torch.zeros(2 * width, device=device),
+        )
+
+    @classmethod
+    def of(cls, state: State, device: torch.device) -> Posterior:
+        """The posterior of a checkpoint."""
+        parts = (torch.from_numpy(np.ascontiguousarray(state[name])).to(device) for name in (_MEAN, _LOG_SD, _SQUARES))
+        return cls(*parts)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """What a checkpoint keeps."""
+        named = {_MEAN: self.mean, _LOG_SD: self.log_sd, _SQUARES: self.squares}
+        return {name: one.cpu().numpy().copy() for name, one in named.items()}
+
+    def with_divergence(self, likelihood: Tensor, config: Config) -> Tensor:
+        """The likelihood's gradient [2 D] and that of KL(q || N(0, v I))."""
+        variance = float(config["prior_variance"])
+        return likelihood + torch.cat([self.mean / variance, (2 * self.log_sd).exp() / variance - 1])
+
+    def step(self, likelihood: Tensor, config: Config) -> None:
+        """One AdaGrad step."""
+        gradient = self.with_divergence(likelihood, config)
+        self.squares += gradient.square()
+        change = float(config["learning_rate"]) * gradient / (self.squares.sqrt() + TINY)
+        self.mean -= change[: len(self.mean)]
+        self.log_sd -= change[len(self.mean) :]
+
+
+def record_gradients(x_BD: Tensor, y_B: Tensor, posterior: Posterior, z_D: Tensor) -> Tensor:
+    """Gradient of -log p(y | x, w) by (mean, log_sd) at w = mean + exp(log_sd) z, for each record: [B, 2 D]."""
+    sd_D = posterior.log_sd.exp()
+    residual_B = torch.sigmoid(x_BD @ (posterior.mean + sd_D * z_D)) - y_B
+    return residual_B[:, None] * torch.cat([x_BD, x_BD * (sd_D * z_D)], dim=1)
+
+
+class Steps(Protocol):
+    """What one kind of DPVI does with its records. `rate` and `sigma` are those of its distances."""
+
+    rate: float
+    sigma: float
+
+    def distances(self, posterior: Posterior, z_D: Tensor) -> Array:
+        """How far looked-at records would move what the step releases."""
+        ...
+
+    def likelihood(self, posterior: Posterior, z_D: Tensor) -> Tensor:
+        """The gradient [2 D] of the whole data's -log likelihood, as the step estimates it; after `distances`."""
+        ...
+
+
+class Noised:
+    """Clipped gradients of a Poisson batch with Gaussian noise on their sum."""
+
+    def __init__(self, run: Run, data: Dataset, execution: Execution, device: torch.device) -> None:
+        config = run.member.plan.config
+        self._n, self._mechanism = data.facts.n, Mechanism.of(config, data.facts.n)
+        self._mechanism.check(run)
+        self.rate, self.sigma = self._mechanism.rate, self._mechanism.sigma
+        self._clip_norm, self._noise_multiplier = float(config["clip_norm"]), float(config["noise_multiplier"])
+        self._noise = noise_source(run, execution, device)
+        self._batches = batches(run, execution)
+        self._x, self._y = design(data.facts, data.train, device)
+        self._looked_at = LookedAt.of(run, data, device)
+
+    def distances(self, posterior: Posterior, z_D: Tensor) -> Array:
+        """Norms of clipped gradients."""
+        return contribution_norms(self._looked_at.gradients(posterior, z_D), self._clip_norm)
+
+    def likelihood(self, posterior: Posterior, z_D: Tensor) -> Tensor:
+        """n times the noisy mean; the public batch size divides, not the number of records drawn."""
+        batch = torch.from_numpy(self._mechanism.batch(len(self._y), self._batches)).to(self._y.device)
+        mean = noisy_mean_gradient(
+            _clipped_sum(record_gradients(self._x[batch], self._y[batch], posterior, z_D), self._clip_norm),
+            noise_multiplier=self._noise_multiplier,
+            expected_batch_size=self._mechanism.batch_size,
+            noise=self._noise,
+        )
+        return self._n * mean[_MEAN]
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """The records that distances come from."""
+
+    x: Tensor
+    y: Tensor
+    draws: Draws
+
+    @classmethod
+    def of(cls, run: Run, data: Dataset, device: torch.device) -> LookedAt:
+        """From the run's first step on."""
+        split = looked_at(run.member.plan.config, data)
+        return cls(*design(data.facts, split, device), Draws.of(run, split, pairs=False))
+
+    def gradients(self, posterior: Posterior, z_D: Tensor) -> Array:
+        """Of the next few records, [records, 2 D]; not clipped."""
+        rows_ = torch.from_numpy(self.draws.rows()).to(self.y.device)
+        found: Array = _finite(record_gradients(self.x[rows_], self.y[rows_], posterior, z_D)).double().cpu().numpy()
+        return found
+
+
+def train(run: Run, data: Dataset, execution: Execution) -> None:
+    """Execute one run up to its `member.to_step`. Raises WrongEvent."""
+    with limited_threads(execution.threads):
+        device = device_of(execution)
+        clip_norm = float(run.member.plan.config["clip_norm"])
+        infer(run, data, execution, Noised(run, data, execution, device), clip_norm)
+
+
+def infer(run: Run, data: Dataset, execution: Execution, steps: Steps, largest: float | None) -> None:
+    """The loop: look at distances, ask the watch, step, keep records. `largest` bounds the distances, None nothing."""
+    config, device = run.member.plan.config, device_of(execution)
+    width = width_of(data.facts, bias=True)
+    posterior = Posterior.start(config, width, device) if run.state is None else Posterior.of(run.state, device)
+    watch = watch_of(run.member.plan, largest)
+    if run.state is not None:
+        watch.restore(run.state)
+    draw = normals(run, execution, stream="draws")
+    step, stop = run.start_step, run.member.to_step
+    pace = Pace(execution.checkpoint_seconds)
+    while step < stop:
+        # A stopped run has no steps left to take: it goes to its end as it stands.
+        until = stop if watch.stopped else min(stop, step + pace.steps)
+        run.may_execute(until)
+        for _ in range(step, until):
+            z_D = torch.from_numpy(draw((width,)).astype(np.float32)).to(device)
+            if not watch.admits(steps.distances(posterior, z_D), steps.rate, steps.sigma):
+                break
+            posterior.step(steps.likelihood(posterior, z_D), config)
+        pace.after(until - step)
+        step = until
+        metrics: Mapping[str, float] = {}
+        if step == stop:
+            metrics = {**_judged(run.member.plan, data, posterior, device), **watch.metrics()}
+        run.checkpoint(step, posterior.state() | watch.state(), metrics)
+
+
+def design(facts: PublicFacts, split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Records [n, D] with a last column of ones, and labels [n] in {0, 1}, float32."""
+    # `rows` divides by the bound; what that does to the scale is undone.
+    plain = rows(facts, split, WIDEST, bias=False) * WIDEST
+    x = np.hstack([plain, np.ones((len(plain), 1))]).astype(np.float32)
+    return torch.from_numpy(x).to(device), torch.from_numpy(np.asarray(split.targets, dtype=np.float32)).to(device)
+
+
+def _finite(gradients: Tensor) -> Tensor:
+    return gradients.masked_fill(~torch.isfinite(gradients).all(dim=1)[:, None], 0.0)
+
+
+def _clipped_sum(gradients_BD: Tensor, clip_norm: float) -> ClippedSum:
+    gradients = _finite(gradients_BD)
+    factors_B = clip_factors(gradients.double().square().sum(dim=1), clip_norm)
+    return ClippedSum(tensors={_MEAN: factors_B.to(gradients.dtype) @ gradients}, clip_norm=clip_norm)
+
+
+def _judged(plan: PrivacyPlan, data: Dataset, posterior: Posterior, device: torch.device) -> dict[str, float]:
+    if not len(data.validation):
+        return {}
+    x, y = design(data.facts, data.validation, device)
+    likely = _probability(plan, posterior, x)
+    right = (likely > 0.5) == (y > 0.5)
+    metrics = {"accuracy": float(right.double().mean()), "loss": float(F.binary_cross_entropy(likely, y.double()))}
+    own = torch.where(likely > 0.5, likely, 1 - likely)
+    area = area_under_curve(y.long().cpu().numpy(), (likely > 0.5).long().cpu().numpy(), own.cpu().numpy(), classes=2)
+    return metrics if area is None else {**metrics, "auc": area}
+
+
+def _probability(plan: PrivacyPlan, posterior: Posterior, x: Tensor) -> Tensor:
+    """P(y = 1 | x) averaged over `draws` draws of the weights, the same for every record, float64 [n]."""
+    z_KD = np.random.default_rng(0).standard_normal((int(plan.config["draws"]), x.shape[1])).astype(np.float32)
+    w_KD = posterior.mean + posterior.log_sd.exp() * torch.from_numpy(z_KD).to(x.device)
+    parts = [torch.sigmoid(x[i : i + _BLOCK] @ w_KD.T).double().mean(dim=1) for i in range(0, len(x), _BLOCK)]
+    return torch.cat(parts).clamp(1e-12, 1 - 1e-12)
+
+
+def log_probabilities(plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split) -> Array:
+    """ln P(its own class | x) of every record of `split` under a final state; shape [len(split)]."""
+    device = torch.device("cpu")
+    x, y = design(facts, split, device)
+    likely = _probability(plan, Posterior.of(state, device), x)
+    out: Array = torch.where(y > 0.5, likely, 1 - likely).log().numpy()
+    return out

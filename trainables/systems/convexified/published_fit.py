@@ -1,0 +1,239 @@
+"""Training and answering of `convexified-loss`, and the shadow attack on its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from dpcore.attacks import Decisions
+from dpcore.convexified.metrics import accuracy_loss
+from dpcore.convexified.one_neuron import Noise, log_predictions
+from dpcore.mechanisms.query_budget import QueryBudget
+from trainables.attacks import AttackModel, train_attack, train_shadows
+from trainables.measures import watching
+from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
+from trainables.systems.convexified.draws import draws_of
+from trainables.systems.convexified.network import Recipe, train
+from trainables.systems.convexified.scales import held_out, sensitivities
+from trainables.systems.linear import classes_of
+from trainables.systems.noisy_training import device_of, limited_threads
+
+Array = NDArray[np.float64]
+Positions = NDArray[np.int64]
+
+SHADOWS_TOGETHER = 20
+"""Shadow models side by side in memory."""
+
+ATTACK = "attack."
+"""Prefix of the attack's network in a run's state; it is made of validation records alone."""
+
+_ANSWERED, _CORRECT, _CALLED, _MISCALLED = "answered", "correct", "members_called", "others_called"
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """One training: logits of the target on its own records [n, C] and on the validation records [V, C].
+
+    members, others  positions in both, in the order in which they are asked; `others` end where the attacker's begin
+    attack           None without shadows
+    """
+
+    member_logits: Array
+    other_logits: Array
+    members: Positions
+    others: Positions
+    attack: AttackModel | None
+
+
+def fit(runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
+    """Execute every run; one training serves all runs of a group."""
+    trained: dict[str, Trained] = {}
+    with limited_threads(execution.threads):
+        for run in runs:
+            plan = run.member.plan
+            if plan.group not in trained:
+                trained = {plan.group: train_group(plan.config, data, str(device_of(execution)))}
+            _answer(run, data, trained[plan.group], execution)
+
+
+def train_group(config: Config, data: Dataset, device: str = "cpu", attacked: bool = True) -> Trained:
+    """The target and, where asked for, the shadows and the attack: a function of data and public seed.
+
+    attacked  False leaves the shadows out where only the answers matter
+    """
+    facts, draw = data.facts, int(config["draw"])
+    classes, recipe = classes_of(facts), recipe_of(config)
+    inputs, labels = flat_inputs(facts, data.train), data.train.targets.astype(np.int64)
+    others = flat_inputs(facts, data.validation)
+    order = question_order(draw, len(others))
+    pool = order[held_out(config, facts) :]
+    target = train(inputs, labels, np.arange(len(labels))[None], classes, recipe, _seed(draw, 1), device)
+    attack = None
+    if attacked and int(config["shadows"]):
+        attack = _attacked(config, others[pool], data.validation.targets[pool].astype(np.int64), facts, device)
+    return Trained(
+        member_logits=target.logits(inputs)[0],
+        other_logits=target.logits(others)[0],
+        members=np.random.default_rng([draw, 5]).permutation(len(labels)),
+        others=order[: held_out(config, facts)],
+        attack=attack,
+    )
+
+
+def question_order(draw: int, records: int) -> Positions:
+    """Validation records in the order in which they are asked; under an attack the last ones are the attacker's."""
+    return np.random.default_rng([draw, 0]).permutation(records)
+
+
+def asked_logits(plan: PrivacyPlan, data: Dataset) -> Array:
+    """Logits without noise of the queried validation records, in the order of the answers, by a fresh training."""
+    with limited_threads(Execution().threads):
+        trained = train_group(plan.config, data, attacked=False)
+    _, others = asked(plan.config, trained, 0, int(plan.config["queries"]))
+    return trained.other_logits[others]
+
+
+def recipe_of(config: Config) -> Recipe:
+    """How the target and its shadows are trained."""
+    return Recipe(
+        alpha=float(config["alpha"]),
+        regularisation=float(config["regularisation"]),
+        hidden=int(config["hidden"]),
+        learning_rate=float(config["learning_rate"]),
+        batch_size=int(config["batch_size"]),
+        epochs=int(config["epochs"]),
+    )
+
+
+def flat_inputs(facts: PublicFacts, split: Split) -> NDArray[np.float32]:
+    """All inputs of every record side by side, categories as one column per value; shape (n, width_of(facts))."""
+    blocks = []
+    for name, feature in facts.features.items():
+        values = np.asarray(split.inputs[name]).reshape(len(split), -1)
+        if feature.cardinality is not None:
+            values = (values[:, :, None] == np.arange(feature.cardinality)).reshape(len(split), -1)
+        blocks.append(values.astype(np.float32))
+    return np.ascontiguousarray(np.hstack(blocks))
+
+
+def _attacked(
+    config: Config, inputs: NDArray[np.float32], labels: Positions, facts: PublicFacts, device: str
+) -> AttackModel:
+    draw, recipe, classes = int(config["draw"]), recipe_of(config), classes_of(facts)
+
+    def fit_many(inside: NDArray[np.bool_]) -> Array:
+        parts = []
+        for start in range(0, len(inside), SHADOWS_TOGETHER):
+            rows = np.stack([np.flatnonzero(one) for one in inside[start : start + SHADOWS_TOGETHER]])
+            shadows = train(inputs, labels, rows, classes, recipe, _seed(draw, 2 + start), device)
+            parts.append(softmax(shadows.logits(inputs), axis=-1))
+        return np.concatenate(parts)
+
+    examples = train_shadows(
+        fit_many,
+        labels,
+        shadows=int(config["shadows"]),
+        size=min(facts.n, len(labels) // 2),
+        rng=np.random.default_rng([draw, 3]),
+    )
+    return train_attack(examples, seed=_seed(draw, 4), epochs=int(config["attack_epochs"]))
+
+
+def _answer(run: Run, data: Dataset, trained: Trained, execution: Execution) -> None:
+    """Probability vectors for the next queries; only counts are kept, and the attack, never the model."""
+    plan, attack = run.member.plan, trained.attack
+    counts = {name: 0 if run.state is None else int(run.state[name]) for name in (_ANSWERED, *_TALLIES)}
+    spent = counts[_ANSWERED]
+    if spent != run.start_step:
+        raise ValueError(f"{run.member.key}: {spent} queries answered in its records, expected {run.start_step}")
+    budget = QueryBudget(limit=int(plan.config["queries"]), answered=spent)
+    budget = budget.take(run.member.to_step - spent)
+    run.may_execute(budget.answered)
+    members, others = asked(plan.config, trained, spent, budget.answered)
+    bounds = sensitivities(plan.config, data.facts)
+    released = log_predictions(
+        np.concatenate([trained.other_logits[others], trained.member_logits[members]]),
+        bounds.logit,
+        bounds.probability,
+        1 / float(plan.config["noise_multiplier"]),
+        Noise(str(plan.config["noise"])),
+        draws_of(run, execution),
+        float(plan.config["split"]),
+    )
+    labels = released.argmax(axis=1)
+    watching.released(run, asked=others, labels=labels[: len(others)], log_probabilities=released)
+    counts[_ANSWERED] = budget.answered
+    counts[_CORRECT] += int((labels[: len(others)] == data.validation.targets[others]).sum())
+    if attack is not None and len(members):
+        probabilities = _probabilities(released)
+        called = attack.decisions(
+            probabilities[len(others) :],
+            data.train.targets[members].astype(np.int64),
+            probabilities[: len(others)],
+            data.validation.targets[others].astype(np.int64),
+        )
+        counts[_CALLED] += called.true_positives
+        counts[_MISCALLED] += called.false_positives
+    state = {name: np.asarray(value) for name, value in counts.items()}
+    if attack is not None:
+        state |= {f"{ATTACK}{name}": value for name, value in attack.state().items()}
+    run.checkpoint(budget.answered, state, _metrics(plan.config, data, trained, counts, bounds.stability))
+
+
+_TALLIES = (_CORRECT, _CALLED, _MISCALLED)
+
+
+def attack_of(state: State) -> AttackModel:
+    """The attack's network of a run with shadows. Raises KeyError without one."""
+    return AttackModel.from_state(
+        {name.removeprefix(ATTACK): value for name, value in state.items() if name.startswith(ATTACK)}
+    )
+
+
+def asked(config: Config, trained: Trained, start: int, stop: int) -> tuple[Positions, Positions]:
+    """Training and validation records behind queries start..stop-1. Under an attack they take turns."""
+    if not int(config["shadows"]):
+        return np.empty(0, dtype=np.int64), trained.others[start:stop]
+    # Odd queries ask members. A data set with one record less than declared has its first one asked again.
+    members = np.arange(start // 2, stop // 2) % len(trained.members)
+    return trained.members[members], trained.others[(start + 1) // 2 : (stop + 1) // 2]
+
+
+def _metrics(
+    config: Config, data: Dataset, trained: Trained, counts: dict[str, int], stability: float
+) -> dict[str, float]:
+    members, others = asked(config, trained, 0, counts[_ANSWERED])
+    metrics = {"stability": stability, "accuracy": counts[_CORRECT] / len(others)}
+    attack = trained.attack if len(members) else None
+    if attack is not None:
+        metrics["shadow_leak"] = counts[_CALLED] / len(members) - counts[_MISCALLED] / len(others)
+    if not config["reference"]:
+        return metrics
+    other_labels, member_labels = data.validation.targets, data.train.targets.astype(np.int64)
+    right = trained.other_logits[others].argmax(axis=1) == other_labels[others]
+    metrics["baseline_accuracy"] = float(right.mean())
+    metrics["train_accuracy"] = float((trained.member_logits.argmax(axis=1) == member_labels).mean())
+    if right.any():
+        metrics["accuracy_loss"] = accuracy_loss(metrics["accuracy"], metrics["baseline_accuracy"])
+    if attack is not None:
+        called: Decisions = attack.decisions(
+            softmax(trained.member_logits[members], axis=1),
+            member_labels[members],
+            softmax(trained.other_logits[others], axis=1),
+            other_labels[others].astype(np.int64),
+        )
+        metrics["baseline_leak"] = called.advantage
+    return metrics
+
+
+def _probabilities(log_probabilities: Array) -> Array:
+    probabilities: Array = softmax(log_probabilities, axis=1)
+    return probabilities
+
+
+def _seed(draw: int, purpose: int) -> int:
+    return int(np.random.SeedSequence([draw, purpose]).generate_state(1)[0])

@@ -1,0 +1,112 @@
+"""The models behind a vote: each sees its own part of the records alone, so that one record moves one vote.
+
+A part holds whole units where the data name some. Nothing is noised or claimed here: however a member was trained, its
+vote on a query is one of M.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.erm import LogisticRisk, minimise
+from trainables.system import Config, Dataset, Execution, Split
+from trainables.systems.linear import classes_of, rows
+from trainables.units import Units
+
+if TYPE_CHECKING:
+    import torch
+
+Labels = NDArray[np.int64]
+
+MEMBER_TAU = 1e-5
+"""Gradient norm at which a linear member is done. No claim rests on it."""
+MOMENTUM = 0.9
+DROPS = 3
+"""How often a learning rate falls to a tenth, after equal numbers of epochs (van der Maaten & Hannun 2020)."""
+
+
+def parts_of(n: int, models: int, seed: int) -> list[NDArray[np.int64]]:
+    """Positions 0..n-1 in `models` disjoint parts, decided by n and a public seed alone."""
+    return [np.sort(part) for part in np.array_split(np.random.default_rng(seed).permutation(n), models)]
+
+
+def parts_by_unit(units: Units, models: int) -> list[NDArray[np.int64]]:
+    """Positions of the records of `models` disjoint sets of units; a unit's part is decided by its id alone."""
+    part = np.repeat(units.keys % np.uint64(models), np.diff(units.offsets))
+    return [np.flatnonzero(part == number) for number in range(models)]
+
+
+def winners(config: Config, data: Dataset, execution: Execution) -> Labels:
+    """The class that each member gives each validation record, shape (models, n_validation)."""
+    models = int(config["models"])
+    parts = parts_of(data.facts.n, models, seed=0) if data.units is None else parts_by_unit(data.units, models)
+    # A member without a record knows nothing, and always names the first class.
+    nothing = np.zeros(len(data.validation), dtype=np.int64)
+    if config["model"] == "linear":
+        return np.stack([_linear(config, data, part) if len(part) else nothing for part in parts])
+    from trainables.parallel import limited_threads
+    from trainables.systems.noisy_training import device_of
+
+    device = device_of(execution)
+    with limited_threads(execution.threads):
+        return np.stack(
+            [
+                _network(config, data, part, number, device) if len(part) else nothing
+                for number, part in enumerate(parts)
+            ]
+        )
+
+
+def _linear(config: Config, data: Dataset, part: NDArray[np.int64]) -> Labels:
+    risk = LogisticRisk(
+        inputs=_rows(config, data, _at(data.train, part)),
+        labels=data.train.targets[part].astype(np.int64),
+        classes=classes_of(data.facts),
+        divisor=len(part),
+        modulus=float(config["regularisation"]),
+    )
+    theta = minimise(risk, MEMBER_TAU).theta
+    chosen: Labels = (_rows(config, data, data.validation) @ theta).argmax(axis=1)
+    return chosen
+
+
+def _rows(config: Config, data: Dataset, split: Split) -> NDArray[np.float64]:
+    return rows(data.facts, split, float(config["clip_norm"]), bool(config["bias"]))
+
+
+def _network(config: Config, data: Dataset, part: NDArray[np.int64], number: int, device: torch.device) -> Labels:
+    """SGD with momentum on shuffled batches; weights and order from the member's number, a public fact."""
+    import torch
+
+    from trainables import models
+    from trainables.training.losses import answers, loss_function, tensor
+
+    with torch.random.fork_rng():
+        torch.manual_seed(number)
+        model = models.build(str(config["model"]), data.facts, hidden=int(config["hidden"])).to(device)
+    order = np.random.default_rng(number)
+    loss = loss_function(data.facts)
+    own = _at(data.train, part)
+    inputs, targets = [tensor(one, device) for one in own.inputs.values()], tensor(own.targets, device)
+    epochs, rate = int(config["epochs"]), float(config["learning_rate"])
+    optimiser = torch.optim.SGD(model.parameters(), lr=rate, momentum=MOMENTUM)
+    for epoch in range(epochs):
+        for group in optimiser.param_groups:
+            group["lr"] = rate * 0.1 ** (epoch * (DROPS + 1) // epochs)
+        for batch in np.array_split(order.permutation(len(part)), -(-len(part) // int(config["batch_size"]))):
+            chosen = torch.from_numpy(batch).to(device)
+            optimiser.zero_grad()
+            loss(model(*(one[chosen] for one in inputs)), targets[chosen]).mean().backward()
+            optimiser.step()
+    # A vote on one query says nothing of the other queries.
+    found = [outputs.argmax(dim=1).cpu().numpy() for _, outputs in answers(model, data.validation, device)]
+    return np.concatenate(found).astype(np.int64)
+
+
+def _at(split: Split, positions: NDArray[np.int64]) -> Split:
+    return Split(
+        inputs={name: array[positions] for name, array in split.inputs.items()}, targets=split.targets[positions]
+    )

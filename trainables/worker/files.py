@@ -1,0 +1,297 @@
+"""Durable files of a trial, on any path that all nodes see.
+
+A folder is a local path or a URL that pyarrow understands (s3://, gs://, abfs://, hdfs://). A write is atomic: a reader
+sees the old content or the new one, never a part. On a local path it is also durable against power loss: file
+and folder are synced before `write` returns. On an object store one PUT gives the same (in parts, above 5 MiB, and
+nothing of them is visible before the last one).
+
+Credentials never stand in a URL: they come from the environment of every node (AWS_ACCESS_KEY_ID and its companions,
+a role, a mounted file), as does the address of a store of one's own (AWS_ENDPOINT_URL).
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import secrets
+import stat
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from dpcore import checks
+from trainables.worker.redaction import holds_secret, redacted, shown_url
+
+_UNREADABLE = (errno.EIO, errno.EACCES, errno.EPERM, errno.EBADMSG, errno.EUCLEAN)
+"""What a file system says of one damaged or closed file: it says nothing of the others."""
+
+
+class NotAFolder(RuntimeError):
+    """A link, or a file, stands where a folder of records has to be: what lies behind it is not ours to touch."""
+
+
+class NotARecord(RuntimeError):
+    """A link, a folder, a pipe or a device stands where a record has to be, or a file that nobody can read, or one
+    that is far too large for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """One folder by path or URL. Names are single path components: no separators, no "..".
+
+    The folder that was given may be reached through links; below it (`child`) none is followed, neither to a folder
+    nor to a file.
+
+    Every method raises OSError as the file system says it; on a URL, with the URL in front. On a local path also
+    NotAFolder for one of its own folders, and `read` NotARecord for the file.
+    """
+
+    url: str
+    _below: int = field(default=0, repr=False, compare=False)
+    """How many of the path's last components were made by `child`."""
+
+    def __post_init__(self) -> None:
+        if self.is_local:
+            return
+        if holds_secret(self.url):
+            remedy = "Put them into the environment of every node."
+            raise checks.InvalidValue("folder", shown_url(self.url), "a URL without credentials", remedy)
+
+    @property
+    def is_local(self) -> bool:
+        return "://" not in self.url
+
+    def child(self, name: str) -> Folder:
+        """The folder `name` inside this one; nothing is created."""
+        _single_component(name)
+        # A URL may end in options of its own (?region=...&endpoint_override=...).
+        path, mark, options = (self.url, "", "") if self.is_local else self.url.partition("?")
+        return Folder(f"{path.rstrip('/')}/{name}{mark}{options}", self._below + 1)
+
+    def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
+        """Replace file `name` atomically; durable when this returns, unless that is not asked for."""
+        _single_component(name)
+        if not self.is_local:
+            with self._remote() as (filesystem, path), filesystem.open_output_stream(f"{path}/{name}") as stream:
+                stream.write(content)
+            return
+        temporary = f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+        with self._local(create=True) as folder:
+            try:
+                with open(temporary, "wb", opener=_new_in(folder)) as stream:
+                    stream.write(content)
+                    stream.flush()
+                    if durable:
+                        os.fsync(stream.fileno())
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=folder)
+                raise
+            if durable:
+                # The rename itself must survive a power loss, not only the file's content.
+                os.fsync(folder)
+
+    def claim(self, name: str, holder: str) -> bool:
+        """Take `name` in this folder for this caller alone: of any number of callers at most one ever hears True.
+
+        holder  by which it later knows its own claim again (`holds`)
+
+        Locally the file system decides (O_EXCL). An object store is asked for nothing but that a finished PUT is seen
+        by every later LIST (S3 since December 2020, Google Cloud Storage, Azure, MinIO): each caller raises a flag
+        of its own, then looks; who sees another's flag gives way (the flag principle: Herlihy and Shavit 2008,
+        section 1.2). Two at the very same time may both give way, which is safe, and both say so. Flags stay up for
+        ever, so a repeated PUT of one's own, or one that arrives late, changes nothing.
+        """
+        _single_component(name)
+        if not self.is_local:
+            flag = f"{name}.{holder}.{secrets.token_hex(8)}"
+            self.write(flag, b"")
+            return [other for other in self.names() if other.startswith(f"{name}.")] == [flag]
+        with self._local(create=True) as folder:
+            try:
+                descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder)
+            except FileExistsError:
+                return False
+            with open(descriptor, "w", encoding="ascii") as stream:
+                stream.write(holder)
+            os.fsync(folder)
+        return True
+
+    def holds(self, name: str, holder: str, names: Collection[str] | None = None) -> bool:
+        """Whether the claim to `name` that stands here is `holder`'s.
+
+        names  what this folder holds, where that was just listed
+        """
+        if self.is_local:
+            return self.read(name) == holder.encode("ascii")
+        return any(other.startswith(f"{name}.{holder}.") for other in (self.names() if names is None else names))
+
+    def read(self, name: str, limit: int | None = None) -> bytes | None:
+        """Content of file `name`, None if there is no such file. Raises NotARecord above `limit` bytes."""
+        _single_component(name)
+        try:
+            if self.is_local:
+                with self._local() as folder:
+                    return _content(folder, name, f"{self.url}/{name}", limit)
+            with self._remote() as (filesystem, path), filesystem.open_input_stream(f"{path}/{name}") as stream:
+                content = bytes(stream.read(limit if limit is None else limit + 1))
+        except FileNotFoundError:
+            return None
+        if limit is not None and len(content) > limit:
+            raise NotARecord(f"{self.url}/{name}: more than {limit} bytes")
+        return content
+
+    def exists(self, name: str) -> bool:
+        """Whether file `name` is there."""
+        _single_component(name)
+        if self.is_local:
+            try:
+                with self._local() as folder:
+                    return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+        from pyarrow import fs
+
+        with self._remote() as (filesystem, path):
+            return bool(filesystem.get_file_info(f"{path}/{name}").type == fs.FileType.File)
+
+    def names(self) -> list[str]:
+        """Names of the files and folders in here, sorted; empty when the folder is not there."""
+        if self.is_local:
+            try:
+                with self._local() as folder:
+                    return sorted(os.listdir(folder))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        from pyarrow import fs
+
+        with self._remote() as (filesystem, path):
+            found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+            return sorted(entry.base_name for entry in found)
+
+    def times(self) -> dict[str, int]:
+        """{name: when it was written, in nanoseconds by the file system's clock} of the files in here, by name."""
+        if self.is_local:
+            times = {}
+            with suppress(FileNotFoundError), os.scandir(self.url) as entries:
+                for entry in entries:
+                    with suppress(FileNotFoundError):
+                        times[entry.name] = entry.stat(follow_symlinks=False).st_mtime_ns
+            return dict(sorted(times.items()))
+        from pyarrow import fs
+
+        with self._remote() as (filesystem, path):
+            found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+            return dict(sorted((entry.base_name, entry.mtime_ns or 0) for entry in found))
+
+    def delete(self, name: str) -> None:
+        """Remove file `name`; nothing happens if it is not there."""
+        _single_component(name)
+        try:
+            if self.is_local:
+                with self._local() as folder:
+                    os.unlink(name, dir_fd=folder)
+            else:
+                with self._remote() as (filesystem, path):
+                    filesystem.delete_file(f"{path}/{name}")
+        except FileNotFoundError:
+            pass
+
+    @contextmanager
+    def _local(self, create: bool = False) -> Iterator[int]:
+        """A descriptor of this local folder, reached without following a link below the one that was given."""
+        path = Path(self.url)
+        given = path.parents[self._below - 1] if self._below else path
+        if create:
+            given.mkdir(parents=True, exist_ok=True)
+        here = os.open(given, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for number in reversed(range(self._below)):
+                inner = path if number == 0 else path.parents[number - 1]
+                if create:
+                    with suppress(FileExistsError):
+                        os.mkdir(inner.name, dir_fd=here)
+                try:
+                    below = os.open(inner.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+                except OSError as error:
+                    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                        raise NotAFolder(
+                            f"{inner}: a link or a file, expected a folder of our own. It is not followed: put the "
+                            "folder itself there, or name another place by --root or --records."
+                        ) from None
+                    raise
+                os.close(here)
+                here = below
+            yield here
+        finally:
+            os.close(here)
+
+    @contextmanager
+    def _remote(self) -> Iterator[tuple[Any, str]]:
+        parts = urlsplit(self.url)
+        try:
+            filesystem, top = _opened(parts.scheme, parts.netloc, parts.query)
+            yield filesystem, f"{top}{unquote(parts.path)}".rstrip("/")
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            # pyarrow's own text names the operation and the store's answer, but not always the place.
+            raise OSError(f"{self.url}: {redacted(str(error))}") from error
+
+
+@functools.lru_cache(maxsize=32)
+def _opened(scheme: str, place: str, options: str) -> tuple[Any, str]:
+    """The file system and its own name of the topmost folder. Opening one costs more than most requests."""
+    from pyarrow import ArrowInvalid, fs
+
+    if scheme == "s3":
+        # A small object then costs one PUT instead of three requests, and a refused one leaves no upload open.
+        options = "&".join([*filter(None, [options]), "allow_delayed_open=true"])
+    url = f"{scheme}://{place}{'?' if options else ''}{options}"
+    try:
+        filesystem, path = fs.FileSystem.from_uri(url)
+    except (ArrowInvalid, NotImplementedError) as error:
+        raise checks.InvalidValue("folder", url, "a path, or a URL that pyarrow opens", redacted(str(error))) from error
+    return filesystem, path.rstrip("/")
+
+
+def _single_component(name: str) -> None:
+    if not name or name in (".", "..") or "/" in name or "\\" in name or "\0" in name:
+        raise checks.InvalidValue("name", name, "one file or folder name without separators")
+
+
+def _new_in(folder: int) -> Callable[[str, int], int]:
+    # A link that somebody put where the temporary file goes is neither followed nor overwritten.
+    return lambda name, flags: os.open(name, flags | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+
+
+def _content(folder: int, name: str, shown: str, limit: int | None) -> bytes:
+    try:
+        # Without O_NONBLOCK a pipe would wait for its writer.
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise NotARecord(f"{shown}: a link, a pipe or a device, expected a file") from None
+        if error.errno in _UNREADABLE:
+            raise NotARecord(f"{shown}: {error.strerror}") from None
+        raise
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise NotARecord(f"{shown}: no file")
+        if limit is not None and found.st_size > limit:
+            raise NotARecord(f"{shown}: {found.st_size} bytes, expected at most {limit}")
+        try:
+            with open(descriptor, "rb", closefd=False) as stream:
+                return stream.read()
+        except OSError as error:
+            if error.errno in _UNREADABLE:
+                raise NotARecord(f"{shown}: {error.strerror}") from None
+            raise
+    finally:
+        os.close(descriptor)
