@@ -194,12 +194,12 @@ def _launch_all(
     on_cluster_lost: Callable[[str], None],
 ) -> str:
     from sweeps.runner.cluster import cluster, data_path_seen_by_all
-    from sweeps.runner.credentials import credentials_left_out
     from sweeps.runner.imports import imported_by_all
     from sweeps.runner.launches import execute
-    from sweeps.runner.lookups import one_lookup
-    from sweeps.runner.losses import losses_of_workers
     from sweeps.runner.messages import short_messages
+    from sweeps.runner.ray_private.aws_keys import credentials_left_out
+    from sweeps.runner.ray_private.trainable_lookups import one_lookup
+    from sweeps.runner.ray_private.worker_losses import losses_of_workers
 
     name, resources = controller.sweep, controller.spec.resources
     try:

@@ -9,13 +9,13 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 
 import ray
-from ray._private.resource_and_label_spec import ResourceAndLabelSpec
 
 from sweeps.control.interruption import hangups_held
 from sweeps.process.patience import patience
 from sweeps.process.waiting import waiting
 from sweeps.runner.connect import refusal
-from sweeps.runner.loopback import on_loopback
+from sweeps.runner.ray_private.loopback import on_loopback
+from sweeps.runner.ray_private.machine_resources import machine_resources
 from sweeps.runner.resources import Node, lacking
 from sweeps.runner.watchdog import Watchdog
 from sweeps.spec import Resources
@@ -99,9 +99,7 @@ def check_reachable(address: str | None, resources: Resources) -> None:
     """What can be known at once, before anything starts (Ray itself tries for minutes). Raises ClusterUnreachable."""
     if address is None:
         if not ray.is_initialized():
-            # What a cluster of this machine alone is going to have, by Ray's own count (9 ms instead of seconds).
-            own = ResourceAndLabelSpec(num_cpus=os.cpu_count()).resolve(is_head=True).to_resource_dict()
-            check_resources(resources, [own], "this machine has")
+            check_resources(resources, [machine_resources(os.cpu_count())], "this machine has")
         return
     if address in ("auto", "local"):
         return

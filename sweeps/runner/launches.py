@@ -29,6 +29,8 @@ from sweeps.process import waiting
 from sweeps.process.patience import CLOCK, ticking
 from sweeps.process.words import say
 from sweeps.runner.cluster import ClusterUnreachable, alive_nodes, check_resources
+from sweeps.runner.ray_private import logger_names
+from sweeps.runner.ray_private.trial_actors import actor_of
 from sweeps.runner.resources import lacking, request
 from sweeps.runner.stalls import Sign, Stalls, ended_for
 from sweeps.spec import Resources
@@ -41,7 +43,7 @@ from trainables.worker.ray_shared import Shared, SharedData, TeamLayout
 from trainables.worker.ray_trial import group_to_json, ray_trial
 
 # Tune looks for its own result files when it ends and complains about each; ours are in the store.
-logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.CRITICAL)
+logging.getLogger(logger_names.ANALYSIS).setLevel(logging.CRITICAL)
 
 HEARTBEAT_SECONDS = 5.0
 
@@ -264,7 +266,7 @@ class _Heartbeat:
         """What is ended here is a lost worker to Tune and to the controller, which charges it and launches it again."""
         given = {}
         for trial in list(self._live.trials):
-            actor, group = trial.temporary_state.ray_actor, self._live.groups.get(trial.trial_id)
+            actor, group = actor_of(trial), self._live.groups.get(trial.trial_id)
             if actor is not None and group is not None:
                 given[_launch_name(group)] = actor, group
         trials = self._live.controller.trials

@@ -15,16 +15,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ray._private import worker
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
 
+from sweeps.runner.ray_private import logger_names
+from sweeps.runner.ray_private.printed_lines import lines_told_to
 from trainables.worker.redaction import redacted
-
-TUNE_LOGGER = "ray.tune.execution.tune_controller"
-TOKEN_LOGGER = "ray._private.authentication.authentication_token_setup"
-_FAILED = "Trial task failed for trial "
-# The cluster's own words for a lost worker; the sentence about the trial says it already.
-_KNOWN = ("A worker died or was killed", "Raylet is terminated")
 
 
 class Messages(logging.Filter):
@@ -43,11 +38,11 @@ class Messages(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Logging calls this with each record of the two loggers."""
         text = record.getMessage()
-        if text.startswith("Token authentication is enabled"):
+        if text.startswith(logger_names.TOKEN_ENABLED):
             # A local cluster is closed by a token by default, which asks nothing of anybody.
             return False
-        if text.startswith(_FAILED) and record.exc_info and record.exc_info[1] is not None:
-            launch = text.removeprefix(_FAILED)
+        if text.startswith(logger_names.TRIAL_FAILED) and record.exc_info and record.exc_info[1] is not None:
+            launch = text.removeprefix(logger_names.TRIAL_FAILED)
             error = record.exc_info[1]
             self._reasons[launch] = _sentence(error)
             self._keep(f"{text}\n{error}")
@@ -59,7 +54,7 @@ class Messages(logging.Filter):
     def print(self, data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
         """The cluster's own lines, told to this process: never on stdout, which belongs to the answer."""
         for line in data["lines"]:
-            known = str(line).startswith(_KNOWN)
+            known = str(line).startswith(logger_names.WORKER_LOST)
             if not self._keep(f"({data.get('pid')}) {line}") or not known:
                 print(f"({data.get('pid')}) {redacted(line)}", file=sys.stderr)
 
@@ -89,15 +84,12 @@ def _sentence(error: BaseException) -> str:
 def short_messages(log: Path) -> Iterator[Messages]:
     """For as long as the block runs: one sentence each on the screen, the rest appended to `log`."""
     messages = Messages(log)
-    loggers = [logging.getLogger(name) for name in (TUNE_LOGGER, TOKEN_LOGGER)]
+    loggers = [logging.getLogger(name) for name in (logger_names.TUNE, logger_names.TOKEN)]
     for logger in loggers:
         logger.addFilter(messages)
-    # Ray has no public way to redirect what its cluster tells a driver.
-    printed = worker.print_to_stdstream
-    worker.print_to_stdstream = messages.print
     try:
-        yield messages
+        with lines_told_to(messages.print):
+            yield messages
     finally:
-        worker.print_to_stdstream = printed
         for logger in loggers:
             logger.removeFilter(messages)

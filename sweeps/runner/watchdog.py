@@ -17,6 +17,7 @@ from sweeps.process.exits import ExitCode
 from sweeps.process.patience import CLOCK, patience, ticking
 from sweeps.process.waiting import waiting
 from sweeps.process.words import say
+from sweeps.runner.ray_private.head_processes import head_processes
 from trainables.worker.redaction import redacted
 
 ASK_SECONDS = 2.0
@@ -70,16 +71,12 @@ class Watchdog:
 
     def watch(self) -> None:
         """Watch the connected cluster from now on."""
-        node = ray._private.worker._global_node
-        own = node is not None and node.is_head()
         self._node = ray.get_runtime_context().get_node_id()
         with self._lock:
-            if own:
-                try:
-                    pids = [info.process.pid for infos in node.all_processes.values() for info in infos]
-                    self._processes = [os.pidfd_open(pid) for pid in pids]
-                except ProcessLookupError:
-                    self._end()
+            try:
+                self._processes = [os.pidfd_open(pid) for pid in head_processes()]
+            except ProcessLookupError:
+                self._end()
             self._answered = self._asked = CLOCK.now()
         self._wake()
 

@@ -17,21 +17,15 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 import aiohttp
 import ray
-from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
-from ray.dashboard.utils import ray_client_address_to_api_server_url
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient
 
+from sweeps.runner.ray_private import logger_names
+from sweeps.runner.ray_private.job_server import send_token, server_version
 from trainables.worker.redaction import redacted, shown_url
 
 # What it uploads, and that a connection closed, is nothing that a person has to read.
-for _name in (
-    "ray.client_builder",
-    "ray.dashboard.modules.dashboard_sdk",
-    "ray.dashboard.modules.job.sdk",
-    "ray._private.runtime_env.packaging",
-    "ray._private.authentication.authentication_token_setup",
-):
+for _name in (*logger_names.UPLOADS, logger_names.TOKEN):
     logging.getLogger(_name).setLevel(logging.ERROR)
 
 ANSWER_SECONDS = 5.0
@@ -65,9 +59,7 @@ class JobServer:
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
         _check_answers(self.address)
-        # Ray sends its token only when told to; its own command line tells itself where there is one. By its own
-        # function: the variable alone would leave what this process has read before as it was.
-        maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+        send_token()
         if self.address.startswith(CLIENT):
             self.address = _dashboard_behind(self.address)
             _check_answers(self.address)
@@ -77,7 +69,7 @@ class JobServer:
             raise _refusal(address, _TOKEN) from error
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise _refusal(address, f"no Ray job server answers ({error}). {_EXPECTED}") from error
-        there = self._client._server_ray_version
+        there = server_version(self._client)
         if there != ray.__version__:
             raise _refusal(
                 address,
@@ -166,7 +158,8 @@ def _dashboard_behind(address: str) -> str:
     """The dashboard of the cluster that a Ray client reaches at `address`, by the host that was reached."""
     for attempt in range(1, CLIENT_ATTEMPTS + 1):
         try:
-            told = ray_client_address_to_api_server_url(address)
+            with ray.init(address=address) as context:
+                told = str(context.dashboard_url)
             break
         except AuthenticationError as error:
             raise _refusal(address, _TOKEN) from error
@@ -179,7 +172,7 @@ def _dashboard_behind(address: str) -> str:
                 flush=True,
             )
     # The cluster names itself as its own nodes see it.
-    return f"http://{urlsplit(address).hostname}:{urlsplit(told).port}"
+    return f"http://{urlsplit(address).hostname}:{urlsplit(f'//{told}').port}"
 
 
 def _refusal(address: str, why: str) -> JobServerRefused:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ray._private.utils import compute_version_info
 
 from sweeps.runner.connect import other_versions
+from sweeps.runner.ray_private.cluster_metadata import own_versions
 from sweeps.runner.resources import lacking, request, room_for
 from sweeps.spec import Resources, SpecErrors, load_spec
 
@@ -156,16 +155,14 @@ def test_systems_that_one_process_trains_refuse_workers(changes, said):
 
 
 def test_other_versions_are_named_side_by_side():
-    own_ray, own_python = compute_version_info()[:2]
+    own_ray, own_python = own_versions()
     same = {"ray_version": own_ray, "python_version": own_python}
-    assert other_versions(json.dumps(same).encode()) is None
-    said = other_versions(json.dumps(same | {"ray_version": "2.9.0"}).encode())
+    assert other_versions(same) is None
+    said = other_versions(same | {"ray_version": "2.9.0"})
     assert said is not None
     assert f"Ray 2.9.0 there, {own_ray} here" in said
     assert "Python" not in said
-    assert f"Python 3.9.1 there, {own_python} here" in str(
-        other_versions(json.dumps(same | {"python_version": "3.9.1"}).encode())
-    )
+    assert f"Python 3.9.1 there, {own_python} here" in str(other_versions(same | {"python_version": "3.9.1"}))
 
 
 # A cluster that shrinks

@@ -14,12 +14,15 @@ import ray
 import sweeps.runner  # noqa: F401  (sets what Ray reads from the environment before it is imported)
 from sweeps.runner.cluster import ClusterUnreachable
 from sweeps.runner.imports import imported_by_all
+from sweeps.runner.ray_private.cluster_metadata import cluster_metadata, own_versions
+from sweeps.runner.ray_private.head_processes import head_processes
 from sweeps.runner.resources import request
 from sweeps.spec import Resources
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.system import Execution, PrivacyPlan, PrivacyTarget
 from trainables.systems.noisy_sgd import NOISY_SGD
+from trainables.worker.ray_private import draining_nodes
 from trainables.worker.ray_shared import SharedData, TeamLayout
 
 LAYOUT = TeamLayout(workers=2, cpus=0.5, gpus=0.0)
@@ -43,6 +46,17 @@ def cluster():
 @pytest.fixture(scope="module")
 def digits():
     return SOURCES["digits"].load({})
+
+
+def test_what_is_entered_of_rays_private_parts_answers_on_a_running_cluster(cluster):
+    host, port = ray.get_runtime_context().gcs_address.split(":")
+    told = cluster_metadata(host, int(port))
+    assert told is not None
+    assert (told["ray_version"], told["python_version"]) == own_versions()
+    assert draining_nodes() == frozenset()
+    commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in head_processes()]
+    assert any("gcs_server" in one for one in commands)
+    assert any("raylet" in one for one in commands)
 
 
 def planned(digits, **changes) -> PrivacyPlan:

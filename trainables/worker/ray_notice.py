@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import ray
-from ray._private import state
 from ray.exceptions import RayError
 from ray.util import get_current_placement_group, placement_group_table
+
+from trainables.worker.ray_private import draining_nodes
 
 ASKED_EVERY_SECONDS = 1.0
 
@@ -33,7 +34,7 @@ def _nodes_to_go() -> frozenset[str]:
     now = time.monotonic()
     if now - _asked >= ASKED_EVERY_SECONDS:
         try:
-            _leaving = frozenset(state.state.get_draining_nodes())
+            _leaving = draining_nodes()
         except (RayError, RuntimeError, OSError):
             _leaving = frozenset()
         _asked = time.monotonic()

@@ -1,0 +1,221 @@
+"""Each trick with Ray's private parts against the installed Ray: what is entered is there, what is patched is asked.
+
+No test here starts a cluster; what needs a running one is in `tests/sweeps/test_cluster_ray.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import logging
+import platform
+import threading
+from pathlib import Path
+
+import pytest
+import ray
+from ray._private import services, worker
+from ray._private.authentication import authentication_token_setup
+from ray.job_submission import JobSubmissionClient
+from ray.tune.execution import class_cache
+from ray.tune.experiment import Trial
+
+from sweeps.runner.ray_private import SEEN_ON, logger_names
+from sweeps.runner.ray_private.aws_keys import credentials_left_out
+from sweeps.runner.ray_private.cluster_metadata import own_versions
+from sweeps.runner.ray_private.head_processes import head_processes
+from sweeps.runner.ray_private.job_server import send_token, server_version
+from sweeps.runner.ray_private.loopback import on_loopback
+from sweeps.runner.ray_private.machine_resources import machine_resources
+from sweeps.runner.ray_private.printed_lines import lines_told_to
+from sweeps.runner.ray_private.trial_actors import actor_of
+from trainables.worker.credentials import NAMES
+
+ROOT = Path(__file__).parents[3]
+ROOMS = ("sweeps/runner/ray_private/", "trainables/worker/ray_private.py")
+
+
+def test_the_installed_ray_is_the_one_that_was_read():
+    assert ray.__version__.startswith(f"{SEEN_ON}."), (
+        "read sweeps/runner/ray_private and trainables/worker/ray_private.py against this Ray, then raise SEEN_ON"
+    )
+
+
+def private_parts(path: Path) -> list[str]:
+    """Lines at which a file enters Ray where an underscore stands, or assigns to an attribute of a module of Ray's."""
+    text = path.read_text(encoding="utf-8")
+    if "import ray" not in text and "from ray" not in text:
+        return []
+    tree = ast.parse(text)
+    found, rays = [], {"ray"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ray":
+            names = [*str(node.module).split("."), *(alias.name for alias in node.names)]
+            rays |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names = [part for one in node.names if one.name.split(".")[0] == "ray" for part in one.name.split(".")]
+        else:
+            continue
+        if any(name.startswith("_") for name in names):
+            found.append(f"{path}:{node.lineno}")
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute):
+            continue
+        base: ast.AST = node
+        private = False
+        while isinstance(base, ast.Attribute):
+            private |= base.attr.startswith("_") and not base.attr.startswith("__")
+            base = base.value
+        of_ray = isinstance(base, ast.Name) and base.id in rays
+        if of_ray and (private or isinstance(node.ctx, ast.Store)):
+            found.append(f"{path}:{node.lineno}")
+    return found
+
+
+def test_no_other_file_enters_or_patches_a_private_part():
+    outside, inside = [], []
+    for package in ("sweeps", "trainables", "dpcore"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = str(path.relative_to(ROOT))
+            (inside if name.startswith(ROOMS) else outside).extend(private_parts(path))
+    assert not outside
+    assert len(inside) > 10, "the search itself finds what is there"
+
+
+def test_tune_hands_on_the_keys_of_the_driver_and_within_the_block_it_does_not(monkeypatch):
+    asked: list[dict] = []
+    monkeypatch.setattr(class_cache.ray, "remote", lambda runtime_env: asked.append(runtime_env) or (lambda cls: cls))
+    for name in NAMES:
+        monkeypatch.setenv(name, "a-secret")
+
+    def handed_on() -> set[str]:
+        class_cache._ActorClassCache().get(object())
+        return set(asked[-1]["env_vars"])
+
+    assert handed_on() >= NAMES, "Tune keeps them to itself now: aws_keys.py can go"
+    with credentials_left_out():
+        within = handed_on()
+    assert not NAMES & within
+    assert within
+    assert handed_on() >= NAMES
+
+
+def test_a_cluster_that_is_started_in_the_block_takes_the_loopback_address(monkeypatch):
+    assert worker._global_node is None
+    monkeypatch.setattr(services, "node_ip_address_from_perspective", lambda address=None: "192.0.2.7")
+    assert services.get_node_ip_address() == "192.0.2.7", "Ray keeps to loopback by itself: loopback.py can go"
+    with on_loopback():
+        assert services.get_node_ip_address() in ("127.0.0.1", "::1")
+    assert services.get_node_ip_address() == "192.0.2.7"
+
+
+def test_what_a_cluster_tells_its_driver_is_told_to_us(monkeypatch, capsys):
+    """Ray's own listener, with one message in place of a cluster's."""
+
+    class Once:
+        def __init__(self, stopped):
+            self.stopped = stopped
+
+        def subscribe(self):
+            return None
+
+        def poll(self):
+            self.stopped.set()
+            return b"", {"job_id": None, "error_message": "A worker died or was killed"}
+
+        def close(self):
+            return None
+
+    class Driver:
+        worker_id = b""
+        current_job_id = ray.JobID.nil()
+
+    def listen() -> None:
+        stopped = threading.Event()
+        driver = Driver()
+        driver.gcs_error_subscriber = Once(stopped)  # type: ignore[attr-defined]
+        worker.listen_error_messages(driver, stopped)
+
+    told: list[list[str]] = []
+    with lines_told_to(lambda data, ignore_prefix=False: told.append(data["lines"])):
+        listen()
+    assert told == [["A worker died or was killed"]]
+    assert capsys.readouterr() == ("", "")
+    listen()
+    assert "A worker died" in capsys.readouterr().out, "Ray prints elsewhere now"
+
+
+@pytest.mark.parametrize("name", [logger_names.TUNE, logger_names.TOKEN, logger_names.ANALYSIS, *logger_names.UPLOADS])
+def test_a_logger_of_that_name_speaks(name):
+    module = importlib.import_module(name)
+    loggers = [value for value in vars(module).values() if isinstance(value, logging.Logger)]
+    assert name in [logger.name for logger in loggers]
+
+
+def test_the_words_that_are_shortened_are_still_rays_words():
+    from ray.tune.execution import tune_controller
+
+    assert logger_names.TRIAL_FAILED in inspect.getsource(tune_controller)
+    assert logger_names.TOKEN_ENABLED in inspect.getsource(authentication_token_setup)
+
+
+def test_a_machine_is_counted_as_a_cluster_would_count_it():
+    found = machine_resources(3)
+    assert found["CPU"] == 3
+    assert found["memory"] > 1e8
+    assert found.get("GPU", 0) >= 0
+
+
+def test_versions_are_written_as_a_cluster_writes_them():
+    assert own_versions() == (ray.__version__, platform.python_version())
+
+
+def test_without_a_cluster_of_our_own_there_is_nothing_to_watch():
+    assert worker._global_node is None
+    assert head_processes() == []
+
+
+def test_a_token_in_the_environment_is_sent_from_now_on(monkeypatch):
+    enabled: list[bool] = []
+    monkeypatch.setattr(authentication_token_setup, "_enable_token_auth", lambda: enabled.append(True))
+    monkeypatch.setattr(authentication_token_setup, "_warn_token_auth_enabled", lambda: None)
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    for there in (False, True):
+        monkeypatch.setattr(
+            authentication_token_setup.AuthenticationTokenLoader,
+            "has_token",
+            lambda self, ignore_auth_mode=False, there=there: there,
+        )
+        send_token()
+    assert enabled == [True]
+
+
+def test_a_job_servers_version_is_the_one_that_it_says(monkeypatch):
+    class Answer:
+        status_code = 200
+
+        def raise_for_status(self):
+            return None
+
+        def json(self):
+            return {"ray_version": "2.99.9"}
+
+    monkeypatch.setattr(JobSubmissionClient, "_do_request", lambda self, method, url, **options: Answer())
+    assert server_version(JobSubmissionClient("http://127.0.0.1:8265")) == "2.99.9"
+
+
+def test_the_actor_of_a_trial_is_where_tune_puts_it():
+    ray.tune.register_trainable("with-an-actor", lambda config: None)
+    trial = Trial("with-an-actor", stub=True)
+    assert actor_of(trial) is None
+
+    class Actor:
+        class get_auto_filled_metrics:
+            @staticmethod
+            def remote(**options):
+                return None
+
+    actor = Actor()
+    trial.set_ray_actor(actor)
+    assert actor_of(trial) is actor
