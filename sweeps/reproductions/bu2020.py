@@ -1,4 +1,4 @@
-"""Bu, Dong, Long & Su (2020), Tables 1-4: each row is one sweep of one trial, packaged beside this module.
+"""Bu, Dong, Long & Su (2020), Tables 1-4: each row is one sweep of one trial.
 
 Claims about accounting are computed from the rows' settings alone, without data or training.
 """
@@ -6,13 +6,11 @@ Claims about accounting are computed from the rows' settings alone, without data
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import yaml
+from statistics import fmean
+from typing import Any
 
 from dpcore.accountants.rdp import BU2020_ORDERS, RDPAccountant
 from dpcore.accounting import headline
@@ -20,22 +18,15 @@ from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
 from dpcore.gdp_dual import eps_gdp
 from sweeps.release.rounding import epsilon_text
-from sweeps.reproductions.claims import Claim, Result, Say
-from sweeps.reproductions.effort import Effort
-from sweeps.reproductions.files import Missing, needing, section
-from sweeps.reproductions.sweeping import on_public_records, swept
+from sweeps.reproductions.files import Missing, section
+from sweeps.reproductions.paper import Paper
+from sweeps.reproductions.run import Run
 
-if TYPE_CHECKING:
-    from sweeps.process.workspace import Workspace
-    from sweeps.spec.model import SweepSpec
-
+PAPER = Paper.load("bu2020")
 PRINTED = 0.005 + 1e-9
 """Two printed digits hold when ours rounds to them."""
-DIGITS = "Recomputed from the printed setting, to the printed digits."
 MA_TOLERANCE = 0.01
 """Relative. The paper's order list does not reproduce its own last digits in rows 3 to 6 of Table 1."""
-
-TITLE = "Deep learning with Gaussian differential privacy (Bu, Dong, Long & Su 2020)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +38,7 @@ class Row:
     """
 
     id: str
-    table: str
+    name: str
     data: Mapping[str, Any]
     system: str
     knobs: Mapping[str, Any]
@@ -56,155 +47,92 @@ class Row:
     rate: tuple[int, int]
     published: Mapping[str, float]
     quick: bool = False
-    note: str = ""
+    note: str = "Trained with other seeds than the paper's."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reproduction:
-    """The rows, and how far a trained metric may be from the printed one."""
-
-    agreement: Mapping[str, float]
-    rows: tuple[Row, ...]
-
-
-def load() -> Reproduction:
-    """The packaged rows."""
-    raw = yaml.safe_load(files(__package__).joinpath("bu2020.yaml").read_text(encoding="utf-8"))
-    rows = [
-        Row(
-            id=row["id"],
-            table=table["name"],
-            data=table["data"],
-            system=table["system"],
-            knobs={**table["knobs"], **row["knobs"]},
-            metric=table["metric"],
-            delta=float(table["delta"]),
-            rate=(int(table["rate"][0]), int(table["rate"][1])),
-            published=row["published"],
-            quick=row.get("quick", False),
-            note=row.get("note", ""),
-        )
-        for table in raw["tables"]
-        for row in table["rows"]
-    ]
-    return Reproduction(agreement=raw["agreement"], rows=tuple(rows))
+def _rows() -> list[Row]:
+    """A table's settings, and a row's own over them."""
+    rows = []
+    for table in PAPER.printed["tables"]:
+        shared = {name: one for name, one in table.items() if name != "rows"}
+        rows += [Row(**{**shared, **row, "knobs": {**table["knobs"], **row["knobs"]}}) for row in table["rows"]]
+    return rows
 
 
-def spec_of(row: Row, data: Path, repeats: int = 1) -> SweepSpec:
-    """The sweep behind a row, on the files below `data`. Raises SpecErrors."""
-    from sweeps.spec import load_spec
-
-    return load_spec(
-        on_public_records(
-            {
-                "name": f"bu2020-{row.id}",
-                "data": section(row.data, data),
-                "systems": {row.system: dict(row.knobs)},
-                "privacy": {"epsilon": row.published["epsilon_ma"], "delta": row.delta, "solve": "none"},
-                "objectives": [{"metric": row.metric}],
-                "search": {"sampler": "grid", "trials": repeats, "repeats": repeats},
-            }
-        )
-    )
+ROWS = _rows()
 
 
-def accounting_claims(rows: Sequence[Row]) -> list[Claim]:
-    """mu, the CLT's, the moments accountant's and the PLD's epsilon of every row, from its settings alone."""
-    return [claim for row in rows for claim in _accounting(row)]
+def reproduce(run: Run) -> None:
+    """Tables 1-4. With `effort.quick`, the rows marked quick are trained (seconds to a minute each); there is one grid.
+
+    With `effort.repeats`, a row's metric is the mean over that many trainings.
+    """
+    for row in ROWS:
+        run.hold("accounting", accounting(row))
+    for row in ROWS:
+        try:
+            if run.data is not None and run.effort.quick and not row.quick:
+                raise Missing("--quick")
+            if run.data is not None:
+                run.say(f"{row.name}, {row.id}")
+            with run.needing(row.data) as data:
+                _, trials = run.trained(spec_of(row, data, run.effort.repeats or 1))
+        except Missing as missing:
+            run.result.cut.append(f"{row.name}, {row.id}: not trained ({missing})")
+            run.hold("training", training(row), f"not trained ({missing})")
+            continue
+        values = [trial.metrics[row.metric] for trial in trials if row.metric in trial.metrics]
+        run.hold("training", training(row, fmean(values) if values else None), "" if values else "no result")
 
 
-def _accounting(row: Row) -> list[Claim]:
+def spec_of(row: Row, data: Path, repeats: int = 1) -> dict[str, Any]:
+    """The sweep behind a row, on the files below `data`."""
+    return {
+        "name": f"bu2020-{row.id}",
+        "data": section(row.data, data),
+        "systems": {row.system: dict(row.knobs)},
+        "privacy": {"epsilon": row.published["epsilon_ma"], "delta": row.delta, "solve": "none"},
+        "objectives": [{"metric": row.metric}],
+        "search": {"repeats": repeats},
+    }
+
+
+def accounting(row: Row) -> dict[str, Any]:
+    """mu, the CLT's, the moments accountant's and the PLD's epsilon of a row, beside the printed ones."""
     noise, epochs = float(row.knobs["noise_multiplier"]), float(row.knobs["epochs"])
     rate = row.rate[0] / row.rate[1]
     # The paper's CLT takes the fractional epochs / p, accountants count whole steps.
     mu = rate * math.sqrt(epochs / rate * math.expm1(1 / noise**2))
-    steps = -(-int(epochs) * row.rate[1] // row.rate[0])
-    event = sampled_gaussian(noise, rate, steps)
     clt = eps_gdp(mu, row.delta)
+    event = sampled_gaussian(noise, rate, -(-int(epochs) * row.rate[1] // row.rate[0]))
     moments = RDPAccountant(Adjacency.ADD_REMOVE, orders=BU2020_ORDERS, conversion="old").compose(event)
-    ma = moments.epsilon(row.delta)
     pld = headline(event, row.delta, Adjacency.ADD_REMOVE)
-    name, printed = f"{row.table}, {row.id}", row.published
     lower = pld.epsilon_lower or 0.0
-    return [
-        _printed(f"{name}: mu", printed["mu"], mu),
-        _printed(f"{name}: epsilon by the CLT", printed["epsilon_clt"], clt),
-        Claim(
-            claim=f"{name}: epsilon by the moments accountant",
-            published=printed["epsilon_ma"],
-            ours=round(ma, 4),
-            holds=abs(ma - printed["epsilon_ma"]) <= max(PRINTED, MA_TOLERANCE * printed["epsilon_ma"]),
-            note="Recomputed with the paper's own orders.",
-        ),
-        Claim(
-            claim=f"{name}: the CLT's epsilon is an upper bound",
-            published=printed["epsilon_clt"],
-            ours=f"PLD [{epsilon_text(lower, up=False, digits=6)}, {epsilon_text(pld.epsilon, digits=6)}]",
-            holds=True if clt >= pld.epsilon else False if clt < lower else None,
-            note="Our certified upper bound is not above it."
-            if clt >= pld.epsilon
-            else "The certified lower bound is above it: the CLT is no guarantee."
-            if clt < lower
-            else "Undecided within the PLD's tolerance.",
-        ),
-    ]
+    bound, why = None, "Undecided within the PLD's tolerance."
+    if clt >= pld.epsilon:
+        bound, why = True, "Our certified upper bound is not above it."
+    elif clt < lower:
+        bound, why = False, "The certified lower bound is above it: the CLT is no guarantee."
+    return {
+        "table": row.name,
+        "id": row.id,
+        "printed_mu": row.published["mu"],
+        "printed_clt": row.published["epsilon_clt"],
+        "printed_ma": row.published["epsilon_ma"],
+        "two_digits": PRINTED,
+        "ma_tolerance": max(PRINTED, MA_TOLERANCE * row.published["epsilon_ma"]),
+        "mu": mu,
+        "clt": clt,
+        "ma": moments.epsilon(row.delta),
+        "lower": epsilon_text(lower, up=False, digits=6),
+        "upper": epsilon_text(pld.epsilon, digits=6),
+        "bound": bound,
+        "why": why,
+    }
 
 
-def _printed(claim: str, published: float, ours: float) -> Claim:
-    return Claim(
-        claim=claim, published=published, ours=round(ours, 4), holds=abs(ours - published) <= PRINTED, note=DIGITS
-    )
-
-
-def training_claim(reproduction: Reproduction, row: Row, metrics: Mapping[str, float]) -> Claim:
+def training(row: Row, trained: float | None = None) -> dict[str, Any]:
     """The trained metric beside the printed one."""
-    printed, ours = row.published[row.metric], metrics.get(row.metric)
-    if ours is None:
-        return Claim(
-            claim=f"{row.table}, {row.id}: {row.metric}", published=printed, ours=None, holds=None, note="no result"
-        )
-    tolerance = reproduction.agreement[row.metric]
-    return Claim(
-        claim=f"{row.table}, {row.id}: {row.metric} within {tolerance:g}",
-        published=printed,
-        ours=round(ours, 4),
-        holds=abs(ours - printed) <= tolerance,
-        note=row.note or "Trained with other seeds than the paper's.",
-    )
-
-
-def reproduce(data: Path | None, workspace: Workspace, effort: Effort, say: Say) -> Result:
-    """Tables 1-4. `effort.quick` trains the rows marked quick (seconds to a minute each); there is one grid.
-
-    With `effort.repeats`, a row's metric is the mean over that many trainings.
-    """
-    reproduction = load()
-    result = Result(paper="bu2020", title=TITLE, claims=accounting_claims(reproduction.rows))
-    for row in reproduction.rows:
-        if data is None or (effort.quick and not row.quick):
-            _leave(row, "no --data DIR" if data is None else "--quick", result)
-            continue
-        say(f"{row.table}, {row.id}")
-        try:
-            with needing(row.data, data, result, say):
-                trials = swept(spec_of(row, data, effort.repeats or 1), workspace)
-        except Missing as missing:
-            _leave(row, str(missing), result)
-            continue
-        trained = [trial.metrics[row.metric] for trial in trials if row.metric in trial.metrics]
-        metrics = {row.metric: sum(trained) / len(trained)} if trained else {}
-        result.claims.append(training_claim(reproduction, row, metrics))
-    return result
-
-
-def _leave(row: Row, why: str, result: Result) -> None:
-    result.cut.append(f"{row.table}, {row.id}: not trained ({why})")
-    result.claims.append(
-        Claim(
-            claim=f"{row.table}, {row.id}: {row.metric}",
-            published=row.published[row.metric],
-            ours=None,
-            holds=None,
-            note=f"not trained ({why})",
-        )
-    )
+    printed, agreement = row.published[row.metric], PAPER.printed["agreement"][row.metric]
+    told = {"table": row.name, "id": row.id, "metric": row.metric, "note": row.note}
+    return {**told, "printed": printed, "agreement": agreement, "trained": trained}

@@ -16,7 +16,7 @@ class Effort:
     """How much of a paper is run. What is left out stands in `Result.cut`.
 
     grid     "coarse": enough points for every claim, minutes on two cores; "paper": the published grid, hours
-    repeats  trainings with different seeds for each point; None leaves it to the paper's module
+    repeats  trainings with different seeds for each point; None leaves it to the paper
     quick    seconds: the parts that show that the path works
     """
 
@@ -29,6 +29,14 @@ class Effort:
             raise checks.InvalidValue("grid", self.grid, "coarse or paper")
         if self.repeats is not None:
             checks.count(minimum=1, repeats=self.repeats)
+
+    @property
+    def name(self) -> str:
+        """Under which a paper's file lists its sizes."""
+        return "quick" if self.quick else self.grid
+
+
+FULL = Effort(grid="paper")
 
 
 def reduced(ours: Mapping[str, object], full: Mapping[str, object]) -> list[str]:

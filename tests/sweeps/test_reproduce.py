@@ -12,20 +12,22 @@ import pytest
 from dpcore.checks import InvalidValue
 from sweeps.cli import app as cli
 from sweeps.process.workspace import Workspace
-from sweeps.reproductions import PAPERS, Claim, Effort, Result, files, reproduce, sweeping
-from sweeps.reproductions.bu2020 import accounting_claims, load, spec_of, training_claim
+from sweeps.reproductions import PAPERS, Claim, Effort, Result, bu2020, files, reproduce, sweeping
 from sweeps.reproductions.command import reproduce_command
+from sweeps.reproductions.statements import hold
 from sweeps.reproductions.sweeping import full_grid, swept
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan
 
-PAPER = load()
-
 
 @pytest.fixture(scope="module")
 def claims() -> dict:
-    return {claim.claim: claim for claim in accounting_claims(PAPER.rows)}
+    return {claim.claim: claim for row in bu2020.ROWS for claim in told("accounting", bu2020.accounting(row))}
+
+
+def told(group: str, values: dict, why: str = "") -> list[Claim]:
+    return hold(bu2020.PAPER.statements[group], values, why)
 
 
 def test_printed_mu_and_clt_epsilons_are_met(claims: dict) -> None:
@@ -45,16 +47,15 @@ def test_the_clt_is_a_bound_in_the_last_row_of_table_1_alone(claims: dict) -> No
 
 def test_a_wrong_rate_would_be_noticed() -> None:
     """Mutant: batch 250 instead of 256 moves mu out of its printed digits."""
-    row = PAPER.rows[2]
-    broken = accounting_claims([replace(row, rate=(250, 60000))])
-    assert not broken[0].holds
+    broken = bu2020.accounting(replace(bu2020.ROWS[2], rate=(250, 60000)))
+    assert not told("accounting", broken)[0].holds
 
 
-@pytest.mark.parametrize("row", PAPER.rows, ids=lambda row: row.id)
+@pytest.mark.parametrize("row", bu2020.ROWS, ids=lambda row: row.id)
 def test_every_row_is_a_valid_sweep_that_plans(row, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     for folder in ("mnist", "a9a", "imdb", "movielens_1m"):
         (tmp_path / folder).mkdir()
-    spec = spec_of(row, tmp_path)
+    spec = full_grid(bu2020.spec_of(row, tmp_path))
     facts = SOURCES[spec.data.source].facts(spec.data.options())
     knobs = dict(spec.systems[row.system])
     plan = SYSTEMS[row.system].plan(knobs, facts, spec.privacy.target(spec.privacy.epsilon[0]), {})
@@ -63,15 +64,18 @@ def test_every_row_is_a_valid_sweep_that_plans(row, tmp_path: Path) -> None:  # 
 
 
 def test_training_claims_hold_within_the_agreement() -> None:
-    row = PAPER.rows[0]
-    assert training_claim(PAPER, row, {"accuracy": 0.9565}).holds
-    assert not training_claim(PAPER, row, {"accuracy": 0.942}).holds
-    assert training_claim(PAPER, row, {}).holds is None
+    (good,), (bad,) = (told("training", bu2020.training(bu2020.ROWS[0], trained)) for trained in (0.9565, 0.942))
+    assert good.holds
+    assert not bad.holds
+    assert good.claim.endswith("accuracy within 0.007")
+    (none,) = told("training", bu2020.training(bu2020.ROWS[0]), "no result")
+    assert (none.holds, none.note) == (None, "no result")
+    assert none.claim.endswith("accuracy")
 
 
 def test_without_data_nothing_is_trained_and_the_cut_is_said(tmp_path: Path) -> None:
     result = reproduce("bu2020", None, Workspace.at(tmp_path), Effort(), print)
-    assert len(result.cut) == len(PAPER.rows) == 9
+    assert len(result.cut) == len(bu2020.ROWS) == 9
     rows = json.loads(json.dumps(result.to_dict()))["rows"]
     assert {"claim", "published", "ours", "holds", "note"} == set(rows[0])
     assert sum(row["holds"] is None for row in rows) == 9

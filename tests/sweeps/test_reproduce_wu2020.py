@@ -13,11 +13,10 @@ from dpcore.checks import InvalidValue
 from sweeps.check.preview import preview
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord, TrialState
-from sweeps.reproductions import Effort, reproduce
+from sweeps.reproductions import Claim, Effort, Result, Run, reproduce, wu2020
+from sweeps.reproductions.statements import hold
 from sweeps.reproductions.sweeping import full_grid
-from sweeps.reproductions.wu2020 import figures, parts, statements, theory
-from sweeps.reproductions.wu2020.published import TABLE_1
-from sweeps.reproductions.wu2020.results import Mean, Measurements
+from sweeps.reproductions.wu2020 import PAPER, TABLE_1, Measurements, Scope
 from tests.trainables.test_data import DATA, needs_data
 from trainables.data import idc
 
@@ -32,16 +31,17 @@ def test_the_error_of_a_printed_area_is_that_of_400_members_and_300_others() -> 
         spread = area * (1 - area) + (members - 1) * (one - area**2) + (others - 1) * (two - area**2)
         return math.sqrt(spread / (members * others))
 
-    assert error(0.5) == pytest.approx(statements.AUC_ERROR, abs=5e-4)
-    assert all(error(row.attack_auc) <= statements.AUC_ERROR + 5e-4 for row in TABLE_1)
-    assert min(error(row.attack_auc) for row in TABLE_1) > 0.9 * statements.AUC_ERROR
+    assert error(0.5) == pytest.approx(PAPER.printed["errors"]["attack_auc"], abs=5e-4)
+    assert all(error(row.attack_auc) <= PAPER.printed["errors"]["attack_auc"] + 5e-4 for row in TABLE_1)
+    assert min(error(row.attack_auc) for row in TABLE_1) > 0.9 * PAPER.printed["errors"]["attack_auc"]
 
 
 # Theory
 
 
 def test_the_theory_falls_where_it_was_refuted() -> None:
-    held = {claim.claim.split(":")[0]: claim.holds for claim in theory.claims()}
+    claims = hold(PAPER.statements["theory"], wu2020.theory())
+    held = {claim.claim.split(":")[0]: claim.holds for claim in claims}
     assert held == {
         "Theorem 1": False,
         "Lemma 2": True,
@@ -49,7 +49,7 @@ def test_the_theory_falls_where_it_was_refuted() -> None:
         "Property 1, delta = 0": True,
         "DP-SGLD's published noise gives epsilon 1 at delta 1e-3 (German Credit, clipped to 1)": True,
     }
-    told = {claim.claim.split(":")[0]: f"{claim.ours} {claim.note}" for claim in theory.claims()}
+    told = {claim.claim.split(":")[0]: f"{claim.ours} {claim.note}" for claim in claims}
     # theory.md section 6(e): goldens.
     for golden in ("0.3466", "0.6837", "0.8640", "0.6931", "membership-only"):
         assert golden in told["Theorem 1"]
@@ -60,7 +60,7 @@ def test_the_theory_falls_where_it_was_refuted() -> None:
 
 def test_clipped_schedules_are_counted_below_their_renyi_goldens() -> None:
     """Section 4's epsilons by improved RDP: German C = 0.5, 1, 5: 0.209, 0.478, 4.37; IDC C = 0.1, 1: 0.198, 5.65."""
-    rows = theory.clipping().rows
+    rows = wu2020.clipping().rows
     counted = {(row[0], row[1]): row[3] for row in rows}
     assert counted["German Credit", "none"] == counted["IDC", "none"] == "inf"
     goldens = {("German Credit", 0.5): 0.209, ("German Credit", 1.0): 0.478, ("German Credit", 5.0): 4.37}
@@ -93,8 +93,14 @@ def drawn(sgld: float, sgd: float, splits: int = 10) -> Measurements:
     return found
 
 
-def verdict(found: Measurements, part: str = "Table 1: SGLD leaks less than SGD") -> statements.Claim:
-    (claim,) = [one for one in statements.claims(found, 64) if part in one.claim]
+def claims_of(found: Measurements) -> list[Claim]:
+    result = Result(paper="wu2020", title="")
+    wu2020.table_1(Run(PAPER, None, Workspace.at(Path()), QUICK, print, result), found)
+    return result.claims
+
+
+def verdict(found: Measurements, part: str = "Table 1: SGLD leaks less than SGD") -> Claim:
+    (claim,) = [one for one in claims_of(found) if part in one.claim]
     return claim
 
 
@@ -124,12 +130,6 @@ def test_repeats_on_one_split_are_no_independent_evidence() -> None:
     assert found.trainings("sgd", 64) == 4
 
 
-def test_no_change_needs_evidence_too() -> None:
-    assert statements._same(Mean(0.0, 0.001), 0.01) == (True, "margin 0.01")
-    assert statements._same(Mean(0.0, 0.02), 0.01) == (None, "margin 0.01: undecided at two standard errors")
-    assert statements._same(Mean(0.05, 0.001), 0.01) == (False, "margin 0.01: passed")
-
-
 def test_table_cells_hold_within_both_errors() -> None:
     near, far = Measurements(), Measurements()
     for split in range(4):
@@ -139,7 +139,7 @@ def test_table_cells_hold_within_both_errors() -> None:
     assert not verdict(far, "Table 1, SGD: attack AUC").holds
     # A failed trial leaves no number behind, and is not counted as one.
     assert verdict(near, "Table 1, SGLD: attack AUC").holds is None
-    assert len(statements.claims(near, 64)) == 2 * len(TABLE_1) + len(statements.STATEMENTS)
+    assert len(claims_of(near)) == 2 * len(TABLE_1) + len(PAPER.statements["table_1"])
 
 
 def test_vacuous_bounds_are_called_so() -> None:
@@ -147,7 +147,7 @@ def test_vacuous_bounds_are_called_so() -> None:
     metrics = {"last_loss_bound": 5.0, "mpl": 0.01, "mpl_bound": 0.011, "ensemble_mpl_bound": 0.012}
     for split in range(3):
         found.add(split, [trial("sgld", 64, math.inf, **metrics), trial("clipped-sgld", accuracy=0.7, epsilon=0.99)])
-    shown = {table.title.split(",")[0]: table for table in figures.tables(found, (64,))}
+    shown = {table.title.split(",")[0]: table for table in wu2020.tables(found, (64,))}
     (row,) = shown["Leakage Mpl of members at prior 1/2"].rows
     assert row[0] == "sgld, 64"
     # Theorem 1 at B = 5: (5/4)(exp(10) - 1).
@@ -163,13 +163,13 @@ def test_vacuous_bounds_are_called_so() -> None:
 @needs_data
 @pytest.mark.parametrize("effort", [QUICK, Effort(), Effort(grid="paper")], ids=["quick", "coarse", "paper"])
 def test_every_sweep_plans_and_says_that_it_claims_nothing(effort: Effort) -> None:
-    scope = parts.Scope.of(effort)
-    spec = full_grid(parts.credit(scope, DATA, 0))
+    scope = PAPER.scope(Scope, effort)
+    spec = full_grid(wu2020.credit(scope, DATA, 0))
     seen = preview(spec, samples=60)
     assert seen.feasible == seen.samples
     assert seen.notes[0].startswith("dropout, psgld, rmsprop, sgd, sghmc, sgld claim NOTHING")
     assert spec.search.trials == (6 * len(scope.widths) + 2) * scope.repeats
-    part, note = parts.images(scope, DATA)
+    part, note = wu2020.images(scope, DATA)
     assert (part is None) == effort.quick
     if part is not None:
         assert full_grid(part).data.source == "cifar10"
@@ -181,7 +181,7 @@ def test_every_sweep_plans_and_says_that_it_claims_nothing(effort: Effort) -> No
 def test_idc_is_taken_where_it_is(tmp_path: Path) -> None:
     (tmp_path / idc.FOLDER).mkdir()
     (tmp_path / "cifar10").mkdir()
-    part, note = parts.images(parts.Scope.of(Effort(grid="paper")), tmp_path)
+    part, note = wu2020.images(PAPER.scope(Scope, Effort(grid="paper")), tmp_path)
     assert part is not None
     assert note == []
     spec = full_grid(part)
@@ -189,7 +189,7 @@ def test_idc_is_taken_where_it_is(tmp_path: Path) -> None:
     # (e/2) N of the published rate and size.
     assert spec.systems["sgd"]["learning_rate"] == pytest.approx(1e-4 / 2 * 39_952)
     assert spec.search.trials == 6
-    none, note = parts.images(parts.Scope.of(Effort()), tmp_path / "nothing")
+    none, note = wu2020.images(PAPER.scope(Scope, Effort()), tmp_path / "nothing")
     assert none is None
     assert "neither" in note[0]
 
@@ -198,7 +198,7 @@ def test_without_data_the_theory_stands_and_the_cut_is_said(tmp_path: Path) -> N
     result = reproduce("wu2020", None, Workspace.at(tmp_path), Effort(), print)
     assert any("Table 1: not trained (no --data DIR)" in line for line in result.cut)
     tried = [claim for claim in result.claims if claim.holds is not None]
-    assert len(tried) == len(theory.claims())
+    assert len(tried) == len(PAPER.statements["theory"])
     assert all(claim.note for claim in result.claims)
     json.dumps(result.to_dict(), allow_nan=False)
     assert not list(tmp_path.iterdir())
@@ -227,9 +227,9 @@ def test_the_quick_form_runs_on_the_real_data(tmp_path: Path) -> None:
 
 @needs_data
 def test_every_size_below_the_full_grid_is_said_with_both_numbers() -> None:
-    quick, coarse, paper = (parts.Scope.of(one) for one in (QUICK, Effort(), Effort(grid="paper")))
+    quick, coarse, paper = (PAPER.scope(Scope, one) for one in (QUICK, Effort(), Effort(grid="paper")))
     assert "Table 1: splits 1 instead of 30" in quick.cut()
     assert "Table 1: trainings on each split 1 instead of 2" in quick.cut()
     assert "Table 1: hidden units 16, 64 instead of 16, 32, 64, 256" in coarse.cut()
-    assert any("2 epochs" in line and "instead of 100 epochs" in line for line in parts.images(coarse, DATA)[1])
+    assert any("2 epochs" in line and "instead of 100 epochs" in line for line in wu2020.images(coarse, DATA)[1])
     assert paper.cut() == []
