@@ -1,10 +1,10 @@
-# setup: install; sweep: the first example; test: the suite; chaos: every kill; gpu: what only a GPU shows; slurm: a real
-# Slurm; lint: style and types.
+# setup: install; sweep: the first example; test: the suite; corpus: every frozen number; chaos: every kill; gpu: what only
+# a GPU shows; slurm: a real Slurm; lint: style and types.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test chaos gpu slurm lint clean
+.PHONY: setup sweep test corpus chaos gpu slurm lint clean
 
 setup: $(VENV)/installed
 
@@ -23,6 +23,10 @@ sweep: setup
 test: lint
 	@# Two at a time, whole files each: half of the suite waits for processes.
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+corpus: setup
+	@# Plans, trainings, ledgers, fronts and published schedules against what was frozen, to the last digit.
+	$(BIN)/python -m pytest -q -n 0 -m "corpus or not corpus" tests/corpus
 
 chaos: setup
 	@# -rP: each prints what it killed, charged, drew and needed.
