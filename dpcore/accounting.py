@@ -158,21 +158,6 @@ def headline_of_many(event: Event, delta: float, adjacency: Adjacency, unit: str
     return headline(event, whole if whole < 1 else delta, adjacency, unit)
 
 
-def side_by_side(
-    event: Event, delta: float, adjacency: Adjacency, unit: str = "record", tolerance: float = TOLERANCE
-) -> tuple[Guarantee, ...]:
-    """The same event under every notion that can count it, each under its own name and status, the headline first.
-
-    An accountant whose theorem does not reach the event (exact GDP of sampled Gaussians, the limit theorem under
-    replace-one) has no row. Raises UnsupportedEvent when the headline itself cannot count the event.
-    """
-    rows = [headline(event, delta, adjacency, unit, tolerance)]
-    for name in ACCOUNTANTS:
-        if name not in (HEADLINE, rows[0].accountant) and make(name, adjacency, tolerance).supports(event):
-            rows.append(guarantee(name, event, delta, adjacency, unit, tolerance))
-    return tuple(rows)
-
-
 def guarantee(
     accountant: str,
     event: Event,

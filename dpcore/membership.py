@@ -34,28 +34,10 @@ def score(shadow_losses: ArrayLike, loss: float) -> float:
     return threshold(shadow_losses) - loss
 
 
-def ensemble_score(shadow_losses: ArrayLike, loss_of_average: float) -> float:
-    """E_{p_S} l - l(y, y_hat) with the averaged prediction y_hat (equation 10); at least `score` by Jensen."""
-    threshold(shadow_losses)
-    return float(np.mean(np.asarray(shadow_losses, dtype=np.float64))) - loss_of_average
-
-
 def leakage(score: float, prior: float = 0.5) -> float:
     """Mpl = max(sigmoid(score + logit(prior)) - prior, 0), prior in (0, 1)."""
     checks.probability_open(prior=prior)
     return max(0.0, float(expit(score + logit(prior))) - prior)
-
-
-def leakage_bound(score: float) -> float:
-    """max(score / 4, 0): equation 7, since the sigmoid's slope is at most 1/4."""
-    return max(0.0, score / 4)
-
-
-def threshold_attack(losses: ArrayLike, loss_bound: float, cut: float) -> np.ndarray:
-    """Whether each record is called a member: l / B <= cut. Losses of shape (m,), B above 0; returns shape (m,)."""
-    checks.positive_finite(loss_bound=loss_bound)
-    called: np.ndarray = np.asarray(losses, dtype=np.float64) / loss_bound <= cut
-    return called
 
 
 # Theorem 1, for losses bounded by B

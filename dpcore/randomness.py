@@ -47,7 +47,6 @@ class Purpose(StrEnum):
     SAMPLING = "sampling"
     REPORT = "report"
     INITIALISATION = "initialisation"
-    SEARCH = "search"
 
 
 SECRET_PURPOSES = frozenset({Purpose.NOISE, Purpose.SAMPLING, Purpose.REPORT})

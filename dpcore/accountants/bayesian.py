@@ -140,29 +140,6 @@ def attack_success(epsilon: float) -> float:
     return float(expit(epsilon))
 
 
-def group_claim(epsilon: float, delta_mu: float, size: int) -> tuple[float, float]:
-    """(k eps, k exp(k eps) delta_mu): for k records at once, all drawn like the data (Proposition 4). delta_mu below 1.
-
-    Raises InvalidValue where the second is no longer below 1 and nothing is left to claim.
-    """
-    checks.non_negative_finite(epsilon=epsilon)
-    checks.probability_open(delta_mu=delta_mu)
-    checks.count(1, size=size)
-    log_delta = math.log(size * delta_mu) + size * epsilon
-    if log_delta >= 0:
-        raise checks.InvalidValue("size", size, "a group whose k exp(k eps) delta_mu stays below 1", "Lower epsilon.")
-    return size * epsilon, math.exp(log_delta)
-
-
-def protected_share(delta_mu: float, delta: float) -> float:
-    """Share of the population for whom the loss stays below epsilon except with probability `delta` (Markov).
-
-    At least 1 - delta_mu / delta, and 0 where that is negative. Both in (0, 1).
-    """
-    checks.probability_open(delta_mu=delta_mu, delta=delta)
-    return max(0.0, 1 - delta_mu / delta)
-
-
 def percentile_curve(
     epsilon: Callable[[float], float], delta: float, unprotected: Sequence[float]
 ) -> tuple[tuple[float, float], ...]:

@@ -53,19 +53,6 @@ def right_cost(distances: ArrayLike, rate: float, sigma: float, order: int) -> A
     return out
 
 
-def composed_cost(costs: ArrayLike, steps: int) -> float:
-    """One step's share c = (1/T) ln mean exp(T * cost) of T steps against the same unknown record.
-
-    costs  lambda * D_{lambda+1}, one per record of the population, shape (m,); a mean, not an estimate of one
-    steps  T, fixed before training, at least 1
-    Triastcyn & Faltings (2020), equation 10; by the generalised Hoelder inequality the shares of T steps add up.
-    """
-    checks.count(1, steps=steps)
-    scaled = steps * np.asarray(costs, dtype=np.float64)
-    top = float(np.max(scaled))
-    return (top + float(np.log1p(np.mean(np.expm1(scaled - top))))) / steps
-
-
 def _squared_ratios(distances: ArrayLike, rate: float, sigma: float, order: int) -> Array:
     checks.rate(rate=rate)
     checks.positive_finite(sigma=sigma)

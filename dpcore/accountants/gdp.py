@@ -104,10 +104,3 @@ def mu_clt(rate: float, noise_multiplier: float, steps: float) -> float:
     """
     exponent = noise_multiplier**-2
     return rate * math.sqrt(steps * math.expm1(exponent)) if exponent < 700 else math.inf
-
-
-def noise_for_mu_clt(mu: float, rate: float, steps: float) -> float:
-    """The noise multiplier whose `mu_clt` is `mu`: Bu et al. (2020), equation 8. Inherits the status of the limit."""
-    checks.positive_finite(mu=mu, steps=steps)
-    checks.rate(rate=rate)
-    return 1 / math.sqrt(math.log1p((mu / rate) ** 2 / steps))

@@ -45,11 +45,3 @@ class Accountant(Protocol):
     def delta(self, epsilon: float) -> float:
         """Upper bound on delta at `epsilon` >= 0, in [0, 1]."""
         ...
-
-
-class BoundedAccountant(Accountant, Protocol):
-    """An accountant that also knows how far it may be from the truth."""
-
-    def epsilon_lower(self, delta: float) -> float:
-        """Certified lower bound on the exact epsilon of the composed events' worst-case pair."""
-        ...

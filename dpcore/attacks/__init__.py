@@ -9,16 +9,10 @@ bounds.
 """
 
 from dpcore.attacks import lira
-from dpcore.attacks.canaries import (
-    DiracCanaries,
-    draw_dirac,
-    sampled_log_likelihood_ratio,
-    spread,
-    summed_responses,
-)
+from dpcore.attacks.canaries import sampled_log_likelihood_ratio
 from dpcore.attacks.decisions import Decisions, advantage_bound, decide, mean_training_loss_threshold
-from dpcore.attacks.roc import auc, roc_curve, threshold_at_fpr, tpr_at_fpr
-from dpcore.attacks.scores import logit_confidence, negative_loss
+from dpcore.attacks.roc import auc, threshold_at_fpr, tpr_at_fpr
+from dpcore.attacks.scores import negative_loss
 from dpcore.attacks.shadow import (
     AttackExamples,
     ShadowSplits,
@@ -31,7 +25,6 @@ from dpcore.attacks.shadow import (
 __all__ = [
     "AttackExamples",
     "Decisions",
-    "DiracCanaries",
     "ShadowSplits",
     "advantage_bound",
     "attack_examples",
@@ -39,16 +32,11 @@ __all__ = [
     "balanced_splits",
     "decide",
     "disjoint_splits",
-    "draw_dirac",
     "lira",
-    "logit_confidence",
     "mean_training_loss_threshold",
     "negative_loss",
     "prediction_features",
-    "roc_curve",
     "sampled_log_likelihood_ratio",
-    "spread",
-    "summed_responses",
     "threshold_at_fpr",
     "tpr_at_fpr",
 ]

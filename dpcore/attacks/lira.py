@@ -1,7 +1,8 @@
 """The likelihood-ratio attack: is this example's confidence what models with it show, or what models without it show?
 
-Each example has its own two Gaussians, fitted to the logit-scaled confidence (`scores.logit_confidence`) that shadow
-models, trained with and without it, give it. Source: Carlini, Chien, Nasr, Song, Terzis & Tramer (2022), Algorithm 1.
+Each example has its own two Gaussians, fitted to the logit-scaled confidence, log(p / (1 - p)) of the true class, that
+shadow models, trained with and without it, give it. Source: Carlini, Chien, Nasr, Song, Terzis & Tramer (2022),
+Algorithm 1.
 """
 
 from __future__ import annotations

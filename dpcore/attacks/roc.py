@@ -23,14 +23,6 @@ def samples(name: str, scores: ArrayLike) -> NDArray[np.float64]:
     return found
 
 
-def roc_curve(members: ArrayLike, non_members: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(FPR, TPR) at every threshold, from (0, 0) to (1, 1), both increasing; shapes [T]."""
-    in_, out = samples("members", members), samples("non_members", non_members)
-    thresholds = np.unique(np.concatenate([in_, out]))[::-1]
-    tpr, fpr = (_at_least(one, thresholds) / len(one) for one in (in_, out))
-    return np.concatenate([[0.0], fpr]), np.concatenate([[0.0], tpr])
-
-
 def auc(members: ArrayLike, non_members: ArrayLike) -> float:
     """P[member's score > non-member's] + P[equal] / 2: the area under the curve (Mann & Whitney 1947), in [0, 1]."""
     in_, out = samples("members", members), np.sort(samples("non_members", non_members))
@@ -54,7 +46,3 @@ def threshold_at_fpr(non_members: ArrayLike, fpr: float) -> float:
     # 0.001 * 3000 is 3 and must not become 2.
     allowed = math.floor(fpr * len(out) + 1e-9)
     return -math.inf if allowed == len(out) else float(np.nextafter(out[len(out) - allowed - 1], np.inf))
-
-
-def _at_least(scores: NDArray[np.float64], thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
-    return len(scores) - np.searchsorted(np.sort(scores), thresholds, side="left")

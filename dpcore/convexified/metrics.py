@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from dpcore import checks
 
 
@@ -19,17 +16,6 @@ def accuracy_loss(accuracy: float, baseline: float) -> float:
         raise checks.InvalidValue("accuracy", accuracy, "a number in [0, 1]")
     checks.rate(baseline=baseline)
     return 1 - accuracy / baseline
-
-
-def privacy_leakage(called_members: ArrayLike, called_others: ArrayLike) -> float:
-    """Priv_Leak = true positive rate - false positive rate of an attack, in [-1, 1].
-
-    called_members  booleans: the attack's call for each member; called_others for each non-member; neither empty
-    """
-    members, others = np.asarray(called_members, dtype=bool), np.asarray(called_others, dtype=bool)
-    if members.size == 0 or others.size == 0:
-        raise checks.InvalidValue("called_members", members.size, "at least one member and one non-member")
-    return float(members.mean() - others.mean())
 
 
 def plotted_leakage_bound(epsilon: float) -> float:

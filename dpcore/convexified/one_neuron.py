@@ -63,13 +63,6 @@ def neuron_budget(budget: float, classes: int, noise: Noise, split: float = 1.0)
     return budget / (2 * classes + split) if noise is Noise.LAPLACE else budget / math.sqrt(4 * classes + split**2)
 
 
-def query_budget(total: float, queries: int, noise: Noise) -> float:
-    """Budget of one of `queries` queries: total / B for pure, total / sqrt(B) for Gaussian composition."""
-    checks.positive_finite(total=total)
-    checks.count(1, queries=queries)
-    return total / queries if noise is Noise.LAPLACE else total / math.sqrt(queries)
-
-
 def log_predictions(
     logits: ArrayLike,
     logit_sensitivity: float,
@@ -102,15 +95,6 @@ def log_predictions(
     z[np.arange(len(z)), chosen] += draw(0.0, scale, len(z))
     out: Array = log_softmax(z, axis=1)
     return out
-
-
-def two_class_epsilon(neuron_budget: float) -> float:
-    """What Laplace noise of scale Dz / e_n gives with two classes and a valid Dz: pure 2 e_n, per query.
-
-    Only z_1 - z_2 plus symmetric noise leaves, whichever neuron is sampled, and its sensitivity is 2 Dz.
-    """
-    checks.positive_finite(neuron_budget=neuron_budget)
-    return 2 * neuron_budget
 
 
 def published_guarantee(total: float, noise: Noise, delta: float | None = None) -> Guarantee:

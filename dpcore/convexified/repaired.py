@@ -23,7 +23,6 @@ from dpcore.adjacency import Adjacency
 from dpcore.convexified.one_neuron import Draws
 from dpcore.convexified.risk_averse import linear_objective, modulus
 from dpcore.events import Gaussian, Repeated
-from dpcore.gdp_dual import mu_gdp
 from dpcore.guarantee import Guarantee
 
 Array = NDArray[np.float64]
@@ -179,15 +178,6 @@ def certified_distance(weights: Array, gradient: Array, modulus: float, radius: 
         slack = v * norm * (radius - norm)
         bounds.append((rest + math.sqrt(rest**2 + 4 * modulus * slack)) / (2 * modulus))
     return min(bounds)
-
-
-def logit_sigma(head: Head, queries: int, epsilon: float, delta: float) -> float:
-    """Noise on every logit of each of `queries` queries, so that all of them together are (epsilon, delta)-DP.
-
-    sqrt(B) D / mu: Gaussian releases compose exactly. Query B + 1 must be refused.
-    """
-    checks.count(1, queries=queries)
-    return math.sqrt(queries) * head.sensitivity / mu_gdp(epsilon, delta)
 
 
 def event(head: Head, sigma: float, queries: int) -> Repeated:

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpcore.attacks import DiracCanaries, draw_dirac
 from dpcore.gradients import ClippedSum, PrivateGradients, noisy_mean_gradient
 from dpcore.noise import NoiseSource, PseudorandomNoise
 from dpcore.randomness import Purpose, Streams
 from dpcore.sampling import PoissonSampling
 from tests.dpcore import gradient_oracle as oracle
+from tests.dpcore.dirac_canaries import DiracCanaries, draw_dirac
 
 Records = tuple[Tensor, Tensor]
 

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from dpcore import calibrate
-from dpcore.accounting import ASYMPTOTIC, FLOATING_POINT, POISSON, headline, side_by_side
+from dpcore.accountants.registry import ACCOUNTANTS, make
+from dpcore.accounting import ASYMPTOTIC, FLOATING_POINT, POISSON, guarantee, headline
 from dpcore.adjacency import Adjacency
 from dpcore.calibrate import Target, sampled_gaussian
 from dpcore.events import Gaussian, NonPrivate, Repeated, Unknown, UnsupportedEvent
@@ -41,13 +42,14 @@ def test_unsampled_gaussians_are_exact():
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_every_notion_stands_under_its_own_name(adjacency):
-    rows = side_by_side(EVENT, 1e-5, adjacency)
-    by_name = {row.accountant: row for row in rows}
+    counting = [name for name in ACCOUNTANTS if make(name, adjacency).supports(EVENT)]
+    by_name = {name: guarantee(name, EVENT, 1e-5, adjacency) for name in counting}
     expected = ["pld", "rdp", "gdp-clt", "zcdp", "advanced", "naive"]
     if adjacency is Adjacency.REPLACE_ONE:
         expected.remove("gdp-clt")
-    assert [row.accountant for row in rows] == expected
+    assert list(by_name) == expected
     for name, row in by_name.items():
+        assert row.accountant == name
         assert row.adjacency is adjacency
         if row.status is Status.PROVED:
             assert row.epsilon >= by_name["pld"].epsilon_lower, name
@@ -60,4 +62,4 @@ def test_every_notion_stands_under_its_own_name(adjacency):
 def test_the_edges_of_knowledge():
     assert headline(NonPrivate(), 1e-5, Adjacency.ADD_REMOVE).epsilon == math.inf
     with pytest.raises(UnsupportedEvent, match="a mystery"):
-        side_by_side(Unknown(description="a mystery"), 1e-5, Adjacency.ADD_REMOVE)
+        headline(Unknown(description="a mystery"), 1e-5, Adjacency.ADD_REMOVE)

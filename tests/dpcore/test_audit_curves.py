@@ -25,6 +25,7 @@ from dpcore.audit import (
 )
 from dpcore.events import Gaussian, NonPrivate, PoissonSampled
 from dpcore.mechanisms.pure_composition import eps_pure
+from tests.dpcore.trade_off_oracles import SampledGaussianStep
 
 LEVEL, DELTA = 0.05, 1e-5
 LEVELS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.9)
@@ -43,7 +44,7 @@ def test_the_envelope_lies_below_a_sampled_step():
     event = PoissonSampled(rate=0.25, event=Gaussian(noise_multiplier=1.0))
     found, exact = (
         tradeoff.enveloped(PLDAccountant().compose(event).epsilon),
-        tradeoff.SampledGaussianStep(noise_multiplier=1.0, rate=0.25),
+        SampledGaussianStep(noise_multiplier=1.0, rate=0.25),
     )
     for level in LEVELS:
         assert exact(level) - 5e-3 <= found(level) <= exact(level) + 1e-9

@@ -29,6 +29,7 @@ from dpcore.audit import (
 from dpcore.convexified import repaired
 from dpcore.erm import LogisticRisk, minimise, unit_inputs
 from dpcore.events import Gaussian, PoissonSampled, Repeated
+from dpcore.gdp_dual import mu_gdp
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms import loss_perturbation, model_sensitivity, prediction_sensitivity, soft_vote
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
@@ -184,7 +185,7 @@ def head_scores(sigma: float, noisy: int) -> Scores:
 
 
 NOBODY = np.random.default_rng(0)
-HEAD_SIGMA = repaired.logit_sigma(HEAD, 1, 1.0, DELTA)
+HEAD_SIGMA = HEAD.sensitivity / mu_gdp(1.0, DELTA)
 HEAD_CLAIM = repaired.guarantee(HEAD, HEAD_SIGMA, 1, DELTA)
 
 

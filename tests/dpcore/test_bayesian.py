@@ -14,11 +14,9 @@ from dpcore.accountants.bayesian import (
     BayesianAccountant,
     attack_success,
     beside_ordinary,
-    group_claim,
     percentile_curve,
-    protected_share,
 )
-from dpcore.accountants.bayesian_cost import composed_cost, left_cost, right_cost
+from dpcore.accountants.bayesian_cost import left_cost, right_cost
 from dpcore.accountants.bayesian_distances import contribution_norms, pair_distances, random_mask
 from dpcore.accountants.bayesian_estimator import estimated_cost, step_cost
 from dpcore.accountants.bayesian_filter import BayesianFilter
@@ -28,6 +26,11 @@ from dpcore.events import Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Notion, Status
 
 EIGHT = np.arange(1, 9) / 10
+
+
+def composed_cost(costs, steps):
+    """Equation 10: one step's share (1/T) ln mean exp(T * cost) of T steps against the same unknown record."""
+    return (logsumexp(steps * np.asarray(costs)) - math.log(np.size(costs))) / steps
 
 
 # Theorem 3
@@ -250,16 +253,7 @@ def test_attack_success_of_the_motivating_example(epsilon, success):
     assert attack_success(epsilon) == pytest.approx(success, abs=0.51 * 10**-digits)
 
 
-def test_groups_pay_by_their_size():
-    assert group_claim(0.5, 1e-10, 1) == pytest.approx((0.5, math.exp(0.5) * 1e-10))
-    assert group_claim(0.5, 1e-10, 4) == pytest.approx((2.0, 4 * math.exp(2.0) * 1e-10))
-    with pytest.raises(InvalidValue, match="size"):
-        group_claim(0.5, 1e-10, 60)
-
-
 def test_percentiles_come_from_markov():
-    assert protected_share(1e-10, 1e-5) == pytest.approx(0.99999)
-    assert protected_share(1e-3, 1e-5) == 0.0
     accountant = run()
     curve = percentile_curve(accountant.epsilon, 1e-2, (1e-5, 1e-3, 0.1))
     assert [share for share, _ in curve] == [1e-5, 1e-3, 0.1]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dpcore.accountants.gdp import GDPAccountant, GDPCLTAccountant, mu_clt, noise_for_mu_clt
+from dpcore.accountants.gdp import GDPAccountant, GDPCLTAccountant, mu_clt
 from dpcore.accountants.registry import make
 from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
@@ -63,6 +63,11 @@ def test_tables_2_to_4_of_bu_2020(noise, rate, epochs, delta, mu, epsilon):
     found = mu_clt(rate, noise, epochs / rate)
     assert found == pytest.approx(mu, abs=5.1e-5)
     assert eps_gdp(found, delta) == pytest.approx(epsilon, abs=5.1e-5)
+
+
+def noise_for_mu_clt(mu, rate, steps):
+    """The noise multiplier whose `mu_clt` is `mu`: equation 8."""
+    return 1 / math.sqrt(math.log1p((mu / rate) ** 2 / steps))
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,10 @@ import torch
 from scipy import stats
 from torch import nn
 
-from dpcore import tradeoff
 from dpcore.accountants.pld import PLDAccountant
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
-from dpcore.attacks import sampled_log_likelihood_ratio, spread
+from dpcore.attacks import sampled_log_likelihood_ratio
 from dpcore.audit import (
     Audit,
     MultiRun,
@@ -47,6 +46,8 @@ from tests.dpcore.audited_releases import (
     noise,
     shuffled_epoch,
 )
+from tests.dpcore.dirac_canaries import spread
+from tests.dpcore.trade_off_oracles import composed
 
 torch.set_num_threads(1)
 LEVEL = 0.05
@@ -217,7 +218,7 @@ CURVE_EVENT = Repeated(event=PoissonSampling(rate=0.5).event(noise_event(CURVE_N
 
 @cache
 def curve():
-    return tradeoff.composed(PLDAccountant().compose(CURVE_EVENT), epsilons=12)
+    return composed(PLDAccountant().compose(CURVE_EVENT), epsilons=12)
 
 
 def rejects_the_curve(seed: int, scale: float = 1.0) -> bool:

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from sweeps.control.controller import Controller, Done, Wait
-from sweeps.ledger.spending import never_under_charged, spending
+from sweeps.ledger.spending import spending
 from sweeps.records import SweepRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store import Store
+from tests.sweeps.under_charging import never_under_charged
 from trainables.data import SOURCES
 from trainables.system import TrialGroup
 from trainables.worker.attempt import Attempt, Fenced

@@ -18,6 +18,7 @@ from sweeps.ledger.assumptions import ONE_TRIAL, Assumptions
 from sweeps.ledger.text import total_text
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
 from tests.sweeps.stores import guarantee, plan, proposal
+from tests.sweeps.under_charging import never_under_charged
 
 ADD_REMOVE = Adjacency.ADD_REMOVE
 
@@ -72,16 +73,16 @@ def test_the_path_is_the_union_of_what_was_executed(entries):
 @settings(max_examples=200)
 def test_under_charging_is_found_wherever_it_is(entries, data):
     horizons = {(one.key, one.attempt): one.executed_to for one in entries}
-    assert ledger.never_under_charged(entries, horizons) == []
+    assert never_under_charged(entries, horizons) == []
     victim = data.draw(st.sampled_from(entries))
     more = {**horizons, (victim.key, victim.attempt): victim.executed_to + 1}
-    assert len(ledger.never_under_charged(entries, more)) == 1
+    assert len(never_under_charged(entries, more)) == 1
     missing = [one for one in entries if one is not victim]
-    assert "without a reservation" in ledger.never_under_charged(missing, horizons)[0]
+    assert "without a reservation" in never_under_charged(missing, horizons)[0]
 
 
 def test_an_open_reservation_covers_its_horizon():
-    assert ledger.never_under_charged([entry(executed=None)], {("a-0", 1): 100}) == []
+    assert never_under_charged([entry(executed=None)], {("a-0", 1): 100}) == []
 
 
 def test_the_event_counts_overlapping_steps_again():

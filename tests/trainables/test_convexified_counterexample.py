@@ -8,10 +8,11 @@ import pytest
 from dpcore.audit import Audit, MultiRun, Outcome, ThreatModel, Verdict
 from dpcore.convexified import repaired as mathematics
 from tests.trainables.test_convexified import ADD, DELTA, REPLACE, SECRET, planned, target
+from tests.trainables.worst_case_records import TINY, tiny_plan, worst_case_scores
 from trainables.data.digits import DIGITS
 from trainables.measures import evidence
 from trainables.system import Feature, PrivacyPlan
-from trainables.systems.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, counterexample
+from trainables.systems.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS
 from trainables.systems.convexified.scales import head_of
 
 
@@ -34,8 +35,8 @@ def verdict(plan, inside, outside, adjacency):
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_one_answer_of_three_classes_refutes_the_published_claim(noise):
     """Claimed epsilon 0.01: a right claim would be refuted with probability at most 5%, this one always is."""
-    plan = counterexample.tiny_plan(epsilon=0.01, noise=noise)
-    inside, outside = counterexample.worst_case_scores(plan, counterexample.TINY, runs=150, secret=SECRET)
+    plan = tiny_plan(epsilon=0.01, noise=noise)
+    inside, outside = worst_case_scores(plan, TINY, runs=150, secret=SECRET)
     assert np.all(inside > 0)
     assert np.all(outside < 0)
     found = verdict(plan, inside, outside, ADD)
@@ -60,41 +61,41 @@ def test_the_audit_of_any_trial_finds_it_by_itself(system, outcome, data):
 
 def test_two_classes_fall_where_the_sensitivity_is_none():
     """One mislabelled record among 10,000 outweighs its share: claimed epsilon 1, refuted by one answer."""
-    facts = replace(counterexample.TINY, n=10_000, classes=2, features={"x": Feature(shape=(1,))})
+    facts = replace(TINY, n=10_000, classes=2, features={"x": Feature(shape=(1,))})
     knobs = {"alpha": 5.0, "regularisation": 0.01, "batch_size": 10_000, "epochs": 150, "hidden": 4}
-    plan = counterexample.tiny_plan(epsilon=1.0, facts=facts, **knobs)
-    inside, outside = counterexample.worst_case_scores(plan, facts, runs=150, secret=SECRET)
+    plan = tiny_plan(epsilon=1.0, facts=facts, **knobs)
+    inside, outside = worst_case_scores(plan, facts, runs=150, secret=SECRET)
     assert verdict(plan, inside, outside, ADD).outcome is Outcome.REFUTED
 
 
 def test_two_classes_hide_behind_noise_that_suffices():
     """The same attack, where nearly the mean is trained: the record weighs 1/n and the claim stands."""
-    facts = replace(counterexample.TINY, n=1000, classes=2, features={"x": Feature(shape=(1,))})
+    facts = replace(TINY, n=1000, classes=2, features={"x": Feature(shape=(1,))})
     knobs = {"alpha": 1e-6, "batch_size": 1000, "epochs": 50, "hidden": 4}
-    plan = counterexample.tiny_plan(epsilon=1.0, facts=facts, **knobs)
-    inside, outside = counterexample.worst_case_scores(plan, facts, runs=150, secret=SECRET)
+    plan = tiny_plan(epsilon=1.0, facts=facts, **knobs)
+    inside, outside = worst_case_scores(plan, facts, runs=150, secret=SECRET)
     assert verdict(plan, inside, outside, ADD).outcome is Outcome.CONSISTENT
 
 
 def test_the_repaired_head_withstands_its_worst_neighbours():
     """The likelihood ratio over 400 releases a side does not contradict the claim (wrong for one secret in twenty)."""
-    facts = replace(counterexample.TINY, n=40)
+    facts = replace(TINY, n=40)
     knobs = {"alpha": 2.0, "regularisation": 0.05, "radius": 1.0, "queries": 3}
     plan = CONVEXIFIED_HEAD.plan(knobs, facts, target(CONVEXIFIED_HEAD, epsilon=3.0), {})
     assert isinstance(plan, PrivacyPlan)
-    inside, outside = counterexample.worst_case_scores(plan, facts, runs=400, secret=SECRET)
+    inside, outside = worst_case_scores(plan, facts, runs=400, secret=SECRET)
     assert verdict(plan, inside, outside, REPLACE).outcome is Outcome.CONSISTENT
 
 
 def test_a_head_with_a_mean_objective_s_sensitivity_would_be_caught(monkeypatch):
     """Mutant: weight 1/n for the flipped record. Its noise is too small, and the same attack refutes its claim."""
-    facts = replace(counterexample.TINY, n=200, classes=2)
+    facts = replace(TINY, n=200, classes=2)
     knobs = {"alpha": 5.0, "regularisation": 0.02, "radius": 2.0, "queries": 1}
     plan = CONVEXIFIED_HEAD.plan(knobs, facts, target(CONVEXIFIED_HEAD, epsilon=1.0), {})
     assert isinstance(plan, PrivacyPlan)
-    right = counterexample.worst_case_scores(plan, facts, runs=300, secret=SECRET)
+    right = worst_case_scores(plan, facts, runs=300, secret=SECRET)
     assert verdict(plan, *right, REPLACE).outcome is Outcome.CONSISTENT
     factor = mathematics.largest_weight(5.0, head_of(plan.config, facts).loss_bound, 200) * 200
     shrunk = replace(plan, config={**plan.config, "noise_multiplier": plan.config["noise_multiplier"] / factor})
-    wrong = counterexample.worst_case_scores(shrunk, facts, runs=300, secret=SECRET)
+    wrong = worst_case_scores(shrunk, facts, runs=300, secret=SECRET)
     assert verdict(plan, *wrong, REPLACE).outcome is Outcome.REFUTED

@@ -11,7 +11,7 @@ Departures  The published system sees a query as one step, and its claim covers 
             publication's own composition theorems say (its figures show one query at a time). The repaired one has a
             linear head, a ball, the true weight factor exp(alpha Bl) / (exp(alpha Bl) + n - 1), and charges what its
             certificate leaves open.
-A query is one step; query B+1 is refused. `counterexample` holds data on which one answer refutes the published claim.
+A query is one step; query B+1 is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The attacks on the convexified-loss systems for anybody to run, and 60 records that refute what is published.
+"""The attacks on the convexified-loss systems, and 60 records that refute what is published.
 
 plan = tiny_plan(epsilon=0.01)
 inside, outside = worst_case_scores(plan, TINY, runs=200)      # [200] each; from released answers alone
@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
 from trainables.measures.twins import fresh_secret, outcomes
 from trainables.system import Config, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Task
 from trainables.systems.convexified.published import CONVEXIFIED_LOSS
@@ -36,8 +35,7 @@ def tiny_plan(epsilon: float = 0.01, noise: str = "laplace", facts: PublicFacts 
     """A plan of `convexified-loss` for one answer on `facts`, calibrated to the claimed epsilon at delta 1e-5."""
     target = PrivacyTarget(epsilon=epsilon, delta=1e-5)
     planned = CONVEXIFIED_LOSS.plan({**TINY_KNOBS, "noise": noise, **knobs}, facts, target, {})
-    if not isinstance(planned, PrivacyPlan):
-        raise InvalidValue("epsilon", epsilon, f"a budget that can be planned: {planned.reason}")
+    assert isinstance(planned, PrivacyPlan), planned
     return planned
 
 
