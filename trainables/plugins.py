@@ -1,4 +1,4 @@
-"""Code that is not ours: functions that a spec names as `module:function`, and systems that installed packages offer.
+"""Code that is not ours: functions that a spec names as `module:function`, and what installed packages offer.
 
 Whoever may write a spec may run any function of this Python by it: importing a module runs it. So each is named on
 stderr before its module is imported, and the operator decides by SWEEPS_PLUGINS, in the environment of commands,
@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from dpcore.checks import InvalidValue
@@ -57,11 +57,16 @@ class Policy:
 
 def enter(knob: str, function: str) -> None:
     """To be called before anything of `function`, the value of `knob`, is looked for. Raises InvalidValue."""
+    check_permitted(knob, function)
+    _announce(function)
+
+
+def check_permitted(knob: str, function: str) -> None:
+    """Imports and says nothing. Raises InvalidValue where the operator does not let `function` run."""
     policy = Policy.of_environment()
     if not policy.permits(function):
-        remedy = "Whoever operates this machine set it; use a model by name, or ask for this one to be listed."
+        remedy = "Whoever operates this machine set it; use one by name, or ask for this one to be listed."
         raise InvalidValue(knob, function, f"what {VARIABLE}={policy.text} lets run", remedy)
-    _announce(function)
 
 
 @lru_cache(maxsize=256)
@@ -72,6 +77,20 @@ def _announce(function: str) -> None:
         function,
         VARIABLE,
     )
+
+
+def offered(group: str) -> dict[str, EntryPoint]:
+    """{name: entry point} of all that installed packages offer in `group`; nothing is imported.
+
+    Raises InvalidValue where two of them offer different things under one name.
+    """
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=group):
+        before = found.setdefault(entry.name, entry)
+        if before.value != entry.value:
+            expected = f"a name that one installed package offers, and not both {before.value} and {entry.value}"
+            raise InvalidValue(group, entry.name, expected, "Uninstall one of the two.")
+    return found
 
 
 def offered_systems() -> Iterator[Any]:

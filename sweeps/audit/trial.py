@@ -14,6 +14,7 @@ from dpcore.guarantee import Guarantee
 from sweeps.audit.records import AuditRecord, begin, keep, share
 from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
+from sweeps.provenance.spec_code import code_of
 from sweeps.records import SweepRecord, TrialRecord, trial_key
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store import Store
@@ -201,7 +202,7 @@ def _data(
 ) -> Dataset:
     """The sweep's records; or its public facts alone where chosen neighbours take the records' place."""
     source, options = SOURCES[spec.data.source], spec.data.options()
-    now = {"code": fingerprint.code_digest(spec.user_modules(), spec.texts())}
+    now = {"code": code_of(spec)}
     if method == "multi-run" and isinstance(system, Auditable):
         data = _nobody(source.facts(options))
     else:

@@ -15,7 +15,9 @@ from sweeps.check.preview import Preview, preview
 from sweeps.ledger.totals import Total
 from sweeps.records import TrialRecord
 from sweeps.rehearsal import Rehearsal, Rehearsing
+from sweeps.search import registry
 from sweeps.spec import SweepSpec, public_facts
+from sweeps.spec.model import FUNCTION
 from trainables import plugins
 from trainables.data import SOURCES
 
@@ -68,6 +70,8 @@ def checked(
     for function in spec.user_functions():
         # Here, and not only where it is imported: that is in another process, whose words come late.
         plugins.enter("model", function)
+    if FUNCTION.fullmatch(spec.search.sampler):
+        plugins.enter("search.sampler", spec.search.sampler)
     facts = public_facts(spec)
     if not rehearsal:
         plan = preview(spec, warm=warm, started_from=started_from)
@@ -119,7 +123,8 @@ def check_places(spec: SweepSpec, address: str | None = None) -> None:
 def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: bool = True) -> None:
     """What `sweeps run` makes sure of before it records a sweep.
 
-    A model of the user's own is tried out in another process: planning builds it, and it could take this one along.
+    A model or sampler that is not ours is tried out in another process: planning builds the model, and it could take
+    this one along.
     Raises what `checked` raises. Resources of a cluster are its own to tell, when the sweep has joined it.
     """
     if address is None:
@@ -129,7 +134,7 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
         from sweeps.runner.cluster import check_reachable
 
         check_reachable(address, spec.resources)
-    if not spec.user_modules():
+    if not spec.user_modules() and registry.module_of(spec.search.sampler) is None:
         check_feasible(spec, public_facts(spec))
     elif rehearsal:
         with Rehearsing(spec) as rehearsing:

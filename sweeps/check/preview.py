@@ -25,6 +25,7 @@ from sweeps.records import TrialRecord
 from sweeps.release.policy import Release
 from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.release.validation_text import validation_text
+from sweeps.search import registry
 from sweeps.search.history import WarmStart, fitting
 from sweeps.search.rungs import first_stop
 from sweeps.search.space import Space
@@ -242,7 +243,7 @@ def preview(
     outcomes = [plan_proposal(spec, config, facts, calibrations, systems) for config in draws(spec, space, samples)]
     plans = [one for one in outcomes if isinstance(one, PrivacyPlan)]
     refusals = [one for one in outcomes if isinstance(one, Refusal)]
-    grid_size = space.grid_size() if spec.search.sampler == "grid" else None
+    grid_size = space.grid_size() if registry.walks_grid(spec.search.sampler) else None
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
     release = Release.of(spec)
     notes += _notes(spec, space, plans, samples, grid_size)
@@ -342,7 +343,7 @@ def _notes(spec: SweepSpec, space: Space, plans: list[PrivacyPlan], samples: int
         notes.append(f"the grid ends after {points} of {spec.search.trials} trials")
     if len(space.epsilons) == 1 and any(objective.metric == "epsilon" for objective in spec.objectives):
         notes.append("epsilon is an objective and there is one budget: it will hardly vary. Give a list of budgets.")
-    if len(space.epsilons) > 1 and len(spec.objectives) == 1 and spec.search.sampler not in ("random", "grid"):
+    if len(space.epsilons) > 1 and len(spec.objectives) == 1 and registry.learns(spec.search.sampler):
         notes.append(
             f"{spec.search.sampler} will favour the best budget: add epsilon as an objective to cover them all"
         )

@@ -18,15 +18,16 @@ from sweeps.control.interruption import Interruption
 from sweeps.control.lost_attempts import INTERRUPTED
 from sweeps.control.planning import check_corners
 from sweeps.front.pareto import rankable, spec_objectives
-from sweeps.ledger.spending import FIXED_SAMPLERS
 from sweeps.ledger.text import stopped_lines
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
+from sweeps.provenance.spec_code import code_of
 from sweeps.records import TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.validation_text import recorded_text
 from sweeps.search import Proposer
+from sweeps.search.registry import learns
 from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec
 from sweeps.store import Lease, Store, StoreError, SweepRecord
 from sweeps.tracking import Drain
@@ -105,7 +106,7 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
             name=chosen,
             spec=spec.canonical(),
             digest=spec.digest,
-            fingerprints={"code": fingerprint.code_digest(spec.user_modules(), spec.texts())},
+            fingerprints={"code": code_of(spec)},
             root=workspace.root,
             records=workspace.records or "",
             created_at=time.time(),
@@ -292,9 +293,8 @@ def _stated(before: SweepSpec, given: SweepSpec) -> list[str]:
     recorded, now = before.canonical(), given.canonical()
     changed = {
         "data.records_are_public and privacy.allow_raw_measures": Release.of(before) != Release.of(given),
-        "search.sampler, from one that does not look at results to one that does,": before.search.sampler
-        in FIXED_SAMPLERS
-        and given.search.sampler not in FIXED_SAMPLERS,
+        "search.sampler, from one that does not look at results to one that does,": not learns(before.search.sampler)
+        and learns(given.search.sampler),
         "search.warm_start": before.search.warm_start != given.search.warm_start,
         "early_stopping": before.early_stopping != given.early_stopping,
         "data.validation": recorded_text(recorded) != recorded_text(now),
@@ -320,7 +320,7 @@ def _held(store: Store, name: str) -> Iterator[Lease]:
 def _check_fingerprints(
     store: Store, lease: Lease, recorded: SweepRecord, spec: SweepSpec, data_digest: str, accept: Collection[str]
 ) -> None:
-    now = {"code": fingerprint.code_digest(spec.user_modules(), spec.texts()), "data": data_digest}
+    now = {"code": code_of(spec), "data": data_digest}
     # The data are read for the first time when the sweep first runs: until then nothing is known of them.
     before = {"data": data_digest, **recorded.fingerprints}
     changed = [name for name in fingerprint.changes(before, now) if name not in accept]

@@ -30,6 +30,7 @@ from dpcore.parallel import headline_of_parts
 from sweeps.ledger.assumptions import OF_ONE_TRIAL
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many
 from sweeps.records import LedgerEntry, SweepRecord, TrialRecord
+from sweeps.search import registry
 from trainables.system import PrivacyPlan
 from trainables.training.noise import named_generators
 
@@ -44,9 +45,6 @@ NOT_COVERED = "not covered: metrics that read training records outside of every 
 
 CLAIM_KIND = ("notion", "delta", "adjacency", "unit", "accountant", "status")
 """What two claims must share, and what they rest on besides, for one of them to be the larger."""
-
-FIXED_SAMPLERS = ("random", "grid")
-"""Samplers that choose without looking at results; any other counts as one that looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +233,12 @@ def choices_by_results(spec: Mapping[str, Any]) -> tuple[Choice, ...]:
     """What lets results choose budgets in a sweep of this (recorded) spec; none: all were fixed beforehand."""
     sampler = spec.get("search", {}).get("sampler")
     found = []
-    if sampler not in FIXED_SAMPLERS:
+    if registry.learns(sampler):
         found.append(
             Choice(
                 what=f"the {sampler} sampler chose trials by the results of earlier ones",
                 will=f"the {sampler} sampler chooses trials by the results of earlier ones",
-                instead="search with `sampler: random` or `grid`",
+                instead=f"search with `sampler: {'` or `'.join(registry.fixed())}`",
             )
         )
     if spec.get("early_stopping") is not None:

@@ -17,12 +17,15 @@ from sweeps.process.patience import patience
 from sweeps.rehearsal.child import Child, Ended, Send
 from sweeps.rehearsal.corners import corners, first_plan
 from sweeps.rehearsal.findings import Rehearsal, Tried, WouldFail, label
+from sweeps.search import registry
+from sweeps.search.exam import faults
 from sweeps.spec import SweepSpec, public_facts
 from trainables.system import Config, Execution, PrivacyPlan, PublicFacts, Refusal
 
 __all__ = ["Rehearsal", "Rehearsing", "WouldFail"]
 
 _PLANNING = "planning it, which builds its model"
+_SAMPLER = "search.sampler"
 ENOUGH = 15.0
 """Seconds after which no other corner is begun."""
 
@@ -60,7 +63,7 @@ class Rehearsing:
     def finished(self) -> Rehearsal:
         """Wait for its end. Raises WouldFail."""
         failed: list[tuple[str, str]] = []
-        at = _Next("", "it began")
+        at = _Next("systems", "it began")
         try:
             for message in self._child.messages(self._patience):
                 match message:
@@ -87,6 +90,8 @@ def _rehearse_all(send: Send, spec: SweepSpec) -> None:
     calibrations: dict[str, float] = {}
     objectives = [one.metric for one in spec.objectives]
     execution = _execution(spec)
+    if registry.module_of(spec.search.sampler) is not None:
+        _try_sampler(send, spec)
     ran: list[Tried] = []
     infeasible, left, warm = 0, 0, began
     for corner in corners(spec):
@@ -95,7 +100,8 @@ def _rehearse_all(send: Send, spec: SweepSpec) -> None:
             left += 1
             continue
         here = label(corner.system, corner.knobs)
-        send(_Next(here, _PLANNING))
+        path = f"systems.{here}"
+        send(_Next(path, _PLANNING))
         try:
             found = first_plan(spec, corner, facts, calibrations)
             if found is None:
@@ -106,8 +112,8 @@ def _rehearse_all(send: Send, spec: SweepSpec) -> None:
             def replanned(few: PublicFacts, config: Config = config) -> PrivacyPlan | Refusal:
                 return plan_proposal(spec, config, few, calibrations)
 
-            def saying(doing: str, here: str = here) -> None:
-                send(_Next(here, doing))
+            def saying(doing: str, path: str = path) -> None:
+                send(_Next(path, doing))
 
             rehearsed = rehearse(
                 SYSTEMS[corner.system],
@@ -121,10 +127,21 @@ def _rehearse_all(send: Send, spec: SweepSpec) -> None:
             warm = warm if ran else time.monotonic()
             ran.append(Tried(here, rehearsed))
         except CannotRun as error:
-            send(_Failed(here, shortened(str(error))))
+            send(_Failed(path, shortened(str(error))))
         except Exception as error:
-            send(_Failed(here, shortened(str(CannotRun.by(error, _PLANNING)))))
+            send(_Failed(path, shortened(str(CannotRun.by(error, _PLANNING)))))
     send(Rehearsal(ran=tuple(ran), infeasible=infeasible, left=left, seconds=time.monotonic() - began))
+
+
+def _try_sampler(send: Send, spec: SweepSpec) -> None:
+    """A sampler that is not this project's own sits the exam of all samplers."""
+    send(_Next(_SAMPLER, "asking it for points"))
+    try:
+        found = faults(spec)
+    except Exception as error:
+        found = [f"asking it for points: {type(error).__name__}: {error}"]
+    for one in found:
+        send(_Failed(_SAMPLER, shortened(one)))
 
 
 def _execution(spec: SweepSpec) -> Execution:

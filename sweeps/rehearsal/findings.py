@@ -14,7 +14,7 @@ ONE_PASS = "one pass"
 
 
 class WouldFail(ValueError):
-    """Trials of this spec would fail. The message has one line for each reason, with the corner that shows it."""
+    """Trials of this spec would fail. The message has a line for each reason, with the part of the spec it is in."""
 
     def __init__(self, reasons: Sequence[tuple[str, str]]) -> None:
         self.reasons = tuple(reasons)
@@ -23,7 +23,7 @@ class WouldFail(ValueError):
         for label, reason in reasons:
             first.setdefault(reason, label)
         more = {reason: f" (and {count - 1} more like it)" if count > 1 else "" for reason, count in alike.items()}
-        lines = [f"  systems.{label}{more[reason]}: {reason}" for reason, label in first.items()]
+        lines = [f"  {label}{more[reason]}: {reason}" for reason, label in first.items()]
         super().__init__(
             "\n".join(["trials of this spec would fail, as a rehearsal on made-up records shows:", *lines])
             + "\nNo record was read. `sweeps check --no-rehearsal` plans without running anything."

@@ -20,11 +20,9 @@ FAILED = 1.0
 """Constraint value of a trial that failed or returned no finite objective: its neighbourhood is worth avoiding."""
 LARGEST_VIOLATION = 1e6
 
-WINDOW = {"tpe": 2000, "nsga2": 2000, "gp": 300}
-"""How many of the latest trials a sampler looks at, plus the best of all earlier ones (KEPT). TPE's ask grows by
-about 12 ms per thousand trials, the Gaussian process's with the cube."""
 WINDOW_STEP = 500
 KEPT = 100
+"""How many of the best trials before its window a sampler looks at."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Optuna's one door: TPE, NSGA-II and a Gaussian process over a study that lives in memory only.
+"""Optuna's one door: every sampler that learns, over a study that lives in memory only.
 
 Why not simply `study.ask` with a stock sampler:
 
@@ -7,8 +7,6 @@ Why not simply `study.ask` with a stock sampler:
 - The space is known, so it is given instead of inferred from the trials: TPE's `group=True` infers an order that
   depends on which trial finished first, and samples the knobs of systems that were not chosen; a study that was
   rebuilt lacks those, and proposes something else. Here a system is drawn first, then its knobs jointly.
-- NSGA-II keeps generations in trial attributes, which a rebuilt study lacks. Here it is steady-state: the parents
-  are the elite of all finished trials (Deb et al. 2002 for rank and crowding; constraint-dominance included).
 - An infeasible point told as failed teaches nothing: it is told COMPLETE with its violation as a constraint.
 """
 
@@ -19,13 +17,14 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
+from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.records import TrialRecord
 from sweeps.release.comparing import TARGET_EPSILON
 from sweeps.search import history
 from sweeps.search.history import Outcome
+from sweeps.search.registry import Learning
 from sweeps.search.seeds import seed_of_point
 from sweeps.search.space import SYSTEM, Branch, Space
 from sweeps.spec.domains import Domain
@@ -38,14 +37,13 @@ CONSTRAINT = "infeasible"
 
 
 class OptunaSampler:
-    """A sampler of sweeps.search on top of Optuna."""
+    """A sampler that learns, as `entry` says, from all trials that it is told of."""
 
-    def __init__(self, spec: SweepSpec, warm: Iterable[TrialRecord] = ()) -> None:
-        self._spec = spec
+    def __init__(self, entry: Learning, spec: SweepSpec, warm: Iterable[TrialRecord] = ()) -> None:
+        self._entry, self._spec = entry, spec
         self._space = Space.of(spec)
         self._codec = _Codec(self._space)
         self._records: dict[int, TrialRecord] = {}
-        self._window = history.WINDOW[spec.search.sampler]
         self._study: optuna.Study | None = None
         self._asked: dict[int, optuna.Trial] = {}
         self._told: dict[int, Outcome | None] = {}
@@ -82,9 +80,11 @@ class OptunaSampler:
 
     def point(self, number: int, epsilon: float | None = None) -> dict[str, Scalar] | None:
         """The configuration of proposal `number`, given what was told so far; at the budget `epsilon` if given."""
-        study = self._study_for(number)
+        study, search = self._study_for(number), self._spec.search
         given = {} if epsilon is None else self._codec.encode_budget(epsilon)
-        study.sampler = _Staged(self._inner(seed_of_point(self._spec.search.seed, number)), self._codec, given)
+        study.sampler = _Staged(
+            self._entry.build(seed_of_point(search.seed, number), search.trials), self._codec, given
+        )
         trial = study.ask(self._codec.root)
         branch = self._codec.branch_of(trial.params)
         for name, distribution in self._codec.knobs[branch.system].items():
@@ -92,20 +92,9 @@ class OptunaSampler:
         self._asked[number], self._told[number] = trial, None
         return self._codec.decode(branch, trial.params)
 
-    def _inner(self, seed: int) -> BaseSampler:
-        match self._spec.search.sampler:
-            case "tpe":
-                return TPESampler(seed=seed, multivariate=True, constant_liar=True)
-            case "nsga2":
-                population = min(50, max(8, self._spec.search.trials // 5))
-                return _SteadyState(population_size=population, seed=seed)
-            case _:
-                return optuna.samplers.GPSampler(seed=seed, warn_independent_sampling=False)
-
     def _study_for(self, number: int) -> optuna.Study:
-        start = history.window_start(number, self._window)
-        # A Gaussian process fits the penalty of infeasible trials too, so it has to follow the worst value.
-        if self._study is None or start != self._start or self._spec.search.sampler == "gp":
+        start = history.window_start(number, self._entry.window)
+        if self._study is None or start != self._start or self._entry.reads_penalties:
             self._start = start
             self._study = self._fresh_study(number)
         return self._study
@@ -126,9 +115,9 @@ class OptunaSampler:
         return study
 
     def _penalty(self, outcomes: Sequence[Outcome | None]) -> tuple[float, ...]:
-        """Finite values for infeasible trials: the worst seen (only the Gaussian process looks at them)."""
+        """Finite values for infeasible trials: the worst seen, where the sampler looks at them."""
         values = [told.values for told in outcomes if told is not None and told.violation <= 0]
-        if not values or self._spec.search.sampler != "gp":
+        if not values or not self._entry.reads_penalties:
             return (0.0,) * len(self._spec.objectives)
         columns = zip(*values, strict=True)
         return tuple(
@@ -266,27 +255,3 @@ class _Staged(BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         return self._inner.sample_independent(study, trial, param_name, param_distribution)
-
-
-class _SteadyState(NSGAIISampler):
-    """NSGA-II whose parents are the elite of all finished trials that have the knobs in question."""
-
-    _finished: list[FrozenTrial]
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        self._finished = [one for one in finished if search_space.keys() <= one.params.keys()]
-        if len(self._finished) < self.population_size:
-            return {}
-        return super().sample_relative(study, trial, search_space)
-
-    def get_trial_generation(self, study: optuna.Study, trial: FrozenTrial) -> int:
-        return 1
-
-    def get_population(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
-        return self._finished
-
-    def get_parent_population(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
-        return [] if generation == 0 else self.select_parent(study, generation)

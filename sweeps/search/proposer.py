@@ -11,19 +11,16 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-import numpy as np
-
 from sweeps.records import Proposal, TrialRecord
 from sweeps.search.history import WarmStart
-from sweeps.search.seeds import ORDER, POINT, seed_of_trial, sequence
-from sweeps.search.space import Space
-from sweeps.search.strata import Strata
+from sweeps.search.registry import Independent, Learning, Points, sampler
+from sweeps.search.seeds import seed_of_trial
 from sweeps.spec.model import SweepSpec
 from trainables.system import Scalar
 
 
-class Sampler(Protocol):
-    """Where configurations come from."""
+class Learner(Protocol):
+    """A sampler that is told results."""
 
     warm_start: WarmStart
 
@@ -40,58 +37,12 @@ class Sampler(Protocol):
         ...
 
 
-class _Independent:
-    """A sampler that learns nothing."""
+def _learner(entry: Learning, spec: SweepSpec, warm: Iterable[TrialRecord]) -> Learner:
+    # A quarter of a second of imports that independent samplers do without.
+    from sweeps.search.optuna_sampler import OptunaSampler
+    from sweeps.search.stratified import StratifiedSampler
 
-    warm_start = WarmStart()
-
-    def rebuild(self, records: Iterable[TrialRecord]) -> None:
-        """Nothing to know."""
-
-    def tell(self, record: TrialRecord) -> None:
-        """Nothing to learn."""
-
-
-class RandomSampler(_Independent):
-    """Independent draws from the prior of the space."""
-
-    def __init__(self, spec: SweepSpec) -> None:
-        self._space, self._seed = Space.of(spec), spec.search.seed
-        self._strata = Strata.of(spec) if spec.search.stratified else None
-
-    def point(self, number: int) -> dict[str, Scalar] | None:
-        """Draw `number`."""
-        stratum = None if self._strata is None else self._strata.at(number)
-        return self._space.draw(np.random.Generator(np.random.PCG64(sequence(self._seed, number, POINT))), stratum)
-
-
-class GridSampler(_Independent):
-    """Every grid point `repeats` times, in an order shuffled by the seed, so that a sweep cut short has seen all
-    corners: one round after the other."""
-
-    def __init__(self, spec: SweepSpec) -> None:
-        self._space, self._repeats = Space.of(spec), spec.search.repeats
-        generator = np.random.Generator(np.random.PCG64(sequence(spec.search.seed, 0, ORDER)))
-        self._order = generator.permutation(self._space.grid_size())
-
-    def point(self, number: int) -> dict[str, Scalar] | None:
-        """Point `number` of the shuffled grid, round after round."""
-        size = len(self._order)
-        return self._space.grid_point(int(self._order[number % size])) if number < self._repeats * size else None
-
-
-def _sampler(spec: SweepSpec, warm: Iterable[TrialRecord]) -> Sampler:
-    match spec.search.sampler:
-        case "random":
-            return RandomSampler(spec)
-        case "grid":
-            return GridSampler(spec)
-        case _:
-            # A quarter of a second of imports that independent samplers do without.
-            from sweeps.search.optuna_sampler import OptunaSampler
-            from sweeps.search.stratified import StratifiedSampler
-
-            return StratifiedSampler(spec, warm) if spec.search.stratified else OptunaSampler(spec, warm)
+    return (StratifiedSampler if spec.search.stratified else OptunaSampler)(entry, spec, warm)
 
 
 class Proposer:
@@ -102,21 +53,28 @@ class Proposer:
 
     def __init__(self, spec: SweepSpec, warm: Iterable[TrialRecord] = ()) -> None:
         self._spec = spec
-        self._sampler = _sampler(spec, warm)
+        entry = sampler(spec.search.sampler)
+        self._learner: Learner | None = None
+        """None: no result reaches the sampler, so none can have chosen what it proposes."""
+        if isinstance(entry, Independent):
+            self._points: Points = entry.points(spec)
+        else:
+            self._points = self._learner = _learner(entry, spec, warm)
         self._known: set[int] = set()
         self._next = 0
 
     @property
     def warm_start(self) -> WarmStart:
         """How much of the earlier sweep could be used."""
-        return self._sampler.warm_start
+        return WarmStart() if self._learner is None else self._learner.warm_start
 
     def rebuild(self, records: Iterable[TrialRecord]) -> None:
         """Start from `records` alone: running, planned, finished, failed and infeasible ones."""
         known = sorted(records, key=lambda record: record.number)
         self._known, self._next = {record.number for record in known}, 0
         self._skip_known()
-        self._sampler.rebuild(known)
+        if self._learner is not None:
+            self._learner.rebuild(known)
 
     def propose(self) -> Proposal | None:
         """The next point, to be planned and then told as running or infeasible; None when a grid is used up."""
@@ -128,7 +86,7 @@ class Proposer:
     def upcoming(self, count: int) -> Iterator[Proposal]:
         """Up to `count` points after those proposed, none of them taken yet. A sampler that learns has none: its next
         point depends on results."""
-        if not isinstance(self._sampler, _Independent):
+        if self._learner is not None:
             return
         numbers = (number for number in itertools.count(self._next) if number not in self._known)
         for number in itertools.islice(numbers, count):
@@ -146,10 +104,11 @@ class Proposer:
         """Know a trial's latest state; a second telling of the same state changes nothing."""
         self._known.add(record.number)
         self._skip_known()
-        self._sampler.tell(record)
+        if self._learner is not None:
+            self._learner.tell(record)
 
     def _proposal(self, number: int) -> Proposal | None:
-        config = self._sampler.point(number)
+        config = self._points.point(number)
         if config is None:
             return None
         return Proposal(number=number, config=config, seed=seed_of_trial(self._spec.search.seed, number))

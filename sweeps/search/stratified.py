@@ -12,6 +12,7 @@ from math import ceil
 from sweeps.records import TrialRecord
 from sweeps.search import history
 from sweeps.search.optuna_sampler import OptunaSampler
+from sweeps.search.registry import Learning
 from sweeps.search.space import SYSTEM, Space
 from sweeps.search.strata import Strata
 from sweeps.spec.model import SweepSpec
@@ -19,14 +20,15 @@ from trainables.system import Scalar
 
 
 class StratifiedSampler:
-    """A sampler of sweeps.search: one of Optuna's for each system."""
+    """A sampler that learns, as `entry` says, for each system by itself."""
 
-    def __init__(self, spec: SweepSpec, warm: Iterable[TrialRecord] = ()) -> None:
+    def __init__(self, entry: Learning, spec: SweepSpec, warm: Iterable[TrialRecord] = ()) -> None:
         found, self.warm_start = history.fitting(spec, Space.of(spec), warm)
         self._strata = Strata.of(spec)
         share = spec.search.model_copy(update={"trials": ceil(spec.search.trials / len(spec.systems))})
         self._samplers = {
             system: OptunaSampler(
+                entry,
                 spec.model_copy(update={"systems": {system: knobs}, "search": share}),
                 [record for record in found if record.config[SYSTEM] == system],
             )

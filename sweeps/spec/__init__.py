@@ -2,7 +2,8 @@
 
 from sweeps.spec.errors import SpecError, SpecErrors
 from sweeps.spec.loading import load_spec, public_facts, sections_of
-from sweeps.spec.model import EarlyStopping, Resources, SweepSpec, diff, spec_schema
+from sweeps.spec.model import EarlyStopping, Resources, SweepSpec, diff
+from sweeps.spec.schema import spec_schema
 
 __all__ = [
     "EarlyStopping",

@@ -9,6 +9,8 @@ from typing import Literal
 from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import did_you_mean
 from sweeps.process.tracking_uri import check_tracking_uri
+from sweeps.search import registry
+from sweeps.search.registry import Independent, Learning
 from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems
 from sweeps.spec.knobs import Knobs, as_number
@@ -215,39 +217,59 @@ def check_search(
             f"one objective (there are {objectives}): rungs need one ranking",
             "Drop `early_stopping`, or all objectives but one.",
         )
-    if search.warm_start is not None and search.sampler in ("random", "grid"):
+    try:
+        entry = registry.sampler(search.sampler)
+    except InvalidValue as error:
+        problems.add(error.name, error.value, error.expected, error.remedy)
+        return
+    if search.warm_start is not None and isinstance(entry, Independent):
         problems.add(
             "search.warm_start",
             search.warm_start,
-            f"a sampler that learns: {search.sampler} would ignore it",
-            "Use tpe, nsga2 or gp, or drop `warm_start`.",
+            f"a sampler that learns: {entry.name} would ignore it",
+            f"Use {registry.one_of(registry.names(registry.is_learning))}, or drop `warm_start`.",
         )
-    if search.sampler == "gp" and len(systems) > 1 and not search.stratified:
-        problems.add(
-            "search.sampler",
-            "gp",
-            "one system: its Gaussian process has no conditional knobs",
-            "Use tpe, nsga2 or random to mix systems, or add `stratified: true`: one process for each system.",
-        )
-    if search.stratified and search.sampler == "grid":
+    if isinstance(entry, Learning):
+        _check_learning(entry, search, systems, objectives, problems)
+    if search.stratified and registry.walks_grid(entry.name):
         problems.add(
             "search.stratified",
             True,
-            "false with grid, which visits every system at every budget",
+            f"false with {entry.name}, which visits every system at every budget",
             "Drop `stratified`, or use another sampler.",
         )
-    if search.repeats > 1 and search.sampler != "grid":
+    if search.repeats > 1 and not registry.walks_grid(entry.name):
         problems.add(
             "search.repeats",
             search.repeats,
-            f"1 with {search.sampler}: only a grid has points to repeat",
+            f"1 with {entry.name}: only a grid has points to repeat",
             "Use the grid sampler, or drop `repeats`.",
         )
-    if search.sampler == "grid":
-        _check_grid(systems, problems)
+    if registry.walks_grid(entry.name):
+        _check_grid(entry.name, systems, problems)
 
 
-def _check_grid(systems: Mapping[str, Knobs], problems: Problems) -> None:
+def _check_learning(
+    entry: Learning, search: Search, systems: Mapping[str, Knobs], objectives: int | None, problems: Problems
+) -> None:
+    if len(systems) > 1 and not search.stratified and not entry.mixes_systems:
+        mixing = registry.names(lambda one: not isinstance(one, Learning) or one.mixes_systems)
+        problems.add(
+            "search.sampler",
+            entry.name,
+            "one system: it has no conditional knobs",
+            f"Use {registry.one_of(mixing)} to mix systems, or add `stratified: true`: one sampler for each system.",
+        )
+    if objectives is not None and objectives > 1 and not entry.several_objectives:
+        problems.add(
+            "search.sampler",
+            entry.name,
+            f"one objective (there are {objectives}): it ranks by a single number",
+            "Drop all objectives but one, or use another sampler.",
+        )
+
+
+def _check_grid(sampler: str, systems: Mapping[str, Knobs], problems: Problems) -> None:
     size = 0
     for system, knobs in systems.items():
         shape = []
@@ -267,4 +289,4 @@ def _check_grid(systems: Mapping[str, Knobs], problems: Problems) -> None:
                 shape.append(len(knob.values) or knob.points or 1)
         size += math.prod(shape)
     if size > GRID_LIMIT:
-        problems.add("search.sampler", "grid", f"at most {GRID_LIMIT} grid points, not {size}", "Use fewer points.")
+        problems.add("search.sampler", sampler, f"at most {GRID_LIMIT} grid points, not {size}", "Use fewer points.")

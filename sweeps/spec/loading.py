@@ -45,7 +45,6 @@ from sweeps.spec.model import (
     SpecDiff,
     SweepSpec,
     diff,
-    spec_schema,
 )
 from sweeps.spec.raw import check_raw_measures
 from sweeps.spec.references import check_references, references
@@ -70,7 +69,6 @@ __all__ = [
     "diff",
     "load_spec",
     "public_facts",
-    "spec_schema",
 ]
 
 

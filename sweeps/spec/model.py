@@ -24,8 +24,6 @@ from sweeps.spec.domains import KNOB_SCHEMA, Domain
 from trainables.system import Execution, PrivacyTarget, Scalar
 from trainables.units import RECORD
 
-SAMPLERS = ("random", "tpe", "nsga2", "gp", "grid")
-
 
 def _no_truth_value(value: object) -> object:
     # Python counts True as 1; `epsilon: true` is a slip of the pen, not a budget.
@@ -129,11 +127,14 @@ class Objective(Section):
 class Search(Section):
     """How points are proposed. `trials` counts launched ones; infeasible proposals are listed apart.
 
+    sampler     one of `sweeps.search.registry.SAMPLERS`, one that an installed package offers, or module:function
     repeats     of a grid: trials of each point, alike but for their seeds and noise
     stratified  systems and budgets take turns, and a sampler that learns does so for each system by itself
     """
 
-    sampler: Literal["random", "tpe", "nsga2", "gp", "grid"] = "tpe"
+    sampler: Annotated[str, PlainValidator(lambda value: value), WithJsonSchema({"type": "string"})] = (
+        "tpe"  # read by sweeps.spec.checks, which knows the samplers
+    )
     trials: Annotated[PositiveCount, Field(le=10_000_000)]
     seed: Annotated[int, Field(ge=0, lt=2**63), _NUMBER] = 0
     warm_start: Name | None = None
@@ -288,16 +289,18 @@ class SweepSpec(Section):
         }
         return tuple(sorted(found))
 
-    def user_modules(self) -> tuple[str, ...]:
-        """Modules named by text knobs as `package.module:function`: the user's own code, part of what is trained."""
-        return tuple(sorted({function.split(":")[0] for function in self.user_functions()}))
-
     def user_functions(self) -> tuple[str, ...]:
-        """The functions themselves: whoever builds a model of this spec imports and calls them."""
-        return tuple(text for text in self.texts() if _FUNCTION.fullmatch(text))
+        """Functions that text knobs name as `package.module:function`: whoever builds a model of it calls them."""
+        return tuple(text for text in self.texts() if FUNCTION.fullmatch(text))
+
+    def user_modules(self) -> tuple[str, ...]:
+        """Modules of these and of a sampler that is named so: the user's own code, part of what is trained."""
+        named = (*self.user_functions(), *([self.search.sampler] if FUNCTION.fullmatch(self.search.sampler) else []))
+        return tuple(sorted({function.split(":")[0] for function in named}))
 
 
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""The user's own code in a spec: `package.module:function`."""
 WITHOUT_MEANING = frozenset({"name", "tracking", "store", "resources", "execution", "front", "limits.stall_seconds"})
 
 
@@ -354,11 +357,3 @@ def _leaves(path: str, value: object) -> list[tuple[str, object]]:
     if isinstance(value, Mapping) and value:
         return [leaf for key, inner in value.items() for leaf in _leaves(f"{path}.{key}" if path else key, inner)]
     return [(path, value)]
-
-
-def spec_schema() -> dict[str, Any]:
-    """JSON schema (draft 2020-12) of a spec, for editors."""
-    schema = SweepSpec.model_json_schema(mode="validation")
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "sweep spec"
-    return schema

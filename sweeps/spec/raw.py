@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sweeps.search import registry
 from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems
 from sweeps.spec.knobs import Knobs
@@ -11,9 +12,6 @@ from sweeps.spec.model import Data, EarlyStopping, Objective, Privacy, Search
 from trainables.metrics import Dependence, Metric
 from trainables.publishing import declared
 from trainables.system import System
-
-DO_NOT_LEARN = ("random", "grid")
-"""Samplers whose proposals depend on no result."""
 
 
 def may_be_raw(metric: Metric, knobs: Knobs) -> bool:
@@ -77,11 +75,12 @@ def _check_nothing_learns(
     raw: Mapping[str, Metric], search: Search | None, early_stopping: EarlyStopping | None, problems: Problems
 ) -> None:
     names = ", ".join(raw)
-    if search is not None and search.sampler not in DO_NOT_LEARN:
+    if search is not None and registry.learns(search.sampler):
         problems.add(
             "search.sampler",
             search.sampler,
-            f"{' or '.join(DO_NOT_LEARN)} with {names}: every later configuration would carry training records on",
+            f"{registry.one_of(registry.fixed())} with {names}: every later configuration would carry training "
+            "records on",
             "Use the random sampler, or drop that objective.",
         )
     if early_stopping is not None:

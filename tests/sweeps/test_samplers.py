@@ -1,0 +1,304 @@
+"""Every sampler of the registry sits one exam; an installed package's and a user's own come through the same door."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.samplers import RandomSampler
+
+from sweeps.check.checking import before_launch
+from sweeps.ledger import spending
+from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.text import total_text
+from sweeps.provenance.spec_code import code_of
+from sweeps.rehearsal import WouldFail
+from sweeps.search import Proposer, registry
+from sweeps.search.exam import faults
+from sweeps.search.independent import RandomPoints
+from sweeps.search.registry import SAMPLERS, Independent, Learning, by_name
+from sweeps.spec import SpecErrors, load_spec, spec_schema
+from tests.sweeps import climber
+from tests.sweeps.test_ledger import entry, trial
+from tests.sweeps.test_search import MIXED, ONE, TWO, changed, exam
+from tests.sweeps.toys import finished, spec_with
+from trainables import plugins
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """The climber, offered by an installed package."""
+    climber.install(tmp_path / "packages")
+    monkeypatch.syspath_prepend(str(tmp_path / "packages"))
+
+
+@pytest.fixture(autouse=True)
+def unannounced():
+    yield
+    plugins._announce.cache_clear()
+
+
+# -- the exam ---------------------------------------------------------------------------------------------
+
+
+def spec_for(name: str, objectives: list[dict[str, str]], seed: int = 3) -> Any:
+    search = {"sampler": name, "trials": 40, "seed": seed}
+    mixes = name in registry.names(lambda one: isinstance(one, Independent) or one.mixes_systems)
+    systems = {} if registry.walks_grid(name) or mixes else {"systems": {"hill": MIXED["hill"]}}
+    return exam(name, objectives, search=search, **systems)
+
+
+@pytest.mark.parametrize("name", registry.known())
+def test_every_sampler_passes_the_exam(name):
+    """Twice the same, the same after a restart, points of the space; with conditional knobs where it takes them."""
+    assert faults(spec_for(name, ONE)) == []
+    # A proposal of a Gaussian process takes a third of a second: one space is enough for it.
+    if name != "gp":
+        entry = registry.sampler(name)
+        if isinstance(entry, Independent) or entry.several_objectives:
+            assert faults(spec_for(name, TWO)) == []
+        if not registry.walks_grid(name):
+            stratified = {"sampler": name, "trials": 40, "seed": 3, "stratified": True}
+            assert faults(exam(name, ONE, systems=MIXED, search=stratified)) == []
+    first, other = (Proposer(spec_for(name, ONE, seed)).propose() for seed in (3, 4))
+    assert first.config != other.config
+
+
+def test_a_newcomer_of_an_installed_package_passes_it_and_learns(installed):
+    """Two files of its own: the sampler, and the line that offers it."""
+    assert "climber" in registry.known()
+    assert "climber" in str(spec_schema())
+    assert faults(spec_for("climber", ONE)) == []
+
+    def best(name: str, seed: int) -> float:
+        spec = spec_for(name, ONE, seed)
+        proposer, values = Proposer(spec), []
+        for _ in range(40):
+            record = finished(spec, proposer.propose())
+            proposer.tell(record)
+            values.append(record.metrics["accuracy"])
+        return sorted(values)[-5]
+
+    learned = sorted(best("climber", seed) for seed in range(5))[2]
+    assert learned > sorted(best("random", seed) for seed in range(5))[2]
+
+
+class _Remembers(RandomSampler):
+    """Every proposal depends on how many this process made."""
+
+    made = 0
+
+    def __init__(self, seed: int) -> None:
+        type(self).made += 1
+        super().__init__(seed=self.made)
+
+
+class _KeepsItInTheStudy(RandomSampler):
+    """As stock samplers that count in attributes of a study, which a rebuilt one lacks."""
+
+    def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
+        study.set_user_attr("asked", study.user_attrs.get("asked", 0) + 1)
+        self._rng.rng.random(study.user_attrs["asked"])
+        return super().sample_independent(study, trial, param_name, param_distribution)
+
+
+class _GoesOutside(RandomSampler):
+    def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
+        value = super().sample_independent(study, trial, param_name, param_distribution)
+        return 2 * param_distribution.high if hasattr(param_distribution, "high") else value
+
+
+@pytest.mark.parametrize(
+    ("mutant", "words"),
+    [
+        (_Remembers, "run again"),
+        (_KeepsItInTheStudy, "after a restart"),
+        (_GoesOutside, "no point of the space: clip="),
+    ],
+)
+def test_the_exam_finds_what_it_is_for(mutant, words, monkeypatch):
+    changed(monkeypatch, "tpe", build=lambda seed, trials: mutant(seed=seed))
+    assert any(words in fault for fault in faults(exam("tpe", systems={"hill": MIXED["hill"]})))
+
+
+def test_what_a_sampler_cannot_do_is_refused(installed):
+    two = {"systems": {"hill": MIXED["hill"], "valley": MIXED["valley"]}}
+    for name in registry.known():
+        entry = registry.sampler(name)
+        refused = []
+        if isinstance(entry, Learning) and not entry.mixes_systems:
+            refused.append((two, "search.sampler", "one system"))
+            assert spec_with(**two, search={"sampler": name, "trials": 9, "stratified": True})
+        if isinstance(entry, Learning) and not entry.several_objectives:
+            refused.append(({"objectives": TWO}, "search.sampler", "one objective (there are 2)"))
+        if isinstance(entry, Independent):
+            search = {"sampler": name, "trials": 9, "warm_start": "other"}
+            refused.append(({"search": search}, "search.warm_start", f"{name} would ignore it"))
+        if registry.walks_grid(name):
+            refused.append(({}, "systems.hill.clip.uniform", "cannot hold a continuous range"))
+        for changes, path, words in refused:
+            with pytest.raises(SpecErrors) as caught:
+                spec_with(**{"search": {"sampler": name, "trials": 9}, **changes})
+            told = {error.path: str(error) for error in caught.value.errors}
+            assert words in told[path]
+
+
+# -- who looks at results ---------------------------------------------------------------------------------
+
+
+def total_of(sampler: object) -> str:
+    choices = spending.choices_by_results({"search": {"sampler": sampler}})
+    total = spending.summary([trial(0)], [entry()], choices)["procedure"]
+    return total_text(total, Assumptions.of([total]))
+
+
+def test_a_forgotten_sampler_lends_no_sweep_a_total(installed, monkeypatch):
+    """Only the two that are told nothing make a total a guarantee; a list of those that learn would forget one."""
+    strangers = ["climber", "lab.samplers:build", "optuna.samplers:QMCSampler", "one that is gone", None, ""]
+    for name in (*registry.names(registry.is_learning), *strangers):
+        assert "no guarantee, because" in total_of(name), name
+    for name in registry.fixed():
+        assert "no guarantee" not in total_of(name), name
+    assert registry.fixed() == ("random", "grid")
+    monkeypatch.setattr(registry, "learns", lambda name: name in ("tpe", "nsga2", "gp"))
+    assert "no guarantee" not in total_of("climber"), "the mutant that this test is for"
+
+
+class _Greedy:
+    """A sampler that would learn, listed as one that does not."""
+
+    def __init__(self, spec: Any) -> None:
+        self.told: list[Any] = []
+        self._points = RandomPoints(spec)
+
+    def point(self, number: int) -> Any:
+        return self._points.point(number + len(self.told))
+
+    def tell(self, record: Any) -> None:
+        self.told.append(record)
+
+    rebuild = tell
+
+
+def test_one_that_is_listed_as_independent_is_told_nothing(monkeypatch):
+    """A learning sampler listed wrongly cannot learn: the total stays true."""
+    made: list[_Greedy] = []
+    changed(monkeypatch, "random", points=lambda spec: made.append(_Greedy(spec)) or made[-1])
+    spec = exam("random")
+
+    def run(accuracy: float) -> list[Any]:
+        proposer = Proposer(spec, warm=[])
+        proposer.rebuild([])
+        out = []
+        for _ in range(10):
+            proposal = proposer.propose()
+            proposer.tell(finished(spec, proposal, metrics={"accuracy": accuracy}))
+            out.append(proposal.config)
+        return out
+
+    assert run(0.1) == run(0.9)
+    assert [one.told for one in made] == [[], []]
+
+
+def test_a_package_cannot_replace_a_sampler_nor_offer_one_that_counts_as_independent(tmp_path, monkeypatch):
+    for name, value in (("random", "nowhere:AT_ALL"), ("still", "tests.sweeps.test_samplers:STILL")):
+        climber.install(tmp_path / name, value, name)
+        monkeypatch.syspath_prepend(str(tmp_path / name))
+    assert registry.sampler("random") is SAMPLERS["random"]
+    with pytest.raises(SpecErrors, match="counts as one that learns"):
+        spec_with(search={"sampler": "still", "trials": 3})
+    climber.install(tmp_path / "again", "elsewhere:STILL", "still2")
+    (tmp_path / "again" / "still2-1.dist-info" / "entry_points.txt").write_text(
+        f"[{registry.ENTRY_POINTS}]\nstill = elsewhere:STILL\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "again"))
+    with pytest.raises(SpecErrors, match="not both"):
+        spec_with(search={"sampler": "still", "trials": 3})
+    with pytest.raises(ValueError, match="each name once"):
+        by_name(STILL, STILL)
+
+
+STILL = replace(SAMPLERS["random"], name="still")
+
+
+# -- the user's own ---------------------------------------------------------------------------------------
+
+OWN = "from optuna.samplers import TPESampler\ndef build(seed):\n    return TPESampler(seed=seed, n_startup_trials=4)\n"
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """`mysamplers:build` beside a spec."""
+    path = tmp_path / "mysamplers.py"
+    path.write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield path
+    sys.modules.pop("mysamplers", None)
+
+
+def own_spec(name: str = "mysamplers:build", **changes: Any) -> Any:
+    return exam(name, ONE, systems={"hill": MIXED["hill"]}, **changes)
+
+
+def test_a_function_of_the_users_own_is_a_sampler(own, caplog):
+    """Nothing is imported before it is named, nor for a look at the spec."""
+    spec = own_spec()
+    assert "mysamplers" not in sys.modules
+    assert spec.user_modules() == ("mysamplers",)
+    assert faults(spec) == []
+    assert "Importing mysamplers and calling mysamplers:build" in caplog.text
+    before = code_of(spec)
+    own.write_text(OWN + "# changed\n")
+    assert code_of(spec) != before
+    assert code_of(exam("tpe")) == code_of(exam("random"))
+    with pytest.raises(SpecErrors, match="one system"):
+        exam("mysamplers:build", ONE, systems=MIXED)
+
+
+def test_a_stock_class_of_optuna_may_be_named(own):
+    assert faults(own_spec("optuna.samplers:TPESampler")) == []
+
+
+def test_the_operator_decides(own, installed, monkeypatch):
+    monkeypatch.setenv("SWEEPS_PLUGINS", "deny")
+    for name in ("mysamplers:build", "climber"):
+        with pytest.raises(SpecErrors, match="SWEEPS_PLUGINS=deny"):
+            own_spec(name)
+    assert "mysamplers" not in sys.modules
+    monkeypatch.setenv("SWEEPS_PLUGINS", "list:mysamplers")
+    assert Proposer(own_spec()).propose()
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def build(seed):\n    return seed\n", "a function that returns a sampler"),
+        ("other = 1\n", "a function that can be imported"),
+        ("def build(seed):\n    raise RuntimeError('no model')\n", "RuntimeError: no model"),
+        (OWN.replace("seed=seed", "seed=None"), "it proposes something else when it is run again"),
+    ],
+)
+def test_run_tries_it_out_before_a_sweep_is_recorded(own, source, words):
+    own.write_text(source)
+    raw = {
+        "name": "own",
+        "data": {"source": "uniform", "n": 1000},
+        "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4}},
+        "privacy": {"epsilon": 1.0, "delta": 1e-5},
+        "objectives": [{"metric": "expected_error"}],
+        "search": {"sampler": "mysamplers:build", "trials": 4, "seed": 0},
+    }
+    with pytest.raises(WouldFail, match=r"search\.sampler") as caught:
+        before_launch(load_spec(raw))
+    assert words in str(caught.value)
+
+
+def test_the_readme_knows_every_sampler():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in (*SAMPLERS, registry.ENTRY_POINTS):
+        assert f"`{name}`" in text, name
