@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpcore import checks
-from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, ToleranceNotReached
-from dpcore.accountants.pld.accountant import failure_of
-from dpcore.accountants.pld.plan import Bounds
+from dpcore.accountants.pld import Bounds, DiscretisationInvalid, PLDAccountant, ToleranceNotReached
+from dpcore.accountants.pld.dominating import failure_of
 from dpcore.accountants.protocol import Accountant
 from dpcore.accountants.registry import ACCOUNTANTS, TOLERANCE, make
 from dpcore.adjacency import Adjacency

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from dpcore import checks
-from dpcore.accountants._parts import (
+from dpcore.accountants.countable import (
+    Composing,
     amplified,
     approximate,
     check_epsilon,
@@ -21,7 +22,7 @@ from dpcore.accountants._parts import (
     refuse,
 )
 from dpcore.adjacency import Adjacency
-from dpcore.events import ApproximateDP, Event, Gaussian, NonPrivate, PoissonSampled, PureDP, UnsupportedEvent
+from dpcore.events import ApproximateDP, Event, Gaussian, NonPrivate, PoissonSampled, PureDP
 from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Status
 
@@ -31,19 +32,11 @@ _SLACK_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
 
 
 @dataclass(frozen=True)
-class _Composition(ABC):
+class _Composition(Composing):
     name: ClassVar[str]
     status: ClassVar[Status] = Status.PROVED
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     parts: dict[Event, int] = field(default_factory=dict)
-
-    def supports(self, event: Event) -> bool:
-        """Whether every part of `event` can be counted under this adjacency."""
-        try:
-            self.compose(event)
-        except UnsupportedEvent:
-            return False
-        return True
 
     def compose(self, event: Event, count: int = 1) -> Self:
         """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from dpcore import checks
-from dpcore.accountants._parts import check_epsilon, countable, factor, gaussian_mu, pure_epsilon, refuse
+from dpcore.accountants.countable import Composing, check_epsilon, countable, factor, gaussian_mu, pure_epsilon, refuse
+from dpcore.accountants.rounding import LEAST_PROBABILITY
 from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, NonPrivate, PoissonSampled, PureDP, UnsupportedEvent
+from dpcore.events import Event, Gaussian, NonPrivate, PoissonSampled, PureDP
 from dpcore.gdp_dual import delta_gdp, eps_gdp, mu_of_pure_dp
 from dpcore.guarantee import Status
 
@@ -18,20 +19,12 @@ _ROUND_UP = 1 + 1e-14
 
 
 @dataclass(frozen=True)
-class _GaussianDP:
+class _GaussianDP(Composing):
     """Everything but the cost of a part. `mu_squared` adds up over releases."""
 
     name: ClassVar[str]
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     mu_squared: float = 0.0
-
-    def supports(self, event: Event) -> bool:
-        """Whether every part of `event` can be counted under this adjacency."""
-        try:
-            self.compose(event)
-        except UnsupportedEvent:
-            return False
-        return True
 
     def compose(self, event: Event, count: int = 1) -> Self:
         """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""
@@ -53,7 +46,10 @@ class _GaussianDP:
     def delta(self, epsilon: float) -> float:
         """delta at `epsilon` >= 0 by the GDP dual."""
         check_epsilon(epsilon)
-        return 1.0 if math.isinf(self.mu_squared) else delta_gdp(epsilon, self.mu * _ROUND_UP)
+        if self.mu_squared == 0:
+            return 0.0
+        found = 1.0 if math.isinf(self.mu_squared) else delta_gdp(epsilon, self.mu * _ROUND_UP)
+        return max(found, LEAST_PROBABILITY)
 
     def _mu_squared(self, part: Event) -> float:
         match part:

@@ -12,6 +12,8 @@ from dpcore.guarantee import Status
 class Accountant(Protocol):
     """Counts events under one adjacency. `compose` returns a new accountant; nothing is mutated.
 
+    One that knows how far it may be from the truth also has `epsilon_lower(delta)`, a certified lower bound.
+
     name       the word printed beside its numbers
     status     how firmly its numbers stand
     theorem    the argument that they rest on

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
 from dpcore import checks
 from dpcore.accountants import _renyi
-from dpcore.accountants._parts import (
+from dpcore.accountants.countable import (
+    Composing,
     check_epsilon,
     countable,
     factor,
@@ -21,8 +22,9 @@ from dpcore.accountants._parts import (
     pure_epsilon,
     refuse,
 )
+from dpcore.accountants.rounding import exp_up
 from dpcore.adjacency import Adjacency
-from dpcore.events import ApproximateDP, Event, Gaussian, PoissonSampled, PureDP, UnsupportedEvent
+from dpcore.events import ApproximateDP, Event, Gaussian, PoissonSampled, PureDP
 from dpcore.guarantee import Status
 
 
@@ -45,7 +47,7 @@ BU2020_ORDERS: tuple[float, ...] = (
 
 
 @dataclass(frozen=True)
-class RDPAccountant:
+class RDPAccountant(Composing):
     """Renyi accountant; every number is a proved upper bound.
 
     orders      Renyi orders above 1 over which the bound is minimised
@@ -77,15 +79,7 @@ class RDPAccountant:
             return f"{step}; Mironov (2017), Proposition 3"
         return f"{step}; Canonne, Kamath & Steinke (2020), Proposition 12"
 
-    def supports(self, event: Event) -> bool:
-        """Whether every part of `event` can be counted under this adjacency."""
-        try:
-            self.compose(event)
-        except UnsupportedEvent:
-            return False
-        return True
-
-    def compose(self, event: Event, count: int = 1) -> RDPAccountant:
+    def compose(self, event: Event, count: int = 1) -> Self:
         """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""
         new = countable(self.name, event, self.adjacency, count)
         for part in new:
@@ -95,7 +89,7 @@ class RDPAccountant:
                     raise refuse(self.name, part, self.adjacency, why)
                 case ApproximateDP():
                     raise refuse(self.name, part, self.adjacency, "its delta may hide any Renyi divergence.")
-        return RDPAccountant(self.adjacency, self.orders, self.conversion, merge(self.parts, new))
+        return type(self)(self.adjacency, self.orders, self.conversion, merge(self.parts, new))
 
     def rdp(self) -> np.ndarray:
         """Renyi divergence at each of `orders`, in nats; infinite after a NonPrivate release."""
@@ -132,7 +126,7 @@ class RDPAccountant:
             value = (a - 1) * (divergence - epsilon)
             return value + (a - 1) * math.log1p(-1 / a) - math.log(a) if self.conversion == "improved" else value
 
-        return math.exp(min(0.0, self._least(bound)))
+        return exp_up(min(0.0, self._least(bound)))
 
     def _least(self, bound: Callable[[float, float], float]) -> float:
         """The least bound(order, divergence), by descent over the sorted orders: each is a bound, few are computed."""

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from dpcore import checks
-from dpcore.accountants._parts import check_epsilon, countable, gaussian_mu, pure_epsilon, refuse
+from dpcore.accountants.countable import Composing, check_epsilon, countable, gaussian_mu, pure_epsilon, refuse
+from dpcore.accountants.rounding import exp_up
 from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, NonPrivate, PoissonSampled, PureDP, UnsupportedEvent
+from dpcore.events import Event, Gaussian, NonPrivate, PoissonSampled, PureDP
 from dpcore.guarantee import Status
 
 _ROUND_UP = 1 + 1e-14
 
 
 @dataclass(frozen=True)
-class ZCDPAccountant:
+class ZCDPAccountant(Composing):
     """rho-zCDP; every number is a proved upper bound.
 
     A Poisson-sampled release is charged as if nobody were left out: with the coin shared between neighbours, Renyi
@@ -28,14 +29,6 @@ class ZCDPAccountant:
     theorem: ClassVar[str] = "Bun & Steinke (2016), Propositions 1.3, 1.4 and 1.6, Lemma 2.3"
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     rho: float = 0.0
-
-    def supports(self, event: Event) -> bool:
-        """Whether every part of `event` can be counted under this adjacency."""
-        try:
-            self.compose(event)
-        except UnsupportedEvent:
-            return False
-        return True
 
     def compose(self, event: Event, count: int = 1) -> Self:
         """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""
@@ -56,7 +49,7 @@ class ZCDPAccountant:
         if self.rho == 0:
             return 0.0
         excess = epsilon / _ROUND_UP - self.rho
-        return 1.0 if excess <= 0 or math.isinf(self.rho) else math.exp(-excess * excess / (4 * self.rho))
+        return 1.0 if excess <= 0 or math.isinf(self.rho) else exp_up(-excess * excess / (4 * self.rho))
 
     def _rho(self, part: Event) -> float:
         match part:

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from scipy.optimize import brentq
 
 from dpcore.accountants.gdp import GDPCLTAccountant
-from dpcore.accountants.pld.plan import ABSOLUTE_FLOOR
+from dpcore.accountants.pld.bounds import EPSILON_FLOOR
 from dpcore.accountants.registry import make
 from dpcore.accounting import HEADLINE, headline
 from dpcore.calibrate.parameter import DIGITS, Parameter
@@ -135,7 +135,7 @@ class Search:
                 claim = headline(event, target.delta, target.adjacency, tolerance=target.tolerance)
                 self.counted[value] = claim.epsilon
                 known = claim.epsilon_lower or 0.0
-                self.loose |= known < claim.epsilon * (1 - _SLACK * target.tolerance) - ABSOLUTE_FLOOR
+                self.loose |= known < claim.epsilon * (1 - _SLACK * target.tolerance) - EPSILON_FLOOR
             else:
                 self.counted[value] = self.accountant.compose(event).epsilon(target.delta)
         return self.counted[value]

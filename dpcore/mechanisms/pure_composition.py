@@ -8,14 +8,13 @@ from __future__ import annotations
 from scipy.optimize import brentq
 
 from dpcore import checks
-from dpcore.accountants.pld import responses
-from dpcore.accountants.pld.pairs import SampledRandomisedResponse
-from dpcore.accountants.pld.parts import Parts
-from dpcore.accountants.pld.plan import Bounds
+from dpcore.accountants.pld.bounds import Asked, Bounds
+from dpcore.accountants.pld.pairs import Parts, SampledRandomisedResponse
+from dpcore.accountants.pld.randomised_response import exact_sums
 
 THEOREM = "Kairouz, Oh & Viswanath 2015, Theorem 3.3 (optimal composition of pure DP)"
 ACCOUNTANT = "optimal-pure"
-LARGEST_COUNT = responses.MAX_COUNT
+LARGEST_COUNT = exact_sums.MAX_COUNT
 
 _STEP = 1e-12
 
@@ -26,14 +25,14 @@ def delta_pure(each: float, count: int, epsilon: float) -> float:
     Raises InvalidValue for a count outside 1..LARGEST_COUNT.
     """
     checks.non_negative_finite(each=each, epsilon=epsilon)
-    return _found(responses.delta_bounds(_alike(each, count), epsilon))
+    return _found(exact_sums.delta_bounds(_alike(each, count), Asked(epsilon)))
 
 
 def eps_pure(each: float, count: int, delta: float) -> float:
     """The smallest epsilon >= 0 with `delta_pure` at most `delta` in (0, 1); rounded up, at most count * each."""
     checks.non_negative_finite(each=each)
     checks.probability_open(delta=delta)
-    return min(count * each, _found(responses.epsilon_bounds(_alike(each, count), delta)))
+    return min(count * each, _found(exact_sums.epsilon_bounds(_alike(each, count), Asked(delta))))
 
 
 def each_pure(epsilon: float, delta: float, count: int) -> float:

@@ -19,15 +19,17 @@ import math
 import random
 import statistics
 import time
+from functools import reduce
 from importlib.metadata import version
 from typing import Any
 
 from dp_accounting.pld import privacy_loss_distribution as theirs
 
-from dpcore.accountants.pld import bounds, grid, plan
-from dpcore.accountants.pld.pairs import SampledGaussian
-from dpcore.accountants.pld.parts import Parts
-from dpcore.accountants.pld.plan import Bounds, ToleranceNotReached
+from dpcore.accountants.pld import Bounds, ToleranceNotReached, routes
+from dpcore.accountants.pld.bounds import Asked, of_larger
+from dpcore.accountants.pld.discretisation import refinement, ring
+from dpcore.accountants.pld.pairs import Parts, SampledGaussian, tail_for
+from dpcore.accountants.pld.saddle_point import direction_at_delta
 
 THEIR_LARGEST_GRID = 20_000_000
 """Their grid of losses, 1e-4 apart, would not fit in memory beyond this; such settings are counted apart."""
@@ -35,15 +37,12 @@ THEIR_LARGEST_GRID = 20_000_000
 
 def by_grid_alone(parts: Parts, delta: float, tolerance: float) -> Bounds | None:
     """The interval that a grid of losses certifies in both directions; None where it would grow too large."""
-    asked, found = plan.Asked(delta, tolerance), []
-    for forward in (True, False):
-        direction = bounds.cumulants(parts, bounds.tail_for(delta, parts), forward=forward)
-        saddle = bounds.at_delta(direction, math.log(delta))
-        try:
-            found.append(grid.one_direction(parts, direction, asked, forward=forward, saddle=saddle))
-        except ToleranceNotReached:
-            return None
-    return Bounds(max(b.lower for b in found), max(b.upper for b in found))
+    asked, tail = Asked(delta, tolerance), tail_for(delta, parts)
+    both = (direction_at_delta(parts, asked, tail, forward=forward) for forward in (True, False))
+    try:
+        return reduce(of_larger, map(refinement.refined, both))
+    except ToleranceNotReached:
+        return None
 
 
 def main() -> None:
@@ -64,18 +63,18 @@ def main() -> None:
 
     rows: list[dict[str, Any]] = []
     failures = violations = too_large = disagreements = without_grid = 0
-    bounds.epsilon_bounds(((SampledGaussian(0.01, 1.0), 10),), 1e-5, arguments.tolerance)
+    routes.epsilon_bounds(((SampledGaussian(0.01, 1.0), 10),), 1e-5, arguments.tolerance)
     for _ in range(arguments.settings):
         q, s = log_uniform(1e-4, 0.1), log_uniform(0.4, 20)
         steps, delta = int(log_uniform(1, 1e6)), log_uniform(1e-12, 1e-3)
         parts = ((SampledGaussian(q, s), steps),)
-        bounds.epsilon_bounds.cache_clear()
-        plan.discretised.cache_clear()
+        routes.epsilon_bounds.cache_clear()
+        ring.forget()
         start = clock()
-        ours = bounds.epsilon_bounds(parts, delta, arguments.tolerance)
+        ours = routes.epsilon_bounds(parts, delta, arguments.tolerance)
         ours_seconds = clock() - start
         failures += not (0 <= ours.lower <= ours.upper < math.inf)
-        reference = bounds.epsilon_bounds(parts, delta, 0.1 * arguments.tolerance) if ours.upper > 1e-6 else ours
+        reference = routes.epsilon_bounds(parts, delta, 0.1 * arguments.tolerance) if ours.upper > 1e-6 else ours
         truth = 0.5 * (reference.lower + reference.upper)
         grid = by_grid_alone(parts, delta, arguments.tolerance) if arguments.grid else None
         without_grid += grid is None
@@ -92,7 +91,7 @@ def main() -> None:
             "truth": truth,
         }
         row |= {"ours_seconds": ours_seconds}
-        spread = bounds.at_delta(bounds.cumulants(parts, 1e-8 * delta / steps, forward=True), math.log(delta)).spread
+        spread = direction_at_delta(parts, Asked(delta), 1e-8 * delta / steps, forward=True).saddle.spread
         if 20 * spread / 1e-4 > THEIR_LARGEST_GRID:
             too_large += 1
         else:

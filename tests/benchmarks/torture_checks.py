@@ -15,7 +15,7 @@ import mpmath
 from dp_accounting.pld import privacy_loss_distribution as theirs
 from dp_accounting.privacy_accountant import NeighboringRelation
 
-from dpcore.accountants.pld.accountant import dominating_pair
+from dpcore.accountants.pld.dominating import dominating_pair
 from dpcore.accountants.pld.pairs import SampledGaussian
 from dpcore.accountants.registry import make
 from dpcore.adjacency import Adjacency

@@ -10,8 +10,8 @@ import pytest
 from mpmath import exp, log, mp, mpf, ncdf
 
 from dpcore import calibrate
-from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached
-from dpcore.accountants.pld.loss import DiscretisationInvalid, Discretised, guard
+from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, ToleranceNotReached
+from dpcore.accountants.pld.discretisation.laws import Discretised, guard
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian
 from dpcore.adjacency import Adjacency
 from dpcore.events import Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated, from_dict, to_dict

@@ -5,9 +5,8 @@ import math
 import pytest
 
 from dpcore.accountants.composition import AdvancedAccountant, NaiveAccountant
-from dpcore.accountants.pld import PLDAccountant
+from dpcore.accountants.pld import Bounds, PLDAccountant
 from dpcore.accountants.pld import accountant as pld
-from dpcore.accountants.pld.bounds import Bounds
 from dpcore.accountants.rdp import RDPAccountant
 from dpcore.accountants.zcdp import ZCDPAccountant
 from dpcore.adjacency import Adjacency

@@ -8,14 +8,19 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as theirs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, bounds, convolve, deltas, grid, loss, plan
+from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, routes
+from dpcore.accountants.pld.bounds import DELTA_FLOOR, Asked
+from dpcore.accountants.pld.characteristic_function import inversion
+from dpcore.accountants.pld.closed_forms import gaussian
+from dpcore.accountants.pld.discretisation import convolution, laws, masses, refinement
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian
+from dpcore.accountants.pld.saddle_point import direction_at_delta
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Unknown, UnsupportedEvent
+from dpcore.gdp_dual import eps_gdp
 
 
 def sampled(rate, noise_multiplier):
@@ -40,9 +45,7 @@ def exact_delta(rate, s, epsilon):
 
 
 def one_direction(parts, delta, tail):
-    direction = bounds.cumulants(parts, tail, forward=True)
-    saddle = bounds.at_delta(direction, math.log(delta))
-    return grid.one_direction(parts, direction, plan.Asked(delta, 1e-3), forward=True, saddle=saddle)
+    return refinement.refined(direction_at_delta(parts, Asked(delta), tail, forward=True))
 
 
 # Bu et al. 2020, Tables 1 to 4: noise, rate, steps, delta, the upper end of an independent PLD as it was printed.
@@ -81,7 +84,7 @@ def test_discretised_gaussian_encloses_the_closed_form():
     # Rate 1 through the grid, as in a mixed composition.
     pair = SampledGaussian(1.0, 20.0)
     for delta in (1e-3, 1e-6, 1e-12):
-        exact = bounds.gaussian.epsilon_bounds(0.5, delta)[0]
+        exact = gaussian.epsilon_of(0.5, delta).lower
         found = one_direction(((pair, 100),), delta, 1e-25)
         assert found.lower <= exact * (1 + 1e-9)
         assert exact <= found.upper * (1 + 1e-9)
@@ -145,7 +148,7 @@ def test_replace_one_matches_the_pair_of_dp_accounting_and_dominates_add_remove(
     one = ReplacedSampledGaussian(q, s)
     for epsilon in (0.0, 0.02, 0.1):
         exact = np.trapezoid(np.maximum(p - math.exp(epsilon) * r, 0), x)
-        got = deltas.delta_bounds(((one, 1),), epsilon, 1e-3)
+        got = routes.delta_bounds(((one, 1),), epsilon, 1e-3)
         assert got.lower <= exact * (1 + 1e-5)
         assert exact <= got.upper * (1 + 1e-5)
     assert upper <= lower * (1 + 2e-3)
@@ -196,13 +199,13 @@ def test_more_noise_fewer_steps_or_larger_delta_never_cost_more(q, s, steps, del
 def test_reversing_after_composition_would_drown_in_round_off():
     """The mutant: take the composed remove masses times exp(-loss) for the add direction."""
     pair, steps = SampledGaussian(0.05, 0.7), 2000
-    law = loss.Discretised(pair, 0.01, 1e-13).law(upper=True, forward=True)
+    law = laws.Discretised(pair, 0.01, 1e-13).law(upper=True, forward=True)
     n = 1 << 15
     composed = np.fft.irfft(np.fft.rfft(law.masses, n) ** steps, n)
     losses = steps * law.origin + law.spacing * np.arange(n)
     mutant = float(np.sum(np.abs(composed) * np.exp(-losses)))
     assert not 0.5 < mutant < 2
-    add = loss.Discretised(pair, 0.01, 1e-13).law(upper=True, forward=False)
+    add = laws.Discretised(pair, 0.01, 1e-13).law(upper=True, forward=False)
     assert math.exp(steps * math.log(add.masses.sum() + add.infinite)) == pytest.approx(1.0, abs=1e-9)
 
 
@@ -225,7 +228,7 @@ def test_edges_of_knowledge():
 
 
 def test_guard_refuses_a_lower_curve_that_crosses_the_exact_one(monkeypatch):
-    original = loss.lower_masses
+    original = masses.lower_masses
 
     def too_high(grid):
         masses, q_only, p_only = original(grid)
@@ -233,35 +236,36 @@ def test_guard_refuses_a_lower_curve_that_crosses_the_exact_one(monkeypatch):
         masses[len(masses) // 2] += 1e-6
         return masses, q_only, p_only
 
-    monkeypatch.setattr(loss, "lower_masses", too_high)
+    monkeypatch.setattr(masses, "lower_masses", too_high)
     with pytest.raises(DiscretisationInvalid, match="lower"):
-        loss.Discretised(SampledGaussian(0.01, 1.0), 0.002, 1e-15).law(upper=False, forward=True)
+        laws.Discretised(SampledGaussian(0.01, 1.0), 0.002, 1e-15).law(upper=False, forward=True)
 
 
 def test_guard_refuses_an_upper_curve_without_its_infinite_mass(monkeypatch):
-    original = loss.upper_masses
-    monkeypatch.setattr(loss, "upper_masses", lambda pair, grid: (original(pair, grid)[0], 0.0, 0.0))
+    original = masses.upper_masses
+    monkeypatch.setattr(masses, "upper_masses", lambda pair, grid: (original(pair, grid)[0], 0.0, 0.0))
     with pytest.raises(DiscretisationInvalid, match="upper"):
-        loss.Discretised(SampledGaussian(0.01, 1.0), 0.002, 1e-6).law(upper=True, forward=True)
+        laws.Discretised(SampledGaussian(0.01, 1.0), 0.002, 1e-6).law(upper=True, forward=True)
 
 
 @pytest.mark.parametrize("delta", [1e-10, 1e-12, 1e-20, 1e-100])
 def test_tiny_deltas_keep_relative_precision(delta):
     pair = SampledGaussian(1.0, 20.0)
     found = one_direction(((pair, 100),), delta, 1e-8 * delta)
-    exact = brentq(lambda e: bounds.gaussian.log_delta(e, 0.5) - math.log(delta), 0.1, 40)
+    exact = eps_gdp(0.5, delta)
     assert found.lower <= exact <= found.upper
     assert found.upper - found.lower <= 1e-3 * exact
 
 
 def test_a_short_window_widens_the_bounds_but_never_breaks_them():
     pair, steps, delta = SampledGaussian(0.02, 1.0), 1000, 1e-5
-    exact = bounds.epsilon_bounds(((pair, steps),), delta, 1e-4)
-    discrete = loss.Discretised(pair, 0.004, 1e-15)
+    exact = routes.epsilon_bounds(((pair, steps),), delta, 1e-4)
+    discrete = laws.Discretised(pair, 0.004, 1e-15)
     for size in (240, 480, 4800):
-        window = convolve.Window(size, size // 2, 2.0, 2.0)
+        window = convolution.Window(size, size // 2, 2.0, 2.0)
         up, low = (
-            convolve.Composition([discrete.law(upper=u, forward=True)], [steps], 3.0, window) for u in (True, False)
+            convolution.TiltedComposition([discrete.law(upper=u, forward=True)], [steps], 3.0, window)
+            for u in (True, False)
         )
         assert up.log_delta_upper(exact.lower) >= math.log(delta) - 1e-9
         assert low.log_delta_lower(exact.upper) <= math.log(delta) + 1e-9
@@ -276,13 +280,14 @@ def test_small_noise_is_fast_and_tight():
 def test_one_direction_alone_is_not_enough():
     # At rate 1/2 and one step the add direction's delta at negative epsilon differs from remove's.
     pair = SampledGaussian(0.5, 1.0)
-    sides = [deltas._delta_one_direction(((pair, 1),), -0.4, 1e-3, forward=f) for f in (True, False)]
+    directions = routes._delta_directions(((pair, 1),), Asked(-0.4, 1e-3, DELTA_FLOOR))
+    sides = [inversion.delta_bounds(one) or refinement.delta_bounds(one) for one in directions]
     assert sides[0].upper < sides[1].lower or sides[1].upper < sides[0].lower
-    both = deltas.delta_bounds(((pair, 1),), -0.4, 1e-3)
+    both = routes.delta_bounds(((pair, 1),), -0.4, 1e-3)
     assert max(s.lower for s in sides) <= both.lower <= both.upper <= max(s.upper for s in sides)
 
 
 def test_infinite_mass_combines_over_steps():
-    law = loss.Law(0.0, 0.1, np.array([0.9]), 0.1, 0.0)
-    composition = convolve.Composition([law], [3], 1.0, convolve.Window(64, 32, 1.0, 1.0))
+    law = laws.Law(0.0, 0.1, np.array([0.9]), 0.1, 0.0)
+    composition = convolution.TiltedComposition([law], [3], 1.0, convolution.Window(64, 32, 1.0, 1.0))
     assert composition.infinite == pytest.approx(1 - 0.9**3)

@@ -8,23 +8,30 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpcore.accountants.pld import DiscretisationInvalid, analytic, bounds, contour, grid, layers, lines, plan
-from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian, SampledRandomisedResponse
-from dpcore.accountants.pld.parts import tail_for
+from dpcore.accountants.pld import DiscretisationInvalid, routes
+from dpcore.accountants.pld.bounds import Asked
+from dpcore.accountants.pld.characteristic_function import analytic, contour, layers, lines
+from dpcore.accountants.pld.closed_forms import gaussian
+from dpcore.accountants.pld.discretisation import refinement
+from dpcore.accountants.pld.pairs import (
+    ReplacedSampledGaussian,
+    SampledGaussian,
+    SampledRandomisedResponse,
+    tail_for,
+)
+from dpcore.accountants.pld.saddle_point import direction_at_delta
 
 EPS = float(np.finfo(float).eps)
 
 
 def a_contour(parts, delta, *, forward=True, relative=1e-6):
-    direction = bounds.cumulants(parts, tail_for(delta, parts), forward=forward)
-    saddle = bounds.at_delta(direction, math.log(delta))
-    return contour.make_contour(parts, direction, saddle, math.log(relative), 1e-2, forward=forward), saddle
+    direction = direction_at_delta(parts, Asked(delta), tail_for(delta, parts), forward=forward)
+    return contour.make_contour(direction, direction.saddle, math.log(relative), 1e-2), direction.saddle
 
 
 def on_a_grid(parts, delta, tolerance, *, forward):
-    direction = bounds.cumulants(parts, 1e-7 * delta / sum(c for _, c in parts), forward=forward)
-    saddle = bounds.at_delta(direction, math.log(delta))
-    return grid.one_direction(parts, direction, plan.Asked(delta, tolerance), forward=forward, saddle=saddle)
+    direction = direction_at_delta(parts, Asked(delta, tolerance), tail_for(delta, parts, 1e-7), forward=forward)
+    return refinement.refined(direction)
 
 
 def random_parts(rng, pair):
@@ -60,7 +67,7 @@ def test_gaussians_come_out_in_closed_form(delta):
     mu = math.sqrt(300 / 400 + 20 / 49)
     found, saddle = a_contour(parts, delta)
     for epsilon in (0.95 * saddle.epsilon, saddle.epsilon, 1.05 * saddle.epsilon):
-        exact = bounds.gaussian.log_delta(epsilon, mu)
+        exact = math.log(gaussian.delta_of(mu, epsilon).lower)
         reading = found.at(epsilon)
         assert reading.lower <= exact + 1e-9
         assert exact <= reading.upper + 1e-9
@@ -163,13 +170,13 @@ def test_layers_are_the_level_sets_of_the_density(mode):
 def test_mixed_scales_need_no_common_grid():
     """Noise multipliers 2^10 apart: the answer lies between the part's own and what group accounting allows."""
     small, large = (SampledGaussian(0.01, 1.0), 1000), (SampledGaussian(0.01, 1024.0), 100_000)
-    alone = bounds.epsilon_bounds((small,), 1e-6, 1e-3)
-    both = bounds.epsilon_bounds((small, large), 1e-6, 1e-3)
+    alone = routes.epsilon_bounds((small,), 1e-6, 1e-3)
+    both = routes.epsilon_bounds((small, large), 1e-6, 1e-3)
     assert both.upper - both.lower <= 1e-3 * both.upper
     assert alone.lower <= both.upper
-    other = bounds.epsilon_bounds((large,), 1e-9, 1e-3)
+    other = routes.epsilon_bounds((large,), 1e-9, 1e-3)
     # Adaptive composition: epsilons and deltas add up.
-    rest = bounds.epsilon_bounds((small,), 1e-6 - 1e-9, 1e-3)
+    rest = routes.epsilon_bounds((small,), 1e-6 - 1e-9, 1e-3)
     assert both.lower <= rest.upper + other.upper
 
 
@@ -258,7 +265,7 @@ def test_replacement_with_losses_beyond_float64_is_left_to_grids():
 def test_neighbouring_periods_are_subtracted():
     """The mutant: too short a period, its neighbours not charged."""
     parts = ((SampledGaussian(0.02, 1.5), 3000),)
-    exact = bounds.epsilon_bounds(parts, 1e-5, 1e-3)
+    exact = routes.epsilon_bounds(parts, 1e-5, 1e-3)
     found, _ = a_contour(parts, 1e-5)
     short = replace(found, step=2.2 * found.step, count=found.count // 2)
     reading = short.at(exact.upper)
@@ -268,7 +275,7 @@ def test_neighbouring_periods_are_subtracted():
 
 def test_what_lies_beyond_the_last_frequency_is_charged():
     parts = ((SampledGaussian(0.02, 1.5), 3000),)
-    exact = bounds.epsilon_bounds(parts, 1e-5, 1e-3)
+    exact = routes.epsilon_bounds(parts, 1e-5, 1e-3)
     found, _ = a_contour(parts, 1e-5)
     count = 3
     layer = lines.cut(

@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore import accounting
-from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached, loss, parts, plan
+from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached
+from dpcore.accountants.pld.closed_forms import gaussian
+from dpcore.accountants.pld.closed_forms.total_variation import total_variation
+from dpcore.accountants.pld.discretisation import minorant, nodes, ring
 from dpcore.accountants.registry import make
 from dpcore.adjacency import Adjacency
 from dpcore.events import Composed, Gaussian, PoissonSampled, PureDP, Repeated
@@ -31,7 +34,7 @@ def minorant_by_passes(y, put, call, left):
     """The slow oracle: drop every vertex above the chord of its neighbours, until none is."""
     keep = np.arange(len(y))
     while True:
-        mass = loss._second_differences(y, put, call, left, keep)
+        mass = minorant.second_differences(y, put, call, left, keep)
         above = mass < 0
         above[0] = above[-1] = False
         if not above.any():
@@ -50,21 +53,21 @@ def test_the_walk_along_the_minorant_finds_what_passes_find(seed, n):
     call, left = put - (y - y[turn]), np.arange(n) < turn
     expected = minorant_by_passes(y, put, call, left)
     found = np.zeros(n)
-    keep = loss._hull(y, put, call, left, np.arange(n))
-    found[keep] = np.maximum(loss._second_differences(y, put, call, left, keep), 0.0)
+    keep = minorant.hull(y, put, call, left, np.arange(n))
+    found[keep] = np.maximum(minorant.second_differences(y, put, call, left, keep), 0.0)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_a_minorant_whose_passes_drop_one_vertex_each_is_walked_in_linear_time(monkeypatch):
     calls = []
-    counted = loss._second_differences
-    monkeypatch.setattr(loss, "_second_differences", lambda *a: calls.append(1) or counted(*a))
+    counted = minorant.second_differences
+    monkeypatch.setattr(minorant, "second_differences", lambda *a: calls.append(1) or counted(*a))
     # A parabola whose last vertex falls to 0: each pass sees only the neighbour of the last vertex stick out.
     y = np.arange(20_000.0)
     put = y**2
     put[-1] = 0.0
-    mass = loss._convex_minorant(y, put, put - y, np.ones(len(y), dtype=bool))
-    assert len(calls) <= loss._PASSES + 1
+    mass = minorant.convex_minorant(y, put, put - y, np.ones(len(y), dtype=bool))
+    assert len(calls) <= minorant._PASSES + 1
     assert np.count_nonzero(mass[1:-1]) == 0
 
 
@@ -90,13 +93,13 @@ THREE_SCALES = ((1.96043e-8, 0.246692, 38), (4.10028e-5, 55.7596, 1987217), (1, 
 
 def test_a_grid_is_never_larger_than_its_bound(monkeypatch):
     sizes = []
-    build = loss._grid
-    monkeypatch.setattr(loss, "_grid", lambda *a: sizes.append(len((found := build(*a)).ratio)) or found)
-    plan._kept.cache_clear(), plan._kept_while_large.cache_clear()
+    build = nodes._grid
+    monkeypatch.setattr(nodes, "_grid", lambda *a: sizes.append(len((found := build(*a)).ratio)) or found)
+    ring.forget()
     accountant = PLDAccountant(adjacency=Adjacency.REPLACE_ONE).compose(TOO_FINE)
     with pytest.raises(ToleranceNotReached, match="expected at most"):
         accountant.epsilon_bounds(2.21717e-6)
-    assert max(sizes) <= plan.MAX_LOSSES + 2
+    assert max(sizes) <= ring.MAX_LOSSES + 2
 
 
 def test_both_ends_of_plain_gaussians_hold_in_their_last_digits():
@@ -125,8 +128,8 @@ def exact_delta(epsilon, mu):
 
 
 def test_one_mu_for_both_ends_would_be_seen(monkeypatch):
-    monkeypatch.setattr(parts, "MU_ROUNDING", 0.0)
-    monkeypatch.setattr("dpcore.accountants.pld.accountant.MU_ROUNDING", 1e-13)
+    monkeypatch.setattr(gaussian, "MU_ROUNDING", 0.0)
+    monkeypatch.setattr("dpcore.accountants.pld.dominating.MU_ROUNDING", 1e-13)
     with pytest.raises(AssertionError):
         test_both_ends_of_plain_gaussians_hold_in_their_last_digits()
 
@@ -195,19 +198,52 @@ def test_pure_releases_beside_sampled_steps_have_a_headline():
     assert math.isfinite(claim.epsilon)
 
 
-def test_where_delta_cannot_be_bounded_the_smallest_other_proof_is_the_headline_too():
+def test_where_no_grid_reaches_the_distance_in_total_variation_bounds_delta():
+    """Once by naive composition, .81: more than the two laws are apart."""
     event = Composed(
         events=(rare(1.28786e-7, 2.81199, 53), composed((0.000374238, 6.80846, 484), (0.00166211, 0.200889, 4)))
     )
     epsilon, adjacency = 0.0308673, Adjacency.REPLACE_ONE
-    with pytest.raises(ToleranceNotReached):
-        PLDAccountant(adjacency=adjacency).compose(event).delta_bounds(epsilon)
+    accountant = PLDAccountant(adjacency=adjacency).compose(event)
+    with pytest.raises(ToleranceNotReached) as refused:
+        accountant.delta_bounds(epsilon)
     claim = accounting.headline_delta(event, epsilon, adjacency)
     others = {name: make(name, adjacency).compose(event).delta(epsilon) for name in ("rdp", "advanced", "naive")}
-    assert claim.delta == min(others.values())
-    assert claim.accountant in others
-    assert claim.status is Status.PROVED
-    assert claim.assumptions[0] == accounting.NOT_BOUNDED.format(claim.accountant, "delta")
+    assert claim.delta == refused.value.best.upper
+    assert claim.delta == pytest.approx(total_variation(accountant._parts_and_failure()[0]), rel=1e-11)
+    assert claim.delta < min(others.values())
+    assert (claim.accountant, claim.status) == ("pld", Status.PROVED)
+    assert claim.assumptions[0] == accounting.APART.format("delta")
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, 0.0, 1.0])
+def test_no_delta_is_larger_than_the_chance_that_the_record_was_drawn(epsilon):
+    """.632 is true, and once was 1 by the Renyi accountant."""
+    event, drawn = composed((1e-6, 0.06, 10**6)), -math.expm1(10**6 * math.log1p(-1e-6))
+    with pytest.raises(ToleranceNotReached) as refused:
+        PLDAccountant().compose(event).delta_bounds(epsilon)
+    least = max(0.0, -math.expm1(epsilon))
+    assert refused.value.best.upper == pytest.approx(least + (1 - least) * drawn, rel=1e-9)
+    assert refused.value.best.lower >= least
+    if epsilon >= 0:
+        assert accounting.headline_delta(event, epsilon, Adjacency.ADD_REMOVE).delta == refused.value.best.upper
+
+
+def test_an_upper_end_below_every_float_is_the_least_of_them():
+    """The truth is below 1e-308 and not 0, as was once said."""
+    found = PLDAccountant().compose(composed((1.2153572632141099e-05, 1.3576282774747574, 10**9))).delta_bounds(67.2)
+    assert found == (0.0, math.ulp(0.0))
+
+
+@pytest.mark.parametrize(("rate", "noise", "epsilon"), [(1e-8, 0.05, 700.0), (1e-8, 0.05, 695.0), (1e-100, 0.1, 500.0)])
+def test_one_step_is_bounded_where_the_exponential_over_the_rate_overflows(rate, noise, epsilon):
+    """Delta was once 1e-300 there, at most, where 1e-158 is true."""
+    found = PLDAccountant().compose(composed((rate, noise, 1))).delta_bounds(epsilon)
+    with mpmath.workdps(60):
+        q, s, k = mpmath.mpf(rate), mpmath.mpf(noise), mpmath.exp(mpmath.mpf(epsilon))
+        x = s * s * mpmath.log((k - 1 + q) / q) + mpmath.mpf(0.5)
+        exact = (1 - q - k) * mpmath.ncdf(-x / s) + q * mpmath.ncdf((1 - x) / s)
+        assert 0 <= found.lower <= exact <= found.upper
 
 
 def test_a_delta_that_the_distribution_tells_is_the_headline():

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.accountants.pld import convolve
-from dpcore.accountants.pld.loss import Law
+from dpcore.accountants.pld.discretisation import convolution
+from dpcore.accountants.pld.discretisation.laws import Law
 
 STEPS = 5
 INFINITE = 0.01
@@ -16,7 +16,7 @@ def composition():
     """Two finite losses and a loss at infinity, five times, on a ring that holds every finite sum."""
     finite = np.array([0.59, 0.4])
     law = Law(origin=-0.5, spacing=1.0, masses=finite, infinite=INFINITE, slack=0.0)
-    return convolve.Composition([law], [STEPS], 1.0, convolve.Window(64, 32, 1.0, 1.0))
+    return convolution.TiltedComposition([law], [STEPS], 1.0, convolution.Window(64, 32, 1.0, 1.0))
 
 
 def exact_delta(epsilon):

@@ -8,9 +8,10 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dpcore.accountants.pld import PLDAccountant, bounds, deltas, gaussian
+from dpcore.accountants.pld import PLDAccountant, routes
+from dpcore.accountants.pld.closed_forms import gaussian
+from dpcore.accountants.pld.closed_forms.total_variation import total_variation
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian, SampledRandomisedResponse
-from dpcore.accountants.pld.parts import total_variation
 from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian, PoissonSampled, PureDP
 from dpcore.gdp_dual import delta_gdp, relative_error
@@ -38,8 +39,8 @@ def exact_distance(pair):
 def test_round_off_of_a_long_rare_composition_yields_to_long_double():
     """Tilted to this delta, a step in 1e8 decides: in float64 the bounds of every grid stay 0.15% apart, or more."""
     parts = ((SampledGaussian(1.0188e-4, 0.906), 50012),)
-    wide = bounds.epsilon_bounds(parts, 1.96e-11, 1e-2)
-    close = bounds.epsilon_bounds(parts, 1.96e-11, 1e-3)
+    wide = routes.epsilon_bounds(parts, 1.96e-11, 1e-2)
+    close = routes.epsilon_bounds(parts, 1.96e-11, 1e-3)
     assert wide.lower <= close.lower <= close.upper <= wide.upper
     assert close.upper - close.lower <= 1e-3 * close.upper
 
@@ -53,7 +54,7 @@ def test_distance_of_one_step_is_exact_or_above_by_little(pair):
     exact = exact_distance(pair)
     bound = total_variation(((pair, 1),))
     assert exact * (1 - 1e-9) <= bound <= exact * (1 + 1e-9)
-    assert deltas.delta_bounds(((pair, 1),), 0.0, 1e-3).lower <= bound * (1 + 1e-9)
+    assert routes.delta_bounds(((pair, 1),), 0.0, 1e-3).lower <= bound * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
@@ -95,12 +96,12 @@ def test_gaussians_of_any_size_enclose_sixty_digits(mu, share):
             return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
 
         delta = share * math.erf(mu / math.sqrt(8))
-        lower, upper = gaussian.epsilon_bounds(mu, delta)
+        lower, upper = gaussian.epsilon_of(mu, delta)
         assert exact(upper) <= delta
         assert lower == 0 or exact(lower) >= delta
         assert upper - lower <= 2e-3 * upper
         for epsilon in (0.3 * upper, upper, -0.7 * upper):
-            low, high = gaussian.delta_bounds(epsilon, mu)
+            low, high = gaussian.delta_of(mu, epsilon)
             assert low <= exact(epsilon) <= high
 
 

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore import accounting, calibrate
-from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached, bounds, grid, plan
+from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached, routes
+from dpcore.accountants.pld.characteristic_function import inversion
+from dpcore.accountants.pld.closed_forms.overlap import nearly_one
+from dpcore.accountants.pld.discretisation import refinement, ring
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian, SampledRandomisedResponse
-from dpcore.accountants.pld.parts import nearly_one
 from dpcore.accountants.registry import make
 from dpcore.adjacency import Adjacency
 from dpcore.events import Composed, PureDP, Repeated
@@ -57,8 +59,8 @@ def plain(part):
 
 
 def test_one_tilt_alone_would_refuse_them(monkeypatch):
-    monkeypatch.setattr(bounds, "_TILTS", (1.0,))
-    bounds.epsilon_bounds.cache_clear()
+    monkeypatch.setattr(inversion, "TILTS", (1.0,))
+    routes.epsilon_bounds.cache_clear()
     for event, delta, _ in MANY_PLAIN:
         with pytest.raises(ArithmeticError):
             PLDAccountant().compose(event).epsilon_bounds(delta)
@@ -109,15 +111,15 @@ def test_delta_of_many_plain_gaussians_is_told_where_a_grid_overflowed():
 def test_bounds_of_a_grid_coarser_than_asked_hold(monkeypatch, adjacency):
     event, delta = composed((0.02, 0.7, 3000), (0.3, 6.0, 200)), 1e-7
     known = PLDAccountant(adjacency=adjacency).compose(event).epsilon_bounds(delta)
-    for module in (plan, grid, bounds):
-        monkeypatch.setattr(module, "MAX_LOSSES", 1 << 12, raising=False)
-    monkeypatch.setattr(bounds, "SMALL_GRID", 1 << 8)
-    monkeypatch.setattr(bounds, "_TILTS", ())
-    monkeypatch.setattr(plan.make_plan, "__defaults__", (None, 1 << 12))
-    bounds.epsilon_bounds.cache_clear()
+    for module in (ring, refinement):
+        monkeypatch.setattr(module, "MAX_LOSSES", 1 << 12)
+    monkeypatch.setattr(refinement, "SMALL_GRID", 1 << 8)
+    monkeypatch.setattr(inversion, "TILTS", ())
+    monkeypatch.setattr(ring.make_ring, "__defaults__", (None, 1 << 12))
+    routes.epsilon_bounds.cache_clear()
     with pytest.raises(ToleranceNotReached) as refused:
         PLDAccountant(adjacency=adjacency).compose(event).epsilon_bounds(delta)
-    bounds.epsilon_bounds.cache_clear()
+    routes.epsilon_bounds.cache_clear()
     best = refused.value.best
     assert best is not None
     assert best.lower <= known.lower

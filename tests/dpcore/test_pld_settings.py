@@ -4,8 +4,11 @@ import math
 
 import pytest
 
-from dpcore.accountants.pld import PLDAccountant, bounds, convolve, loss
+from dpcore.accountants.pld import PLDAccountant, routes
+from dpcore.accountants.pld.bounds import Asked
+from dpcore.accountants.pld.discretisation import convolution, laws
 from dpcore.accountants.pld.pairs import SampledGaussian
+from dpcore.accountants.pld.saddle_point import direction_at_delta
 from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian, PoissonSampled, PureDP
 
@@ -18,11 +21,11 @@ def sampled(rate, noise_multiplier):
 def test_coarse_grids_keep_the_mean_and_stay_bounds(delta):
     # Rounding every loss outward would cost up to T * spacing = 5 nats here; keeping the mean costs hundredths.
     pair, steps, spacing = SampledGaussian(0.01, 1.0), 1000, 0.005
-    exact = bounds.epsilon_bounds(((pair, steps),), delta, 1e-4)
-    law = loss.Discretised(pair, spacing, 1e-15).law(upper=True, forward=True)
-    tilt = bounds.at_delta(bounds.cumulants(((pair, steps),), 1e-15, forward=True), math.log(delta)).tilt
-    window = convolve.Window(4096, 2048, 0.3 * tilt, 0.3 * tilt)
-    composed = convolve.Composition([law], [steps], tilt, window)
+    exact = routes.epsilon_bounds(((pair, steps),), delta, 1e-4)
+    law = laws.Discretised(pair, spacing, 1e-15).law(upper=True, forward=True)
+    tilt = direction_at_delta(((pair, steps),), Asked(delta), 1e-15, forward=True).saddle.tilt
+    window = convolution.Window(4096, 2048, 0.3 * tilt, 0.3 * tilt)
+    composed = convolution.TiltedComposition([law], [steps], tilt, window)
     assert composed.log_delta_upper(exact.lower) >= math.log(delta) - 1e-9
     assert composed.log_delta_upper(exact.upper + 0.1) <= math.log(delta)
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.fft import rfft
 
-from dpcore.accountants.pld import single, spectrum
+from dpcore.accountants.pld.closed_forms import single_step
+from dpcore.accountants.pld.discretisation import spectrum
 from dpcore.accountants.pld.pairs import SampledGaussian
 
 NEGLIGIBLE = -85.0
@@ -83,11 +84,11 @@ def test_single_steps_enclose_sixty_digits_closely():
     for _ in range(60):
         rate, noise, delta = (10 ** rng.uniform(*span) for span in ((-6, -0.01), (-1, 3), (-15, -0.3)))
         pair = SampledGaussian(rate, noise)
-        lower, upper = single.epsilon_bounds(pair, delta)
+        lower, upper = single_step.epsilon_of(pair, delta)
         assert upper - lower <= 1e-6 * upper
         assert exact_delta(rate, noise, upper) <= delta
         assert lower == 0 or exact_delta(rate, noise, lower) >= delta
         epsilon = rng.uniform(-3, 3) / noise
-        found = single.delta_bounds(pair, epsilon)
+        found = single_step.delta_of(pair, epsilon)
         assert found[0] <= exact_delta(rate, noise, epsilon) <= found[1]
         assert found[1] - found[0] <= 1e-9

@@ -6,31 +6,15 @@ import math
 from dataclasses import dataclass, field
 
 from dpcore import checks
-from dpcore.accountants._parts import approximate
-from dpcore.accountants.pld import bounds, deltas, responses
-from dpcore.accountants.pld.loss import DiscretisationInvalid
-from dpcore.accountants.pld.pairs import (
-    DominatingPair,
-    ReplacedSampledGaussian,
-    SampledGaussian,
-    SampledRandomisedResponse,
-)
-from dpcore.accountants.pld.parts import MU_ROUNDING, Parts
-from dpcore.accountants.pld.plan import Bounds, ToleranceNotReached
+from dpcore.accountants.countable import has_no_bound, merge
+from dpcore.accountants.pld import routes
+from dpcore.accountants.pld.bounds import DELTA_FLOOR, Bounds, DiscretisationInvalid, ToleranceNotReached, of_a_part
+from dpcore.accountants.pld.dominating import dominating_pair, failure_of, parts_of
+from dpcore.accountants.pld.pairs import Parts
+from dpcore.accountants.pld.randomised_response import exact_sums
 from dpcore.accountants.rdp import RDPAccountant
 from dpcore.adjacency import Adjacency
-from dpcore.events import (
-    ApproximateDP,
-    Composed,
-    Event,
-    Gaussian,
-    NonPrivate,
-    PoissonSampled,
-    PureDP,
-    Repeated,
-    UnsupportedEvent,
-    phases,
-)
+from dpcore.events import ApproximateDP, Composed, Event, NonPrivate, Repeated, phases
 from dpcore.guarantee import Status
 
 DEFAULT_TOLERANCE = 1e-3
@@ -38,107 +22,17 @@ DEFAULT_TOLERANCE = 1e-3
 MAX_STEPS = 10**9
 """Rounding grows with the number of steps; beyond this it would no longer be small."""
 
-LARGEST_PURE = 30.0
-"""Beyond it the rarer answer of a sampled randomised response vanishes beside 1 in float64: it counts as pure then."""
 _LEAST_LEFT = 1e-12
 """Of delta: where less is left, lower bounds are asked at this, which only lowers them."""
-SMALLEST_NOISE = 0.05
-"""Below this noise multiplier a sampled Gaussian's losses exceed what float64 can exponentiate."""
-
-
-def dominating_pair(part: Event, adjacency: Adjacency) -> DominatingPair | None:
-    """The pair that dominates one release under `adjacency`, or None if none is known (or proved).
-
-    Add-remove: Gaussian, PureDP (randomised response), Poisson sampling of either (Zhu, Dong & Wang 2022), of a PureDP
-    above LARGEST_PURE by its amplified epsilon.
-    Replace-one: a sensitivity to one record added or removed counts twice, so a Gaussian has half its
-    multiplier and a PureDP twice its epsilon; a Poisson-sampled Gaussian has `ReplacedSampledGaussian` (proof
-    there), a Poisson-sampled PureDP twice its amplified epsilon (group privacy). Sensitivities that refer to
-    replace-one count as they stand, but say nothing under sampling or under add-remove. An ApproximateDP is randomised
-    response once its delta, which `failure_of` counts, has been set aside (Kairouz, Oh & Viswanath 2015).
-    """
-    replace = adjacency is Adjacency.REPLACE_ONE
-    match part:
-        case Gaussian(noise_multiplier=z, adjacency=reference):
-            if reference is Adjacency.REPLACE_ONE:
-                return SampledGaussian(1.0, float(z)) if replace else None
-            return SampledGaussian(1.0, z / 2 if replace else float(z))
-        case PureDP(epsilon=epsilon, adjacency=reference):
-            if reference is Adjacency.REPLACE_ONE:
-                return SampledRandomisedResponse(1.0, float(epsilon)) if replace else None
-            return SampledRandomisedResponse(1.0, 2 * epsilon if replace else float(epsilon))
-        case ApproximateDP(adjacency=reference):
-            # Its delta is a mass of infinite loss (`failure_of`); the rest is randomised response.
-            if reference is Adjacency.REPLACE_ONE and not replace:
-                return None
-            return SampledRandomisedResponse(1.0, approximate("pld", part, adjacency)[0])
-        case PoissonSampled(rate=q, event=Gaussian(noise_multiplier=z, adjacency=Adjacency.ADD_REMOVE)):
-            if z < SMALLEST_NOISE:
-                return None
-            return ReplacedSampledGaussian(float(q), float(z)) if replace else SampledGaussian(float(q), float(z))
-        case PoissonSampled(rate=q, event=PureDP(epsilon=epsilon, adjacency=Adjacency.ADD_REMOVE)):
-            if replace:
-                return SampledRandomisedResponse(1.0, 2 * _amplified(float(q), float(epsilon)))
-            if epsilon > LARGEST_PURE:
-                return SampledRandomisedResponse(1.0, _amplified(float(q), float(epsilon)))
-            return SampledRandomisedResponse(float(q), float(epsilon))
-    return None
-
-
-def _amplified(rate: float, epsilon: float) -> float:
-    """ln(1 - q + q exp(epsilon)): what a Poisson sample at rate q makes of pure DP."""
-    if epsilon <= 30:
-        return math.log1p(rate * math.expm1(epsilon))
-    return epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon))
-
-
-def _unsupported(part: Event, adjacency: Adjacency) -> UnsupportedEvent:
-    return UnsupportedEvent(f"pld: expected an event with a proved dominating pair under {adjacency}, got {part}")
-
-
-def parts_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Parts:
-    """Dominating pairs and how often, plain Gaussians combined into one. Raises UnsupportedEvent."""
-    counts: dict[DominatingPair, int] = {}
-    precisions: list[float] = []
-    for part, count in event_phases.items():
-        pair = dominating_pair(part, adjacency)
-        if pair is None:
-            raise UnsupportedEvent(
-                f"pld: expected an event with a proved dominating pair under {adjacency}, got {part}"
-            )
-        if isinstance(pair, SampledGaussian) and pair.rate == 1.0:
-            precisions.append(count / pair.noise_multiplier**2)
-        elif not (isinstance(pair, SampledRandomisedResponse) and pair.epsilon == 0.0):
-            counts[pair] = counts.get(pair, 0) + count
-    if precisions:
-        # Up in sensitivity by more than the sum's own rounding; every lower bound allows for that (`gaussian_mu`,
-        # `GaussianLine`; a grid's lower law lies below the exact curve by more).
-        counts[SampledGaussian(1.0, 1 / math.sqrt(math.fsum(precisions)) * (1 - MU_ROUNDING))] = 1
-    return tuple(counts.items())
-
-
-def failure_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Bounds:
-    """(lower, upper) around the chance that some ApproximateDP release tells all: 1 - prod (1 - delta_i)."""
-    fixed = [
-        (approximate("pld", part, adjacency)[1], count)
-        for part, count in event_phases.items()
-        if isinstance(part, ApproximateDP)
-    ]
-    if len(fixed) == 1 and fixed[0][1] == 1:
-        # Exactly, so that one release may be asked at its own delta.
-        return Bounds(fixed[0][0], fixed[0][0])
-    log_safe = math.fsum(count * math.log1p(-min(delta, 1 - 1e-16)) for delta, count in fixed)
-    mass = -math.expm1(log_safe)
-    return Bounds(mass * (1 - 1e-12), min(1.0, mass * (1 + 1e-12)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PLDAccountant:
     """Privacy loss distributions, composed in both directions and bounded from both sides.
 
-    Exactly where few sums of losses are possible (`responses`); where the composed loss's spectrum decays, by a sum
-    over a few frequencies whose every error is bounded (`contour`); else discretised to both sides and composed by FFT
-    (`convolve`).
+    By the first of the routes in `routes` that applies: exactly where there is a closed form or few sums of losses;
+    where the characteristic function decays, by a sum over a few frequencies whose every error is bounded; else
+    discretised to both sides and composed by FFT.
 
     adjacency  neighbouring relation of every number
     tolerance  how far apart upper and lower bound may be: `tolerance` times the upper bound, or 1e-6 nats
@@ -179,24 +73,23 @@ class PLDAccountant:
         """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, InvalidValue."""
         checks.count(count=count)
         merged = dict(self.steps)
-        for part, times in phases(event).items():
-            if not isinstance(part, NonPrivate) and dominating_pair(part, self.adjacency) is None:
-                raise _unsupported(part, self.adjacency)
-            if count:
-                merged[part] = merged.get(part, 0) + times * count
+        released = phases(event)
+        parts_of({part: times for part, times in released.items() if not isinstance(part, NonPrivate)}, self.adjacency)
+        if count:
+            merged = merge(merged, {part: times * count for part, times in released.items()})
         if sum(merged.values()) > MAX_STEPS:
             raise checks.InvalidValue("steps", sum(merged.values()), f"at most {MAX_STEPS} steps in all")
         return PLDAccountant(adjacency=self.adjacency, tolerance=self.tolerance, steps=tuple(merged.items()))
 
     @property
     def _non_private(self) -> bool:
-        return any(isinstance(part, NonPrivate) for part, _ in self.steps)
+        return has_no_bound(dict(self.steps))
 
     def epsilon_bounds(self, delta: float, tolerance: float | None = None) -> Bounds:
         """(lower, upper) around the exact epsilon of the worst-case pair at `delta` in (0, 1).
 
         tolerance  overrides the accountant's own, for searches that start coarse
-        Raises plan.ToleranceNotReached, with the best bounds there are, and loss.DiscretisationInvalid.
+        Raises ToleranceNotReached, with the best bounds there are, and DiscretisationInvalid.
         """
         checks.probability_open(delta=delta)
         if self._non_private:
@@ -204,12 +97,9 @@ class PLDAccountant:
         parts, failure = self._parts_and_failure()
         wanted = self.tolerance if tolerance is None else tolerance
         if not failure.upper:
-            return bounds.epsilon_bounds(parts, float(delta), wanted)
-        try:
+            return routes.epsilon_bounds(parts, float(delta), wanted)
+        with of_a_part():
             return self._with_failures(parts, failure, delta, wanted)
-        except ToleranceNotReached as refusal:
-            # Its best bounds are those of the rest at another delta.
-            raise ToleranceNotReached(str(refusal)) from refusal
 
     def _with_failures(self, parts: Parts, failure: Bounds, delta: float, wanted: float) -> Bounds:
         """`epsilon_bounds` where releases may tell all, with a chance of `failure`."""
@@ -218,12 +108,12 @@ class PLDAccountant:
         if delta < failure.lower:
             return Bounds(math.inf, math.inf)
         share = max(left.upper, _LEAST_LEFT)
-        lower = bounds.epsilon_bounds(parts, share, wanted).lower if share < 1 else 0.0
+        lower = routes.epsilon_bounds(parts, share, wanted).lower if share < 1 else 0.0
         if left.lower > 0:
-            return Bounds(lower, bounds.epsilon_bounds(parts, left.lower, wanted).upper)
+            return Bounds(lower, routes.epsilon_bounds(parts, left.lower, wanted).upper)
         # All of delta is the releases' own: what is left of them is pure, if they are all there is.
-        pure = delta >= failure.upper and responses.only_responses(parts)
-        return Bounds(lower, responses.largest_sum(parts) if pure else math.inf)
+        pure = delta >= failure.upper and exact_sums.only_responses(parts)
+        return Bounds(lower, exact_sums.largest_sum(parts) if pure else math.inf)
 
     def epsilon(self, delta: float) -> float:
         """Certified upper bound on epsilon at `delta` in (0, 1), in nats; infinite after a NonPrivate event."""
@@ -240,13 +130,14 @@ class PLDAccountant:
             return math.inf
         parts, failure = self._parts_and_failure()
         left = _left(delta, failure.upper)
-        return bounds.epsilon_estimate(parts, left) if left > 0 else math.inf
+        return routes.epsilon_estimate(parts, left) if left > 0 else math.inf
 
     def delta_bounds(self, epsilon: float, tolerance: float | None = None) -> Bounds:
         """(lower, upper) around the exact delta at a finite `epsilon`; below 0 for trade-off curves.
 
         Far out on the curve, where neither sums nor grids reach, delta is at most the Renyi accountant's; where that
-        is below `deltas.FLOOR`, the bounds are 0 and it. Raises plan.ToleranceNotReached, loss.DiscretisationInvalid.
+        is below `DELTA_FLOOR`, the bounds are 0 and it. Raises ToleranceNotReached, whose best
+        bounds keep to the distance in total variation, and DiscretisationInvalid.
         """
         if not math.isfinite(epsilon):
             raise checks.InvalidValue("epsilon", epsilon, "a finite number")
@@ -264,7 +155,7 @@ class PLDAccountant:
     def _rest_at(self, parts: Parts, epsilon: float, tolerance: float) -> Bounds:
         """delta of all but the failures of approximate releases."""
         try:
-            return deltas.delta_bounds(parts, epsilon, tolerance)
+            return routes.delta_bounds(parts, epsilon, tolerance)
         except (ToleranceNotReached, DiscretisationInvalid) as refusal:
             if any(isinstance(part, ApproximateDP) for part, _ in self.steps):
                 # Its best bounds are those of the rest alone.
@@ -273,7 +164,7 @@ class PLDAccountant:
                 raise
             event = Composed(events=tuple(Repeated(event=part, count=count) for part, count in self.steps))
             most = RDPAccountant(self.adjacency).compose(event).delta(epsilon)
-            if most > deltas.FLOOR:
+            if most > DELTA_FLOOR:
                 raise
             return Bounds(0.0, most)
 

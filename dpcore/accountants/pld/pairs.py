@@ -12,8 +12,9 @@ Kairouz, Oh & Viswanath 2015 (randomised response dominates pure DP).
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,46 +35,70 @@ class Tails(NamedTuple):
     y_above: Array
 
 
-class DominatingPair(Protocol):
-    """A pair (P, Q), ratio dP/dQ = base + slope * y, loss range and integrals in closed form.
+class DominatingPair(ABC):
+    """A pair (P, Q) with dP/dQ = base + slope * y at a Poisson sampling rate; ranges and integrals in closed form.
 
-    symmetric  the reversed pair (Q, P) is equivalent to (P, Q): one direction suffices
-    smooth     P and Q have densities (else atoms)
+    smooth  P and Q have densities (else atoms)
     """
 
-    @property
-    def base(self) -> float: ...
+    __slots__ = ()
+    smooth: ClassVar[bool] = True
+    rate: float
 
     @property
-    def slope(self) -> float: ...
+    def base(self) -> float:
+        """The likelihood ratio at y = 0, dimensionless."""
+        return 1.0 - self.rate
 
     @property
-    def symmetric(self) -> bool: ...
+    def slope(self) -> float:
+        """How much of y the likelihood ratio has: the sampling rate, in (0, 1]."""
+        return self.rate
 
     @property
-    def smooth(self) -> bool: ...
+    def symmetric(self) -> bool:
+        """Whether the reversed pair (Q, P) is equivalent to (P, Q): one direction suffices."""
+        return self.rate == 1.0
 
-    def __hash__(self) -> int: ...
+    @property
+    @abstractmethod
+    def total_variation(self) -> float:
+        """sup |P(A) - Q(A)|, in [0, 1]: the hockey-stick divergence at epsilon 0; to rounding."""
 
-    def loss_range(self, tail: float) -> tuple[float, float]:
-        """Losses between which all lies but a Q-mass of `tail` below and a P-mass of `tail` above."""
-        ...
-
+    @property
+    @abstractmethod
     def smallest_loss(self) -> float:
-        """Infimum of the losses of (P, Q); -infinity if there is none."""
-        ...
+        """Infimum of the losses of (P, Q), in nats; -infinity if there is none."""
 
+    @abstractmethod
+    def loss_range(self, tail: float) -> tuple[float, float]:
+        """Losses, in nats, between which all lies but a Q-mass of `tail` below and a P-mass of `tail` above."""
+
+    @abstractmethod
     def lowest_y(self, loss: float) -> float:
         """(exp(loss) - base) / slope without cancellation."""
-        ...
 
+    @abstractmethod
     def tails(self, y: Array) -> Tails:
-        """The four integrals at each y (increasing)."""
-        ...
+        """The four integrals at each y (increasing). Shapes (y,)."""
 
+    @abstractmethod
     def sample(self, tail: float) -> tuple[Array, Array]:
-        """(losses, log Q-masses) of a few hundred quadrature nodes: an estimate, never a bound."""
-        ...
+        """(losses, log Q-masses) of a few hundred quadrature nodes: an estimate, never a bound. Shapes (nodes,)."""
+
+
+Parts = tuple[tuple[DominatingPair, int], ...]
+"""A composition: pairs, and how many steps of each, at least 1."""
+
+
+def tail_for(delta: float, parts: Parts, share: float = 1e-9) -> float:
+    """Probability that one step's law may leave out at either end: all steps together, twice a share of `delta`."""
+    return max(share * delta / sum(count for _, count in parts), 1e-280)
+
+
+def guessing(epsilon: float) -> float:
+    """The least delta at `epsilon` (either sign): no test is worse than guessing, 1 - exp(epsilon), or 0."""
+    return -math.expm1(min(epsilon, 0.0))
 
 
 def _normal_tails(z: Array) -> tuple[Array, Array]:
@@ -92,7 +117,7 @@ def _normal_nodes(low: float, high: float, scale: float) -> tuple[Array, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class SampledGaussian:
+class SampledGaussian(DominatingPair):
     """P = (1-q) N(0, s^2) + q N(1, s^2) against Q = N(0, s^2): remove; reversed: add.
 
     rate              q in (0, 1]; 1 is the plain Gaussian mechanism
@@ -103,27 +128,21 @@ class SampledGaussian:
     noise_multiplier: float
 
     @property
-    def base(self) -> float:
-        return 1.0 - self.rate
+    def total_variation(self) -> float:
+        return self.rate * math.erf(math.sqrt(0.125) / self.noise_multiplier)
 
     @property
-    def slope(self) -> float:
-        return self.rate
-
-    @property
-    def symmetric(self) -> bool:
-        return self.rate == 1.0
-
-    @property
-    def smooth(self) -> bool:
-        return True
+    def smallest_loss(self) -> float:
+        return math.log1p(-self.rate) if self.rate < 1 else -math.inf
 
     def x_range(self, tail: float) -> tuple[float, float]:
+        """Outputs, in units of the sensitivity, beyond which `loss_range` leaves `tail`."""
         s, q = self.noise_multiplier, self.rate
         high = max(1 - s * float(ndtri(min(0.4, 0.5 * tail / q))), -s * float(ndtri(min(0.4, 0.5 * tail))))
         return s * float(ndtri(min(tail, 0.4))), high
 
     def losses(self, x: Array) -> Array:
+        """ln dP/dQ, in nats, at outputs `x`, increasing. Shapes (x,)."""
         q = self.rate
         exponent = (2 * x - 1) / (2 * self.noise_multiplier**2)
         if q == 1.0:
@@ -140,9 +159,6 @@ class SampledGaussian:
     def loss_range(self, tail: float) -> tuple[float, float]:
         low, high = self.losses(np.array(self.x_range(tail)))
         return float(low), float(high)
-
-    def smallest_loss(self) -> float:
-        return math.log1p(-self.rate) if self.rate < 1 else -math.inf
 
     def lowest_y(self, loss: float) -> float:
         if self.rate < 1 and loss <= math.log1p(-self.rate):
@@ -169,7 +185,7 @@ coordinate y, close to -1/rate, still has eight digits."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReplacedSampledGaussian:
+class ReplacedSampledGaussian(DominatingPair):
     """P = (1-q) N(0, s^2) + q N(1, s^2) against Q = (1-q) N(0, s^2) + q N(-1, s^2).
 
     Dominates Poisson sampling under replace-one when each record moves the query by at most 1 in L2
@@ -190,22 +206,23 @@ class ReplacedSampledGaussian:
         return 1.0
 
     @property
-    def slope(self) -> float:
-        return self.rate
-
-    @property
     def symmetric(self) -> bool:
         return True
 
     @property
-    def smooth(self) -> bool:
-        return True
+    def total_variation(self) -> float:
+        return self.rate * math.erf(math.sqrt(0.5) / self.noise_multiplier)
+
+    @property
+    def smallest_loss(self) -> float:
+        return -math.inf
 
     def _x_high(self, tail: float) -> float:
         s, q = self.noise_multiplier, self.rate
         return max(1 - s * float(ndtri(min(0.4, 0.5 * tail / q))), -s * float(ndtri(min(0.4, 0.5 * tail))))
 
     def losses(self, x: Array) -> Array:
+        """ln dP/dQ, in nats, at outputs `x`, increasing. Shapes (x,)."""
         q, s2 = self.rate, self.noise_multiplier**2
         magnitude = np.abs(x)
         up = np.expm1(np.minimum((2 * magnitude - 1) / (2 * s2), 600))
@@ -213,15 +230,13 @@ class ReplacedSampledGaussian:
         return np.sign(x) * (np.log1p(q * up) - np.log1p(q * down))
 
     def x_range(self, tail: float) -> tuple[float, float]:
+        """Outputs, in units of the sensitivity, beyond which `loss_range` leaves `tail`."""
         high = self._x_high(tail)
         return -high, high
 
     def loss_range(self, tail: float) -> tuple[float, float]:
         high = float(self.losses(np.array(self._x_high(tail))))
         return -min(high, LOWEST_REPLACED_LOSS), high
-
-    def smallest_loss(self) -> float:
-        return -math.inf
 
     def lowest_y(self, loss: float) -> float:
         return math.expm1(loss) / self.rate
@@ -254,27 +269,21 @@ class ReplacedSampledGaussian:
 
 
 @dataclass(frozen=True, slots=True)
-class SampledRandomisedResponse:
+class SampledRandomisedResponse(DominatingPair):
     """(1-q) Q + q P against Q, where (P, Q) is randomised response with odds exp(epsilon)."""
 
     rate: float
     epsilon: float
 
-    @property
-    def base(self) -> float:
-        return 1.0 - self.rate
+    smooth: ClassVar[bool] = False
 
     @property
-    def slope(self) -> float:
-        return self.rate
+    def total_variation(self) -> float:
+        return self.rate * math.tanh(self.epsilon / 2)
 
     @property
-    def symmetric(self) -> bool:
-        return self.rate == 1.0
-
-    @property
-    def smooth(self) -> bool:
-        return False
+    def smallest_loss(self) -> float:
+        return self.atom_losses()[0]
 
     def _atoms(self) -> tuple[Array, Array, Array]:
         """(y, Q-mass, y times Q-mass) of the two atoms, the lower first."""
@@ -300,9 +309,6 @@ class SampledRandomisedResponse:
 
     def loss_range(self, tail: float) -> tuple[float, float]:
         return self.atom_losses()
-
-    def smallest_loss(self) -> float:
-        return self.atom_losses()[0]
 
     def lowest_y(self, loss: float) -> float:
         if loss == self.atom_losses()[0]:

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accountants.pld import analytic
-from dpcore.accountants.pld.layers import Layers, layers
-from dpcore.accountants.pld.loss import DiscretisationInvalid
+from dpcore.accountants.pld.bounds import DiscretisationInvalid
+from dpcore.accountants.pld.characteristic_function import analytic
+from dpcore.accountants.pld.characteristic_function.layers import Layers, layers
 from dpcore.accountants.pld.pairs import Array, SampledGaussian, SampledRandomisedResponse
 
 _EPS = float(np.finfo(float).eps)
@@ -68,7 +68,7 @@ class Line(Protocol):
 class GaussianLine:
     """The plain Gaussian: ln E exp(z L) = z (z + 1) / (2 s^2), in either direction.
 
-    s is known to within `parts.MU_ROUNDING`, so 1/s^2 to within 9 units in the last place: the errors allow for that.
+    s is known to within `gaussian.MU_ROUNDING`, so 1/s^2 to within 9 units in the last place: errors allow for that.
     """
 
     pair: SampledGaussian

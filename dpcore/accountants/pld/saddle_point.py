@@ -4,20 +4,22 @@ The composed loss S has cumulant function K(t) = ln E exp(t S), and for t > 0
 delta(eps) = (1 / 2 pi i) * integral of exp(K(z) - z eps) / (z (z + 1)) along Re z = t. The integrand's
 saddle gives the tilt under which S concentrates about eps: there the convolution is exact to relative,
 not absolute, precision, the window is short, and the tilted spread says how fine the grid must be even
-where the loss is heavy-tailed. (Daniels 1954; Alghamdi et al. 2023 for privacy losses.)
+where the loss is heavy-tailed.
+
+Source  Daniels (1954); Alghamdi et al. (2023) for privacy losses.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.accountants.pld.pairs import Array, DominatingPair
-
-Parts = Sequence[tuple[DominatingPair, int]]
+from dpcore.accountants.pld.bounds import Asked
+from dpcore.accountants.pld.pairs import Array, Parts
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,38 @@ class Saddle:
     curvature: float
 
 
+def largest_add_loss(parts: Parts) -> float:
+    """Supremum of the composed losses of (Q, P), in nats; infinite if there is none."""
+    return sum(-count * pair.smallest_loss for pair, count in parts)
+
+
+class Direction(NamedTuple):
+    """One direction of a composition, where its mass lies, and what is asked of it.
+
+    forward    the loss of (P, Q) under P; else of (Q, P) under Q
+    cumulants  estimates of that loss; their `tail` is what sums and grids leave out as well
+    saddle     where to look first
+    known      an epsilon that the other direction needs anyhow: that this one holds there is enough; None for the first
+    """
+
+    parts: Parts
+    forward: bool
+    cumulants: Cumulants
+    saddle: Saddle
+    asked: Asked
+    known: float | None = None
+
+    @property
+    def largest_loss(self) -> float:
+        """Of the composition, in this direction, in nats: nothing is lost beyond it."""
+        return math.inf if self.forward else largest_add_loss(self.parts)
+
+    @property
+    def scale(self) -> float:
+        """What a tolerance of epsilon is relative to, in nats, as far as estimates tell."""
+        return max(self.saddle.epsilon, 0.03 * self.saddle.spread, self.asked.floor / self.asked.tolerance)
+
+
 def _saddle(cumulants: Cumulants, tilt: float, epsilon: float | None) -> Saddle:
     k, mean, variance = cumulants.at(tilt)
     pole = 1 / tilt + 1 / (1 + tilt)
@@ -204,3 +238,9 @@ def at_epsilon(cumulants: Cumulants, epsilon: float) -> Saddle:
 
     _, _, variance = cumulants.at(1.0)
     return _saddle(cumulants, math.exp(_solve(pull, -0.5 * math.log(max(variance, 1e-12)))), epsilon)
+
+
+def direction_at_delta(parts: Parts, asked: Asked, tail: float, *, forward: bool) -> Direction:
+    """One direction around the epsilon that is estimated at the delta asked; `tail` is left out at either end."""
+    found = cumulants(parts, tail, forward=forward)
+    return Direction(parts, forward, found, at_delta(found, math.log(asked.at)), asked)

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 
-from dpcore.accountants.pld import spectrum
-from dpcore.accountants.pld.loss import Law
+from dpcore.accountants.pld.discretisation import spectrum
+from dpcore.accountants.pld.discretisation.laws import Law
 from dpcore.accountants.pld.pairs import Array
 
 _EPS = float(np.finfo(float).eps)
@@ -65,7 +65,7 @@ def _tilt(law: Law, tilt: float) -> tuple[Array, float]:
 
 
 @dataclass(frozen=True)
-class Composition:
+class TiltedComposition:
     """`counts[i]` steps of `laws[i]` (one spacing), tilted by `tilt` > 0, on a ring.
 
     precise  transform in long double, where round-off would be what separates the bounds

@@ -1,11 +1,19 @@
 """Composed hockey-stick divergences as one sum over frequencies, with every error bounded.
 
 delta(eps) = 1/(2 pi i) integral of M(z) exp(-z eps) / (z (z + 1)) along Re z = t, M the composed loss's moment
-generating function. Its trapezoidal sum with frequencies `step` apart is exactly the sum over all integers j of
-delta(eps + j W) exp(t j W), W = 2 pi / step (Poisson summation): all terms are positive, so it lies above delta, and
-Chernoff bounds tell by how much. The rest is certain as well: each M on the line (`lines`), what its sum
-leaves out beyond the last frequency (`layers`), and round-off. There is no grid of losses, so nothing is rounded to
-one, and steps of any scales go together.
+generating function. There is no grid of losses, so nothing is rounded to one, and steps of any scales go together.
+
+Certificate, of the trapezoidal sum with frequencies `step` apart:
+- aliasing: it is exactly the sum over all integers j of delta(eps + j W) exp(t j W), W = 2 pi / step (Poisson
+  summation). All terms are positive, so it lies above delta; Chernoff bounds at two other tilts tell by how much
+- truncation: beyond the last frequency |M| is at most exp(-missing) of M(t) (`layers`), and 1 / |z (z + 1)| sums to
+  at most 1 / (pi * last frequency)
+- each M on the line is off by its quadrature's error (`lines`); the composed value by what that makes of its power
+- what lies beyond the lines' ends has at most the probability `outside`, which is added to upper bounds
+- round-off is charged to the sum, to its phases and to its units
+
+Source  Trefethen & Weideman (2014), section 5, for the trapezoidal rule; Zhu, Dong & Wang (2022) for characteristic
+        functions of dominating pairs.
 """
 
 from __future__ import annotations
@@ -18,9 +26,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accountants.pld import analytic
-from dpcore.accountants.pld.layers import Layers
-from dpcore.accountants.pld.lines import GaussianLine, Line, ResponseLine, SmoothLine, TooFine, cut
+from dpcore.accountants.pld.bounds import Bounds
+from dpcore.accountants.pld.characteristic_function import analytic
+from dpcore.accountants.pld.characteristic_function.layers import Layers
+from dpcore.accountants.pld.characteristic_function.lines import (
+    GaussianLine,
+    Line,
+    ResponseLine,
+    SmoothLine,
+    TooFine,
+    cut,
+)
 from dpcore.accountants.pld.pairs import (
     Array,
     DominatingPair,
@@ -28,8 +44,7 @@ from dpcore.accountants.pld.pairs import (
     SampledGaussian,
     SampledRandomisedResponse,
 )
-from dpcore.accountants.pld.parts import Parts
-from dpcore.accountants.pld.saddle import Cumulants, Saddle
+from dpcore.accountants.pld.saddle_point import Cumulants, Direction, Saddle
 
 _EPS = float(np.finfo(float).eps)
 _SHIFTS: Array = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0])
@@ -155,8 +170,8 @@ class Contour:
         most = self._upper(total, error, scale, rounding)
         return Reading(scale + _log(total), -slope / total if total > 0 else math.nan, least, most)
 
-    def invert(self, log_delta: float, guess: float) -> tuple[float, float] | None:
-        """(lower, upper) around the epsilon >= 0 at which delta is exp(log_delta); None if the sum is too uncertain."""
+    def invert(self, log_delta: float, guess: float) -> Bounds | None:
+        """Around the epsilon >= 0 at which delta is exp(log_delta); None if the sum is too uncertain."""
         eps = max(guess, 0.0)
         for _ in range(12):
             here = self.at(eps)
@@ -181,7 +196,7 @@ class Contour:
         for _ in range(6):
             upper += pads[1] + 4 * _EPS * upper
             if self.at(upper).upper <= log_delta:
-                return lower, upper
+                return Bounds(lower, upper)
             pads[1] *= 3
         return None
 
@@ -190,14 +205,14 @@ def _log(x: float) -> float:
     return math.log(x) if x > 0 else -math.inf
 
 
-def _period(direction: Cumulants, saddle: Saddle, log_relative: float) -> tuple[float, float, float]:
+def _period(cumulants: Cumulants, saddle: Saddle, log_relative: float) -> tuple[float, float, float]:
     """Shortest period whose neighbours should add a relative exp(log_relative) at most, and shifts that show it."""
     t, eps, k = saddle.tilt, saddle.epsilon, saddle.log_mgf
     log_share = saddle.log_delta - k + t * eps + log_relative - 1
     reach = math.sqrt(max(-2 * log_share, 1.0)) / max(saddle.spread, 1e-300)
     up = reach * _SHIFTS
     down = np.minimum(up, t * (1 - 1e-9))
-    values = direction.values(np.concatenate([t + up, t - down]))
+    values = cumulants.values(np.concatenate([t + up, t - down]))
     above = (values[: len(up)] - k - up * eps - log_share) / up
     below = (values[len(up) :] - k + down * eps - log_share) / down
     best_up, best_down = int(np.argmin(above)), int(np.argmin(below))
@@ -205,7 +220,7 @@ def _period(direction: Cumulants, saddle: Saddle, log_relative: float) -> tuple[
     return 1.02 * period, float(up[best_up]), float(down[best_down])
 
 
-class _Piece(NamedTuple):
+class _Part(NamedTuple):
     """One part of the composition: what is known of its spectrum before its line is laid."""
 
     pair: DominatingPair
@@ -224,39 +239,31 @@ class _Piece(NamedTuple):
         return 0.0
 
 
-def _piece(pair: DominatingPair, steps: int, log_mgf: float, tilt: float, tail: float, *, forward: bool) -> _Piece:
+def _part(pair: DominatingPair, steps: int, log_mgf: float, tilt: float, tail: float, *, forward: bool) -> _Part:
     if not isinstance(pair, SampledGaussian | ReplacedSampledGaussian) or pair.rate == 1.0:
-        return _Piece(pair, steps, log_mgf, (-math.inf, math.inf), None)
+        return _Part(pair, steps, log_mgf, (-math.inf, math.inf), None)
     ends = pair.x_range(tail)
     if isinstance(pair, ReplacedSampledGaussian) and 2 * ends[1] + 1 > 1200 * pair.noise_multiplier**2:
         raise TooFine(f"{pair}: losses at outputs up to {ends[1]:.3g} would be cut at 600")
-    return _Piece(pair, steps, log_mgf, ends, cut(pair, tilt, log_mgf, *ends, forward=forward or pair.symmetric))
+    return _Part(pair, steps, log_mgf, ends, cut(pair, tilt, log_mgf, *ends, forward=forward or pair.symmetric))
 
 
-def make_contour(
-    parts: Parts,
-    direction: Cumulants,
-    saddle: Saddle,
-    log_relative: float,
-    worth: float,
-    *,
-    forward: bool,
-    effort: int = 1,
-) -> Contour:
+def make_contour(direction: Direction, saddle: Saddle, log_relative: float, worth: float, effort: int = 1) -> Contour:
     """A contour whose bounds on delta at the saddle should be apart by about a relative exp(log_relative).
 
-    direction  cumulants of the same parts; its `tail` says what is left out
-    worth      relative distance beyond which the bounds would be of no use
-    effort     how many times more frequencies and nodes than usual are worth it
+    saddle  the direction's own, or another tilt
+    worth   relative distance beyond which the bounds would be of no use
+    effort  how many times more frequencies and nodes than usual are worth it
     Raises TooFine where that takes too many frequencies or nodes, DiscretisationInvalid where the guard refuses.
     """
+    parts, cumulants, forward = direction.parts, direction.cumulants, direction.forward
     t = saddle.tilt
-    period, up, down = _period(direction, saddle, log_relative)
+    period, up, down = _period(cumulants, saddle, log_relative)
     step = 2 * math.pi / period
     log_share = saddle.log_delta - saddle.log_mgf + t * saddle.epsilon + log_relative - 1
-    means = direction.log_mgfs(t)
+    means = cumulants.log_mgfs(t)
     pieces = [
-        _piece(pair, count, mean, t, direction.tail, forward=forward)
+        _part(pair, count, mean, t, cumulants.tail, forward=forward)
         for (pair, count), mean in zip(parts, means, strict=True)
     ]
     frequency = max(math.sqrt(max(-2 * (log_share - 1), 1.0)) / max(saddle.spread, 1e-300), step)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, Self
 
 from dpcore import checks
 from dpcore.adjacency import Adjacency
@@ -19,6 +20,22 @@ from dpcore.events import (
     UnsupportedEvent,
     phases,
 )
+
+
+class Composing(ABC):
+    """What accountants share that count an event by composing it."""
+
+    @abstractmethod
+    def compose(self, event: Event, count: int = 1) -> Self:
+        """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""
+
+    def supports(self, event: Event) -> bool:
+        """Whether every part of `event` can be counted under this adjacency."""
+        try:
+            self.compose(event)
+        except UnsupportedEvent:
+            return False
+        return True
 
 
 def refuse(name: str, part: Event, adjacency: Adjacency, why: str) -> UnsupportedEvent:
@@ -111,8 +128,8 @@ def _simplify(name: str, part: Event, adjacency: Adjacency) -> Event:
 
 
 def amplified(rate: float, epsilon: float) -> float:
-    """ln(1 + rate (exp(epsilon) - 1)) without overflow."""
-    if epsilon < 30:
+    """ln(1 + rate (exp(epsilon) - 1)), what a Poisson sample at `rate` makes of `epsilon`; without overflow."""
+    if epsilon <= 30:
         return math.log1p(rate * math.expm1(epsilon))
     return epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon))
 

@@ -1,7 +1,13 @@
 """Randomised responses composed exactly: their summed loss takes few values, so delta is a finite sum.
 
 With two losses a step, `count` alike steps have count + 1 sums, binomially distributed; unlike ones have every sum of
-theirs. Source: Kairouz, Oh & Viswanath (2015), Theorem 3.3, for any number of kinds and under Poisson sampling.
+theirs.
+
+Certificate: delta(epsilon) = sum over the sums l above epsilon of mass(l) (1 - exp(epsilon - l)). The mass of sums that
+were left out is added to upper ends; the rounding of log-factorials (of each mass, relatively) and of the sums' places
+(in nats) is charged to either end.
+
+Source  Kairouz, Oh & Viswanath (2015), Theorem 3.3, for any number of kinds and under Poisson sampling.
 """
 
 from __future__ import annotations
@@ -9,15 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from dpcore.accountants.pld.pairs import Array, SampledRandomisedResponse
-from dpcore.accountants.pld.parts import Parts
-from dpcore.accountants.pld.plan import Bounds
+from dpcore.accountants.pld.bounds import Asked, Bounds, of_larger
+from dpcore.accountants.pld.pairs import Array, Parts, SampledRandomisedResponse, guessing
 
 MAX_SUMS = 1 << 18
 MAX_COUNT = 1_000_000
@@ -50,7 +55,7 @@ class Sums:
 
     def lower(self, epsilon: float) -> float:
         """delta at `epsilon`, rounded down; no test is worse than guessing."""
-        return max(self._above(epsilon + self.shift) * (1 - self.slack), -math.expm1(min(epsilon, 0.0)))
+        return max(self._above(epsilon + self.shift) * (1 - self.slack), guessing(epsilon))
 
     def _above(self, epsilon: float) -> float:
         above = self.losses > epsilon
@@ -70,8 +75,10 @@ def largest_sum(parts: Parts) -> float:
     return max(ahead, back) * (1 + _NUDGE)
 
 
-def epsilon_bounds(parts: Parts, delta: float) -> Bounds | None:
-    """Bounds on epsilon at `delta`, as close as float64 allows; None where `parts` are others or have too many sums."""
+def epsilon_bounds(parts: Parts, asked: Asked) -> Bounds | None:
+    """Around epsilon at the delta asked, as close as float64 allows; None where `parts` are others, or have too many
+    sums."""
+    delta = asked.at
     tail = max(_LEFT_OUT * delta / len(parts), _LEAST_TAIL)
     sides = _both(parts, tail)
     if sides is None:
@@ -81,15 +88,15 @@ def epsilon_bounds(parts: Parts, delta: float) -> Bounds | None:
         Bounds(smallest_epsilon(side.lower, delta, largest, up=False), smallest_epsilon(side.upper, delta, largest))
         for side in sides
     ]
-    return Bounds(max(one.lower for one in found), max(one.upper for one in found))
+    return reduce(of_larger, found)
 
 
-def delta_bounds(parts: Parts, epsilon: float) -> Bounds | None:
-    """Bounds on delta at `epsilon` of either sign; None as `epsilon_bounds`."""
+def delta_bounds(parts: Parts, asked: Asked) -> Bounds | None:
+    """Around delta at the epsilon asked, of either sign; None as `epsilon_bounds`."""
     sides = _both(parts, _LEAST_TAIL) or _both(parts, 1e-20)
     if sides is None:
         return None
-    return Bounds(max(side.lower(epsilon) for side in sides), max(side.upper(epsilon) for side in sides))
+    return reduce(of_larger, (Bounds(side.lower(asked.at), side.upper(asked.at)) for side in sides))
 
 
 def smallest_epsilon(

@@ -1,8 +1,12 @@
 """Many unlike randomised responses: their epsilons rounded to a common unit, outwards, and composed without loss.
 
-A response of a larger epsilon dominates one of a smaller, so rounding all of them up bounds from above, and down from
-below. In whole units the composition is a sum of few enough values, added up release by release: only positive numbers
-are ever added, so that no mass is too small to be told.
+In whole units the composition is a sum of few enough values, added up release by release: only positive numbers are
+ever added, so that no mass is too small to be told.
+
+Certificate: a response of a larger epsilon dominates one of a smaller, so rounding all of them up bounds from above,
+and down from below; the rest is that of `exact_sums`. The unit shrinks until both ends are as close as asked.
+
+Source  Kairouz, Oh & Viswanath (2015), Theorem 3.3.
 """
 
 from __future__ import annotations
@@ -11,10 +15,9 @@ import math
 
 import numpy as np
 
-from dpcore.accountants.pld.pairs import Array
-from dpcore.accountants.pld.parts import Parts
-from dpcore.accountants.pld.plan import ABSOLUTE_FLOOR, Asked, Bounds
-from dpcore.accountants.pld.responses import Sums, only_responses, smallest_epsilon
+from dpcore.accountants.pld.bounds import Asked, Bounds
+from dpcore.accountants.pld.pairs import Array, Parts, SampledRandomisedResponse
+from dpcore.accountants.pld.randomised_response.exact_sums import Sums, smallest_epsilon
 
 MAX_WORK = 2_000_000_000
 """Additions of one side, at most: some seconds."""
@@ -25,9 +28,9 @@ _ULP = 4e-16
 
 def epsilon_bounds(parts: Parts, asked: Asked) -> Bounds | None:
     """Bounds on epsilon as close as asked; None where `parts` are others, or where that would take too long."""
-    if not only_responses(parts) or not all(pair.rate == 1.0 for pair, _ in parts):  # type: ignore[attr-defined]
+    steps = [(pair.epsilon, n) for pair, n in parts if isinstance(pair, SampledRandomisedResponse) and pair.rate == 1.0]
+    if len(steps) < len(parts):
         return None
-    steps = [(pair.epsilon, count) for pair, count in parts]  # type: ignore[attr-defined]
     total, releases = math.fsum(epsilon * count for epsilon, count in steps), sum(count for _, count in steps)
     unit, best = total / _FIRST_UNITS, Bounds(0.0, total)
     while True:
@@ -35,12 +38,12 @@ def epsilon_bounds(parts: Parts, asked: Asked) -> Bounds | None:
         lost = total - best.lower + releases * unit
         if releases * lost / unit > MAX_WORK:
             return None
-        lower = _epsilon(steps, unit, lost, asked.delta, best.lower, up=False)
-        upper = _epsilon(steps, unit, lost, asked.delta, best.lower, up=True)
+        lower = _epsilon(steps, unit, lost, asked.at, best.lower, up=False)
+        upper = _epsilon(steps, unit, lost, asked.at, best.lower, up=True)
         best = Bounds(max(best.lower, lower), min(best.upper, upper))
-        gap, wanted = best.upper - best.lower, max(asked.tolerance * best.upper, ABSOLUTE_FLOOR)
-        if gap <= wanted:
+        if asked.met_by(best):
             return best
+        gap, wanted = best.upper - best.lower, asked.gap(best.upper)
         unit /= min(_FINER, max(1.5, 1.5 * gap / wanted))
 
 

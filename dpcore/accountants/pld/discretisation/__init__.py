@@ -1,0 +1,1 @@
+"""Losses rounded to a grid, to either side, and composed by FFT."""

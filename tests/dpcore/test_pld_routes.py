@@ -1,0 +1,103 @@
+"""The exam that every route of the privacy-loss accountant sits: it is reached, and agrees with those behind it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dpcore.accountants.pld import Bounds, ToleranceNotReached, routes
+from dpcore.accountants.pld.bounds import DELTA_FLOOR, Asked
+from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian, SampledRandomisedResponse
+
+PAGE = Path(routes.__file__).with_name("README.md").read_text(encoding="utf-8").splitlines()
+UNLIKE = tuple((SampledRandomisedResponse(1.0, 0.05 + 0.11 * i), 1) for i in range(20))
+SAMPLED = ((SampledGaussian(0.02, 1.1), 400),)
+RARE = ((SampledGaussian(0.0001, 0.45), 30),)
+
+REACHED = {
+    "exact sums of randomised responses": ((((SampledRandomisedResponse(0.3, 0.5), 40),), 1e-5, 0.5),),
+    "laws that hardly overlap": ((((ReplacedSampledGaussian(0.14, 0.84), 2_976_870),), None, 0.6),),
+    "nearly certain answers": ((((SampledRandomisedResponse(1.0, 45.0), 2), *SAMPLED), 1e-6, 90.0),),
+    "plain Gaussians": ((((SampledGaussian(1.0, 3.0), 4),), 1e-5, 1.0),),
+    "total variation": ((((SampledGaussian(1e-4, 0.4), 100),), 0.02, None),),
+    "a single step": ((((SampledGaussian(0.1, 0.9), 1),), 1e-6, 0.3),),
+    "sum over frequencies": ((SAMPLED, 1e-6, 1.0), (((ReplacedSampledGaussian(0.02, 1.1), 400),), 1e-6, 1.0)),
+    "rounded randomised responses": ((UNLIKE, 1e-6, None),),
+    "grid of losses": ((RARE, 1e-8, None),),
+    "sum over more frequencies": ((((SampledGaussian(4.34e-05, 0.693), 10208),), 0.00069, None),),
+    "large grid of losses": ((((SampledGaussian(1.0188e-4, 0.906), 50012),), 1.96e-11, None),),
+}
+"""By route: compositions, with a delta and an epsilon at which this route is the first that tells; None where not."""
+
+
+def answers(parts, at, *, epsilon):
+    """What each route says on its own, in order; of those that tell one direction, the first direction's answer."""
+    asked = Asked(at) if epsilon else Asked(at, 1e-3, DELTA_FLOOR)
+    directions = routes._epsilon_directions(parts, asked) if epsilon else routes._delta_directions(parts, asked)
+    direction = None
+    for route in (*routes.WHOLE, *routes.ONE_DIRECTION):
+        tell = route.epsilon if epsilon else route.delta
+        if tell is None:
+            continue
+        if route in routes.WHOLE:
+            found = tell(parts, asked)
+        else:
+            direction = direction or next(iter(directions))
+            try:
+                found = tell(direction)
+            except ToleranceNotReached as refusal:
+                found = refusal.best
+        if found is not None:
+            yield route.name, found
+
+
+ASKED = [
+    (route.name, parts, at, epsilon)
+    for route in (*routes.WHOLE, *routes.ONE_DIRECTION)
+    for parts, delta, at_epsilon in REACHED[route.name]
+    for at, epsilon in ((delta, True), (at_epsilon, False))
+    if at is not None
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "at", "epsilon"), ASKED, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_a_route_is_reached_and_agrees_with_all_behind_it(name, parts, at, epsilon):
+    (first, found), *others = answers(parts, at, epsilon=epsilon)
+    assert first == name
+    for _, other in others:
+        assert found.lower <= other.upper * (1 + 1e-12) + DELTA_FLOOR
+        assert other.lower <= found.upper * (1 + 1e-12) + DELTA_FLOOR
+    whole = (routes.epsilon_bounds if epsilon else routes.delta_bounds)(parts, at, 1e-3)
+    assert whole.upper >= found.upper
+    assert whole.lower >= found.lower
+
+
+def test_the_page_is_the_table_of_routes():
+    rows = [
+        f"| {number} | {route.name} | {asked} | {route.when} | {route.cost} | {route.certifies} | {route.source} |"
+        for number, route in enumerate((*routes.WHOLE, *routes.ONE_DIRECTION), 1)
+        for asked in (" and ".join(word for word in ("epsilon", "delta") if getattr(route, word)),)
+    ]
+    assert [line for line in PAGE if line.startswith(tuple(f"| {n} |" for n in range(1, 100)))] == rows
+
+
+def test_a_route_that_answers_wrongly_fails_the_exam(monkeypatch):
+    """The mutant: a sum over frequencies that takes its lower end for its upper one, a percent too low."""
+    right = routes.inversion.epsilon_bounds
+
+    def wrong(direction):
+        found = right(direction)
+        return found and Bounds(0.98 * found.lower, 0.99 * found.lower)
+
+    broken = [replace(route, epsilon=wrong) if route.epsilon is right else route for route in routes.ONE_DIRECTION]
+    monkeypatch.setattr(routes, "ONE_DIRECTION", tuple(broken))
+    with pytest.raises(AssertionError):
+        test_a_route_is_reached_and_agrees_with_all_behind_it("sum over frequencies", SAMPLED, 1e-6, True)
+
+
+def test_a_route_that_nobody_reaches_fails_the_exam():
+    """A newcomer without a setting of its own is named."""
+    assert {route.name for route in (*routes.WHOLE, *routes.ONE_DIRECTION)} == REACHED.keys()
+    assert all(REACHED.values())
