@@ -6,19 +6,24 @@ plain JSON values.
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from dpcore import events
+from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.guarantee import Status
+from sweeps.cli import app as cli
 from sweeps.control.planning import plan_proposal
 from sweeps.process.workspace import Workspace
 from sweeps.reproductions import PAPERS, Effort
@@ -208,7 +213,7 @@ def _proposed(spec: SweepSpec, count: int) -> Iterator[Any]:
 def swept(raw: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """A whole sweep in this process, one trial after the other, under a secret of zeros: its records and its views."""
     workspace = published_sweeps.swept(root, {**raw, "name": published_sweeps.NAME}, views=False)
-    return {"records": _records(workspace), "show": _printed("show", root), "front": _printed("pareto", root)}
+    return {"records": _records(workspace), **views(published_sweeps.NAME, root)}
 
 
 def _records(workspace: Workspace) -> dict[str, Any]:
@@ -248,14 +253,39 @@ def _plain(guarantee: Any) -> dict[str, Any]:
     return dict(guarantee) if isinstance(guarantee, Mapping) else guarantee.to_dict()
 
 
-def _printed(command: str, root: Path) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-m", "sweeps.cli", command, published_sweeps.NAME, "--json", "--root", str(root)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
+def said(*arguments: str) -> tuple[int, str]:
+    """The exit code of a command, and all that it prints."""
+    text = io.StringIO()
+    with patch.object(sys, "argv", ["sweeps", *arguments]), redirect_stdout(text), redirect_stderr(text):
+        try:
+            cli.main()
+        except SystemExit as ended:
+            return int(ended.code or 0), text.getvalue()
+    return 0, text.getvalue()
+
+
+def _printed(command: str, sweep: str, root: Path, *options: str) -> Any:
+    code, text = said(command, sweep, "--json", "--root", str(root), *options)
+    assert code == 0, text
+    return _without_machine(json.loads(text))
+
+
+def _without_machine(value: Any) -> Any:
+    """A printed document without the seconds and the memory of its trials."""
+    if isinstance(value, dict):
+        return {name: _without_machine(one) for name, one in value.items() if not name.endswith(_OF_THE_MACHINE)}
+    return [_without_machine(one) for one in value] if isinstance(value, list) else value
+
+
+def views(sweep: str, root: Path, *mixed: str) -> dict[str, Any]:
+    """What is said of a sweep, and its front, with kinds of claims that may stand beside each other."""
+    mix = ["--mix", ",".join(mixed)] if mixed else []
+    return {"show": _printed("show", sweep, root), "front": _printed("pareto", sweep, root, *mix)}
+
+
+def names(root: Path) -> list[str]:
+    """The sweeps of a store."""
+    return [one["sweep"] for one in json.loads(said("show", "--json", "--root", str(root))[1])]
 
 
 # Reproductions
@@ -263,26 +293,25 @@ def _printed(command: str, root: Path) -> Any:
 
 def published_specs(folder: Path) -> Iterator[Any]:
     """The spec of every sweep behind a published number, at every effort, on data sets below `folder`."""
-    from sweeps.reproductions import bu2020
+    from sweeps.reproductions import bu2020, wu2020
     from sweeps.reproductions.lu2021 import parts as lu
     from sweeps.reproductions.sweeping import full_grid
     from sweeps.reproductions.triastcyn2020 import training as triastcyn
-    from sweeps.reproductions.wu2020 import parts as wu
 
     # The package has a function of the same name.
     vandermaaten = import_module("sweeps.reproductions.vandermaaten2020.parts")
 
-    for row in bu2020.load().rows:
-        yield bu2020.spec_of(row, folder)
+    for row in bu2020.ROWS:
+        yield full_grid(bu2020.spec_of(row, folder))
     for effort in (Effort(quick=True), Effort(grid="coarse"), Effort(grid="paper")):
         for part in triastcyn.PARTS:
             if not effort.quick or part.quick is not None:
                 yield triastcyn.spec_of(part, folder, effort)
         for part in vandermaaten.parts(vandermaaten.Scope.of(effort), folder):
             yield full_grid(part)
-        scope = wu.Scope.of(effort)
-        yield full_grid(wu.credit(scope, folder, 0))
-        images, _ = wu.images(scope, folder)
+        scope = wu2020.PAPER.scope(wu2020.Scope, effort)
+        yield full_grid(wu2020.credit(scope, folder, 0))
+        images, _ = wu2020.images(scope, folder)
         if images is not None:
             yield full_grid(images)
         lus = lu.Scope.of(effort)
@@ -295,3 +324,22 @@ def published_claims(paper: str, root: Path) -> dict[str, Any]:
     """All that a paper's reproduction computes without data."""
     result = reproduce_paper(paper, None, Workspace.at(root), Effort(quick=True), lambda line: None).to_dict()
     return {name: result[name] for name in ("title", "rows", "cut", "tables")}
+
+
+# Stores
+
+
+def recorded_claims(root: Path) -> Iterator[tuple[float, float]]:
+    """(recorded, counted anew) epsilon of every trial of a store whose claim the headline accountant made."""
+    from sweeps.store import Store
+
+    store = Store.open(Workspace.at(root).store_url)
+    try:
+        for sweep in store.sweeps():
+            for one in store.trials(sweep.name):
+                plan = one.plan if isinstance(one.plan, PrivacyPlan) else PrivacyPlan.from_dict(one.plan)
+                claim = plan.guarantee
+                if claim.status is not Status.REFUTED:
+                    yield claim.epsilon, headline(plan.event(), claim.delta, claim.adjacency, unit=claim.unit).epsilon
+    finally:
+        store.close()
