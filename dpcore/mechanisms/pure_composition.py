@@ -39,6 +39,7 @@ def each_pure(epsilon: float, delta: float, count: int) -> float:
     """The largest per-release epsilon whose `count` releases are (epsilon, delta)-DP, epsilon > 0; rounded down."""
     checks.positive_finite(epsilon=epsilon)
     checks.probability_open(delta=delta)
+    checks.count(minimum=1, count=count)
     low = epsilon / count
     high = 2 * low
     while delta_pure(high, count, epsilon) <= delta:

@@ -1,10 +1,15 @@
 """The exam that every accountant sits: honest edges, monotone numbers, composition that adds up, nothing mutated."""
 
 import math
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from dpcore.accountants.registry import ACCOUNTANTS, make
+from dpcore.accountants.composition import NaiveAccountant
+from dpcore.accountants.gdp import GDPAccountant
+from dpcore.accountants.registry import ACCOUNTANTS, Entry, make
+from dpcore.accountants.zcdp import ZCDPAccountant
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import (
@@ -22,6 +27,7 @@ EVERY = pytest.mark.parametrize("name", list(ACCOUNTANTS))
 BOTH = pytest.mark.parametrize("adjacency", list(Adjacency))
 GAUSSIAN = Gaussian(noise_multiplier=5.0)
 SAMPLED = PoissonSampled(rate=0.02, event=Gaussian(noise_multiplier=1.5))
+REPLACED_PURE = PureDP(epsilon=1.0, adjacency=Adjacency.REPLACE_ONE)
 # Two certified bounds of one number may differ by the tolerance asked for; closed forms by rounding only.
 SLACK = {"pld": 1.1e-3}
 
@@ -97,12 +103,23 @@ def test_the_unknown_is_refused_by_name(name, adjacency, event):
 
 @EVERY
 def test_a_replace_one_sensitivity_never_counts_for_add_remove(name):
-    for part in (Gaussian, PureDP):
-        argument = {"noise_multiplier": 1.0} if part is Gaussian else {"epsilon": 1.0}
-        event = part(adjacency=Adjacency.REPLACE_ONE, **argument)
+    for event in (Gaussian(noise_multiplier=1.0, adjacency=Adjacency.REPLACE_ONE), REPLACED_PURE):
         assert not open_one(name).supports(event)
         with pytest.raises(UnsupportedEvent):
             open_one(name).compose(event)
+
+
+@EVERY
+@BOTH
+def test_amplification_needs_the_add_remove_sensitivity(name, adjacency):
+    for part in (Gaussian(noise_multiplier=1.0, adjacency=Adjacency.REPLACE_ONE), REPLACED_PURE):
+        event, accountant = PoissonSampled(rate=0.1, event=part), make(name, adjacency)
+        if accountant.supports(event):
+            # Charged as if nobody were left out.
+            assert accountant.compose(event).epsilon(1e-6) == accountant.compose(part).epsilon(1e-6)
+        else:
+            with pytest.raises(UnsupportedEvent, match=name):
+                accountant.compose(event)
 
 
 @EVERY
@@ -174,11 +191,73 @@ def test_an_epsilon_outside_its_range_is_an_error(name, epsilon):
 def test_every_proved_number_is_above_the_certified_lower_bound(name, adjacency):
     for event in events_for(name, adjacency):
         accountant = make(name, adjacency).compose(event, 30)
-        lower = make("pld", adjacency).compose(event, 30).epsilon_lower(1e-6)
+        exact = make("pld", adjacency, 0.05).compose(event, 30)
         if accountant.status.value == "proved":
-            assert accountant.epsilon(1e-6) >= lower
+            assert accountant.epsilon(1e-6) >= exact.epsilon_lower(1e-6)
+            assert accountant.delta(1.0) >= exact.delta_lower(1.0)
+
+
+@EVERY
+@BOTH
+def test_a_delta_below_every_float_is_not_zero(name, adjacency):
+    for event in (GAUSSIAN, SAMPLED):
+        if make(name, adjacency).supports(event):
+            assert make(name, adjacency).compose(event, 3).delta(5000.0) > 0
 
 
 def test_an_unknown_name_is_an_error_with_the_list():
     with pytest.raises(InvalidValue, match="gdp-clt"):
         make("prv", Adjacency.ADD_REMOVE)
+
+
+# What the exam is for: each wrong accountant fails the row that looks at it.
+
+
+class CountsEachEventOnce(NaiveAccountant):
+    def compose(self, event, count=1):
+        return super().compose(event, min(count, 1))
+
+
+class ChangesItself(NaiveAccountant):
+    def compose(self, event, count=1):
+        object.__setattr__(self, "parts", super().compose(event, count).parts)
+        return self
+
+
+class Underflows(ZCDPAccountant):
+    def delta(self, epsilon):
+        return math.exp(-((epsilon - self.rho) ** 2) / (4 * self.rho)) if epsilon > self.rho else 1.0
+
+
+class AHairTooLow(GDPAccountant):
+    def epsilon(self, delta):
+        return 0.9999 * super().epsilon(delta)
+
+
+class BelievesInNoProtection(GDPAccountant):
+    def epsilon(self, delta):
+        return min(super().epsilon(delta), 100.0)
+
+
+class AmplifiesAnySensitivity(NaiveAccountant):
+    def compose(self, event, count=1):
+        if isinstance(event, PoissonSampled):
+            event = replace(event, event=replace(event.event, adjacency=Adjacency.ADD_REMOVE))
+        return super().compose(event, count)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "row"),
+    [
+        (CountsEachEventOnce, test_composing_in_parts_equals_the_whole_and_mutates_nothing),
+        (ChangesItself, test_composing_in_parts_equals_the_whole_and_mutates_nothing),
+        (Underflows, test_a_delta_below_every_float_is_not_zero),
+        (AHairTooLow, test_every_proved_number_is_above_the_certified_lower_bound),
+        (BelievesInNoProtection, partial(test_non_private_is_infinite, event=NonPrivate())),
+        (AmplifiesAnySensitivity, test_amplification_needs_the_add_remove_sensitivity),
+    ],
+)
+def test_a_wrong_accountant_fails_the_exam(wrong, row, monkeypatch):
+    monkeypatch.setitem(ACCOUNTANTS, wrong.name, Entry(open=lambda adjacency, _: wrong(adjacency)))
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        row(wrong.name, Adjacency.REPLACE_ONE)

@@ -56,12 +56,6 @@ def test_advanced_never_exceeds_naive(steps):
     assert AdvancedAccountant().compose(event).epsilon(1e-5) <= naive * (1 + 1e-9)
 
 
-def test_amplification_needs_the_add_remove_sensitivity():
-    event = PoissonSampled(rate=0.1, event=Gaussian(noise_multiplier=1.0, adjacency=Adjacency.REPLACE_ONE))
-    with pytest.raises(UnsupportedEvent, match="add-remove sensitivity"):
-        NaiveAccountant(Adjacency.REPLACE_ONE).compose(event)
-
-
 class TestApproximateDP:
     """A release known only to be (epsilon, delta)-DP."""
 
