@@ -1,13 +1,26 @@
-"""The values that the store keeps: proposals, trials, attempts and ledger entries."""
+"""The values that the store keeps: sweeps, proposals, trials, attempts and ledger entries.
+
+Whoever reads a trial reads it here: `TrialRecord.metric` is the one place that says where a number comes from.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from trainables.system import Scalar
+from sweeps.provenance.recorded_spec import RecordedSpec
+
+if TYPE_CHECKING:
+    from dpcore.guarantee import Guarantee
+    from trainables.system import PrivacyPlan, Scalar
+
+SYSTEM = "system"
+EPSILON, TARGET_EPSILON, WORK = "epsilon", "target_epsilon", "work"
+DECIDED = (EPSILON, TARGET_EPSILON, WORK)
+"""Known from the plan before a trial runs: no reported metric of the same name can replace them."""
 
 
 class TrialState(StrEnum):
@@ -39,7 +52,7 @@ class SweepState(StrEnum):
 class SweepRecord:
     """One sweep as the store knows it.
 
-    spec          canonical spec as plain JSON values
+    spec          that it began with
     digest        of the spec's meaning
     fingerprints  {"code": ..., "data": ...}; that of the data is keyed (`Store.data_fingerprint`)
     root          the controller's folder: secret, reports, logs; and the workers' records where `records` is empty
@@ -48,7 +61,7 @@ class SweepRecord:
     """
 
     name: str
-    spec: Mapping[str, Any]
+    spec: RecordedSpec
     digest: str
     fingerprints: Mapping[str, str]
     root: str
@@ -95,23 +108,57 @@ class OutboxRow:
     at: float
 
 
+class Configured:
+    """A point of the space: `config` holds "system", "target_epsilon" and the knobs of that system."""
+
+    __slots__ = ()
+    config: Mapping[str, Scalar]
+
+    @property
+    def system(self) -> str:
+        """The word for its system; empty where a record has none."""
+        return str(self.config.get(SYSTEM, ""))
+
+    @property
+    def target_epsilon(self) -> float | None:
+        """The budget that it is held to; None where a record has none."""
+        budget = self.config.get(TARGET_EPSILON)
+        return None if budget is None else float(budget)
+
+    @property
+    def knobs(self) -> dict[str, Scalar]:
+        """The system's own hyperparameters, as proposed."""
+        return {name: value for name, value in self.config.items() if name not in (SYSTEM, TARGET_EPSILON)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """One point of the space. `config` holds "system", "target_epsilon" and the knobs of that system."""
+class Proposal(Configured):
+    """One point of the space.
+
+    seed  public: initial weights and the like
+    """
 
     number: int
     config: Mapping[str, Scalar]
     seed: int
 
 
+class Rows(Protocol):
+    """Rows of a table, as texts that are parsed when somebody looks into them."""
+
+    def decoded(self, name: str, row: int) -> Any:
+        """The field `name` of a record."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialRecord:
+class TrialRecord(Configured):
     """One trial as the store knows it.
 
-    plan         PrivacyPlan.to_dict(), None when infeasible
+    plan         what it releases at most; None when infeasible
     violations   constraint amounts; empty or all <= 0 means feasible
     metrics      of the latest committed report, one number per name
-    guarantee    what the trial claims (Guarantee.to_dict()), its whole plan's claim; None before the first report
+    guarantee    what the trial claims, its whole plan's claim; None before the first report
     step         steps behind those metrics
     reports      {step: metrics} of every committed report, in order of steps; the rungs of early stopping
     """
@@ -121,16 +168,62 @@ class TrialRecord:
     state: TrialState
     config: Mapping[str, Scalar]
     seed: int
-    plan: Mapping[str, Any] | None
+    plan: PrivacyPlan | None
     violations: Mapping[str, float]
     reason: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    guarantee: Mapping[str, Any] | None = None
+    guarantee: Guarantee | None = None
     step: int = 0
     attempts: int = 0
     proposed_at: float = 0.0
     finished_at: float | None = None
     reports: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    _rows: Rows | None = field(default=None, init=False, repr=False, compare=False)
+    _row: int = field(default=0, init=False, repr=False, compare=False)
+
+    @classmethod
+    def stored(cls, rows: Rows, row: int, **fields: Any) -> Self:
+        """A record of the store: a field that is not given is decoded from `rows` when it is first asked for."""
+        record = object.__new__(cls)
+        for name, value in fields.items():
+            object.__setattr__(record, name, value)
+        object.__setattr__(record, "_rows", rows)
+        object.__setattr__(record, "_row", row)
+        return record
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Python asks here for a slot that was never set.
+            if name.startswith("_") or self._rows is None or name not in self.__dataclass_fields__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            value = self._rows.decoded(name, self._row)
+            object.__setattr__(self, name, value)
+            return value
+
+    @property
+    def planned_steps(self) -> int:
+        """Steps of its plan, at whichever of them it was stopped; 0 without a plan."""
+        return 0 if self.plan is None else self.plan.steps
+
+    def metric(self, name: str) -> float | None:
+        """The number `name` of this trial, None before it is known.
+
+        epsilon         the claim
+        target_epsilon  the budget that the trial was held to; infinite where its claim exceeds that (no protection)
+        work            the plan's estimate
+        any other       as reported last
+        """
+        if name not in DECIDED:
+            value = self.metrics.get(name)
+            return None if value is None else float(value)
+        if name == WORK:
+            return None if self.plan is None else float(self.plan.work)
+        claimed = None if self.guarantee is None else self.guarantee.epsilon
+        if name == EPSILON or claimed is None:
+            return claimed
+        budget = self.target_epsilon
+        return None if budget is None else budget if claimed <= budget else math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

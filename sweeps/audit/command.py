@@ -89,7 +89,7 @@ def lines(record: AuditRecord) -> list[str]:
     from dpcore.audit import Outcome
 
     against = "the whole curve of its planned steps" if record.on_curve else "the claimed (epsilon, delta)"
-    assumptions = Assumptions.of(one.to_dict() for one in (record.headline, record.claim))
+    assumptions = Assumptions.of((record.headline, record.claim))
     shown = [
         f"{record.trial}  {record.system}, {record.steps} step(s)",
         *_claims(record, assumptions),
@@ -119,9 +119,7 @@ def lines(record: AuditRecord) -> list[str]:
 def _claims(record: AuditRecord, assumptions: Assumptions) -> list[str]:
     from sweeps.release.rounding import claim_text
 
-    headline, tested = (
-        claim_text(one.to_dict(), assumptions.status(one.to_dict())) for one in (record.headline, record.claim)
-    )
+    headline, tested = (claim_text(one, assumptions.status(one)) for one in (record.headline, record.claim))
     if record.headline == record.claim:
         return [f"claim    {tested}"]
     return [

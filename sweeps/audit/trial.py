@@ -148,7 +148,7 @@ def _setting(
     rng: np.random.Generator | None,
     secret: bytes | None,
 ) -> evidence.Setting:
-    spec = load_spec(recorded.spec)
+    spec = load_spec(recorded.spec.canonical)
     return evidence.Setting(
         system=audited.system,
         plan=audited.plan,
@@ -166,11 +166,11 @@ def _audited(store: Store, sweep: str, trial: str) -> Audited:
     [record] = store.trials_of(sweep, [key])
     if record.plan is None:
         raise InvalidValue("trial", key, "a trial that was planned", f"It is {record.state}: {record.reason}")
-    plan = PrivacyPlan.from_dict(dict(record.plan))
+    plan = record.plan
     if plan.system not in SYSTEMS:
         raise InvalidValue("trial", key, f"a system that is installed, not {plan.system!r}")
     whole = record.guarantee is None
-    reported = plan.guarantee if record.guarantee is None else Guarantee.from_dict(dict(record.guarantee))
+    reported = plan.guarantee if record.guarantee is None else record.guarantee
     steps = plan.steps if whole else record.step
     claim = evidence.dp_claim(plan if steps == plan.steps else replace(plan, beside=()), reported)
     if claim is None:

@@ -17,10 +17,12 @@ from dpcore.guarantee import STANDING, Status, weakest
 from sweeps.check.feasibility import DRAWS, draws
 from sweeps.control.planning import EXHAUSTED_PROPOSALS_PER_TRIAL, check_corners, is_unprotected, plan_proposal
 from sweeps.ledger.assumptions import HEADING, Assumptions
-from sweeps.ledger.spending import NOT_COVERED, Choice, choices_by_results, in_parallel
+from sweeps.ledger.spending import NOT_COVERED, choices_by_results, in_parallel
+from sweeps.ledger.summary import Choice
 from sweeps.ledger.text import COUNTS, COVERS, PROMISES_NOTHING
 from sweeps.ledger.totals import Total as EarlierTotal
 from sweeps.ledger.totals import earlier_lines
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import TrialRecord
 from sweeps.release.policy import Release
 from sweeps.release.rounding import delta_text, epsilon_text
@@ -395,7 +397,7 @@ def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, lis
             epsilon=claim.epsilon,
             delta=claim.delta,
             accountant=claim.accountant,
-            choices=choices_by_results(spec.canonical()),
+            choices=choices_by_results(RecordedSpec(spec.canonical())),
             status=weakest(*(plan.guarantee.status for plan in chosen)),
             public=spec.data.records_are_public is not None,
         ),

@@ -124,7 +124,7 @@ def _started_from(spec: Any, workspace: Any) -> dict[str, Any]:
     opened = Store.open(workspace.store_url, create=False)
     return {
         "warm": opened.trials(spec.search.warm_start),
-        "started_from": earlier_totals(opened, spec.canonical()),
+        "started_from": earlier_totals(opened, spec.search.warm_start),
     }
 
 

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sweeps.control.controller import Controller
-from sweeps.records import TrialRecord, TrialState
+from sweeps.records import DECIDED, TrialRecord, TrialState
 
 LINE_SECONDS = 5.0
 OVER = (TrialState.COMPLETE, TrialState.FAILED)
@@ -83,8 +83,8 @@ class ProgressDisplay:
         if record.state is not TrialState.COMPLETE:
             return
         for objective in controller.spec.objectives:
-            value = record.metrics.get(objective.metric)
-            if value is None or objective.metric == "epsilon":
+            value = record.metric(objective.metric)
+            if value is None or objective.metric in DECIDED:
                 continue
             better = max if objective.goal == "maximize" else min
             self._best[objective.metric] = better(value, self._best.get(objective.metric, value))

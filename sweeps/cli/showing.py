@@ -9,8 +9,9 @@ from typing import Any
 
 from sweeps.ledger.assumptions import HEADING, Assumptions
 from sweeps.ledger.spending import summary_in_passing
+from sweeps.ledger.summary import Summary
 from sweeps.ledger.text import claim_lines, executed_text, stopped_lines, total_lines
-from sweeps.ledger.totals import Total, earlier_lines, earlier_totals
+from sweeps.ledger.totals import Total, earlier_lines, earlier_totals, total_of
 from sweeps.process.workspace import Workspace
 from sweeps.release.policy import Release
 from sweeps.release.validation_text import recorded_text
@@ -24,7 +25,7 @@ class Shown:
 
     counts        {state: trials}
     stopped       a line for each rule that ended trials before their last planned step
-    ledger        `sweeps.ledger.spending.summary`
+    ledger        steps, claims and the total
     started_from  totals of the sweeps whose results its search started from
     assumptions   what the statuses of its claims and totals rest on
     heading       what stands above every claim of the sweep (`sweeps.release.policy`); mostly empty
@@ -37,7 +38,7 @@ class Shown:
     state: str
     counts: Mapping[str, int]
     stopped: tuple[str, ...]
-    ledger: Mapping[str, Any]
+    ledger: Summary
     started_from: tuple[Total, ...]
     assumptions: Assumptions
     heading: str
@@ -55,7 +56,7 @@ class Shown:
             "validation_records": self.validation,
             "stopped": list(self.stopped),
             "refuted": dict(self.refuted),
-            "ledger": dict(self.ledger),
+            "ledger": self.ledger.to_dict(),
             "started_from": [total.to_dict() for total in self.started_from],
             "assumptions": list(self.assumptions.sentences),
             **self.places,
@@ -73,8 +74,8 @@ class Shown:
         yield from (f"stopped  {line}" for line in self.stopped)
         for system, trial in self.refuted.items():
             yield f"REFUTED  an audit refuted the claim of {trial}: publish no trial of {system}, whatever stands below"
-        yield from (f"claim    {line}" for line in claim_lines(ledger["claims"], assumptions))
-        yield from (f"total    {line}" for line in total_lines(ledger, assumptions))
+        yield from (f"claim    {line}" for line in claim_lines(ledger.claims, assumptions))
+        yield from (f"total    {line}" for line in total_lines(ledger.procedure, ledger.uncounted, assumptions))
         yield from (f"total    {line}" for line in earlier_lines(self.started_from, assumptions))
         yield f"ledger   {executed_text(ledger)}"
         if assumptions.sentences:
@@ -87,14 +88,15 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
     store = Store.open(workspace.store_url, create=False)
     record = store.sweep(sweep)
     trials = store.trials(sweep)
-    ledger, started_from = summary_in_passing(record, trials, store.ledger(sweep)), earlier_totals(store, record.spec)
+    ledger = summary_in_passing(record, trials, store.ledger(sweep))
+    started_from = earlier_totals(store, record.spec.warm_start)
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
-    totals = (Total(sweep=sweep, ledger=ledger), *started_from)
+    totals = (total_of(sweep, ledger), *started_from)
     return Shown(
         sweep=sweep,
         state=record.state,
         counts=store.counts(sweep),
-        stopped=tuple(stopped_lines(trials, record.spec.get("early_stopping") is not None)),
+        stopped=tuple(stopped_lines(trials, record.spec.early_stopping is not None)),
         ledger=ledger,
         started_from=started_from,
         assumptions=Assumptions.of([*claims, *(claim for total in totals for claim in total.claims())]),

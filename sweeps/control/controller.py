@@ -226,7 +226,7 @@ class Controller:
     def _plan_of(self, key: str) -> PrivacyPlan:
         plan = self.records[key].plan
         assert plan is not None
-        return PrivacyPlan.from_dict(plan)
+        return plan
 
     def _relaunched(self, key: str, to_step: int) -> Member | None:
         """The trial's next attempt, its reservation durable; None, and the trial has failed, where it cannot go on."""
@@ -284,7 +284,7 @@ class Controller:
         to_step = first_stop(self.spec, plan.steps)
         attempt = self.store.launch(self.lease, proposal, plan, to_step)
         self.launched += 1
-        record = _record(self.sweep, proposal, TrialState.RUNNING, plan=plan.to_dict(), attempts=attempt)
+        record = _record(self.sweep, proposal, TrialState.RUNNING, plan=plan, attempts=attempt)
         self._changed(record)
         Attempt.of(self.trials, record.key, attempt).reserve()
         self.running.add(record.key)
@@ -382,7 +382,7 @@ class Controller:
 
     def _commit(self, record: TrialRecord, result: TrialResult) -> None:
         assert record.plan is not None
-        plan = PrivacyPlan.from_dict(record.plan)
+        plan = record.plan
         try:
             metrics = self._release.metrics(result.metrics, plan.system, plan.config)
         except Undeclared as undeclared:
@@ -411,7 +411,7 @@ class Controller:
             seconds=result.seconds,
             finished=True,
         )
-        done = replace(record, state=TrialState.COMPLETE, metrics=metrics, guarantee=guarantee.to_dict(), step=step)
+        done = replace(record, state=TrialState.COMPLETE, metrics=metrics, guarantee=guarantee, step=step)
         self._changed(replace(done, reports={**record.reports, step: metrics}))
         # What cannot be deleted only takes space; the next write says why.
         with suppress(OSError, NotAFolder):

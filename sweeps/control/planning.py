@@ -19,10 +19,10 @@ from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, phases
 from dpcore.guarantee import STANDING
 from sweeps.ledger.assumptions import ONE_TRIAL
-from sweeps.release.comparing import TARGET_EPSILON
+from sweeps.records import SYSTEM, TARGET_EPSILON
 from sweeps.release.policy import Release
 from sweeps.search.rungs import stops
-from sweeps.search.space import SYSTEM, Branch, Space
+from sweeps.search.space import Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems
 from sweeps.spec.model import SweepSpec

@@ -22,6 +22,7 @@ from sweeps.ledger.text import stopped_lines
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.provenance.spec_code import code_of
 from sweeps.records import TrialRecord, TrialState
 from sweeps.release.policy import Release
@@ -104,7 +105,7 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
     store.create_sweep(
         SweepRecord(
             name=chosen,
-            spec=spec.canonical(),
+            spec=RecordedSpec(spec.canonical()),
             digest=spec.digest,
             fingerprints={"code": code_of(spec)},
             root=workspace.root,
@@ -173,7 +174,9 @@ def resume(
             state=state.ended,
             counts=store.counts(name),
             seconds=time.monotonic() - started,
-            ranked=rankable(store.trials(name, states=[TrialState.COMPLETE]), spec_objectives(effective.canonical())),
+            ranked=rankable(
+                store.trials(name, states=[TrialState.COMPLETE]), spec_objectives(RecordedSpec(effective.canonical()))
+            ),
             failure=_first_failure(store, name, controller.trials, log),
             tracking=drain.uri if drain.delivered else None,
             reasons=_reasons(controller, state.ended),
@@ -258,7 +261,7 @@ def _left_as(store: Store, lease: Lease) -> Iterator[_Left]:
 
 def _effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
     try:
-        before = load_spec(recorded.spec)
+        before = load_spec(recorded.spec.canonical)
     except SpecErrors as refused:
         raise fingerprint.Changed(
             f"sweep {recorded.name!r} was started with a spec that is refused now:\n{refused}\n"
@@ -290,7 +293,7 @@ def _effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Coll
 
 def _stated(before: SweepSpec, given: SweepSpec) -> list[str]:
     """What views read of the recorded spec, and would say falsely of trials under the given one."""
-    recorded, now = before.canonical(), given.canonical()
+    recorded, now = RecordedSpec(before.canonical()), RecordedSpec(given.canonical())
     changed = {
         "data.records_are_public and privacy.allow_raw_measures": Release.of(before) != Release.of(given),
         "search.sampler, from one that does not look at results to one that does,": not learns(before.search.sampler)
@@ -298,8 +301,7 @@ def _stated(before: SweepSpec, given: SweepSpec) -> list[str]:
         "search.warm_start": before.search.warm_start != given.search.warm_start,
         "early_stopping": before.early_stopping != given.early_stopping,
         "data.validation": recorded_text(recorded) != recorded_text(now),
-        "data.unit and privacy.unit": (recorded["data"].get("unit"), before.privacy.unit)
-        != (now["data"].get("unit"), given.privacy.unit),
+        "data.unit and privacy.unit": (recorded.data_unit, recorded.unit) != (now.data_unit, now.unit),
     }
     return [name for name, differs in changed.items() if differs]
 

@@ -11,7 +11,8 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from sweeps.front.csv_text import csv_text
 from sweeps.front.panels import Front, Panel
-from sweeps.release.comparing import EPSILON, TARGET_EPSILON, compared_epsilon
+from sweeps.records import EPSILON, TARGET_EPSILON
+from sweeps.release.comparing import compared_epsilon
 
 COMPARED = "compared_epsilon"
 _RESTS_ON = ("rests_on", "assumptions")
@@ -45,18 +46,19 @@ def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, An
         if not on_front and not everything:
             break
         record = panel.records[index]
-        assert record.guarantee is not None
+        claim = record.guarantee
+        assert claim is not None
         row: dict[str, Any] = {"key": record.key, "number": record.number, "on_front": on_front}
         row.update(zip(names, panel.values[index].tolist(), strict=True))
-        row[EPSILON] = float(record.guarantee["epsilon"])
-        row.setdefault(TARGET_EPSILON, record.config.get(TARGET_EPSILON))
-        row[COMPARED] = compared_epsilon(record.guarantee)
-        row.update((name, record.guarantee[name]) for name in _KIND)
+        row[EPSILON] = claim.epsilon
+        row.setdefault(TARGET_EPSILON, record.target_epsilon)
+        row[COMPARED] = compared_epsilon(claim)
+        row |= {name: str(getattr(claim, name)) for name in _KIND} | {"delta": claim.delta}
         if front.heading:
             row["heading"] = front.heading
         row["rests_on"] = status = statuses[index]
         if status not in in_full:
-            in_full[status] = " ".join(front.assumptions.lines_of(record.guarantee))
+            in_full[status] = " ".join(front.assumptions.lines_of(claim))
         row["assumptions"] = in_full[status]
         row.update((f"knob.{name}", value) for name, value in record.config.items() if name != TARGET_EPSILON)
         row.update((f"metric.{name}", value) for name, value in record.metrics.items() if name not in row)
@@ -113,7 +115,7 @@ def to_json(front: Front, everything: bool = False) -> str:
         "sweep": front.sweep,
         "heading": front.heading,
         "note": front.note,
-        "procedure": None if front.procedure is None else dict(front.procedure),
+        "procedure": None if front.procedure is None else front.procedure.to_dict(),
         "started_from": [total.to_dict() for total in front.totals[1:]],
         "assumptions": list(front.assumptions.sentences),
         "objectives": [{"metric": one.metric, "goal": one.goal} for one in front.objectives],

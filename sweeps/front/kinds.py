@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.guarantee import Status
 from sweeps.front.panels import Objective, Panel
 from sweeps.front.pareto import nondominated
 
@@ -24,14 +25,14 @@ class Kind:
 
     name: str
     system: int
-    status: str
+    status: Status
     members: NDArray[np.bool_]
     own: NDArray[np.intp]
 
 
 def kinds(panel: Panel, objectives: Sequence[Objective], across: int, up: int) -> list[Kind]:
     """The kinds of a panel, by name; `across` and `up` are the two objectives that are drawn."""
-    of_point = [(str(record.config.get("system", "")), panel.status(i)) for i, record in enumerate(panel.records)]
+    of_point = [(record.system, panel.status(i)) for i, record in enumerate(panel.records)]
     systems = sorted({system for system, _ in of_point})
     statuses = {status for _, status in of_point}
     maximize = [objectives[axis].goal == "maximize" for axis in (across, up)]

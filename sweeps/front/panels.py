@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
+from dpcore.guarantee import Status
 from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.summary import Procedure
 from sweeps.ledger.totals import Total, lines, sentences
 from sweeps.records import TrialRecord
 from sweeps.release.rounding import delta_text
@@ -21,7 +23,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One axis and its direction: a reported metric, or a number of `sweeps.release.comparing` ("epsilon", ...)."""
+    """One axis and its direction: a reported metric, or a number of `sweeps.records.DECIDED`."""
 
     metric: str
     goal: Literal["maximize", "minimize"]
@@ -39,6 +41,11 @@ class Objective:
                 "objective", text, "METRIC:maximize or METRIC:minimize", "For example accuracy:maximize."
             )
         return cls(metric, goal)  # type: ignore[arg-type]
+
+    @property
+    def too_good(self) -> float:
+        """What no measurement yields."""
+        return math.inf if self.goal == "maximize" else -math.inf
 
     @property
     def axis(self) -> str:
@@ -101,11 +108,11 @@ class Panel:
         """The label in words."""
         return f"{self.kind}, status: {self.label['status']}"
 
-    def status(self, index: int) -> str:
+    def status(self, index: int) -> Status:
         """What is known of the claim of one point."""
         guarantee = self.records[index].guarantee
         assert guarantee is not None
-        return str(guarantee["status"])
+        return guarantee.status
 
     def order(self) -> NDArray[np.intp]:
         """Front points first, then the others, each sorted by the first objective, then by trial number."""
@@ -141,19 +148,18 @@ class Front:
         return sentences(lines(self.totals, self.assumptions))
 
     @property
-    def procedure(self) -> Mapping[str, Any] | None:
-        """The guarantee of all trials together as plain values; None when it was not asked for, or not counted."""
+    def procedure(self) -> Procedure | None:
+        """All trials together; None when it was not asked for, or not counted."""
         return self.totals[0].procedure if self.totals else None
 
     def statuses(self, panel: Panel) -> list[str]:
         """The status of each point, with the assumptions that it rests on."""
-        known: dict[tuple[Any, ...], str] = {}
+        known: dict[tuple[Status, tuple[str, ...]], str] = {}
         found = []
         for record in panel.records:
             claim = record.guarantee
             assert claim is not None
-            rests_on = claim.get("assumptions")
-            key = (claim["status"], None if rests_on is None else tuple(rests_on))
+            key = claim.status, claim.assumptions
             if key not in known:
                 known[key] = self.assumptions.status(claim)
             found.append(known[key])

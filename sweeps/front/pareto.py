@@ -21,13 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import STANDING, Status
+from dpcore.guarantee import STANDING, Guarantee, Status
 from sweeps.front.panels import Floats, Front, Objective, Panel, Reference
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import totals
 from sweeps.process.collector import collector_paused
-from sweeps.records import LedgerEntry, SweepRecord, TrialRecord, TrialState
-from sweeps.release.comparing import EPSILON, Reader, compared_epsilon, reader
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.records import EPSILON, LedgerEntry, SweepRecord, TrialRecord, TrialState
+from sweeps.release.comparing import compared_epsilon
 from sweeps.release.policy import Release
 
 LABELS = ("notion", "adjacency", "delta", "unit", "status")
@@ -80,26 +81,24 @@ def sweep_front(
     return replace(found, totals=counted, assumptions=Assumptions.of(claims))
 
 
-def spec_objectives(spec: Mapping[str, Any]) -> list[Objective]:
+def spec_objectives(spec: RecordedSpec) -> list[Objective]:
     """The objectives of a recorded spec that may be seen, or epsilon alone where none may.
 
     Raises InvalidValue for one whose direction was never settled.
     """
     unseen = Release.recorded(spec).steered_by
-    seen = [Objective(one["metric"], one["goal"]) for one in spec["objectives"] if one["metric"] not in unseen]
-    return seen or [Objective("epsilon", "minimize")]
+    seen = [Objective(metric, goal) for metric, goal in spec.objectives if metric not in unseen]  # type: ignore[arg-type]
+    return seen or [Objective(EPSILON, "minimize")]
 
 
 def rankable(records: Iterable[TrialRecord], objectives: Sequence[Objective]) -> int:
     """How many of `records` have a value in every objective: those that a front or a ranking can hold."""
-    readers = _readers(objectives)
-    return sum(_values(record, readers)[1] is None for record in records)
+    return sum(_values(record, objectives)[1] is None for record in records)
 
 
-def spec_references(spec: Mapping[str, Any]) -> dict[str, Reference]:
+def spec_references(spec: RecordedSpec) -> dict[str, Reference]:
     """The references of a recorded spec; none in one that was written before there were any."""
-    given = spec.get("front", {}).get("reference", {})
-    return {metric: Reference(one["value"], one["source"]) for metric, one in given.items()}
+    return {metric: Reference(one["value"], one["source"]) for metric, one in spec.references.items()}
 
 
 def front(
@@ -130,13 +129,12 @@ def front(
     groups: dict[tuple[Any, ...], tuple[list[TrialRecord], list[list[float]]]] = {}
     excluded: Counter[str] = Counter()
     candidates, seen = 0, Counter[str]()
-    readers = _readers(objectives)
     for record in records:
         if record.state not in states:
             excluded[str(record.state)] += 1
             continue
         candidates += 1
-        values, problem = _values(record, readers)
+        values, problem = _values(record, objectives)
         if problem is not None:
             excluded[problem] += 1
             seen.update(record.metrics.keys())
@@ -174,23 +172,24 @@ def front(
     )
 
 
-def _claims(panels: Iterable[Panel]) -> Iterator[Mapping[str, Any]]:
+def _claims(panels: Iterable[Panel]) -> Iterator[Guarantee]:
     # In the order of trials: every view of a sweep gives a sentence the same number.
     records = sorted((record for panel in panels for record in panel.records), key=lambda record: record.number)
     return (record.guarantee for record in records if record.guarantee is not None)
 
 
-def label_of(guarantee: Mapping[str, Any]) -> tuple[Any, ...]:
+def label_of(claim: Guarantee) -> tuple[Any, ...]:
     """What a point shares with all others on its axes, in the order of `LABELS`."""
-    return tuple([STANDING[0] if guarantee[name] in STANDING else guarantee[name] for name in LABELS])
+    shared = [getattr(claim, name) for name in LABELS]
+    return tuple([STANDING[0] if one in STANDING else one for one in shared])
 
 
 def _shared(label: tuple[Any, ...], members: Sequence[TrialRecord]) -> dict[str, Any]:
     claims = [record.guarantee for record in members if record.guarantee is not None]
-    statuses = {claim["status"] for claim in claims}
+    statuses = {claim.status for claim in claims}
     found = " or ".join(status for status in Status if status in statuses)
     # Several may count on one axis: where one cannot bound a composition, another does (dpcore.accounting.headline).
-    accountants = " or ".join(sorted({claim["accountant"] for claim in claims}))
+    accountants = " or ".join(sorted({claim.accountant for claim in claims}))
     return dict(zip(LABELS, label, strict=True)) | {"accountant": accountants, "status": found}
 
 
@@ -243,21 +242,16 @@ def _check(objectives: Sequence[Objective], mix: Collection[str], log10: Collect
             raise InvalidValue("log10", name, f"one of the objectives {', '.join(metrics)}")
 
 
-def _readers(objectives: Sequence[Objective]) -> list[tuple[str, Reader, float]]:
-    """For each objective its name, what reads it, and the value that is too good to be measured."""
-    return [(one.metric, reader(one.metric), math.inf if one.goal == "maximize" else -math.inf) for one in objectives]
-
-
-def _values(record: TrialRecord, readers: Sequence[tuple[str, Reader, float]]) -> tuple[list[float], str | None]:
+def _values(record: TrialRecord, objectives: Sequence[Objective]) -> tuple[list[float], str | None]:
     if record.guarantee is None:
         return [], "without a guarantee"
     values = []
-    for metric, read, too_good in readers:
-        value = read(record)
+    for one in objectives:
+        value = record.metric(one.metric)
         if value is None:
-            return [], f"without {metric}"
-        if value != value or value == too_good:
-            return [], f"{metric} not a finite number"
+            return [], f"without {one.metric}"
+        if value != value or value == one.too_good:
+            return [], f"{one.metric} not a finite number"
         values.append(value)
     return values, None
 

@@ -10,7 +10,7 @@ from dpcore.guarantee import Status
 from sweeps.front.axes import log_ticks
 from sweeps.front.kinds import kinds
 from sweeps.front.panels import Front, Panel
-from sweeps.release.comparing import EPSILON, TARGET_EPSILON
+from sweeps.records import EPSILON, TARGET_EPSILON
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,7 +82,7 @@ def _scatter(axis: Any, front: Front, panel: Panel, across: int, up: int) -> Non
         axis.scatter(x[panel.on_front], y[panel.on_front], s=30, color=_COLOURS[0], linewidths=0, label="front")
         return
     for kind in found:
-        style = {"color": _COLOURS[kind.system % len(_COLOURS)], "marker": _MARKERS.get(Status(kind.status), "^")}
+        style = {"color": _COLOURS[kind.system % len(_COLOURS)], "marker": _MARKERS.get(kind.status, "^")}
         dominated, best = kind.members & ~panel.on_front, kind.members & panel.on_front
         axis.plot(x[kind.own], y[kind.own], color=style["color"], alpha=0.6, linewidth=1, drawstyle=steps)
         axis.scatter(x[dominated], y[dominated], s=14, alpha=0.35, linewidths=0, **style)

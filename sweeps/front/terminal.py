@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sweeps.front.panels import Front, Panel
 from sweeps.ledger.assumptions import HEADING
-from sweeps.release.comparing import EPSILON, TARGET_EPSILON
+from sweeps.records import EPSILON, SYSTEM, TARGET_EPSILON
 from sweeps.release.rounding import epsilon_text
 
 if TYPE_CHECKING:
@@ -101,37 +101,36 @@ def table(front: Front, limit: int = 40) -> RenderableType:
 
 def _columns(front: Front, panel: Panel, listed: list[int]) -> list[_Column]:
     records = [panel.records[i] for i in listed]
+    claims = [one.guarantee for one in records if one.guarantee is not None]
     columns = [_Column("trial", [one.key for one in records])]
     for number, one in enumerate(front.objectives):
         values = [float(panel.values[i][number]) for i in listed]
-        cells = [epsilon_text(value) if one.metric == "epsilon" else f"{value:.4g}" for value in values]
+        cells = [epsilon_text(value) if one.metric == EPSILON else f"{value:.4g}" for value in values]
         columns.append(_Column(f"{one.metric} {'↑' if one.goal == 'maximize' else '↓'}", cells))
         if one.metric == EPSILON and TARGET_EPSILON not in [other.metric for other in front.objectives]:
-            budgets = [_short(one.config.get(TARGET_EPSILON)) for one in records]
+            budgets = [_short(one.target_epsilon) for one in records]
             columns.append(_Column(TARGET_EPSILON, budgets, needed=False))
     if EPSILON not in [one.metric for one in front.objectives]:
         # What may be quoted stands in every row, whatever the axes are.
-        claims = [epsilon_text(float(one.guarantee["epsilon"])) for one in records if one.guarantee is not None]
-        columns.append(_Column(EPSILON, claims))
+        columns.append(_Column(EPSILON, [epsilon_text(claim.epsilon) for claim in claims]))
     # What a panel mixes is told even where one kind has the whole front: that is the answer.
-    if len({one.config.get("system") for one in panel.records}) > 1:
-        columns.append(_Column("system", [_short(one.config.get("system")) for one in records]))
+    if len({one.system for one in panel.records}) > 1:
+        columns.append(_Column(SYSTEM, [one.system for one in records]))
     for name in _varied(panel):
         columns.append(_Column(name, [_short(one.config.get(name)) for one in records], needed=False))
     if len(set(front.statuses(panel))) > 1:
-        columns.append(_Column("status", [front.assumptions.cite(one.guarantee or {}) for one in records]))
+        columns.append(_Column("status", [front.assumptions.cite(claim) for claim in claims]))
     return columns
 
 
 def _varied(panel: Panel) -> list[str]:
     """Knobs that differ among the front's trials of one system: what a spec fixed for each says nothing here."""
-    values: dict[str, dict[object, set[object]]] = {}
+    values: dict[str, dict[str, set[object]]] = {}
     for i in panel.order()[: int(panel.on_front.sum())]:
-        config = panel.records[int(i)].config
-        for name, value in config.items():
-            values.setdefault(name, {}).setdefault(config.get("system"), set()).add(value)
-    varied = [name for name, found in values.items() if any(len(one) > 1 for one in found.values())]
-    return [name for name in varied if name not in ("system", TARGET_EPSILON)]
+        record = panel.records[int(i)]
+        for name, value in record.knobs.items():
+            values.setdefault(name, {}).setdefault(record.system, set()).add(value)
+    return [name for name, found in values.items() if any(len(one) > 1 for one in found.values())]
 
 
 def _short(value: object) -> str:

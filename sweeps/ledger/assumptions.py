@@ -5,12 +5,11 @@ Every view that prints a status prints it by this: `proved (5 assumptions)`, wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
-from dpcore.guarantee import Status
+from dpcore.guarantee import Guarantee, Status
 
 ONE_TRIAL = (
     "The trial and its hyperparameters were not chosen by results on these records: a search costs more than one "
@@ -26,7 +25,8 @@ OF_ONE_TRIAL = (
 
 HEADING = "What the statuses rest on"
 _BARE = (Status.NOT_COVERED, Status.REFUTED, Status.NO_CLAIM)
-UNKNOWN = "assumptions not recorded"
+NOT_RECORDED = ("assumptions not recorded",)
+"""In place of the assumptions of a claim of which only its number is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,46 +36,48 @@ class Assumptions:
     sentences: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, claims: Iterable[Mapping[str, Any]]) -> Assumptions:
-        """Those of several claims (as `Guarantee.to_dict` gives them), in order of first appearance."""
-        distinct = dict.fromkeys(tuple(claim.get("assumptions") or ()) for claim in claims)
+    def of(cls, claims: Iterable[Guarantee]) -> Assumptions:
+        """Those of several claims, in order of first appearance."""
+        distinct = dict.fromkeys(claim.assumptions for claim in claims)
+        distinct.pop(NOT_RECORDED, None)
         return cls(tuple(dict.fromkeys(sentence for sentences in distinct for sentence in sentences)))
 
-    def numbers(self, claim: Mapping[str, Any]) -> tuple[int, ...]:
+    def numbers(self, claim: Guarantee) -> tuple[int, ...]:
         """The numbers of the claim's own sentences, in order. Raises ValueError for one that is not listed."""
-        return tuple(sorted({self.sentences.index(sentence) + 1 for sentence in claim.get("assumptions") or ()}))
+        if claim.assumptions == NOT_RECORDED:
+            return ()
+        return tuple(sorted({self.sentences.index(sentence) + 1 for sentence in claim.assumptions}))
 
-    def status(self, claim: Mapping[str, Any]) -> str:
+    def status(self, claim: Guarantee) -> str:
         """`proved (5 assumptions)`; where others in this view rest on other ones, `proved (4 assumptions: 1-3, 6)`.
 
         What is refuted or claims nothing rests on nothing: its sentences are remarks.
         """
-        status = str(claim["status"])
-        if claim.get("assumptions") is None:
-            return f"{status} ({UNKNOWN})"
         numbers = self.numbers(claim)
         if not numbers:
-            return status
-        word = "remark" if status in _BARE else "assumption"
+            return _bare(claim)
+        word = "remark" if claim.status in _BARE else "assumption"
         which = "" if len(numbers) == len(self.sentences) else f": {spans(numbers)}"
-        return f"{status} ({len(numbers)} {word}{'' if len(numbers) == 1 else 's'}{which})"
+        return f"{claim.status} ({len(numbers)} {word}{'' if len(numbers) == 1 else 's'}{which})"
 
-    def cite(self, claim: Mapping[str, Any]) -> str:
+    def cite(self, claim: Guarantee) -> str:
         """`proved [1-3, 6]`: the same in short, for a column right above the list."""
-        if claim.get("assumptions") is None:
-            return f"{claim['status']} ({UNKNOWN})"
         numbers = self.numbers(claim)
-        return f"{claim['status']} [{spans(numbers)}]" if numbers else str(claim["status"])
+        return f"{claim.status} [{spans(numbers)}]" if numbers else _bare(claim)
 
     def lines(self) -> Iterator[str]:
         """The numbered list."""
         for number, sentence in enumerate(self.sentences, start=1):
             yield f"{number}. {sentence}"
 
-    def lines_of(self, claim: Mapping[str, Any]) -> Iterator[str]:
+    def lines_of(self, claim: Guarantee) -> Iterator[str]:
         """Those lines of it that one claim rests on."""
         for number in self.numbers(claim):
             yield f"{number}. {self.sentences[number - 1]}"
+
+
+def _bare(claim: Guarantee) -> str:
+    return f"{claim.status} ({NOT_RECORDED[0]})" if claim.assumptions == NOT_RECORDED else str(claim.status)
 
 
 def spans(numbers: Iterable[int]) -> str:

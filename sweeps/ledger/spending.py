@@ -18,17 +18,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Gaussian, PoissonSampled, Repeated, UnsupportedEvent, phases
-from dpcore.guarantee import STANDING, Guarantee, Status, weakest
+from dpcore.guarantee import Guarantee, Status, weakest
 from dpcore.parallel import headline_of_parts
 from sweeps.ledger.assumptions import OF_ONE_TRIAL
+from sweeps.ledger.steps import total
+from sweeps.ledger.summary import Choice, Procedure, Summary, largest_claims
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import LedgerEntry, SweepRecord, TrialRecord
 from sweeps.search import registry
 from trainables.system import PrivacyPlan
@@ -42,73 +44,6 @@ FINEST_ROUNDING, COARSEST_ROUNDING = 0.001, 0.512
 
 NOT_COVERED = "not covered: metrics that read training records outside of every claim left with it"
 """Why the total of a sweep that releases raw measures is no number."""
-
-CLAIM_KIND = ("notion", "delta", "adjacency", "unit", "accountant", "status")
-"""What two claims must share, and what they rest on besides, for one of them to be the larger."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Something in a spec that lets results choose what later trials spend.
-
-    what     it did, in words
-    will     the same before the sweep runs
-    instead  what to do about it in the spec
-    """
-
-    what: str
-    will: str
-    instead: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
-    """Steps of one trial, or of a whole sweep.
-
-    executed   steps that the ledger counts, open reservations whole
-    path       distinct steps among them: each once, however often it was executed
-    open       steps of reservations that are not settled yet
-    attempts   number of launches
-    """
-
-    executed: int = 0
-    path: int = 0
-    open: int = 0
-    attempts: int = 0
-
-    @property
-    def excess(self) -> int:
-        """Steps executed again after a lost attempt: in the ledger, in no claim."""
-        return self.executed - self.path
-
-    def __add__(self, other: Spending) -> Spending:
-        return Spending(
-            executed=self.executed + other.executed,
-            path=self.path + other.path,
-            open=self.open + other.open,
-            attempts=self.attempts + other.attempts,
-        )
-
-
-def spending(entries: Iterable[LedgerEntry]) -> dict[str, Spending]:
-    """{key: steps spent by that trial}, in order of first appearance."""
-    grouped: dict[str, list[LedgerEntry]] = {}
-    for entry in entries:
-        grouped.setdefault(entry.key, []).append(entry)
-    return {
-        key: Spending(
-            executed=sum(entry.steps_spent for entry in own),
-            path=_distinct([(entry.from_step, entry.from_step + entry.steps_spent) for entry in own]),
-            open=sum(entry.steps_spent for entry in own if entry.executed_to is None),
-            attempts=len(own),
-        )
-        for key, own in grouped.items()
-    }
-
-
-def total(entries: Iterable[LedgerEntry]) -> Spending:
-    """Steps spent by the whole sweep."""
-    return sum(spending(entries).values(), start=Spending())
 
 
 def procedure_event(plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEntry]) -> Event:
@@ -229,10 +164,10 @@ def coarsened(event: Event, max_phases: int) -> tuple[Event, float]:
     return Composed(events=tuple(Repeated(event=part, count=count) for part, count in rounded.items())), ratio
 
 
-def choices_by_results(spec: Mapping[str, Any]) -> tuple[Choice, ...]:
-    """What lets results choose budgets in a sweep of this (recorded) spec; none: all were fixed beforehand."""
-    sampler = spec.get("search", {}).get("sampler")
+def choices_by_results(spec: RecordedSpec) -> tuple[Choice, ...]:
+    """What lets results choose budgets in a sweep of this spec; none: all were fixed beforehand."""
     found = []
+    sampler = spec.sampler
     if registry.learns(sampler):
         found.append(
             Choice(
@@ -241,7 +176,7 @@ def choices_by_results(spec: Mapping[str, Any]) -> tuple[Choice, ...]:
                 instead=f"search with `sampler: {'` or `'.join(registry.fixed())}`",
             )
         )
-    if spec.get("early_stopping") is not None:
+    if spec.early_stopping is not None:
         found.append(
             Choice(
                 what="early stopping chose by results how far trials went",
@@ -254,92 +189,33 @@ def choices_by_results(spec: Mapping[str, Any]) -> tuple[Choice, ...]:
 
 def summary(
     trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry], choices: Sequence[Choice] | None = None
-) -> dict[str, Any]:
-    """What `show` prints about the ledger: steps always; epsilon of claims; with `choices` given, the procedure's.
-
-    claims         the largest of the trials' own claims of each kind: the guarantee without its theorem, `trial`
-                   whose claim it is, and of how many `trials` it is the largest
-    largest_claim  the largest epsilon among them, of whatever kind; None without a report
-    procedure      `procedure_guarantee` from the plans' smallest delta, as plain values; over how many `trials`;
-                   whether it `is_claim` (finite and standing); what was `chosen_by_results` and what to do `instead`
-    reports_charged  how many reports on private validation records the procedure counts
-    uncounted      in its place, why no accountant can count the whole, or that more left than is counted
+) -> Summary:
+    """What `show` prints about the ledger: steps and claims always; with `choices` given, the procedure's total at
+    the plans' smallest delta, or why no accountant can count the whole, or that more left than is counted.
     """
-    spent = total(entries)
-    claims = largest_claims(trials)
-    out: dict[str, Any] = {
-        "attempts": spent.attempts,
-        "steps_executed": spent.executed,
-        "steps_on_paths": spent.path,
-        "steps_in_excess": spent.excess,
-        "steps_reserved_unsettled": spent.open,
-        # An infinite epsilon is the text "inf", since JSON has no infinity.
-        "largest_claim": max((claim["epsilon"] for claim in claims), key=float, default=None),
-        "claims": claims,
-    }
-    if choices is not None and entries:
-        plans = launched_plans(trials)
-        if any(plan.guarantee.status is Status.NOT_COVERED for plan in plans.values()):
-            return out | {"uncounted": NOT_COVERED}
-        delta = min(plan.guarantee.delta for plan in plans.values())
-        try:
-            counted = procedure_guarantee(plans, entries, delta, adaptive=bool(choices))
-        except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
-            out["uncounted"] = str(error)
-        else:
-            out["reports_charged"] = sum(phases(reported_event(plans, entries)).values())
-            out["procedure"] = {
-                **counted.to_dict(),
-                "trials": len(plans),
-                "is_claim": counted.status in STANDING and math.isfinite(counted.epsilon),
-                "chosen_by_results": [choice.what for choice in choices],
-                "instead": [choice.instead for choice in choices],
-            }
-    return out
+    found = Summary(spent=total(entries), claims=largest_claims(trials))
+    if choices is None or not entries:
+        return found
+    plans = {trial.key: trial.plan for trial in trials if trial.plan is not None}
+    if any(plan.guarantee.status is Status.NOT_COVERED for plan in plans.values()):
+        return replace(found, uncounted=NOT_COVERED)
+    delta = min(plan.guarantee.delta for plan in plans.values())
+    try:
+        counted = procedure_guarantee(plans, entries, delta, adaptive=bool(choices))
+    except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
+        return replace(found, uncounted=str(error))
+    return replace(
+        found,
+        procedure=Procedure(guarantee=counted, trials=len(plans), choices=tuple(choices)),
+        reports_charged=sum(phases(reported_event(plans, entries)).values()),
+    )
 
 
-def summary_in_passing(
-    sweep: SweepRecord, trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry]
-) -> dict[str, Any]:
+def summary_in_passing(sweep: SweepRecord, trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry]) -> Summary:
     """`summary` with the procedure's total where that takes well under a second, and else why it is left out."""
     if len(entries) > TOTAL_SHOWN_UP_TO:
-        return summary(trials, entries) | {"uncounted": too_many(sweep.name, len(entries))}
+        return replace(summary(trials, entries), uncounted=too_many(sweep.name, len(entries)))
     return summary(trials, entries, choices_by_results(sweep.spec))
-
-
-def largest_claims(trials: Iterable[TrialRecord]) -> list[dict[str, Any]]:
-    """The largest epsilon that a trial claims for itself, of each kind of claim: kinds never share a number.
-
-    Claims that rest on different assumptions are of different kinds.
-    """
-    largest: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for trial in trials:
-        claim = trial.guarantee
-        if claim is None:
-            continue
-        rests_on = tuple(claim["assumptions"])
-        kind = (*(claim[name] for name in CLAIM_KIND), rests_on)
-        before = largest.get(kind)
-        count = 1 if before is None else before["trials"] + 1
-        if before is None or float(claim["epsilon"]) > float(before["epsilon"]):
-            shared = {name: claim[name] for name in CLAIM_KIND}
-            before = {"epsilon": claim["epsilon"], **shared, "assumptions": list(rests_on), "trial": trial.key}
-        largest[kind] = {**before, "trials": count}
-    return [largest[kind] for kind in sorted(largest, key=repr)]
-
-
-def launched_plans(trials: Iterable[TrialRecord]) -> dict[str, PrivacyPlan]:
-    """{key: plan} of every trial that was ever launched."""
-    return {trial.key: PrivacyPlan.from_dict(trial.plan) for trial in trials if trial.plan is not None}
-
-
-def _distinct(intervals: list[tuple[int, int]]) -> int:
-    """Length of the union of half-open intervals."""
-    covered, reached = 0, 0
-    for start, stop in sorted(intervals):
-        covered += max(0, stop - max(start, reached))
-        reached = max(reached, stop)
-    return covered
 
 
 def _rounded(part: Event, ratio: float) -> Event:

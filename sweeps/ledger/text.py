@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.summary import LargestClaim, Procedure, Summary
 from sweeps.records import TrialRecord
 from sweeps.release.policy import is_demonstration
 from sweeps.release.rounding import claim_text, count_text
@@ -25,58 +25,53 @@ TOTAL_SHOWN_UP_TO = 3000
 """Attempts whose total `show` and `pareto` count by the way (half a second); the report counts any number."""
 
 
-def claims_of(ledger: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The claims that `claim_lines` and `total_lines` of `sweeps.ledger.spending.summary` put a status on."""
-    total = ledger.get("procedure")
-    return [*ledger["claims"], *([total] if total is not None and total["is_claim"] else [])]
-
-
-def claim_lines(claims: Sequence[Mapping[str, Any]], assumptions: Assumptions) -> Iterator[str]:
-    """One line for each kind of claim; see `sweeps.ledger.spending.largest_claims`."""
-    for claim in claims:
-        whose = f"the largest of {claim['trials']} trials, {claim['trial']}" if claim["trials"] > 1 else claim["trial"]
-        yield f"one trial by itself: {claim_text(claim, assumptions.status(claim))} ({whose})"
+def claim_lines(claims: Sequence[LargestClaim], assumptions: Assumptions) -> Iterator[str]:
+    """One line for each kind of claim."""
+    for one in claims:
+        whose = f"the largest of {one.trials} trials, {one.trial}" if one.trials > 1 else one.trial
+        status = assumptions.status(one.guarantee)
+        yield f"one trial by itself: {claim_text(one.guarantee, status)} ({whose})"
     if not claims:
         yield "none yet: no trial has reported"
 
 
-def total_text(total: Mapping[str, Any], assumptions: Assumptions) -> str:
-    """What all trials promise together (`sweeps.ledger.spending.summary`), and which number may be quoted for what."""
-    who = "all trials together" if total["trials"] > 1 else "the one trial"
-    if math.isinf(float(total["epsilon"])):
+def total_text(total: Procedure, assumptions: Assumptions) -> str:
+    """What all trials promise together, and which number may be quoted for what."""
+    who, claim = "all trials together" if total.trials > 1 else "the one trial", total.guarantee
+    if math.isinf(claim.epsilon):
         return f"{who}: {PROMISES_NOTHING}"
-    if total["is_claim"]:
-        covers = COUNTS if is_demonstration(total) else COVERS
-        return f"{who}: {claim_text(total, assumptions.status(total))}. {covers}"
-    return f"{who}: no guarantee, because {_no_total_text(total)} (Added up as it ran: {claim_text(total, None)}.)"
+    if total.is_claim:
+        covers = COUNTS if is_demonstration(claim) else COVERS
+        return f"{who}: {claim_text(claim, assumptions.status(claim))}. {covers}"
+    return f"{who}: no guarantee, because {_no_total_text(total)} (Added up as it ran: {claim_text(claim, None)}.)"
 
 
-def _no_total_text(total: Mapping[str, Any]) -> str:
+def _no_total_text(total: Procedure) -> str:
     """Why the total may not be quoted, what may be, and what makes it quotable."""
-    if not total["chosen_by_results"]:
-        return f"the weakest claim among them is {total['status']}."
+    if not total.choices:
+        return f"the weakest claim among them is {total.guarantee.status}."
     return (
-        f"{' and '.join(total['chosen_by_results'])}. Quote one trial's epsilon, and say that it leaves out the search "
-        f"for its hyperparameters. For a total that can be quoted, {' and '.join(total['instead'])}."
+        f"{' and '.join(choice.what for choice in total.choices)}. Quote one trial's epsilon, and say that it leaves "
+        "out the search for its hyperparameters. For a total that can be quoted, "
+        f"{' and '.join(choice.instead for choice in total.choices)}."
     )
 
 
-def total_lines(ledger: Mapping[str, Any], assumptions: Assumptions) -> Iterator[str]:
+def total_lines(procedure: Procedure | None, uncounted: str, assumptions: Assumptions) -> Iterator[str]:
     """The procedure's total, or why it is not counted; nothing where nothing was launched."""
-    if "procedure" in ledger:
-        yield total_text(ledger["procedure"], assumptions)
-    elif "uncounted" in ledger:
-        yield f"all trials together: not counted ({ledger['uncounted']})"
+    if procedure is not None:
+        yield total_text(procedure, assumptions)
+    elif uncounted:
+        yield f"all trials together: not counted ({uncounted})"
 
 
-def executed_text(ledger: Mapping[str, Any]) -> str:
+def executed_text(ledger: Summary) -> str:
     """The steps of the ledger, and reports on private validation records, in one line."""
-    again, open_ = ledger["steps_in_excess"], ledger["steps_reserved_unsettled"]
-    more = f", {again} of them run again after a lost launch" if again else ""
-    more += f", {open_} of them reserved and not yet reported, counted as run" if open_ else ""
-    reports = ledger.get("reports_charged", 0)
+    spent, reports = ledger.spent, ledger.reports_charged
+    more = f", {spent.excess} of them run again after a lost launch" if spent.excess else ""
+    more += f", {spent.open} of them reserved and not yet reported, counted as run" if spent.open else ""
     more += f", with {count_text(reports, 'report')} on private validation records" if reports else ""
-    return f"{count_text(ledger['steps_executed'], 'step')} charged in {count_text(ledger['attempts'], 'launch')}{more}"
+    return f"{count_text(spent.executed, 'step')} charged in {count_text(spent.attempts, 'launch')}{more}"
 
 
 def stopped_lines(trials: Iterable[TrialRecord], early_stopping: bool = False) -> Iterator[str]:
@@ -84,30 +79,23 @@ def stopped_lines(trials: Iterable[TrialRecord], early_stopping: bool = False) -
 
     early_stopping  whether the sweep stops trials by their results (every plan is looked into)
     """
-    listed = list(trials)
-    complete = [one for one in listed if one.plan is not None and TAKEN in one.metrics]
-    planned = {one.key: _steps(one) for one in complete}
-    short = [one for one in complete if one.metrics[TAKEN] < planned[one.key]]
+    listed = [one for one in trials if one.plan is not None]
+    complete = [one for one in listed if TAKEN in one.metrics]
+    short = [one for one in complete if one.metrics[TAKEN] < one.planned_steps]
     if short:
         least = min(short, key=lambda one: one.metrics[TAKEN])
         yield (
             f"{len(short)} of {len(complete)} trials were stopped by their Bayesian budget before their last step: "
-            f"{least.key} after {least.metrics[TAKEN]:.0f} of {planned[least.key]} steps"
+            f"{least.key} after {least.metrics[TAKEN]:.0f} of {least.planned_steps} steps"
         )
-    reported = [one for one in listed if one.plan is not None and one.guarantee is not None] if early_stopping else []
-    planned = {one.key: _steps(one) for one in reported}
-    early = [one for one in reported if one.step < planned[one.key]]
+    reported = [one for one in listed if one.guarantee is not None] if early_stopping else []
+    early = [one for one in reported if one.step < one.planned_steps]
     if early:
-        least = min(early, key=lambda one: one.step / planned[one.key])
+        least = min(early, key=lambda one: one.step / one.planned_steps)
         yield (
             f"{len(early)} of {len(reported)} trials were stopped early, {least.key} after {least.step} of "
-            f"{planned[least.key]} steps: each claims all of its planned steps, since results chose where it stopped"
+            f"{least.planned_steps} steps: each claims all of its planned steps, since results chose where it stopped"
         )
-
-
-def _steps(trial: TrialRecord) -> int:
-    assert trial.plan is not None
-    return sum(int(count) for _, count in trial.plan["schedule"])
 
 
 def too_many(sweep: str, attempts: int) -> str:

@@ -6,12 +6,14 @@ the data changed. Its own total leaves that out, so every view that states the o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from dpcore.guarantee import Guarantee
 from sweeps.ledger.assumptions import Assumptions
-from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, claims_of, too_many, total_lines
+from sweeps.ledger.summary import Procedure, Summary
+from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many, total_lines
 from sweeps.records import LedgerEntry, SweepRecord, TrialRecord
 
 
@@ -29,53 +31,57 @@ class Store(Protocol):
 class Total:
     """What all trials of one sweep released together.
 
-    ledger  `sweeps.ledger.spending.summary`; for more than `TOTAL_SHOWN_UP_TO` attempts only why it is not counted;
-            None for a sweep that this store does not have
+    procedure  None where it is not counted
+    uncounted  why not; empty where nothing was launched
+    in_this_store  whether this store has the sweep
     """
 
     sweep: str
-    ledger: Mapping[str, Any] | None
+    procedure: Procedure | None = None
+    uncounted: str = ""
+    in_this_store: bool = True
 
-    @property
-    def procedure(self) -> Mapping[str, Any] | None:
-        """The guarantee as plain values; None where it is not counted."""
-        return None if self.ledger is None else self.ledger.get("procedure")
-
-    def claims(self) -> list[Mapping[str, Any]]:
+    def claims(self) -> list[Guarantee]:
         """The total, where it has a status to be shown."""
-        return [] if self.ledger is None else claims_of({**self.ledger, "claims": ()})
+        return [self.procedure.guarantee] if self.procedure is not None and self.procedure.is_claim else []
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        found = self.ledger or {}
-        counted = {name: found[name] for name in ("procedure", "uncounted") if name in found}
-        return {"sweep": self.sweep, "in_this_store": self.ledger is not None, **counted}
+        counted = {} if self.procedure is None else {"procedure": self.procedure.to_dict()}
+        reason = {"uncounted": self.uncounted} if self.uncounted else {}
+        return {"sweep": self.sweep, "in_this_store": self.in_this_store, **counted, **reason}
 
 
 def own_total(store: Store, sweep: str, trials: Sequence[TrialRecord]) -> Total:
     """Of one sweep, all of whose `trials` are given. Raises UnknownSweep."""
     attempts = sum(trial.attempts for trial in trials)
     if attempts > TOTAL_SHOWN_UP_TO:
-        return Total(sweep=sweep, ledger={"uncounted": too_many(sweep, attempts)})
+        return Total(sweep=sweep, uncounted=too_many(sweep, attempts))
     # The accountants take a quarter of a second to import: a large front does without them.
     from sweeps.ledger.spending import summary_in_passing
 
-    return Total(sweep=sweep, ledger=summary_in_passing(store.sweep(sweep), trials, store.ledger(sweep)))
+    return total_of(sweep, summary_in_passing(store.sweep(sweep), trials, store.ledger(sweep)))
+
+
+def total_of(sweep: str, ledger: Summary) -> Total:
+    """The total among what a view says of a ledger."""
+    return Total(sweep=sweep, procedure=ledger.procedure, uncounted=ledger.uncounted)
 
 
 def totals(store: Store, sweep: str, trials: Sequence[TrialRecord]) -> tuple[Total, ...]:
     """A sweep's own total, then `earlier_totals`. Raises UnknownSweep."""
-    return own_total(store, sweep, trials), *earlier_totals(store, store.sweep(sweep).spec)
+    return own_total(store, sweep, trials), *earlier_totals(store, store.sweep(sweep).spec.warm_start)
 
 
-def earlier_totals(store: Store, spec: Mapping[str, Any]) -> tuple[Total, ...]:
-    """Of the sweep that a (recorded) spec names in `search.warm_start`, of the one that this one started from, ..."""
+def earlier_totals(store: Store, warm_start: str | None) -> tuple[Total, ...]:
+    """Of the sweep that a spec names in `search.warm_start`, of the one that this one started from, ..."""
     found: list[Total] = []
-    name = spec.get("search", {}).get("warm_start")
+    name = warm_start
     while name is not None and name not in [total.sweep for total in found]:
         record = _sweep(store, name)
-        found.append(Total(sweep=name, ledger=None) if record is None else own_total(store, name, store.trials(name)))
-        name = None if record is None else record.spec.get("search", {}).get("warm_start")
+        known = record is not None
+        found.append(own_total(store, name, store.trials(name)) if known else Total(sweep=name, in_this_store=False))
+        name = None if record is None else record.spec.warm_start
     return tuple(found)
 
 
@@ -83,7 +89,7 @@ def lines(found: Sequence[Total], assumptions: Assumptions) -> Iterator[str]:
     """Those of `totals` in words, one line each."""
     if found:
         own, *earlier = found
-        yield from total_lines(own.ledger or {}, assumptions)
+        yield from total_lines(own.procedure, own.uncounted, assumptions)
         yield from earlier_lines(earlier, assumptions)
 
 
@@ -91,8 +97,8 @@ def earlier_lines(earlier: Sequence[Total], assumptions: Assumptions) -> Iterato
     """One line for each of `earlier_totals`; nothing for a sweep that started from no other."""
     for total in earlier:
         counted = "its total is not known here (it is not in this store)"
-        if total.ledger is not None:
-            counted = "; ".join(total_lines(total.ledger, assumptions)) or "nothing was launched"
+        if total.in_this_store:
+            counted = "; ".join(total_lines(total.procedure, total.uncounted, assumptions)) or "nothing was launched"
         yield f"the search started from the results of sweep {total.sweep!r}, which adds its own total: {counted}"
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpcore.guarantee import Guarantee, Status, weakest
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import TrialRecord
 from trainables.metrics import WITHHELD, Config, Dependence
 from trainables.system import PrivacyPlan
@@ -24,9 +25,9 @@ _EVERYTHING: frozenset[Dependence] = frozenset()
 _PUBLIC = "The records are public"
 
 
-def is_demonstration(guarantee: Mapping[str, Any]) -> bool:
-    """Whether a claim (as plain values) is made of public records: then more may leave than it counts."""
-    return any(sentence.startswith(_PUBLIC) for sentence in guarantee.get("assumptions") or ())
+def is_demonstration(claim: Guarantee) -> bool:
+    """Whether a claim is made of public records: then more may leave than it counts."""
+    return any(sentence.startswith(_PUBLIC) for sentence in claim.assumptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,17 +53,15 @@ class Release:
         return cls(public_because=spec.data.records_are_public, raw_because=spec.privacy.allow_raw_measures)
 
     @classmethod
-    def recorded(cls, spec: Mapping[str, Any]) -> Release:
+    def recorded(cls, spec: RecordedSpec) -> Release:
         """The release that a recorded spec asks for, whenever it was recorded."""
-        data, privacy = spec.get("data", {}), spec.get("privacy", {})
-        stated = "allow_raw_measures" in privacy
-        unit = privacy.get("unit", RECORD)
+        enforced = spec.unit in (None, RECORD) or spec.enforces_units
         return cls(
-            public_because=data.get("records_are_public"),
-            raw_because=privacy.get("allow_raw_measures"),
-            stated=stated,
-            steered_by=() if stated else _raw_objectives(spec),
-            empty_unit=unit if unit != RECORD and "unit" not in data else None,
+            public_because=spec.public_because,
+            raw_because=spec.raw_because,
+            stated=spec.is_stated,
+            steered_by=() if spec.is_stated else _raw_objectives(spec),
+            empty_unit=None if enforced else spec.unit,
         )
 
     @property
@@ -123,8 +122,8 @@ class Release:
         """A trial, of another sweep or of another time, with the metrics that may leave this one: none undeclared."""
         return replace(
             record,
-            metrics=self._declared(record.metrics, record.config),
-            reports={step: self._declared(metrics, record.config) for step, metrics in record.reports.items()},
+            metrics=self._declared(record.metrics, record),
+            reports={step: self._declared(metrics, record) for step, metrics in record.reports.items()},
         )
 
     def read(self, record: TrialRecord) -> TrialRecord:
@@ -134,43 +133,37 @@ class Release:
         read = self.seen(record)
         if self.covered and self.empty_unit is None:
             return read
-        claim = None if read.guarantee is None else self._as_recorded(read.guarantee)
         plan = read.plan
         if plan is not None:
-            beside = [self._as_recorded(one) for one in plan["beside"]]
-            plan = {**plan, "guarantee": self._as_recorded(plan["guarantee"]), "beside": beside}
-        return replace(read, guarantee=claim, plan=plan)
+            beside = tuple(self._as_recorded(one) for one in plan.beside)
+            plan = replace(plan, guarantee=self._as_recorded(plan.guarantee), beside=beside)
+        return replace(read, guarantee=None if read.guarantee is None else self._as_recorded(read.guarantee), plan=plan)
 
-    def _declared(self, metrics: Mapping[str, float], config: Config) -> dict[str, float]:
+    def _declared(self, metrics: Mapping[str, float], record: TrialRecord) -> dict[str, float]:
         from trainables.publishing import OWN_METRICS, declared
         from trainables.registry import SYSTEMS
 
-        system = SYSTEMS.get(str(config.get("system")))
+        system = SYSTEMS.get(record.system)
         known = OWN_METRICS if system is None else declared(system)
         return {
             name: value
             for name, value in metrics.items()
-            if name in known and known[name].depends_under(config) not in self.withheld
+            if name in known and known[name].depends_under(record.config) not in self.withheld
         }
 
-    def _as_recorded(self, guarantee: Mapping[str, Any]) -> dict[str, Any]:
-        status = Status(guarantee["status"])
-        unit = guarantee["unit"] if self.empty_unit is None else RECORD
-        return {
-            **guarantee,
-            "status": str(status if self.covered else weakest(status, Status.NOT_COVERED)),
-            "unit": unit,
-        }
+    def _as_recorded(self, claim: Guarantee) -> Guarantee:
+        status = claim.status if self.covered else weakest(claim.status, Status.NOT_COVERED)
+        return replace(claim, status=status, unit=claim.unit if self.empty_unit is None else RECORD)
 
 
-def _raw_objectives(spec: Mapping[str, Any]) -> tuple[str, ...]:
+def _raw_objectives(spec: RecordedSpec) -> tuple[str, ...]:
     """Objectives that read raw records in some trial; a knob that is searched counts as every value of it."""
     from trainables.publishing import declared
     from trainables.registry import SYSTEMS
 
     found = []
-    for name in (one["metric"] for one in spec.get("objectives", ())):
-        for system, knobs in spec.get("systems", {}).items():
+    for name, _ in spec.objectives:
+        for system, knobs in spec.systems.items():
             metric = declared(SYSTEMS[system]).get(name) if system in SYSTEMS else None
             fixed = {knob: value for knob, value in knobs.items() if not isinstance(value, Mapping)}
             if metric is not None and metric.depends_under(fixed) is Dependence.RAW and name not in found:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpcore.guarantee import Guarantee
 
 
 def epsilon_text(value: float, up: bool = True, digits: int = 4) -> str:
@@ -41,14 +43,14 @@ def on_grid(epsilon: float) -> float:
     return steps / power if steps / power >= epsilon else (steps + 1) / power
 
 
-def claim_text(guarantee: Mapping[str, Any], status: str | None) -> str:
-    """A claim in one line, complete enough to stand alone. `guarantee` as `Guarantee.to_dict` gives it.
+def claim_text(claim: Guarantee, status: str | None) -> str:
+    """A claim in one line, complete enough to stand alone.
 
     status  as `sweeps.ledger.assumptions` words it; None for a number that is no claim
     """
     number = (
-        f"epsilon {epsilon_text(float(guarantee['epsilon']))} at delta {delta_text(float(guarantee['delta']))}, "
-        f"{guarantee['notion']}, {guarantee['adjacency']}, per {guarantee['unit']}, by {guarantee['accountant']}"
+        f"epsilon {epsilon_text(claim.epsilon)} at delta {delta_text(claim.delta)}, {claim.notion}, "
+        f"{claim.adjacency}, per {claim.unit}, by {claim.accountant}"
     )
     return number if status is None else f"{number}, status: {status}"
 

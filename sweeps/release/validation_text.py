@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from sweeps.provenance.recorded_spec import RecordedSpec
 from trainables.system import PublicFacts
 
 TREATED_AS_PUBLIC = "treated as public: metrics on them leave as they are, and no claim covers these records"
@@ -24,15 +22,15 @@ def validation_text(facts: PublicFacts, adjacency: Adjacency) -> str | None:
     return f"private: each report is one noised histogram, whose cost every claim includes ({how})"
 
 
-def recorded_text(spec: Mapping[str, Any]) -> str | None:
+def recorded_text(spec: RecordedSpec) -> str | None:
     """The line for a recorded spec, whose data may be gone by now."""
     from sweeps.spec.model import Data
     from trainables.data import SOURCES
 
     try:
-        data = Data(**spec["data"])
+        data = Data(**spec.canonical["data"])
         facts = SOURCES[data.source].facts(data.options())
     except (InvalidValue, OSError, KeyError):
         # Before records could be declared private all were public, and published sources are.
         return TREATED_AS_PUBLIC
-    return validation_text(facts, Adjacency(spec["privacy"]["adjacency"]))
+    return validation_text(facts, Adjacency(spec.canonical["privacy"]["adjacency"]))

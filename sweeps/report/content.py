@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from dpcore.guarantee import Guarantee
 from sweeps.audit.records import AuditRecord, audits_of
 from sweeps.front.panels import Front, Objective
 from sweeps.front.pareto import LABELS, front, label_of, spec_objectives, spec_references
 from sweeps.ledger import spending as ledger
 from sweeps.ledger.assumptions import Assumptions
-from sweeps.ledger.totals import Total, earlier_totals
+from sweeps.ledger.summary import Summary
+from sweeps.ledger.totals import Total, earlier_totals, total_of
 from sweeps.records import SweepRecord, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.report.importance import Importance, importances
@@ -23,13 +23,14 @@ from sweeps.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Claims of trials that differ only in their epsilon.
+    """Claims of trials of one system that differ only in their epsilon.
 
-    kind      the guarantee without its epsilons
+    kind      what they share: a guarantee whose epsilon says nothing
     lowest, highest  epsilon, over `trials` trials
     """
 
-    kind: Mapping[str, Any]
+    system: str
+    kind: Guarantee
     lowest: float
     highest: float
     trials: int
@@ -39,7 +40,7 @@ class Claim:
 class Content:
     """Everything on the page.
 
-    spending      steps, claims and the total of all trials, of whatever number (`sweeps.ledger.spending.summary`)
+    spending      steps, claims and the total of all trials, of whatever number
     started_from  totals of the sweeps whose results the search started from
     assumptions   what the statuses on the page rest on
     released      {metric: on what the published number depends}, as its system says
@@ -52,7 +53,7 @@ class Content:
     objectives: Sequence[Objective]
     front: Front
     claims: Sequence[Claim]
-    spending: Mapping[str, Any]
+    spending: Summary
     started_from: Sequence[Total]
     assumptions: Assumptions
     released: Mapping[str, str]
@@ -77,8 +78,8 @@ def gather(store: Store, sweep: str) -> Content:
     mix = [name for position, name in enumerate(LABELS) if len({kind[position] for kind in kinds}) > 1]
     release = Release.recorded(record.spec)
     spending = ledger.summary(trials, store.ledger(sweep), ledger.choices_by_results(record.spec))
-    started_from = earlier_totals(store, record.spec)
-    counted = (Total(sweep=sweep, ledger=spending), *started_from)
+    started_from = earlier_totals(store, record.spec.warm_start)
+    counted = (total_of(sweep, spending), *started_from)
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
     assumptions = Assumptions.of([*claims, *(claim for total in counted for claim in total.claims())])
     return Content(
@@ -102,20 +103,21 @@ def gather(store: Store, sweep: str) -> Content:
     )
 
 
-_EPSILONS = ("epsilon", "epsilon_lower", "aimed_at")
-
-
 def _claims(trials: Sequence[TrialRecord]) -> list[Claim]:
-    groups: dict[str, tuple[Mapping[str, Any], list[float]]] = {}
+    groups: dict[tuple[str, Guarantee], list[Guarantee]] = {}
     for trial in trials:
         if trial.guarantee is not None:
-            kind = {name: value for name, value in trial.guarantee.items() if name not in _EPSILONS} | {
-                "system": trial.config.get("system", "")
-            }
-            groups.setdefault(repr(sorted(kind.items())), (kind, []))[1].append(float(trial.guarantee["epsilon"]))
+            kind = replace(trial.guarantee, epsilon=0.0, epsilon_lower=None, aimed_at=None)
+            groups.setdefault((trial.system, kind), []).append(trial.guarantee)
     return [
-        Claim(kind=kind, lowest=min(epsilons), highest=max(epsilons), trials=len(epsilons))
-        for kind, epsilons in groups.values()
+        Claim(
+            system=system,
+            kind=kind,
+            lowest=min(claim.epsilon for claim in claims),
+            highest=max(claim.epsilon for claim in claims),
+            trials=len(claims),
+        )
+        for (system, kind), claims in groups.items()
     ]
 
 
@@ -123,7 +125,7 @@ def _released(trials: Sequence[TrialRecord]) -> dict[str, str]:
     from trainables.measures.objectives import MEASURES
     from trainables.registry import SYSTEMS
 
-    names = Counter(str(trial.config.get("system", "")) for trial in trials)
+    names = {trial.system for trial in trials}
     measured = {metric.name: metric.released for metric in MEASURES.values()}
     own = {metric.name: metric.released for name in names if name in SYSTEMS for metric in SYSTEMS[name].metrics}
     return measured | own

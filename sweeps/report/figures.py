@@ -16,8 +16,7 @@ from dpcore.guarantee import Status
 from sweeps.front.axes import log_ticks
 from sweeps.front.kinds import Kind, kinds
 from sweeps.front.panels import Front, Objective, Panel
-from sweeps.records import TrialRecord, TrialState
-from sweeps.release.comparing import DECIDED, EPSILON, TARGET_EPSILON, reader
+from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialRecord, TrialState
 from sweeps.release.rounding import epsilon_text
 from sweeps.report.importance import Importance
 
@@ -80,7 +79,7 @@ def _mixed(front: Front, panel: Panel, found: Sequence[Kind], across: int, up: i
     data: list[Figure] = []
     for kind in found:
         colour, name = SERIES[kind.system % len(SERIES)], escape(kind.name)
-        look = {"color": colour, "symbol": SYMBOLS.get(Status(kind.status), "triangle-up")}
+        look = {"color": colour, "symbol": SYMBOLS.get(kind.status, "triangle-up")}
         if len(names) == 2:
             line = _staircase(front.objectives[across], colour) | {"width": 1}
             drawn = _points(panel, kind.own, across, up, names)
@@ -114,7 +113,7 @@ def parallel_figure(
     metrics = [one.metric for one in objectives]
     knobs = [name for name in dict.fromkeys(name for trial in kept for name in trial.config) if name not in metrics]
     columns = {name: [trial.config.get(name) for trial in kept] for name in knobs}
-    columns |= {name: [reader(name)(trial) for trial in kept] for name in metrics}
+    columns |= {name: [trial.metric(name) for trial in kept] for name in metrics}
     columns = {name: values for name, values in columns.items() if len(set(values)) > 1}
     if len(columns) < 2 or len(kept) < 2:
         return None
@@ -216,21 +215,20 @@ def importance_figure(one: Importance) -> Figure:
 def progress_figure(trials: Sequence[TrialRecord], objective: Objective) -> Figure | None:
     """Every finished trial by the time it ended, and the best so far of each fixed epsilon. None without any."""
     ended = [trial for trial in trials if trial.state is TrialState.COMPLETE and trial.finished_at]
-    read = reader(objective.metric)
-    measured = [trial for trial in ended if _finite(read(trial))]
+    measured = [trial for trial in ended if _finite(trial.metric(objective.metric))]
     done = sorted(measured, key=lambda trial: trial.finished_at or 0.0)
     if not done:
         return None
     start = min(trial.proposed_at for trial in trials)
     longest = (done[-1].finished_at or start) - start
     unit, seconds = ("minutes", 60.0) if longest > 180 else ("seconds", 1.0)
-    budgets = sorted({trial.config.get("target_epsilon") for trial in done}, key=lambda v: float(v or 0))
+    budgets = sorted({trial.target_epsilon for trial in done}, key=lambda budget: budget or 0.0)
     better = max if objective.goal == "maximize" else min
     data: list[Figure] = []
     for index, budget in enumerate(budgets):
-        own = [trial for trial in done if trial.config.get("target_epsilon") == budget]
+        own = [trial for trial in done if trial.target_epsilon == budget]
         x = [round(((trial.finished_at or start) - start) / seconds, 3) for trial in own]
-        y = [read(trial) or 0.0 for trial in own]
+        y = [trial.metric(objective.metric) or 0.0 for trial in own]
         best = list(y)
         for i in range(1, len(best)):
             best[i] = better(best[i - 1], y[i])
@@ -309,9 +307,9 @@ def _hover(panel: Panel, index: int, names: list[str]) -> str:
     record = panel.records[index]
     lines = [f"<b>{escape(record.key)}</b>"]
     for name, value in zip(names, panel.values[index].tolist(), strict=True):
-        lines.append(f"{escape(name)} <b>{epsilon_text(value) if name == 'epsilon' else f'{value:.4g}'}</b>")
+        lines.append(f"{escape(name)} <b>{epsilon_text(value) if name == EPSILON else f'{value:.4g}'}</b>")
     if EPSILON not in names and record.guarantee is not None:
-        lines.append(f"epsilon <b>{epsilon_text(float(record.guarantee['epsilon']))}</b>")
+        lines.append(f"epsilon <b>{epsilon_text(record.guarantee.epsilon)}</b>")
     lines += [f"{escape(name)} = {escape(_show(value))}" for name, value in list(record.config.items())[:12]]
     return "<br>".join(lines)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
-from typing import Any
 
+from dpcore.guarantee import Guarantee
 from sweeps.ledger.assumptions import HEADING, Assumptions, spans
 from sweeps.ledger.text import executed_text, total_text
 from sweeps.ledger.totals import earlier_lines, sentences
@@ -27,16 +26,16 @@ def badge(status: str, text: str = "") -> str:
     return f'<span class="badge {escape(status)}">{escape(text or status)}</span>'
 
 
-def claim_badge(claim: Mapping[str, Any], assumptions: Assumptions) -> str:
+def claim_badge(claim: Guarantee, assumptions: Assumptions) -> str:
     """The status of a claim in its colour, with what it rests on."""
-    return badge(str(claim["status"]), assumptions.status(claim))
+    return badge(claim.status, assumptions.status(claim))
 
 
 def guarantee_box(content: Content) -> str:
     """What is claimed and the procedure's total, side by side; claims by kind; what is not covered."""
     if not content.claims:
         # Steps that no trial lived to report are spent all the same.
-        spent = f"<p>Total: all trials together</p>{_total(content)}" if content.spending["attempts"] else ""
+        spent = f"<p>Total: all trials together</p>{_total(content)}" if content.spending.spent.attempts else ""
         nothing = f'<div class="card"><p>No trial has reported yet: nothing is claimed.</p>{spent}</div>'
         return nothing + assumptions_list(content.assumptions) + _uncovered(content)
     parts = [
@@ -55,15 +54,15 @@ def assumptions_list(assumptions: Assumptions) -> str:
 
 
 def _two_numbers(content: Content) -> str:
-    kinds = {(c.kind["notion"], c.kind["adjacency"], c.kind["delta"], c.kind["unit"]) for c in content.claims}
+    kinds = {(c.kind.notion, c.kind.adjacency, c.kind.delta, c.kind.unit) for c in content.claims}
     if len(kinds) == 1:
         lowest, highest = min(c.lowest for c in content.claims), max(c.highest for c in content.claims)
         statuses = " ".join(dict.fromkeys(claim_badge(c.kind, content.assumptions) for c in content.claims))
         kind = content.claims[0].kind
-        accountants = " or ".join(sorted({str(c.kind["accountant"]) for c in content.claims}))
-        meant = f"{kind['notion']}, {kind['adjacency']}, per {kind['unit']}, counted by {accountants}"
+        accountants = " or ".join(sorted({c.kind.accountant for c in content.claims}))
+        meant = f"{kind.notion}, {kind.adjacency}, per {kind.unit}, counted by {accountants}"
         claim = (
-            f"<b>ε {_span(lowest, highest)}</b> at δ = {delta_text(float(kind['delta']))} {statuses}"
+            f"<b>ε {_span(lowest, highest)}</b> at δ = {delta_text(kind.delta)} {statuses}"
             f'<p class="soft">{escape(meant)}.</p>'
         )
     else:
@@ -77,16 +76,17 @@ def _two_numbers(content: Content) -> str:
 
 
 def _total(content: Content) -> str:
-    spent, assumptions = content.spending, content.assumptions
+    total, assumptions = content.spending.procedure, content.assumptions
     more = "".join(f"<p>{escape(sentences([line]))}</p>" for line in earlier_lines(content.started_from, assumptions))
-    total = spent.get("procedure")
     if total is None:
-        return f"<b>not counted</b><p>{escape(spent.get('uncounted', 'Nothing has been launched yet.'))}</p>{more}"
-    number = f"<b>no guarantee</b> {badge(str(total['status']))}"
-    if total["is_claim"]:
-        epsilon = f"<b>ε = {_number(float(total['epsilon']))}</b>"
-        number = f"{epsilon} at δ = {delta_text(float(total['delta']))} {claim_badge(total, assumptions)}"
-    counted = f"{escape(str(total['theorem']))}, counted by {escape(str(total['accountant']))}"
+        reason = content.spending.uncounted or "Nothing has been launched yet."
+        return f"<b>not counted</b><p>{escape(reason)}</p>{more}"
+    claim = total.guarantee
+    number = f"<b>no guarantee</b> {badge(claim.status)}"
+    if total.is_claim:
+        epsilon = f"<b>ε = {_number(claim.epsilon)}</b>"
+        number = f"{epsilon} at δ = {delta_text(claim.delta)} {claim_badge(claim, assumptions)}"
+    counted = f"{escape(claim.theorem)}, counted by {escape(claim.accountant)}"
     return f'{number}<p>{escape(sentences([total_text(total, assumptions)]))}</p><p class="soft">{counted}.</p>{more}'
 
 
@@ -94,17 +94,17 @@ def _claim(claim: Claim, assumptions: Assumptions) -> str:
     kind = claim.kind
     rows = [
         ("epsilon", f"{_span(claim.lowest, claim.highest)} over {claim.trials} trials"),
-        ("delta", delta_text(float(kind["delta"]))),
-        ("notion", escape(str(kind["notion"]))),
-        ("neighbours", f"{escape(str(kind['adjacency']))}, per {escape(str(kind['unit']))}"),
-        ("accountant", escape(str(kind["accountant"]))),
-        ("theorem", escape(str(kind["theorem"]))),
+        ("delta", delta_text(kind.delta)),
+        ("notion", escape(kind.notion)),
+        ("neighbours", f"{escape(kind.adjacency)}, per {escape(kind.unit)}"),
+        ("accountant", escape(kind.accountant)),
+        ("theorem", escape(kind.theorem)),
     ]
     if numbers := assumptions.numbers(kind):
         rows.append(("assuming", f'<a href="#assumptions">{spans(numbers)} below</a>'))
     listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
     return (
-        f'<div class="card"><h3>Claims of {escape(str(kind["system"]) or "the sweep")} '
+        f'<div class="card"><h3>Claims of {escape(claim.system or "the sweep")} '
         f"{claim_badge(kind, assumptions)}</h3><dl>{listed}</dl></div>"
     )
 
@@ -128,15 +128,14 @@ def _uncovered(content: Content) -> str:
     return f'<div class="card"><h3>Not covered, or covered only as said</h3><ul>{listed}</ul></div>'
 
 
-def guarantee_line(guarantee: Mapping[str, Any], assumptions: Assumptions | None = None) -> str:
+def guarantee_line(claim: Guarantee, assumptions: Assumptions | None = None) -> str:
     """One guarantee in a line of HTML; of a claim of the page, with what it rests on."""
-    status = badge(str(guarantee["status"])) if assumptions is None else claim_badge(guarantee, assumptions)
-    lower = guarantee.get("epsilon_lower")
-    bound = f" (at least {epsilon_text(float(lower), up=False)})" if lower is not None else ""
+    status = badge(claim.status) if assumptions is None else claim_badge(claim, assumptions)
+    lower = claim.epsilon_lower
+    bound = f" (at least {epsilon_text(lower, up=False)})" if lower is not None else ""
     return (
-        f"ε = {_number(float(guarantee['epsilon']))}{bound} at δ = {delta_text(float(guarantee['delta']))}, "
-        f"{escape(str(guarantee['notion']))}, {escape(str(guarantee['adjacency']))}, per "
-        f"{escape(str(guarantee['unit']))}, by {escape(str(guarantee['accountant']))} {status}"
+        f"ε = {_number(claim.epsilon)}{bound} at δ = {delta_text(claim.delta)}, {escape(claim.notion)}, "
+        f"{escape(claim.adjacency)}, per {escape(claim.unit)}, by {escape(claim.accountant)} {status}"
     )
 
 

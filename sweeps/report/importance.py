@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweeps.front.panels import Objective
-from sweeps.records import TrialRecord
-from sweeps.release.comparing import DECIDED
+from sweeps.records import DECIDED, SYSTEM, TrialRecord
 
 MIN_TRIALS = 20
 MAX_TRIALS = 2000
@@ -41,9 +40,9 @@ class Importance:
 
 def importances(finished: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[Importance]:
     """One per system and measured objective; what the plan decides (epsilon, work) is left out."""
-    systems = dict.fromkeys(str(trial.config.get("system", "")) for trial in finished)
+    systems = dict.fromkeys(trial.system for trial in finished)
     return [
-        _importance(system, one.metric, [trial for trial in finished if trial.config.get("system", "") == system])
+        _importance(system, one.metric, [trial for trial in finished if trial.system == system])
         for system in systems
         for one in objectives
         if one.metric not in DECIDED
@@ -52,7 +51,7 @@ def importances(finished: Sequence[TrialRecord], objectives: Sequence[Objective]
 
 def _importance(system: str, metric: str, finished: Sequence[TrialRecord]) -> Importance:
     usable = [trial for trial in finished if math.isfinite(trial.metrics.get(metric, math.nan))][-MAX_TRIALS:]
-    names = list(dict.fromkeys(name for trial in usable for name in trial.config if name != "system"))
+    names = list(dict.fromkeys(name for trial in usable for name in trial.config if name != SYSTEM))
     varied = [name for name in names if len({trial.config.get(name) for trial in usable}) > 1]
     target = np.array([trial.metrics[metric] for trial in usable])
     if len(usable) < MIN_TRIALS:

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from html import escape
 
 from sweeps.front.panels import Front
-from sweeps.records import TrialState
-from sweeps.release.comparing import DECIDED
+from sweeps.records import DECIDED, TrialState
 from sweeps.report import figures
 from sweeps.report.assets import SCRIPT, STYLE
 from sweeps.report.audits import audits_section
@@ -72,12 +71,10 @@ def _page(title: str, body: str, charts: Mapping[str, figures.Figure]) -> str:
 
 def _heading(content: Content) -> str:
     spec = content.sweep.spec
-    search = spec.get("search", {})
-    data = spec.get("data", {}).get("source", "")
     facts = [f"state {content.sweep.state}"]
-    facts += [f"data {data}"] if data else []
-    facts += [f"{search['sampler']} sampler"] if search.get("sampler") else []
-    facts += ["systems and budgets in turn"] if search.get("stratified") else []
+    facts += [f"data {spec.source}"] if spec.source else []
+    facts += [f"{spec.sampler} sampler"] if spec.sampler else []
+    facts += ["systems and budgets in turn"] if spec.is_stratified else []
     facts += [time.strftime("written %Y-%m-%d %H:%M UTC", time.gmtime(content.written_at))]
     return (
         f"<h1>{escape(content.sweep.name)}</h1>{_above(content.front.heading)}"

@@ -9,8 +9,7 @@ from html import escape
 from typing import Any
 
 from sweeps.control.stopped_trials import ex_post
-from sweeps.records import TrialRecord, TrialState
-from sweeps.release.comparing import DECIDED, EPSILON, TARGET_EPSILON
+from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialRecord, TrialState
 from sweeps.release.rounding import epsilon_text
 from sweeps.report.content import Content
 from sweeps.report.guarantees import claim_badge, guarantee_line
@@ -76,8 +75,8 @@ def _row(
         f'<td><button class="key" {opened}>{escape(trial.key)}</button>{star}</td>',
         f"<td>{trial.state}</td>",
         *(f'<td class="n">{_show(trial.metrics.get(name))}</td>' for name in measured),
-        f'<td class="n">{"" if guarantee is None else epsilon_text(float(guarantee["epsilon"]))}</td>',
-        f'<td class="n">{_show(trial.config.get(TARGET_EPSILON))}</td>',
+        f'<td class="n">{"" if guarantee is None else epsilon_text(guarantee.epsilon)}</td>',
+        f'<td class="n">{_show(trial.target_epsilon)}</td>',
         f"<td>{'' if guarantee is None else claim_badge(guarantee, content.assumptions)}</td>",
         *(f"<td{' class=n' if name in numeric else ''}>{_show(trial.config.get(name))}</td>" for name in varied),
     ]
@@ -90,36 +89,35 @@ def _plan(content: Content, trial: TrialRecord) -> str:
         rows.append(("reason", escape(trial.reason)))
     if trial.guarantee is not None:
         rows.append(("claimed", guarantee_line(trial.guarantee, content.assumptions)))
-        rows.append(("theorem", escape(str(trial.guarantee["theorem"]))))
+        rows.append(("theorem", escape(trial.guarantee.theorem)))
     plan = trial.plan
     if plan is not None:
-        solved = ", ".join(f"{name} = {_show(plan['config'].get(name))}" for name in plan["solved"])
-        rows.append(("mechanism", escape(str(plan["mechanism"]))))
+        solved = ", ".join(f"{name} = {_show(plan.config.get(name))}" for name in plan.solved)
+        rows.append(("mechanism", escape(plan.mechanism)))
         rows.append(("solved", solved or "nothing"))
-        rows.append(("planned", guarantee_line(plan["guarantee"])))
-        rows += [("beside", guarantee_line(one)) for one in plan["beside"]]
-        steps = sum(int(count) for _, count in plan["schedule"])
-        work = f"work {float(plan['work']):,.6g}"
-        rows.append(("steps", f"{trial.step:,} of {steps:,}, launches: {trial.attempts}, {work}"))
-        rows += _stopped(content, trial, steps)
+        rows.append(("planned", guarantee_line(plan.guarantee)))
+        rows += [("beside", guarantee_line(one)) for one in plan.beside]
+        taken = f"{trial.step:,} of {plan.steps:,}, launches: {trial.attempts}, work {plan.work:,.6g}"
+        rows.append(("steps", taken))
+        rows += _stopped(content, trial, plan)
     listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
-    config = dict(trial.config) if plan is None else dict(plan["config"])
+    config = dict(trial.config if plan is None else plan.config)
     text: dict[str, Any] = {"config": config, "metrics": dict(trial.metrics)}
     if plan is not None:
-        text["schedule"] = plan["schedule"]
+        text["schedule"] = plan.to_dict()["schedule"]
     return f"<dl>{listed}</dl><pre>{escape(json.dumps(text, indent=1, default=str))}</pre>"
 
 
-def _stopped(content: Content, trial: TrialRecord, steps: int) -> list[tuple[str, str]]:
+def _stopped(content: Content, trial: TrialRecord, plan: PrivacyPlan) -> list[tuple[str, str]]:
     """Of a trial that early stopping ended: what it claims all the same, and what is known of it now."""
-    stopping = content.sweep.spec.get("early_stopping")
-    if stopping is None or trial.guarantee is None or trial.plan is None or not 0 < trial.step < steps:
+    stopping = content.sweep.spec.early_stopping
+    if stopping is None or trial.guarantee is None or not 0 < trial.step < plan.steps:
         return []
     rows = [("stopped", "early, by results: the claim is that of all planned steps")]
-    rungs = len(rung_ends(EarlyStopping.model_validate(stopping), steps))
-    known = ex_post(PrivacyPlan.from_dict(trial.plan), trial.step, rungs)
+    rungs = len(rung_ends(EarlyStopping.model_validate(stopping), plan.steps))
+    known = ex_post(plan, trial.step, rungs)
     if known is not None:
-        rows.append(("afterwards", f"{guarantee_line(known.to_dict())} ({escape(known.theorem)})"))
+        rows.append(("afterwards", f"{guarantee_line(known)} ({escape(known.theorem)})"))
     return rows
 
 

@@ -249,9 +249,9 @@ class Measurements:
         """The trials of one split."""
         for trial in trials:
             if trial.guarantee is not None:
-                system = str(trial.config["system"])
+                system = trial.system
                 self._trials[system, int(trial.config.get("hidden", 0))].append((split, trial.metrics))
-                self.epsilons[system] = max(float(trial.guarantee["epsilon"]), self.epsilons.get(system, 0.0))
+                self.epsilons[system] = max(trial.guarantee.epsilon, self.epsilons.get(system, 0.0))
 
     def by_split(self, system: str, hidden: int, metric: str) -> dict[int, float]:
         """{split: mean over its trainings}; a split where none reported the metric is absent."""

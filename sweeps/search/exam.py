@@ -66,9 +66,8 @@ def _run(spec: SweepSpec, proposals: int, restart_at: int = -1) -> Iterator[dict
 
 def _made_up(spec: SweepSpec, proposal: Proposal) -> TrialRecord:
     refused = proposal.number % REFUSED == REFUSED - 1
-    target = float(proposal.config["target_epsilon"])
     claim = Guarantee(
-        epsilon=target,
+        epsilon=proposal.target_epsilon or 0.0,
         delta=spec.privacy.delta,
         adjacency=spec.privacy.adjacency,
         accountant="none",
@@ -84,7 +83,7 @@ def _made_up(spec: SweepSpec, proposal: Proposal) -> TrialRecord:
         plan=None,
         violations={"made_up": 0.5} if refused else {},
         metrics={} if refused else {one.metric: _unit(one.metric, proposal) for one in spec.objectives},
-        guarantee=None if refused else claim.to_dict(),
+        guarantee=None if refused else claim,
         step=0 if refused else 1,
     )
 

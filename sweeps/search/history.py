@@ -49,10 +49,9 @@ def outcome(spec: SweepSpec, record: TrialRecord) -> Outcome | None:
     if record.state in (TrialState.FAILED, TrialState.INFEASIBLE):
         return Outcome(nothing, FAILED)
     values = objective_values(spec, record) if record.step > 0 or record.state is TrialState.COMPLETE else None
-    if spec.early_stopping is not None and record.plan is not None and record.metrics and values is not None:
-        steps = sum(count for _, count in record.plan["schedule"])
-        if record.step < steps:
-            return Outcome(values, FEASIBLE, paused_at=record.step)
+    stops_early = spec.early_stopping is not None and record.step < record.planned_steps
+    if stops_early and record.metrics and values is not None:
+        return Outcome(values, FEASIBLE, paused_at=record.step)
     if record.state is not TrialState.COMPLETE:
         return None
     return Outcome(nothing, FAILED) if values is None else Outcome(values, FEASIBLE)
@@ -122,7 +121,7 @@ def fitting(spec: SweepSpec, space: Space, warm: Iterable[TrialRecord]) -> tuple
 def _other_claim(spec: SweepSpec, record: TrialRecord) -> str:
     if record.guarantee is None:
         return ""
-    delta, adjacency = float(record.guarantee["delta"]), str(record.guarantee["adjacency"])
+    delta, adjacency = record.guarantee.delta, record.guarantee.adjacency
     if delta != spec.privacy.delta:
         return f"delta was {delta:g}"
     return f"adjacency was {adjacency}" if adjacency != spec.privacy.adjacency else ""

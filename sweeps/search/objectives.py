@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from sweeps.records import TrialRecord
-from sweeps.release.comparing import DECIDED, compared
+from sweeps.records import DECIDED, TrialRecord
+from sweeps.release.comparing import compared
 from sweeps.spec.model import SweepSpec
 
 

@@ -20,13 +20,12 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeps.records import TrialRecord
-from sweeps.release.comparing import TARGET_EPSILON
+from sweeps.records import SYSTEM, TARGET_EPSILON, TrialRecord
 from sweeps.search import history
 from sweeps.search.history import Outcome
 from sweeps.search.registry import Learning
 from sweeps.search.seeds import seed_of_point
-from sweeps.search.space import SYSTEM, Branch, Space
+from sweeps.search.space import Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.model import SweepSpec
 from trainables.system import Scalar

@@ -59,7 +59,7 @@ def next_rung(spec: SweepSpec, records: Iterable[TrialRecord], running: Collecti
     stopping = spec.early_stopping
     if stopping is None:
         return None
-    reached = [(record, _ends(stopping, _steps(record))) for record in records if record.plan is not None]
+    reached = [(record, _ends(stopping, record.planned_steps)) for record in records if record.plan is not None]
     for rung in reversed(range(stopping.rungs - 1)):
         ranking = _ranking(spec, reached, rung)
         for _, _, record, ends in ranking[: len(ranking) // stopping.reduction]:
@@ -90,8 +90,3 @@ def _ends(stopping: EarlyStopping, steps: int) -> tuple[int, ...]:
     """One end for each rung. Where a short trial's rungs coincide, its one report is its value in each of them."""
     shares = [stopping.reduction ** (k - stopping.rungs + 1) for k in range(stopping.rungs)]
     return tuple(max(1, math.ceil(steps * share - 1e-9)) for share in shares)
-
-
-def _steps(record: TrialRecord) -> int:
-    assert record.plan is not None
-    return sum(int(count) for _, count in record.plan["schedule"])

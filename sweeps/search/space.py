@@ -9,12 +9,10 @@ from math import prod
 
 import numpy as np
 
-from sweeps.release.comparing import TARGET_EPSILON
+from sweeps.records import SYSTEM, TARGET_EPSILON
 from sweeps.spec.domains import Domain
 from sweeps.spec.model import SweepSpec
 from trainables.system import Scalar
-
-SYSTEM = "system"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from sweeps.records import TrialRecord
 from sweeps.search import history
 from sweeps.search.optuna_sampler import OptunaSampler
 from sweeps.search.registry import Learning
-from sweeps.search.space import SYSTEM, Space
+from sweeps.search.space import Space
 from sweeps.search.strata import Strata
 from sweeps.spec.model import SweepSpec
 from trainables.system import Scalar
@@ -30,7 +30,7 @@ class StratifiedSampler:
             system: OptunaSampler(
                 entry,
                 spec.model_copy(update={"systems": {system: knobs}, "search": share}),
-                [record for record in found if record.config[SYSTEM] == system],
+                [record for record in found if record.system == system],
             )
             for system, knobs in spec.systems.items()
         }
@@ -39,11 +39,11 @@ class StratifiedSampler:
         """Know these records and no others."""
         known = list(records)
         for system, sampler in self._samplers.items():
-            sampler.rebuild([record for record in known if record.config[SYSTEM] == system])
+            sampler.rebuild([record for record in known if record.system == system])
 
     def tell(self, record: TrialRecord) -> None:
         """Know a trial's latest state."""
-        self._samplers[str(record.config[SYSTEM])].tell(record)
+        self._samplers[record.system].tell(record)
 
     def point(self, number: int) -> dict[str, Scalar] | None:
         """The configuration of proposal `number`: of the system and the budget whose turn it is."""

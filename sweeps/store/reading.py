@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
+from dpcore.guarantee import Guarantee
 from sweeps.process.collector import collector_paused
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import (
+    EPSILON,
     AttemptRecord,
     LedgerEntry,
     OutboxRow,
@@ -23,7 +26,8 @@ from sweeps.records import (
 from sweeps.release.policy import Release
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.schema import attempts, ledger, outbox, sweeps, trials
-from sweeps.store.text import NULL, LazyMapping, loads_column
+from sweeps.store.text import NULL, loads_column
+from trainables.system import PrivacyPlan
 
 _TRIAL_COLUMNS = (
     trials.c.number,
@@ -34,12 +38,14 @@ _TRIAL_COLUMNS = (
     trials.c.attempts,
     trials.c.proposed_at,
     trials.c.finished_at,
+    trials.c.metrics,
     trials.c.config,
     trials.c.violations,
-    trials.c.metrics,
     trials.c.guarantee,
     trials.c.plan,
 )
+_PARSED_LATER = ("config", "violations", "guarantee", "plan")
+"""The last of these columns."""
 _STATES = {str(state): state for state in TrialState}
 
 
@@ -58,7 +64,7 @@ def read_sweeps(connection: Connection, name: str | None = None) -> list[SweepRe
     return [
         SweepRecord(
             name=row.name,
-            spec=json.loads(row.spec),
+            spec=RecordedSpec(json.loads(row.spec)),
             digest=row.digest,
             fingerprints=json.loads(row.fingerprints),
             root=row.root,
@@ -88,8 +94,9 @@ def read_trials(
         if not rows:
             return []
         records = _trial_records(name, rows, _reports(connection, sweep))
-        spec = json.loads(connection.execute(select(sweeps.c.spec).where(sweeps.c.id == sweep)).scalar_one())
-        if spec.get("early_stopping") is not None:
+        text = connection.execute(select(sweeps.c.spec).where(sweeps.c.id == sweep)).scalar_one()
+        spec = RecordedSpec(json.loads(text))
+        if spec.early_stopping is not None:
             records = [_claiming_the_plan(record) for record in records]
         release = Release.recorded(spec)
         return records if release.stated else [release.read(record) for record in records]
@@ -99,8 +106,8 @@ def _claiming_the_plan(record: TrialRecord) -> TrialRecord:
     """With what a stopped trial claims (`sweeps.control.stopped_trials`): earlier releases kept its prefix's number."""
     if record.plan is None or record.guarantee is None:
         return record
-    claim = record.plan["guarantee"]
-    whole = {"epsilon": float(claim["epsilon"])}
+    claim = record.plan.guarantee
+    whole = {EPSILON: claim.epsilon}
     return replace(
         record,
         guarantee=claim,
@@ -109,31 +116,55 @@ def _claiming_the_plan(record: TrialRecord) -> TrialRecord:
     )
 
 
+class _Rows:
+    """What the JSON columns of one reading say. A column is parsed in one pass when it is first looked into, several
+    times faster than text by text; plans are large and rarely all read, so they are parsed one by one."""
+
+    def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
+        self._texts = dict(texts)
+        self._values: dict[str, list[Any]] = {}
+
+    def decoded(self, name: str, row: int) -> Any:
+        if name == "plan":
+            return PrivacyPlan.from_dict(json.loads(self._texts[name][row]))
+        if name not in self._values:
+            with collector_paused():
+                parsed = loads_column(self._texts.pop(name))
+                self._values[name] = list(map(_claim, parsed)) if name == "guarantee" else parsed
+        return self._values[name][row]
+
+
+def _claim(content: dict[str, Any] | None) -> Guarantee | None:
+    return None if content is None else Guarantee.from_dict(content)
+
+
 def _trial_records(name: str, rows: Sequence[Any], reports: dict[int, dict[int, Any]]) -> list[TrialRecord]:
     columns = list(zip(*rows, strict=True))
-    configs, violations, metrics, guarantees = (loads_column(columns[index]) for index in (8, 9, 10, 11))
-    return [
-        TrialRecord(
+    texts = _Rows(dict(zip(_PARSED_LATER, columns[9:], strict=True)))
+    records = []
+    for position, (row, metrics) in enumerate(zip(rows, loads_column(columns[8]), strict=True)):
+        reported = row[11] != NULL
+        absent = {} if reported else {"guarantee": None}
+        if row[12] == NULL:
+            absent["plan"] = None
+        record = TrialRecord.stored(
+            texts,
+            position,
             key=f"{name}-{row[0]}",
             number=row[0],
             state=_STATES[row[1]],
-            config=config,
             seed=int(row[2]),
-            plan=None if row[12] == NULL else LazyMapping(row[12]),
-            violations=violation,
             reason=row[3],
-            metrics=metric,
-            guarantee=guarantee,
             step=row[4],
             attempts=row[5],
             proposed_at=row[6],
             finished_at=row[7],
-            reports=reports.get(row[0]) or ({row[4]: metric} if guarantee is not None else {}),
+            metrics=metrics,
+            reports=reports.get(row[0]) or ({row[4]: metrics} if reported else {}),
+            **absent,
         )
-        for row, config, violation, metric, guarantee in zip(
-            rows, configs, violations, metrics, guarantees, strict=True
-        )
-    ]
+        records.append(record)
+    return records
 
 
 def _reports(connection: Connection, sweep: int) -> dict[int, dict[int, Any]]:

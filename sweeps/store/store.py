@@ -92,7 +92,7 @@ class Store:
                 insert(sweeps)
                 .values(
                     name=record.name,
-                    spec=dumps(record.spec),
+                    spec=dumps(record.spec.canonical),
                     digest=record.digest,
                     fingerprints=dumps(record.fingerprints),
                     root=record.root,
@@ -252,7 +252,7 @@ class Store:
     def trials(self, sweep: str, states: Collection[TrialState] | None = None) -> list[TrialRecord]:
         """Trials in order of number, of the given states only if any are given. Raises UnknownSweep.
 
-        Every `plan` is parsed when it is first looked into.
+        What of them is text in the store is parsed when it is first looked into.
         """
         return self._database.read(lambda connection: reading.read_trials(connection, sweep, states))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 NULL = "null"
@@ -23,33 +23,6 @@ def loads_column(texts: Iterable[str]) -> list[Any]:
     """Parse many texts in one pass, several times faster than one by one."""
     parsed: list[Any] = json.loads("[" + ",".join(texts) + "]")
     return parsed
-
-
-class LazyMapping(Mapping[str, Any]):
-    """A mapping that is parsed from its text when first looked into: plans are large and rarely read."""
-
-    __slots__ = ("_text", "_value")
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._value: dict[str, Any] | None = None
-
-    def _loaded(self) -> dict[str, Any]:
-        if self._value is None:
-            self._value = json.loads(self._text)
-        return self._value
-
-    def __getitem__(self, name: str) -> Any:
-        return self._loaded()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._loaded())
-
-    def __len__(self) -> int:
-        return len(self._loaded())
-
-    def __repr__(self) -> str:
-        return repr(self._loaded())
 
 
 def _plain(value: object) -> object:

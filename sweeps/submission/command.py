@@ -89,7 +89,7 @@ def _recorded_modules(sweep: str, store: str | None) -> tuple[str, ...]:
         raise InvalidValue("store", None, "the URL of the store that knows the sweep", "Pass --store.")
     opened = Store.open(store, create=False)
     try:
-        return load_spec(opened.sweep(sweep).spec).user_modules()
+        return load_spec(opened.sweep(sweep).spec.canonical).user_modules()
     finally:
         opened.close()
 

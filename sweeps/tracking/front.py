@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
+from dpcore.guarantee import Guarantee
 from sweeps.front.export import rows
 from sweeps.front.panels import Front, Objective, Reference
 from sweeps.front.pareto import front, spec_objectives, spec_references
-from sweeps.ledger.assumptions import sentences_of
+from sweeps.ledger.assumptions import NOT_RECORDED, sentences_of
 from sweeps.process.collector import collector_paused
-from sweeps.records import TrialRecord, TrialState
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.records import EPSILON, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from trainables.worker.redaction import shown_url
 
@@ -76,8 +79,8 @@ def read_front(
     if not chosen:
         if OBJECTIVES not in found.tags:
             raise InvalidValue("objectives", None, f"objectives, as the experiment has no tag {OBJECTIVES}")
-        chosen = spec_objectives({"objectives": json.loads(found.tags[OBJECTIVES])})
-    recorded = {"front": {"reference": json.loads(found.tags.get(REFERENCES, "{}"))}}
+        chosen = spec_objectives(RecordedSpec({"objectives": json.loads(found.tags[OBJECTIVES])}))
+    recorded = RecordedSpec({"front": {"reference": json.loads(found.tags.get(REFERENCES, "{}"))}})
     ends = {**spec_references(recorded), **(reference or {})}
     condition = "tags.`sweeps.state` = 'complete'" + (f" AND {filter}" if filter else "")
     with collector_paused(), asked_by_a_person(uri):
@@ -99,17 +102,21 @@ def _record(run: TrialRun) -> TrialRecord:
     knobs = {name.removeprefix("knob."): value for name, value in metrics.items() if name.startswith("knob.")}
     # Params are text: what is a number there is a metric too, and that one counts.
     config: Mapping[str, Any] = {name: knobs.get(name, _flag(text)) for name, text in params.items()}
-    guarantee: dict[str, Any] | None = None
-    if "sweeps.delta" in tags and "epsilon" in metrics:
-        guarantee = {name: tags[f"sweeps.{name}"] for name in _GUARANTEE}
-        aimed_at = tags.get("sweeps.aimed_at")
-        guarantee |= {
-            "epsilon": metrics["epsilon"],
-            "delta": float(tags["sweeps.delta"]),
-            "aimed_at": None if aimed_at is None else float(aimed_at),
-        }
-        if ASSUMPTIONS in tags:
-            guarantee["assumptions"] = sentences_of(tags[ASSUMPTIONS])
+    guarantee = None
+    if "sweeps.delta" in tags and EPSILON in metrics:
+        rests_on = tags.get(ASSUMPTIONS)
+        aimed_at = float(tags["sweeps.aimed_at"]) if "sweeps.aimed_at" in tags else None
+        guarantee = Guarantee.from_dict(
+            {
+                **{name: tags[f"sweeps.{name}"] for name in _GUARANTEE},
+                "epsilon": metrics[EPSILON],
+                "delta": float(tags["sweeps.delta"]),
+                "assumptions": NOT_RECORDED if rests_on is None else sentences_of(rests_on),
+                # A budget that the claim does not keep was written by others.
+                "aimed_at": aimed_at if aimed_at is not None and metrics[EPSILON] <= aimed_at < math.inf else None,
+                "epsilon_lower": None,
+            }
+        )
     return TrialRecord(
         key=tags[TRIAL_KEY],
         number=int(tags["sweeps.number"]),

@@ -38,7 +38,7 @@ HEADING = "sweeps.heading"
 NO_HEADING = "none"
 RESTS_ON = "sweeps.rests_on"
 """The status of a claim with its assumptions counted; `sweeps.status` is the bare word, to filter by."""
-ASSUMPTIONS = "sweeps.ledger.assumptions"
+ASSUMPTIONS = "sweeps.assumptions"
 """Those, numbered, one a line."""
 LARGEST = 1.797e308
 """MLflow keeps an infinity as the largest double."""

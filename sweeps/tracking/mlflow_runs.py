@@ -25,7 +25,7 @@ from sweeps.front.pareto import spec_objectives
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.process.patience import patience
 from sweeps.process.sqlite_files import path_of
-from sweeps.records import SweepRecord, TrialRecord, TrialState
+from sweeps.records import EPSILON, SweepRecord, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.tracking.mlflow_door import (
     ASSUMPTIONS,
@@ -124,7 +124,7 @@ class Experiment:
             )
         if trial.plan is not None:
             artifacts = artifacts or self._client.get_run(run_id).info.artifact_uri
-            self._artifact(artifacts, "plan.json", dict(trial.plan))
+            self._artifact(artifacts, "plan.json", trial.plan.to_dict())
         end = None if trial.finished_at is None else _milliseconds(trial.finished_at)
         status = _STATUS[trial.state]
         if status == "SCHEDULED":
@@ -215,7 +215,7 @@ class Experiment:
             self._id, run_name=sweep.name, start_time=_milliseconds(sweep.created_at), tags=tags
         )
         self._parent = run.info.run_id
-        self._artifact(run.info.artifact_uri, "spec.json", sweep.spec)
+        self._artifact(run.info.artifact_uri, "spec.json", sweep.spec.canonical)
 
     def _artifact(self, location: str, name: str, content: Mapping[str, Any]) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -248,7 +248,7 @@ def _spec_tags(sweep: SweepRecord) -> dict[str, str]:
     objectives = [{"metric": one.metric, "goal": one.goal} for one in spec_objectives(sweep.spec)]
     # Those of the objectives: a tag has 5000 characters.
     names = {one["metric"] for one in objectives}
-    ends = {name: one for name, one in sweep.spec.get("front", {}).get("reference", {}).items() if name in names}
+    ends = {name: one for name, one in sweep.spec.references.items() if name in names}
     return {"sweeps.digest": sweep.digest, OBJECTIVES: json.dumps(objectives), REFERENCES: json.dumps(ends)}
 
 
@@ -258,18 +258,19 @@ def _tags(trial: TrialRecord) -> dict[str, str]:
         "sweeps.number": str(trial.number),
         "sweeps.state": str(trial.state),
         "sweeps.feasible": str(trial.state is not TrialState.INFEASIBLE).lower(),
-        "sweeps.system": str(trial.config.get("system", "")),
+        "sweeps.system": trial.system,
         "sweeps.attempts": str(trial.attempts),
     }
     if trial.reason:
         tags["sweeps.reason"] = _text(trial.reason, 5000)
     if trial.guarantee is not None:
-        tags |= {f"sweeps.{name}": _text(trial.guarantee[name], 5000) for name in _GUARANTEE_TAGS}
-        tags["sweeps.delta"] = repr(float(trial.guarantee["delta"]))
-        if (aimed_at := trial.guarantee.get("aimed_at")) is not None:
-            tags["sweeps.aimed_at"] = repr(float(aimed_at))
-        assumptions = Assumptions.of([trial.guarantee])
-        tags[RESTS_ON] = assumptions.status(trial.guarantee)
+        claim = trial.guarantee
+        tags |= {f"sweeps.{name}": _text(str(getattr(claim, name)), 5000) for name in _GUARANTEE_TAGS}
+        tags["sweeps.delta"] = repr(claim.delta)
+        if claim.aimed_at is not None:
+            tags["sweeps.aimed_at"] = repr(claim.aimed_at)
+        assumptions = Assumptions.of([claim])
+        tags[RESTS_ON] = assumptions.status(claim)
         tags[ASSUMPTIONS] = _text("\n".join(assumptions.lines()), 5000)
     return tags
 
@@ -301,10 +302,10 @@ def _metrics(trial: TrialRecord) -> list[Metric]:
     for step, values in reports.items():
         for name, value in values.items():
             # Of several reports the last one's epsilon is the claim.
-            if name != "epsilon" or step != trial.step:
+            if name != EPSILON or step != trial.step:
                 metrics.append(Metric(_name(name), float(value), end, step))
     if trial.guarantee is not None:
-        metrics.append(Metric("epsilon", float(trial.guarantee["epsilon"]), end, trial.step))
+        metrics.append(Metric(EPSILON, trial.guarantee.epsilon, end, trial.step))
     return metrics
 
 

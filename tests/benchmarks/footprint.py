@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Proposal, SweepRecord
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, load_spec
@@ -55,7 +56,12 @@ def fill(url: str, trials: int) -> Store:
     store = Store.open(url)
     store.create_sweep(
         SweepRecord(
-            name="footprint", spec=spec.canonical(), digest=spec.digest, fingerprints={}, root="/r", created_at=1.0
+            name="footprint",
+            spec=RecordedSpec(spec.canonical()),
+            digest=spec.digest,
+            fingerprints={},
+            root="/r",
+            created_at=1.0,
         )
     )
     lease = store.acquire("footprint", ttl_seconds=3600)

@@ -22,7 +22,7 @@ from pathlib import Path
 import optuna
 import sqlalchemy
 
-from sweeps.ledger import spending as ledger
+from sweeps.ledger import steps
 from sweeps.store import Store
 from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, settle
 
@@ -124,7 +124,7 @@ def loads(folder: Path) -> dict[str, dict[str, float]]:
             "trials, metrics, config, guarantee": lambda name=name: store.trials(name),
             "ledger": lambda name=name: store.ledger(name),
             "counts": lambda name=name: store.counts(name),
-            "steps spent": lambda name=name: ledger.total(store.ledger(name)),
+            "steps spent": lambda name=name: steps.total(store.ledger(name)),
         }
         assert len(store.trials(name)) == number
         results[name] = {what: timed(read) for what, read in readers.items()}

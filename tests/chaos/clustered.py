@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sweeps.ledger.spending import total
+from sweeps.ledger.steps import total
 from sweeps.records import TrialState
 from sweeps.store import Store, StoreError
 from tests.chaos import witness, witness_sgd
@@ -113,9 +113,9 @@ class Sweep:
         for record in records:
             assert record.plan is not None
             assert record.guarantee is not None
-            planned = sum(count for _, count in record.plan["schedule"])
+            planned = record.planned_steps
             assert record.step == planned, self.words()
-            assert record.guarantee["epsilon"] <= 3
+            assert record.guarantee.epsilon <= 3
             assert sum(amount for (key, _), amount in charged.items() if key == record.key) >= planned
 
     def figures(self) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from sweeps.ledger.spending import total
+from sweeps.ledger.steps import total
 from sweeps.records import TrialState
 from sweeps.store import Store, StoreError
 from tests.chaos import witness
@@ -254,9 +254,9 @@ class Tortured:
         for record in records:
             assert record.plan is not None
             assert record.guarantee is not None
-            steps = sum(count for _, count in record.plan["schedule"])
+            steps = record.planned_steps
             assert record.step == steps, where
-            assert record.guarantee["epsilon"] <= record.config["target_epsilon"], where
+            assert record.guarantee.epsilon <= record.config["target_epsilon"], where
             path = sum(to - start for _, start, to in entries[record.key])
             assert path >= steps, f"{record.key}: {path} steps charged, {steps} were needed: {where}"
         charged = {

@@ -91,7 +91,7 @@ def stopped_worker(sweep: Tortured, but: set[str]) -> tuple[int, Path]:
 def ended(folder: Path, record: TrialRecord) -> bool:
     """Whether the attempt has its last checkpoint, or was given up."""
     assert record.plan is not None
-    steps = sum(count for _, count in record.plan["schedule"])
+    steps = record.planned_steps
     return (folder / f"checkpoint.{steps}.npz").exists() or (folder / "fence").exists()
 
 

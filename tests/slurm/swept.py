@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from sweeps.ledger.spending import total
+from sweeps.ledger.steps import total
 from sweeps.records import TrialState
 from sweeps.store import Store, StoreError
 from tests.chaos import witness
@@ -118,7 +118,7 @@ class Swept:
             assert draws <= charged[attempt], f"{attempt}: {draws} drawn, {charged[attempt]} charged: {where}"
         for record in records:
             assert record.plan is not None
-            planned = sum(count for _, count in record.plan["schedule"])
+            planned = record.planned_steps
             assert record.step == planned, where
             assert sum(draws for (key, _), draws in drawn.items() if key == record.key) >= planned, where
         spent = total(entries)

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from sweeps.control.controller import Controller, Done, Wait
-from sweeps.ledger.spending import spending
+from sweeps.ledger.steps import spending
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
@@ -159,7 +160,14 @@ class FakeSweep:
         self.zombies: list[Worker] = []
         self.store = Store.open(f"sqlite:///{self.folder}/store.db")
         self.store.create_sweep(
-            SweepRecord(name=NAME, spec=self.spec.canonical(), digest="d", fingerprints={}, root="/r", created_at=1.0)
+            SweepRecord(
+                name=NAME,
+                spec=RecordedSpec(self.spec.canonical()),
+                digest="d",
+                fingerprints={},
+                root="/r",
+                created_at=1.0,
+            )
         )
         for name in WRITES:
             setattr(self.store, name, self._mortal(getattr(self.store, name)))
@@ -265,7 +273,7 @@ class FakeSweep:
             assert record.state in (TrialState.COMPLETE, TrialState.FAILED)
             if record.state is TrialState.COMPLETE:
                 assert record.guarantee is not None
-                assert record.guarantee["epsilon"] <= record.config["target_epsilon"]
+                assert record.guarantee.epsilon <= record.config["target_epsilon"]
                 assert spent[record.key].path >= record.step > 0
         self.check()
 

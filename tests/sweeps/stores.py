@@ -15,6 +15,7 @@ from typing import Any
 from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian, PoissonSampled
 from dpcore.guarantee import Guarantee, Status
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Proposal, SweepRecord
 from sweeps.store import Store
 from trainables.system import PrivacyPlan, Refusal
@@ -59,11 +60,13 @@ def refusal() -> Refusal:
 def record(name: str = SWEEP) -> SweepRecord:
     return SweepRecord(
         name=name,
-        spec={
-            "name": name,
-            "systems": {"noisy-sgd": {"z": 1, "a": 2}},
-            "privacy": {"allow_raw_measures": None},
-        },
+        spec=RecordedSpec(
+            {
+                "name": name,
+                "systems": {"noisy-sgd": {"z": 1, "a": 2}},
+                "privacy": {"allow_raw_measures": None},
+            }
+        ),
         digest="abc",
         fingerprints={"code": "c0"},
         root="/data/sweeps",

@@ -19,8 +19,9 @@ from sweeps.control.planning import plan_proposal
 from sweeps.examples import load_example_or_file
 from sweeps.front.export import render
 from sweeps.front.pareto import sweep_front
-from sweeps.ledger.assumptions import HEADING, ONE_TRIAL, Assumptions, sentences_of, spans
+from sweeps.ledger.assumptions import HEADING, NOT_RECORDED, ONE_TRIAL, Assumptions, sentences_of, spans
 from sweeps.process.workspace import Workspace
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord, TrialRecord
 from sweeps.report import write_report
 from sweeps.search import Proposer
@@ -53,7 +54,7 @@ def write(place: Workspace, name: str, systems: list[str], changes: list[str]) -
     spec = load_example_or_file("which-method", changes=changes)
     store = Store.open(place.store_url)
     record = {"digest": spec.digest, "fingerprints": {}, "root": place.root, "created_at": 1.7e9}
-    store.create_sweep(SweepRecord(name=name, spec=spec.canonical(), **record))  # type: ignore[arg-type]
+    store.create_sweep(SweepRecord(name=name, spec=RecordedSpec(spec.canonical()), **record))  # type: ignore[arg-type]
     proposer, facts = Proposer(spec), public_facts(spec)
     lease = store.acquire(name)
     wanted = list(systems)
@@ -115,7 +116,7 @@ def listed(text: str) -> list[str]:
 
 def claimed(trial: TrialRecord) -> set[str]:
     assert trial.guarantee is not None
-    return set(trial.guarantee["assumptions"])
+    return set(trial.guarantee.assumptions)
 
 
 STATUS = re.compile(r"(?:proved|proved-under-assumptions) \([^)]*\)")
@@ -124,7 +125,7 @@ STATUS = re.compile(r"(?:proved|proved-under-assumptions) \([^)]*\)")
 def test_the_sweep_is_worth_it(store: Store) -> None:
     trials = store.trials("mixed")
     assert len({frozenset(claimed(trial)) for trial in trials}) == 3
-    assert {trial.guarantee["status"] for trial in trials if trial.guarantee} == {
+    assert {trial.guarantee.status for trial in trials if trial.guarantee} == {
         "proved",
         "proved-under-assumptions",
     }
@@ -169,7 +170,7 @@ def test_csv_and_parquet_and_json(workspace, store, monkeypatch, capsys) -> None
         point, row = points[trial.key], rows[trial.key]
         assert rests_on(point["rests_on"], out["assumptions"]) == claimed(trial)
         assert "assumptions" not in point
-        assert point["status"] == row["status"] == trial.guarantee["status"]
+        assert point["status"] == row["status"] == trial.guarantee.status
         # A row of a spreadsheet stands alone: its sentences are in it.
         assert {re.sub(r"^\d+\. ", "", one) for one in re.split(r" (?=\d+\. )", row["assumptions"])} == claimed(trial)
     assert out["started_from"] == []
@@ -208,10 +209,10 @@ def test_mlflow(workspace, store, tmp_path: Path) -> None:
     runs = {run.data.tags.get("sweeps.trial_key"): run for run in client.search_runs([experiment.experiment_id])}
     for trial in store.trials("mixed"):
         tags = runs[trial.key].data.tags
-        assert tags["sweeps.status"] == trial.guarantee["status"]
-        own = tags["sweeps.ledger.assumptions"].splitlines()
-        assert tags["sweeps.rests_on"] == f"{trial.guarantee['status']} ({len(own)} assumptions)"
-        assert set(sentences_of(tags["sweeps.ledger.assumptions"])) == claimed(trial)
+        assert tags["sweeps.status"] == trial.guarantee.status
+        own = tags["sweeps.assumptions"].splitlines()
+        assert tags["sweeps.rests_on"] == f"{trial.guarantee.status} ({len(own)} assumptions)"
+        assert set(sentences_of(tags["sweeps.assumptions"])) == claimed(trial)
     # Read back, it is the front of the store.
     assert read_front(uri, "mixed").assumptions == sweep_front(store, "mixed").assumptions
     assert render(read_front(uri, "mixed"), "table").count(HEADING) == 1
@@ -260,7 +261,7 @@ def test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
     # The same number as `mixed` states itself.
     own = sweep_front(store, "mixed", total=True).procedure
     (started,) = json.loads(render(found, "json"))["started_from"]
-    assert (started["sweep"], started["procedure"]["epsilon"]) == ("mixed", own["epsilon"])
+    assert (started["sweep"], started["procedure"]["epsilon"]) == ("mixed", own.guarantee.epsilon)
     assert json.loads(run(workspace, monkeypatch, capsys, "show", "alike", "--json"))["started_from"] == [started]
 
 
@@ -269,7 +270,7 @@ def test_views_that_forget_the_earlier_sweep_are_found_out(
 ) -> None:
     """Known bug: only `check` spoke of the sweep whose results chose configurations here."""
     for module in ("sweeps.ledger.totals", "sweeps.cli.showing", "sweeps.report.content"):
-        monkeypatch.setattr(f"{module}.earlier_totals", lambda store, spec: ())
+        monkeypatch.setattr(f"{module}.earlier_totals", lambda store, warm_start: ())
     with pytest.raises(AssertionError):
         test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
             workspace, store, monkeypatch, capsys, tmp_path
@@ -279,7 +280,7 @@ def test_views_that_forget_the_earlier_sweep_are_found_out(
 def test_an_earlier_sweep_that_is_gone_is_said(store: Store) -> None:
     from sweeps.ledger.totals import earlier_lines, earlier_totals
 
-    totals = earlier_totals(store, {"search": {"warm_start": "deleted"}})
+    totals = earlier_totals(store, "deleted")
     assert [total.to_dict() for total in totals] == [{"sweep": "deleted", "in_this_store": False}]
     (line,) = earlier_lines(totals, Assumptions())
     assert "'deleted'" in line
@@ -287,21 +288,18 @@ def test_an_earlier_sweep_that_is_gone_is_said(store: Store) -> None:
 
 
 def test_wording() -> None:
-    one, two = (
-        guarantee(1.0).to_dict(),
-        guarantee(1.0, assumptions=("A.", "B.", "floating point: not covered")).to_dict(),
-    )
+    one, two = guarantee(1.0), guarantee(1.0, assumptions=("A.", "B.", "floating point: not covered"))
     both = Assumptions.of([one, two, one])
     assert both.sentences == ("floating point: not covered", "A.", "B.")
     assert both.status(one) == "proved (1 assumption: 1)"
     assert both.status(two) == "proved (3 assumptions)"
     assert Assumptions.of([one]).status(one) == "proved (1 assumption)"
-    assert both.status(guarantee(1.0, assumptions=()).to_dict()) == "proved"
-    assert both.status({"status": "proved"}) == "proved (assumptions not recorded)"
-    refuted = guarantee(1.0, status=Status.REFUTED).to_dict()
+    assert both.status(guarantee(1.0, assumptions=())) == "proved"
+    assert both.status(guarantee(1.0, assumptions=NOT_RECORDED)) == "proved (assumptions not recorded)"
+    refuted = guarantee(1.0, status=Status.REFUTED)
     assert both.status(refuted) == "refuted (1 remark: 1)"
     assert (both.cite(one), both.cite(two)) == ("proved [1]", "proved [1-3]")
-    assert both.cite(guarantee(1.0, assumptions=()).to_dict()) == "proved"
+    assert both.cite(guarantee(1.0, assumptions=())) == "proved"
     assert list(both.lines()) == ["1. floating point: not covered", "2. A.", "3. B."]
     assert spans([1, 2, 3, 5, 6, 8]) == "1-3, 5, 6, 8"
     with pytest.raises(ValueError, match="not in tuple"):

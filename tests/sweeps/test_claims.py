@@ -37,9 +37,9 @@ def test_a_procedure_stands_no_firmer_than_its_weakest_plan(status):
 def test_a_total_that_nobody_can_count_is_said_and_stops_nothing():
     plan = plan_with(schedule=((Unknown(description="a log that nobody read"), 10),))
     proposal = {"key": "s-0", "number": 0, "config": {}, "seed": 0, "violations": {}}
-    trial = TrialRecord(state=TrialState.COMPLETE, plan=plan.to_dict(), **proposal)
+    trial = TrialRecord(state=TrialState.COMPLETE, plan=plan, **proposal)
     entry = LedgerEntry(key="s-0", attempt=1, from_step=0, to_step=10, executed_to=10)
     shown = summary([trial], [entry], ())
-    assert "procedure" not in shown
-    assert "a log that nobody read" in shown["uncounted"]
-    assert shown["steps_executed"] == 10
+    assert shown.procedure is None
+    assert "a log that nobody read" in shown.uncounted
+    assert shown.spent.executed == 10

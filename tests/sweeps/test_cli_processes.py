@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.ledger.spending import spending, total
+from sweeps.ledger.steps import spending, total
 from sweeps.process.exits import ExitCode
 from sweeps.records import TrialState
 from sweeps.store import Store
@@ -269,8 +269,8 @@ def test_early_stopping_charges_rungs_and_claims_whole_plans(tmp_path):
     whole = [record for record in records if record.step == 16]
     assert len(stopped) >= 4
     assert whole
-    assert all(0.99 < record.guarantee["epsilon"] <= 1 for record in records)
-    assert all(record.metrics["epsilon"] == record.guarantee["epsilon"] for record in records)
+    assert all(0.99 < record.guarantee.epsilon <= 1 for record in records)
+    assert all(record.metrics["epsilon"] == record.guarantee.epsilon for record in records)
     spent = spending(store.ledger("halving"))
     for record in records:
         assert spent[record.key].executed == spent[record.key].path == record.step

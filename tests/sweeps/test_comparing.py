@@ -22,15 +22,14 @@ from sweeps.front import pareto
 from sweeps.front.kinds import kinds
 from sweeps.front.panels import Objective, Reference
 from sweeps.front.pareto import front, hypervolume
-from sweeps.records import TrialRecord, TrialState
-from sweeps.release import comparing
+from sweeps.records import DECIDED, TrialRecord, TrialState
 from sweeps.release.comparing import USED_UP, compared, compared_epsilon
 from sweeps.release.rounding import GRID_DIGITS, on_grid
 from sweeps.search.history import kept
 from sweeps.search.objectives import objective_at, objective_values
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
-from tests.sweeps import toys
+from tests.sweeps import toys, view_sweeps
 from tests.sweeps.test_pareto import brute_force
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal
 
@@ -68,10 +67,10 @@ def trial(number: int, guarantee: Guarantee, accuracy: float, budget: float = 1.
         state=TrialState.COMPLETE,
         config={"system": system, "target_epsilon": budget},
         seed=number,
-        plan={"work": 1.0, "schedule": [[{}, 3]]},
+        plan=view_sweeps.plan({"system": system}, budget, steps=3),
         violations={},
         metrics={"accuracy": accuracy},
-        guarantee=guarantee.to_dict(),
+        guarantee=guarantee,
         step=3,
     )
 
@@ -92,7 +91,7 @@ def quickstart() -> list[TrialRecord]:
 
 class TestAnHonestQuickstart:
     def test_beaten_trials_are_not_on_the_front(self, quickstart):
-        claims = [float(record.guarantee["epsilon"]) for record in quickstart]
+        claims = [record.guarantee.epsilon for record in quickstart]
         # The very case: calibration leaves each its own hair below the budget.
         assert len(set(claims)) == 4
         assert all(0.99 < epsilon < 1 for epsilon in claims)
@@ -115,10 +114,10 @@ class TestAnHonestQuickstart:
 
     def test_comparing_the_claims_themselves_is_found_out(self, quickstart, monkeypatch: pytest.MonkeyPatch):
         """Known bug: with every claim another hair below its budget, a more accurate trial beats nobody."""
-        in_order = sorted(quickstart, key=lambda record: -float(record.guarantee["epsilon"]))
+        in_order = sorted(quickstart, key=lambda record: -record.guarantee.epsilon)
         worst_case = [replace(one, metrics={"accuracy": 0.9 - n / 100}) for n, one in enumerate(in_order)]
         assert front(worst_case, [ACCURACY, EPSILON]).keys() == [worst_case[0].key]
-        monkeypatch.setattr(pareto, "compared_epsilon", lambda guarantee: float(guarantee["epsilon"]))
+        monkeypatch.setattr(pareto, "compared_epsilon", lambda guarantee: guarantee.epsilon)
         assert len(front(worst_case, [ACCURACY, EPSILON]).keys()) == 4
 
 
@@ -163,7 +162,7 @@ class TestGrid:
 def claims(draw: st.DrawFn) -> dict[str, Any]:
     budget = draw(st.sampled_from([0.5, 1.0, 1.0005, 3.0]))
     share = draw(st.sampled_from([0.3, 0.98, USED_UP, 0.995, 0.99949, 0.999493, 1.0]) | st.floats(0.5, 1.0))
-    return claim(budget * share, draw(st.sampled_from([None, budget]))).to_dict()
+    return claim(budget * share, draw(st.sampled_from([None, budget])))
 
 
 def dominates(keys: Callable[[Any, Any], tuple[bool, bool]], one: Any, other: Any) -> bool:
@@ -172,13 +171,13 @@ def dominates(keys: Callable[[Any, Any], tuple[bool, bool]], one: Any, other: An
     return no_worse and one[1] >= other[1] and (better or one[1] > other[1])
 
 
-def by_key(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[bool, bool]:
+def by_key(one: Guarantee, other: Guarantee) -> tuple[bool, bool]:
     a, b = compared_epsilon(one), compared_epsilon(other)
     return a <= b, a < b
 
 
-def within_a_percent(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[bool, bool]:
-    a, b = float(one["epsilon"]), float(other["epsilon"])
+def within_a_percent(one: Guarantee, other: Guarantee) -> tuple[bool, bool]:
+    a, b = one.epsilon, other.epsilon
     return a <= b * 1.01, a < b / 1.01
 
 
@@ -194,14 +193,14 @@ def broken_triples(order: Callable[[Any, Any], tuple[bool, bool]], points: list[
 
 class TestOrder:
     @given(claims())
-    def test_nobody_gains_by_it(self, guarantee: dict[str, Any]):
-        epsilon = float(guarantee["epsilon"])
+    def test_nobody_gains_by_it(self, guarantee: Guarantee):
+        epsilon = guarantee.epsilon
         assert epsilon <= compared_epsilon(guarantee) <= epsilon * 1.0102
 
     @given(st.lists(st.tuples(claims(), st.sampled_from([0.5, 0.6, 0.7])), min_size=1, max_size=6))
     def test_dominance_is_a_strict_partial_order_and_the_front_is_its_maximal_points(self, points):
         assert not broken_triples(by_key, points)
-        records = [trial(n, Guarantee.from_dict(one), accuracy) for n, (one, accuracy) in enumerate(points)]
+        records = [trial(n, one, accuracy) for n, (one, accuracy) in enumerate(points)]
         (panel,) = front(records, [ACCURACY, EPSILON]).panels
         beaten = [any(dominates(by_key, other, one) for other in points) for one in points]
         assert panel.on_front.tolist() == [not one for one in beaten]
@@ -209,7 +208,7 @@ class TestOrder:
 
     def test_a_tolerance_between_pairs_is_found_out(self):
         """Each within a hundredth of the next, the ends apart, accuracy rising: a tolerance goes round in circles."""
-        chain = [(claim(1.0 * 1.009**n).to_dict(), accuracy) for n, accuracy in enumerate([0.5, 0.6, 0.7])]
+        chain = [(claim(1.0 * 1.009**n), accuracy) for n, accuracy in enumerate([0.5, 0.6, 0.7])]
         assert broken_triples(within_a_percent, chain)
         assert not broken_triples(by_key, chain)
 
@@ -236,22 +235,23 @@ class TestWhichBudget:
         ],
     )
     def test_used_up_it_is_the_budget_else_the_grid(self, epsilon, aimed_at, counts_as):
-        assert compared_epsilon(claim(epsilon, aimed_at).to_dict()) == counts_as
+        assert compared_epsilon(claim(epsilon, aimed_at)) == counts_as
 
     def test_a_claim_above_the_budget_it_names_cannot_be_made(self):
         with pytest.raises(InvalidValue, match="aimed_at"):
             claim(1.001, 1.0)
         with pytest.raises(InvalidValue, match="aimed_at"):
             claim(math.inf, math.inf)
-        # And one that was written by others is not believed.
-        assert compared_epsilon(claim(1.001).to_dict() | {"aimed_at": 1.0}) == 1.01
+        # Nor one that was written by others.
+        with pytest.raises(InvalidValue, match="aimed_at"):
+            Guarantee.from_dict(claim(1.001).to_dict() | {"aimed_at": 1.0})
 
     def test_it_travels_with_the_claim_and_older_records_have_none(self):
         told = claim(0.9995, 1.0)
         assert Guarantee.from_dict(told.to_dict()) == told
         older = {name: value for name, value in told.to_dict().items() if name != "aimed_at"}
         assert Guarantee.from_dict(older).aimed_at is None
-        assert compared_epsilon(older) == 1.0
+        assert compared_epsilon(Guarantee.from_dict(older)) == 1.0
 
     @pytest.mark.parametrize(
         ("privacy", "knobs", "aimed_at"),
@@ -324,5 +324,5 @@ class TestTargetAsObjective:
 
 def test_decided_numbers_are_read_from_claim_config_and_plan():
     record = trial(0, claim(0.9993, 1.0), 0.8)
-    read = {name: comparing.reader(name)(record) for name in (*comparing.DECIDED, "accuracy", "silence")}
-    assert read == {"epsilon": 0.9993, "target_epsilon": 1.0, "work": 1.0, "accuracy": 0.8, "silence": None}
+    read = {name: record.metric(name) for name in (*DECIDED, "accuracy", "silence")}
+    assert read == {"epsilon": 0.9993, "target_epsilon": 1.0, "work": 1000.0, "accuracy": 0.8, "silence": None}

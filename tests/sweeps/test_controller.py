@@ -437,9 +437,9 @@ class TestRungs:
         assert whole
         # Two of eight steps, by results: where it stopped was no fact before its first step.
         for record in records:
-            assert record.guarantee == record.plan["guarantee"]
-            assert record.guarantee["epsilon"] == pytest.approx(record.config["target_epsilon"], rel=1e-6)
-            assert {metrics["epsilon"] for metrics in record.reports.values()} == {record.guarantee["epsilon"]}
+            assert record.guarantee == record.plan.guarantee
+            assert record.guarantee.epsilon == pytest.approx(record.config["target_epsilon"], rel=1e-6)
+            assert {metrics["epsilon"] for metrics in record.reports.values()} == {record.guarantee.epsilon}
         # What was executed is what the ledger counts.
         assert sum(e.steps_spent for e in sweep.store.ledger(NAME)) == sum(record.step for record in records)
 

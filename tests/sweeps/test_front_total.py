@@ -13,6 +13,7 @@ from sweeps.front.export import FORMATS, render
 from sweeps.front.pareto import sweep_front
 from sweeps.ledger import spending as ledger
 from sweeps.ledger import totals
+from sweeps.ledger.summary import Procedure
 from sweeps.release.rounding import epsilon_text
 from sweeps.store import Store
 from tests.sweeps.view_sweeps import launch, mixed_sweep, new_sweep
@@ -26,20 +27,20 @@ def store(tmp_path):
     opened.close()
 
 
-def counted(store: Store) -> dict:
-    return ledger.summary(store.trials("views"), store.ledger("views"), ())["procedure"]
+def counted(store: Store) -> Procedure:
+    return ledger.summary(store.trials("views"), store.ledger("views"), ()).procedure
 
 
 def test_the_note_is_the_ledgers_total(store):
     found = sweep_front(store, "views", total=True)
     assert found.procedure == counted(store)
     assert found.note == (
-        f"All trials together: epsilon {epsilon_text(counted(store)['epsilon'])} at delta 1e-05, differential-privacy, "
-        "add-remove, per record, by pld, status: proved (3 assumptions). It covers all results of this sweep and "
-        "the choice of the best, but no running times and memory."
+        f"All trials together: epsilon {epsilon_text(counted(store).guarantee.epsilon)} at delta 1e-05, "
+        "differential-privacy, add-remove, per record, by pld, status: proved (3 assumptions). It covers all "
+        "results of this sweep and the choice of the best, but no running times and memory."
     )
     # Fourteen launches: more than what the best of them claims, and more than all those on the front.
-    assert found.procedure["epsilon"] > max(float(trial.guarantee["epsilon"]) for trial in found.panels[0].records)
+    assert found.procedure.guarantee.epsilon > max(trial.guarantee.epsilon for trial in found.panels[0].records)
     assert sweep_front(store, "views").note == ""
 
 
@@ -54,7 +55,7 @@ def test_every_form_that_is_read_shows_it(store, form):
 
 
 def test_json_has_it_as_values(store):
-    assert json.loads(render(sweep_front(store, "views", total=True), "json"))["procedure"] == counted(store)
+    assert json.loads(render(sweep_front(store, "views", total=True), "json"))["procedure"] == counted(store).to_dict()
     assert json.loads(render(sweep_front(store, "views"), "json"))["procedure"] is None
 
 
@@ -69,7 +70,7 @@ def test_an_adaptive_sampler_makes_it_no_claim(tmp_path):
         "quoted, search with `sampler: random` or `grid`. (Added up as it ran: epsilon "
     )
     assert "status" not in found.note
-    assert (found.procedure["is_claim"], found.procedure["status"]) == (False, "no-claim")
+    assert (found.procedure.is_claim, found.procedure.guarantee.status) == (False, "no-claim")
     store.close()
 
 
@@ -87,11 +88,11 @@ def test_a_large_sweep_says_where_its_total_is_counted(store, monkeypatch):
     words = "All trials together: not counted (14 attempts: `sweeps report views` counts them)."
     assert (found.note, found.procedure) == (words, None)
     shown = ledger.summary_in_passing(store.sweep("views"), store.trials("views"), store.ledger("views"))
-    assert shown["uncounted"] == "14 attempts: `sweeps report views` counts them"
+    assert shown.uncounted == "14 attempts: `sweeps report views` counts them"
 
 
 def test_the_command_fills_it_in(store, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["sweeps", "pareto", "views", "--json", "--root", str(tmp_path)])
     with pytest.raises(SystemExit):
         cli.main()
-    assert json.loads(capsys.readouterr().out)["procedure"] == counted(store)
+    assert json.loads(capsys.readouterr().out)["procedure"] == counted(store).to_dict()

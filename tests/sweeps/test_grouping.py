@@ -10,6 +10,7 @@ import pytest
 
 from sweeps.control.controller import Controller, Done
 from sweeps.control.lost_attempts import worker_losses
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
@@ -43,7 +44,12 @@ def start(root: Path, spec: Any, name: str = "shared") -> Controller:
     if not store.sweeps():
         store.create_sweep(
             SweepRecord(
-                name=name, spec=spec.canonical(), digest=spec.digest, fingerprints={}, root=str(root), created_at=0.0
+                name=name,
+                spec=RecordedSpec(spec.canonical()),
+                digest=spec.digest,
+                fingerprints={},
+                root=str(root),
+                created_at=0.0,
             )
         )
     controller = Controller(

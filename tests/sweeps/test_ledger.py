@@ -14,8 +14,10 @@ from dpcore.checks import InvalidValue
 from dpcore.events import ApproximateDP, Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated, phases
 from dpcore.guarantee import Status
 from sweeps.ledger import spending as ledger
+from sweeps.ledger import steps
 from sweeps.ledger.assumptions import ONE_TRIAL, Assumptions
 from sweeps.ledger.text import total_text
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
 from tests.sweeps.stores import guarantee, plan, proposal
 from tests.sweeps.under_charging import never_under_charged
@@ -36,14 +38,14 @@ LOST_TWICE = [
 
 
 def test_steps_of_a_trial_that_was_lost_and_went_on():
-    spent = ledger.spending(LOST_TWICE)
-    assert spent["a-0"] == ledger.Spending(executed=120, path=100, open=0, attempts=2)
+    spent = steps.spending(LOST_TWICE)
+    assert spent["a-0"] == steps.Spending(executed=120, path=100, open=0, attempts=2)
     assert spent["a-0"].excess == 20
     # A reservation that is not settled counts whole.
-    assert spent["a-1"] == ledger.Spending(executed=100, path=100, open=100, attempts=1)
+    assert spent["a-1"] == steps.Spending(executed=100, path=100, open=100, attempts=1)
     assert spent["a-2"].executed == 0
-    assert ledger.total(LOST_TWICE) == ledger.Spending(executed=220, path=200, open=100, attempts=4)
-    assert ledger.total([]) == ledger.Spending()
+    assert steps.total(LOST_TWICE) == steps.Spending(executed=220, path=200, open=100, attempts=4)
+    assert steps.total([]) == steps.Spending()
 
 
 @st.composite
@@ -62,10 +64,10 @@ def histories(draw):
 @given(histories())
 @settings(max_examples=200)
 def test_the_path_is_the_union_of_what_was_executed(entries):
-    steps = [set(range(one.from_step, one.executed_to)) for one in entries]
-    spent = ledger.total(entries)
-    assert spent.executed == sum(map(len, steps))
-    assert spent.path == len(set().union(*steps)) == max(one.executed_to for one in entries)
+    taken = [set(range(one.from_step, one.executed_to)) for one in entries]
+    spent = steps.total(entries)
+    assert spent.executed == sum(map(len, taken))
+    assert spent.path == len(set().union(*taken)) == max(one.executed_to for one in entries)
     assert spent.excess >= 0
 
 
@@ -143,7 +145,7 @@ def test_where_results_chose_the_budgets_the_number_is_no_claim():
 )
 def test_what_chooses_by_results_is_named_and_a_stranger_counts_as_choosing(spec, chosen):
     """A sampler that somebody forgets to list must not make a total print as a claim."""
-    found = ledger.choices_by_results(spec)
+    found = ledger.choices_by_results(RecordedSpec(spec))
     assert len(found) == len(chosen)
     assert all(word in choice.what and word in choice.will for word, choice in zip(chosen, found, strict=True))
 
@@ -218,25 +220,25 @@ def trial(number, epsilon=1.0):
         state=TrialState.COMPLETE,
         config=proposal(number).config,
         seed=number,
-        plan=plan().to_dict(),
+        plan=plan(),
         violations={},
-        guarantee=guarantee(epsilon).to_dict(),
+        guarantee=guarantee(epsilon),
     )
 
 
-CHOSEN = ledger.choices_by_results({"search": {"sampler": "tpe"}})
+CHOSEN = ledger.choices_by_results(RecordedSpec({"search": {"sampler": "tpe"}}))
 
 
 def test_the_summary_keeps_claim_and_ledger_apart():
     trials = [trial(0, 1.0), trial(1, math.inf), trial(2, 3.0)]
-    out = ledger.summary(trials, LOST_TWICE)
+    out = ledger.summary(trials, LOST_TWICE).to_dict()
     assert (out["steps_executed"], out["steps_on_paths"], out["steps_in_excess"]) == (220, 200, 20)
     assert (out["steps_reserved_unsettled"], out["attempts"], out["largest_claim"]) == (100, 4, "inf")
     assert "procedure" not in out
-    fixed = ledger.summary(trials, LOST_TWICE, ())["procedure"]
+    fixed = ledger.summary(trials, LOST_TWICE, ()).to_dict()["procedure"]
     assert (fixed["is_claim"], fixed["accountant"], fixed["status"]) == (True, "pld", "proved")
-    assert ledger.summary(trials, LOST_TWICE, CHOSEN)["procedure"]["is_claim"] is False
-    assert ledger.summary([], [], ())["largest_claim"] is None
+    assert ledger.summary(trials, LOST_TWICE, CHOSEN).procedure.is_claim is False
+    assert ledger.summary([], [], ()).to_dict()["largest_claim"] is None
 
 
 def test_a_total_of_what_fell_or_promises_nothing_is_not_offered_for_quoting():
@@ -247,10 +249,10 @@ def test_a_total_of_what_fell_or_promises_nothing_is_not_offered_for_quoting():
         ({}, "It covers all results of this sweep"),
     ):
         fallen = replace(plan(), guarantee=replace(guarantee(), **change))
-        total = ledger.summary([replace(trial(0), plan=fallen.to_dict())], [entry()], ())["procedure"]
-        assert total["is_claim"] is (not change)
-        assert words in total_text(total, Assumptions.of([total]))
+        total = ledger.summary([replace(trial(0), plan=fallen)], [entry()], ()).procedure
+        assert total.is_claim is (not change)
+        assert words in total_text(total, Assumptions.of([total.guarantee]))
     bare = replace(plan(), schedule=((NonPrivate(), 100),))
-    total = ledger.summary([replace(trial(0), plan=bare.to_dict())], [entry()], ())["procedure"]
+    total = ledger.summary([replace(trial(0), plan=bare)], [entry()], ()).procedure
     assert total_text(total, Assumptions()) == "the one trial: epsilon inf, since some promise nothing"
-    assert total["is_claim"] is False
+    assert total.is_claim is False

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.ledger.spending import spending
+from sweeps.ledger.steps import spending
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialState
 from sweeps.store import Store

@@ -25,35 +25,24 @@ ACCURACY, EPSILON = Objective("accuracy", "maximize"), Objective("epsilon", "min
 ERROR = Objective("error", "minimize")
 
 
-def record(number: int, epsilon: float | str = 1.0, state: TrialState = TrialState.COMPLETE, **metrics: float):
+def record(number: int, epsilon: float = 1.0, state: TrialState = TrialState.COMPLETE, **metrics: float):
     return TrialRecord(
         key=f"s-{number}",
         number=number,
         state=state,
         config={"system": "noisy-sgd", "target_epsilon": 1.0, "learning_rate": 0.1 * (number + 1)},
         seed=number,
-        plan={"work": 10.0 * number},
+        plan=view_sweeps.plan({"system": "noisy-sgd"}, 1.0, work=10.0 * number),
         violations={},
         metrics=metrics,
-        guarantee={
-            "notion": "differential-privacy",
-            "epsilon": epsilon,
-            "delta": 1e-5,
-            "adjacency": "add-remove",
-            "unit": "record",
-            "accountant": "pld",
-            "status": "proved",
-            "theorem": "a theorem",
-            "assumptions": [],
-            "epsilon_lower": None,
-        },
+        guarantee=view_sweeps.guarantee(epsilon, theorem="a theorem", assumptions=()),
     )
 
 
 def claiming(number: int, **changes: object) -> TrialRecord:
     base = record(number, accuracy=0.5 + number / 100)
     assert base.guarantee is not None
-    return replace(base, guarantee={**base.guarantee, **changes})
+    return replace(base, guarantee=replace(base.guarantee, **changes))
 
 
 def brute_force(values: np.ndarray, maximize: list[bool]) -> list[bool]:
@@ -151,7 +140,7 @@ def test_epsilon_is_the_claim_and_not_a_reported_metric():
 
 
 def test_infinite_epsilon_stays_on_the_front_and_adds_no_volume():
-    records = [record(0, epsilon=1.0, accuracy=0.5), record(1, epsilon="inf", accuracy=0.9)]
+    records = [record(0, epsilon=1.0, accuracy=0.5), record(1, epsilon=math.inf, accuracy=0.9)]
     result = front(records, [ACCURACY, EPSILON], reference={"accuracy": Reference(0.0), "epsilon": Reference(2.0)})
     assert result.panels[0].on_front.tolist() == [True, True]
     assert result.panels[0].hypervolume == pytest.approx(0.5)
@@ -195,7 +184,7 @@ def test_different_guarantees_share_axes_only_by_name_and_then_in_their_own_pane
     assert str(other) in str(caught.value)
     panels = front(records, [ACCURACY, EPSILON], mix=[name]).panels
     assert [len(panel.records) for panel in panels] == [1, 1]
-    assert {str(panel.label[name]) for panel in panels} == {str(other), str(records[0].guarantee[name])}
+    assert {str(panel.label[name]) for panel in panels} == {str(other), str(getattr(records[0].guarantee, name))}
     assert len({panel.title for panel in panels}) == 2
 
 
@@ -205,8 +194,10 @@ def test_what_stands_over_a_panel_is_all_of_a_claim_but_its_epsilon():
     claim = claiming(0).guarantee
     assert claim is not None
     for title in (panel.title, front([claiming(0)], [ACCURACY, EPSILON]).panels[0].title):
-        assert all(str(claim[name]) in title for name in ("notion", "adjacency", "unit", "accountant", "status"))
-    assert f"by {claim['accountant']} or rdp" in panel.title
+        assert all(
+            str(getattr(claim, name)) in title for name in ("notion", "adjacency", "unit", "accountant", "status")
+        )
+    assert f"by {claim.accountant} or rdp" in panel.title
 
 
 def test_claims_that_stand_share_axes_each_under_its_own_status():
@@ -216,7 +207,7 @@ def test_claims_that_stand_share_axes_each_under_its_own_status():
     found = front(records, [ACCURACY, EPSILON], mix=["status"])
     assert [panel.label["status"] for panel in found.panels] == ["proved or proved-under-assumptions", "refuted"]
     listed = {row["key"]: row["status"] for row in export.rows(found, everything=True)}
-    assert listed == {record.key: record.guarantee["status"] for record in records if record.guarantee}
+    assert listed == {record.key: record.guarantee.status for record in records if record.guarantee}
     panels = json.loads(export.to_json(found, everything=True))["panels"]
     assert [len(panel["points"]) for panel in panels] == [2, 1]
 
@@ -314,7 +305,7 @@ def test_import_leaves_the_heavy_engines_out():
 def example() -> Front:
     rng = np.random.default_rng(0)
     records = [record(i, epsilon=float(rng.uniform(1, 8)), accuracy=float(rng.uniform())) for i in range(30)]
-    return front([*records, record(30, epsilon="inf", accuracy=0.999)], [ACCURACY, EPSILON], sweep="s")
+    return front([*records, record(30, epsilon=math.inf, accuracy=0.999)], [ACCURACY, EPSILON], sweep="s")
 
 
 class TestExport:
@@ -427,7 +418,7 @@ class TestExport:
 
     def test_claim_budget_and_what_is_compared_stand_beside_each_other(self):
         base = record(0, epsilon=0.9995, accuracy=0.5)
-        found = front([replace(base, guarantee={**(base.guarantee or {}), "aimed_at": 1.0})], [ACCURACY, EPSILON])
+        found = front([replace(base, guarantee=replace(base.guarantee, aimed_at=1.0))], [ACCURACY, EPSILON])
         (row,) = export.rows(found)
         assert [row["epsilon"], row["target_epsilon"], row["compared_epsilon"]] == [0.9995, 1.0, 1.0]
         assert "0.9995 1" in " ".join(str(export.render(found, "table")).replace("│", " ").split())

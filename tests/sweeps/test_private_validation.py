@@ -28,6 +28,7 @@ from sweeps.control.planning import plan_proposal
 from sweeps.control.stopped_trials import ex_post
 from sweeps.ledger.spending import in_parallel, procedure_event, procedure_guarantee, reported_event
 from sweeps.process.workspace import Workspace
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import LedgerEntry
 from sweeps.release.validation_text import recorded_text
 from sweeps.report import write_report
@@ -164,7 +165,7 @@ def test_a_sweep_publishes_noised_reports_alone_and_claims_what_it_spent(people,
     raw = raw_metrics(monkeypatch)
     store, workspace = run(spec_of(people, **changes), mlflow=bool(changes))
     records = store.trials("own")
-    plans = {record.key: PrivacyPlan.from_dict(record.plan) for record in records}
+    plans = {record.key: record.plan for record in records}
     assert len(records) == 3
     assert len(raw) >= 3
     for record in records:
@@ -175,7 +176,7 @@ def test_a_sweep_publishes_noised_reports_alone_and_claims_what_it_spent(people,
         claim = headline_of_parts(
             plan.event(), plan.validation.event(), parallel=True, delta=DELTA, adjacency=Adjacency.ADD_REMOVE
         )
-        assert record.guarantee["epsilon"] == claim.epsilon <= 2.0
+        assert record.guarantee.epsilon == claim.epsilon <= 2.0
         for metrics in record.reports.values():
             assert {"accuracy", "auc", "loss", "accuracy_noise_sd", "auc_noise_sd", "loss_noise_sd"} <= set(metrics)
             for one in raw:
@@ -407,9 +408,9 @@ def test_a_recorded_sweep_says_in_one_line_whose_its_validation_records_are(peop
     raw = spec_of(people)
     recorded = raw | {"data": raw["data"] | {"validation": validation}}
     recorded["privacy"] = {"adjacency": "add-remove"}
-    assert says in recorded_text(recorded)
-    assert "\n" not in recorded_text(recorded)
-    assert recorded_text(recorded | {"data": {"source": "uniform"}}) is None
+    assert says in recorded_text(RecordedSpec(recorded))
+    assert "\n" not in recorded_text(RecordedSpec(recorded))
+    assert recorded_text(RecordedSpec(recorded | {"data": {"source": "uniform"}})) is None
 
 
 PUBLIC = {"records": "public", "share": 0.3, "id": "id"}

@@ -304,7 +304,7 @@ def test_claims_on_public_records_are_headed_as_a_demonstration(tmp_path, sweeps
     assert "what is claimed of them is a demonstration" in page
     (record, _) = Store.open(workspace.store_url).trials(NAME)
     assert "membership_auc" in record.metrics
-    assert any("demonstration" in one for one in record.guarantee["assumptions"])
+    assert any("demonstration" in one for one in record.guarantee.assumptions)
     with sqlite3.connect(f"file:{tmp_path}/mlflow.db?mode=ro", uri=True) as connection:
         runs = connection.execute("SELECT count(*) FROM tags WHERE value LIKE 'DEMONSTRATION%'").fetchone()
         described = connection.execute("SELECT count(*) FROM experiment_tags WHERE value LIKE 'DEMON%'").fetchone()

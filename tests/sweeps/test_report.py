@@ -19,6 +19,7 @@ from sweeps.front.panels import Objective
 from sweeps.front.pareto import front
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import Total
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import TrialState
 from sweeps.report import gather, report_page, write_report
 from sweeps.report.figures import front_figure
@@ -83,7 +84,7 @@ def test_every_line_of_a_trial_s_plan_names_its_unit(page: str):
 
 def test_the_total_of_the_procedure_is_larger_than_any_claim(store: Store):
     content = gather(store, "views")
-    assert float(content.spending["procedure"]["epsilon"]) > max(claim.highest for claim in content.claims)
+    assert content.spending.procedure.guarantee.epsilon > max(claim.highest for claim in content.claims)
 
 
 def test_refuted_and_proved_claims_stand_in_panels_of_their_own(tmp_path: Path):
@@ -116,7 +117,8 @@ def test_a_chart_of_several_systems_names_each_and_draws_its_own_staircase(objec
 @pytest.mark.parametrize("stratified", [True, False])
 def test_the_heading_says_how_points_were_proposed(stratified: bool, store: Store):
     content = gather(store, "views")
-    spec = {**content.sweep.spec, "search": {**content.sweep.spec["search"], "stratified": stratified}}
+    before = content.sweep.spec.canonical
+    spec = RecordedSpec({**before, "search": {**before["search"], "stratified": stratified}})
     shown = words(report_page(replace(content, sweep=replace(content.sweep, spec=spec))))
     assert ("systems and budgets in turn" in shown) is stratified
 
@@ -133,8 +135,8 @@ def test_nothing_that_came_from_a_spec_is_markup(tmp_path: Path):
         trials=trials,
         front=front(trials, content.objectives, sweep=NASTY),
         importances=importances(trials, content.objectives),
-        spending={n: one for n, one in content.spending.items() if n != "procedure"} | {"uncounted": NASTY},
-        started_from=(Total(sweep=NASTY, ledger=None),),
+        spending=replace(content.spending, procedure=None, uncounted=NASTY),
+        started_from=(Total(sweep=NASTY, in_this_store=False),),
         assumptions=Assumptions((*content.assumptions.sentences, NASTY)),
     )
     page = report_page(nasty)

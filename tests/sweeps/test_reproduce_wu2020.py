@@ -17,6 +17,7 @@ from sweeps.reproductions import Claim, Effort, Result, Run, reproduce, wu2020
 from sweeps.reproductions.statements import hold
 from sweeps.reproductions.sweeping import full_grid
 from sweeps.reproductions.wu2020 import PAPER, TABLE_1, Measurements, Scope
+from tests.sweeps.view_sweeps import guarantee
 from tests.trainables.test_data import DATA, needs_data
 from trainables.data import idc
 
@@ -75,7 +76,7 @@ def test_clipped_schedules_are_counted_below_their_renyi_goldens() -> None:
 def trial(system: str, hidden: int = 64, epsilon: float = math.inf, **metrics: float) -> TrialRecord:
     return TrialRecord(
         key="t", number=0, state=TrialState.COMPLETE, config={"system": system, "hidden": hidden}, seed=0, plan=None,
-        violations={}, metrics=metrics, guarantee={"epsilon": epsilon},
+        violations={}, metrics=metrics, guarantee=guarantee(epsilon),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.search.rungs import Promote, first_stop, next_rung, rung_ends
 from sweeps.spec import EarlyStopping
 from tests.sweeps.toys import finished, spec_with
+from tests.sweeps.view_sweeps import plan
 
 ASHA: dict[str, Any] = {"method": "asha", "reduction": 3, "rungs": 3}
 SPEC = spec_with(early_stopping=ASHA)
@@ -127,7 +128,7 @@ def test_trials_without_a_result_have_no_say() -> None:
 
 
 def test_a_short_trial_tops_out_early() -> None:
-    short = replace(at(9, 1, 0.99), plan={"work": 1.0, "schedule": [[{}, 1]]})
+    short = replace(at(9, 1, 0.99), plan=plan({"system": "hill"}, 1.0, steps=1))
     records = [at(i, 3, 0.1 * i) for i in range(3)]
     # It rests in the last rung: it has nowhere to go and takes up a place in the rungs below.
     assert next_rung(SPEC, [short, *records]) is None

@@ -13,12 +13,14 @@ from typing import Any, cast
 import optuna
 import pytest
 
+from dpcore.adjacency import Adjacency
 from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.search import Proposer, history, optuna_sampler
 from sweeps.search.history import outcome, window_start
 from sweeps.search.registry import SAMPLERS
 from sweeps.spec import SweepSpec
 from tests.sweeps.toys import finished, infeasible, running, spec_with
+from tests.sweeps.view_sweeps import guarantee
 
 MIXED: dict[str, Any] = {
     "hill": {"rate": {"log_uniform": [0.01, 10]}, "clip": {"uniform": [0.1, 5]}, "steps": {"int_log_uniform": [1, 99]}},
@@ -353,8 +355,8 @@ def test_warm_start_takes_what_fits_and_says_what_does_not() -> None:
     records = [finished(spec, proposal) for proposal in proposals]
     records[0] = finished(spec, proposals[0], config={**proposals[0].config, "clip": 99.0})
     records[1] = running(spec, proposals[1])
-    records[2] = finished(spec, proposals[2], guarantee={"epsilon": 1.0, "delta": 1e-3, "adjacency": "add-remove"})
-    records[3] = finished(spec, proposals[3], guarantee={"epsilon": 1, "delta": 1e-5, "adjacency": "replace-one"})
+    records[2] = finished(spec, proposals[2], guarantee=guarantee(1.0, delta=1e-3))
+    records[3] = finished(spec, proposals[3], guarantee=guarantee(1.0, adjacency=Adjacency.REPLACE_ONE))
     warm = Proposer(spec, records)
     assert (warm.warm_start.offered, warm.warm_start.fitting) == (30, 26)
     assert set(warm.warm_start.reasons) == {

@@ -11,7 +11,7 @@ import pytest
 from dpcore.adjacency import Adjacency
 from dpcore.guarantee import Status
 from sweeps.cli import app as cli
-from sweeps.ledger import spending as ledger
+from sweeps.ledger.summary import CLAIM_KIND
 from tests.sweeps.view_sweeps import guarantee, launch, new_sweep
 
 
@@ -89,7 +89,7 @@ def test_json_has_the_whole_claim_beside_the_keys_of_old(tmp_path, show):
             "trials": 2,
         }
     ]
-    assert set(ledger.CLAIM_KIND) < set(out["procedure"])
+    assert set(CLAIM_KIND) < set(out["procedure"])
 
 
 def test_a_sweep_without_a_report_claims_nothing(tmp_path, show):

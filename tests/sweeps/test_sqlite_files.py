@@ -6,6 +6,7 @@ import pytest
 
 from sweeps.process.sqlite_files import path_of, url_of
 from sweeps.process.workspace import Workspace
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord
 from sweeps.store import Store
 from sweeps.tracking import rebuild
@@ -35,7 +36,9 @@ NASTY = [
 def test_the_store_is_where_it_was_named_and_nothing_lies_beside_it(tmp_path, name):
     workspace = Workspace.at(tmp_path / name)
     store = Store.open(workspace.store_url)
-    store.create_sweep(SweepRecord(name="s", spec={}, digest="d", fingerprints={}, root=workspace.root, created_at=1.0))
+    store.create_sweep(
+        SweepRecord(name="s", spec=RecordedSpec({}), digest="d", fingerprints={}, root=workspace.root, created_at=1.0)
+    )
     store.close()
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name / "sweeps.db").is_file()

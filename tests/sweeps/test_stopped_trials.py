@@ -155,7 +155,7 @@ def test_a_store_of_an_earlier_release_is_read_by_todays_rule(tmp_path) -> None:
     store.relaunch(lease, "views-0", 2, 8)
     store.lose(lease, "views-0", 2, 5, "its worker was lost")
     (record,) = store.trials("views")
-    claimed = whole.guarantee.to_dict()
+    claimed = whole.guarantee
     assert record.guarantee == claimed
     assert record.metrics == {"accuracy": 0.5, "epsilon": whole.guarantee.epsilon}
     assert dict(record.reports) == {2: record.metrics}
@@ -207,6 +207,6 @@ def test_an_unstopped_sweep_keeps_what_was_settled(tmp_path) -> None:
     lease = store.acquire("views")
     store.launch(lease, Proposal(number=0, config=config_of(0), seed=0), planned(), 8)
     store.settle(lease, "views-0", 1, executed_to=8, step=8, metrics={}, guarantee=guarantee(0.25), seconds=1.0)
-    assert store.trials("views")[0].guarantee == guarantee(0.25).to_dict()
+    assert store.trials("views")[0].guarantee == guarantee(0.25)
     lease.release()
     store.close()

@@ -1,7 +1,6 @@
 """The contract of the store, the same exam on SQLite and on a real Postgres."""
 
 import itertools
-import json
 import threading
 import time
 from dataclasses import replace
@@ -13,8 +12,7 @@ from sqlalchemy import text
 from dpcore.checks import InvalidValue
 from sweeps.records import LedgerEntry, SweepState, TrialState
 from sweeps.store import VERSION, Conflict, Store, StoreError, SweepExists, UnknownSweep, UnknownTrial
-from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, refusal, settle
-from trainables.system import PrivacyPlan
+from tests.sweeps.stores import SWEEP, guarantee, plan, postgres_server, proposal, record, refusal, settle
 
 COUNTER = itertools.count()
 
@@ -55,7 +53,7 @@ def key(number: int) -> str:
 def test_a_sweep_comes_back_as_it_was(store, url):
     assert store.sweep(SWEEP) == record()
     # The order of knobs is the order in which a sampler asks for them.
-    assert list(Store.open(url).sweep(SWEEP).spec["systems"]["noisy-sgd"]) == ["z", "a"]
+    assert list(Store.open(url).sweep(SWEEP).spec.systems["noisy-sgd"]) == ["z", "a"]
     with pytest.raises(SweepExists, match="sweeps resume quick-start"):
         store.create_sweep(record())
     with pytest.raises(UnknownSweep, match="Did you mean 'quick-start'"):
@@ -68,7 +66,7 @@ def test_a_trial_from_launch_to_result(store, lease):
     assert (running.key, running.state, running.attempts, running.guarantee) == (key(0), TrialState.RUNNING, 1, None)
     assert running.seed == 2**63
     assert list(running.config.items()) == list(proposal(0).config.items())
-    assert PrivacyPlan.from_dict(running.plan) == plan()
+    assert running.plan == plan()
     assert store.ledger(SWEEP) == [LedgerEntry(key=key(0), attempt=1, from_step=0, to_step=100)]
     assert store.outbox(SWEEP) == []
 
@@ -77,7 +75,7 @@ def test_a_trial_from_launch_to_result(store, lease):
     assert done.state is TrialState.COMPLETE
     assert done.metrics == {"accuracy": 0.5, "epsilon": float("inf"), "n": 3}
     assert done.reports == {100: done.metrics}
-    assert done.guarantee == json.loads(json.dumps(done.guarantee))
+    assert done.guarantee == guarantee()
     assert done.finished_at >= done.proposed_at > 0
     assert store.last_entry(key(0)).executed_to == 100
     assert [(row.key, row.kind) for row in store.outbox(SWEEP)] == [(key(0), "settled")]

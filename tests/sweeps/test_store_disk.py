@@ -12,7 +12,6 @@ import pytest
 from sweeps.records import SweepState, TrialState
 from sweeps.store import VERSION, LeaseHeld, Store, StoreError
 from tests.sweeps.stores import SWEEP, plan, proposal, record, settle
-from trainables.system import PrivacyPlan
 
 FILES = Path(__file__).parent / "files"
 
@@ -184,8 +183,8 @@ def assert_goes_on(store):
     assert store.counts(SWEEP) == {"planned": 1, "running": 1, "complete": 1, "failed": 1, "infeasible": 1}
     complete, failed, planned, running, infeasible = store.trials(SWEEP)
     assert complete.reports == {30: {"accuracy": 0.3}, 100: {"accuracy": 0.5, "epsilon": 1.0}}
-    assert complete.guarantee["epsilon"] == 1.0
-    assert PrivacyPlan.from_dict(running.plan) == plan()
+    assert complete.guarantee.epsilon == 1.0
+    assert running.plan == plan()
     assert (planned.reason, failed.reason) == ("worker lost", "accuracy=nan")
     assert infeasible.violations == {"noise": 0.75}
     assert [(e.attempt, e.from_step, e.to_step, e.executed_to) for e in store.ledger(SWEEP)] == [

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps.ledger.spending import spending
+from sweeps.ledger.steps import spending
 from sweeps.records import TrialState
 from sweeps.store import Store
 from tests.sweeps.clusters import TOKEN, ray_cluster

@@ -55,7 +55,7 @@ def test_trials_that_stopped_themselves_are_told(tmp_path):
     [record] = [one for one in Store.open(workspace.store_url).trials("audited") if one.state is TrialState.COMPLETE][
         :1
     ]
-    planned = sum(count for _, count in record.plan["schedule"])
+    planned = record.planned_steps
     whole = replace(record, metrics={**record.metrics, "steps_taken": float(planned)})
     short = replace(record, key="audited-7", metrics={**record.metrics, "steps_taken": 3.0})
     assert list(stopped_lines([record, whole])) == []

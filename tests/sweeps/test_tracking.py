@@ -88,7 +88,7 @@ def test_a_run_says_what_the_record_says(tracked):
     trial = store.trials("views")[5]
     run = runs_of(uri)[trial.key][0]
     assert run.data.metrics["accuracy"] == trial.metrics["accuracy"]
-    assert run.data.metrics["epsilon"] == trial.guarantee["epsilon"]
+    assert run.data.metrics["epsilon"] == trial.guarantee.epsilon
     assert run.data.metrics["knob.learning_rate"] == trial.config["learning_rate"]
     assert run.data.metrics["knob.batch_size"] == trial.config["batch_size"]
     assert run.data.params["model"] == "mlp"
@@ -188,7 +188,7 @@ def test_not_a_number_and_infinities_come_through(tmp_path: Path):
     record = read_front(uri, "views").panels[0].records[0]
     assert math.isnan(record.metrics["loss"])
     assert (record.metrics["ratio"], record.metrics["drop"]) == (math.inf, -math.inf)
-    assert record.guarantee["epsilon"] == math.inf  # type: ignore[index]
+    assert record.guarantee.epsilon == math.inf  # type: ignore[index]
 
 
 def page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:

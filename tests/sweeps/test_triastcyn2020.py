@@ -24,6 +24,7 @@ from sweeps.reproductions import Effort, reproduce
 from sweeps.reproductions.triastcyn2020 import distances, formulas, training
 from sweeps.search.space import Space
 from tests.sweeps import view_sweeps
+from tests.sweeps.view_sweeps import guarantee
 from tests.trainables.test_data import DATA, needs_data
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
@@ -96,7 +97,7 @@ def settings(*pairs: tuple[float, float, float], notion: Notion = Notion.DP) -> 
             violations={},
             metrics={name: bayesian for _, name in training.PERCENTILES}
             | {"epsilon": ordinary, "accuracy": accuracy, "steps_taken": 9.0},
-            guarantee={"notion": str(notion)},
+            guarantee=guarantee(1.0, notion=notion),
         )
         for i, (ordinary, bayesian, accuracy) in enumerate(pairs)
     ]
@@ -138,7 +139,7 @@ def test_trials_of_one_point_are_averaged() -> None:
                 plan=None,
                 violations={},
                 metrics={"epsilon": 1.0, "bayesian_epsilon": 0.5, "accuracy": 0.8 + 0.1 * i},
-                guarantee={"notion": str(Notion.DP)},
+                guarantee=guarantee(1.0),
             )
             for i in range(2)
         ]

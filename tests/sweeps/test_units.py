@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from sweeps.control.planning import plan_proposal
 from sweeps.control.session import create, resume
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.fingerprint import Changed
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, load_spec, public_facts
+from tests.sweeps.view_sweeps import guarantee, plan
 from trainables.registry import SYSTEMS
 
 SPEC: dict[str, Any] = {
@@ -133,7 +136,9 @@ def test_an_old_claim_under_an_empty_word_is_shown_per_record() -> None:
     """Specs of the time when any word would do say nothing of raw measures either."""
     raw = changed("data/unit", ...)
     raw["privacy"]["unit"] = "banana"
-    claim = {"epsilon": 1.0, "status": "proved", "unit": "banana"}
+    claim = guarantee(1.0, unit="banana")
+    planned = plan({"system": "noisy-sgd"}, 1.0, unit="banana")
+    planned = replace(planned, beside=(claim,))
     record = TrialRecord(
         key="visits-0",
         number=0,
@@ -142,13 +147,13 @@ def test_an_old_claim_under_an_empty_word_is_shown_per_record() -> None:
         seed=0,
         violations={},
         guarantee=claim,
-        plan={"guarantee": claim, "beside": [claim]},
+        plan=planned,
     )
-    release = Release.recorded(raw)
+    release = Release.recorded(RecordedSpec(raw))
     read = release.read(record)
-    assert read.guarantee == claim | {"unit": "record"}
-    assert read.plan == {"guarantee": read.guarantee, "beside": [read.guarantee]}
+    assert read.guarantee == replace(claim, unit="record")
+    assert (read.plan.guarantee, read.plan.beside) == (read.guarantee, (read.guarantee,))
     assert release.heading.startswith("CLAIMS ARE PER RECORD: the spec's unit 'banana'")
-    enforced = Release.recorded(SPEC)
+    enforced = Release.recorded(RecordedSpec(SPEC))
     assert enforced.read(record).guarantee == claim
     assert not enforced.heading

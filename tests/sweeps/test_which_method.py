@@ -25,7 +25,7 @@ def test_claims_of_the_example_share_one_front():
         plan = SYSTEMS[name].plan(config, facts, spec.privacy.target(epsilon), {})
         assert isinstance(plan, PrivacyPlan), plan
         assert plan.guarantee.epsilon <= epsilon
-        labels.add(label_of(plan.guarantee.to_dict()))
+        labels.add(label_of(plan.guarantee))
         statuses.add(plan.guarantee.status)
     assert len(labels) == 1
     assert statuses == {Status.PROVED, Status.PROVED_UNDER_ASSUMPTIONS}

@@ -11,6 +11,7 @@ from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, Status
 from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.spec import SweepSpec, load_spec
+from tests.sweeps.view_sweeps import guarantee, plan
 from trainables.system import (
     Config,
     Dataset,
@@ -147,6 +148,9 @@ SPEC: dict[str, Any] = {
 }
 
 
+PLAN = plan({"system": "hill"}, 1.0, steps=27)
+
+
 def spec_with(**sections: Any) -> SweepSpec:
     """The exam's spec with whole sections replaced."""
     return load_spec({**SPEC, **sections}, systems=SYSTEMS, sources=SOURCES)
@@ -164,10 +168,10 @@ def finished(spec: SweepSpec, proposal: Proposal, **changes: Any) -> TrialRecord
         "state": TrialState.COMPLETE,
         "config": config,
         "seed": proposal.seed,
-        "plan": {"work": 1.0, "schedule": [[{}, 27]]},
+        "plan": PLAN,
         "violations": {},
         "metrics": {"accuracy": height * (1 - math.exp(-epsilon)), "loss": 1 - height},
-        "guarantee": {"epsilon": epsilon, "delta": spec.privacy.delta, "adjacency": "add-remove"},
+        "guarantee": guarantee(epsilon, delta=spec.privacy.delta),
         "step": 27,
     }
     return TrialRecord(**(fields | changes))

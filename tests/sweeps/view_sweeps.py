@@ -8,6 +8,7 @@ from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, Status
 from sweeps.process.sqlite_files import url_of
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Proposal, SweepRecord
 from sweeps.store import Lease, Store
 from trainables.system import PrivacyPlan, Refusal
@@ -28,7 +29,9 @@ def new_sweep(root: Path, name: str = "views", **spec: object) -> Store:
         **spec,
     }
     store.create_sweep(
-        SweepRecord(name=name, spec=content, digest="d", fingerprints={}, root=str(root), created_at=1.7e9)
+        SweepRecord(
+            name=name, spec=RecordedSpec(content), digest="d", fingerprints={}, root=str(root), created_at=1.7e9
+        )
     )
     return store
 
@@ -46,15 +49,15 @@ def guarantee(epsilon: float, **changes: object) -> Guarantee:
     return Guarantee(**{**fields, **changes})
 
 
-def plan(config: dict, epsilon: float, **changes: object) -> PrivacyPlan:
+def plan(config: dict, epsilon: float, steps: int = 10, work: float = 1000.0, **changes: object) -> PrivacyPlan:
     return PrivacyPlan(
         system=str(config["system"]),
         config=config,
         solved=("noise_multiplier",),
         mechanism="Gaussian noise on clipped sums",
-        schedule=((Gaussian(noise_multiplier=4.0, adjacency=Adjacency.ADD_REMOVE), 10),),
+        schedule=((Gaussian(noise_multiplier=4.0, adjacency=Adjacency.ADD_REMOVE), steps),),
         guarantee=guarantee(epsilon, **changes),
-        work=1000.0,
+        work=work,
     )
 
 

@@ -125,7 +125,7 @@ def test_a_front_does_not_mix_the_average_case_with_ordinary_epsilons() -> None:
             plan=None,
             violations={},
             metrics={"accuracy": 0.9, "epsilon": plan.guarantee.epsilon},
-            guarantee=plan.guarantee.to_dict(),
+            guarantee=plan.guarantee,
         )
         for i, plan in enumerate(plans)
     ]

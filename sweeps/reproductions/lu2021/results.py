@@ -79,7 +79,7 @@ def measured(one: Set, scope: Scope, data: Path, workspace: Workspace) -> Measur
         noises = baseline_noises(one, scope)
         other = full_grid(beside(one, scope, data, noises))
         found = _finished(swept(other, workspace))
-        plain = [trial for trial in found if trial.config["system"] == "convexified-loss"]
+        plain = [trial for trial in found if trial.system == "convexified-loss"]
         original = _mean(plain, "train_accuracy"), _mean(plain, "baseline_accuracy")
         private, untrained = _private(one, other, workspace, noises, trials, found)
         points += private
@@ -118,14 +118,14 @@ def _private(
     baseline = _mean(attackers, "baseline_accuracy")
     by_noise: dict[float, list[tuple[float, float, float]]] = {}
     for trial in trials:
-        if trial.config["system"] != "noisy-adam" or trial.guarantee is None:
+        if trial.system != "noisy-adam" or trial.guarantee is None:
             continue
         state = _state(workspace, spec.name, trial)
         inside, outside = logits_of(state, members), logits_of(state, others[asked])
         accuracy = float((outside.argmax(axis=1) == other_labels[asked]).mean())
         leak = attack.priv_leak(softmax(inside, axis=1), member_labels, softmax(outside, axis=1), other_labels[asked])
         by_noise.setdefault(float(trial.config["noise_multiplier"]), []).append(
-            (float(trial.guarantee["epsilon"]), 1 - accuracy / baseline, leak)
+            (trial.guarantee.epsilon, 1 - accuracy / baseline, leak)
         )
     points, untrained = [], []
     for (counting, epsilon), noise in noises.items():
@@ -156,7 +156,7 @@ def _grouped(trials: Sequence[TrialRecord]) -> dict[tuple[str, float], list[Tria
 
 
 def _point(method: str, epsilon: float, trials: Sequence[TrialRecord]) -> Point:
-    claims = [float(trial.guarantee["epsilon"]) for trial in trials if trial.guarantee is not None]
+    claims = [trial.guarantee.epsilon for trial in trials if trial.guarantee is not None]
     return Point(
         method=method,
         epsilon=float(f"{epsilon:.6g}"),

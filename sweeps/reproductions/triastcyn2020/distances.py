@@ -69,12 +69,11 @@ def _gradients(
     import torch
 
     from dpcore.gradients import PrivateGradients
-    from trainables.system import PrivacyPlan
     from trainables.training.losses import loss_function, tensor
     from trainables.training.released import released_model
 
     assert record.plan is not None
-    model = released_model(PrivacyPlan.from_dict(record.plan), data.facts, state)
+    model = released_model(record.plan, data.facts, state)
     loss: Callable[[Any, Any], torch.Tensor] = loss_function(data.facts)
     gradients = PrivateGradients(model, loss)
     rows = rng.choice(len(split), size=count, replace=False)

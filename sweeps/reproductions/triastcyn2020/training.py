@@ -264,7 +264,7 @@ def settings_of(records: Sequence[TrialRecord]) -> list[Setting]:
 def _ordinary(record: TrialRecord) -> Mapping[str, float]:
     """The trial's metrics, its epsilon infinite unless its claim is one of ordinary differential privacy."""
     assert record.guarantee is not None
-    if record.guarantee["notion"] == Notion.DP:
+    if record.guarantee.notion is Notion.DP:
         return record.metrics
     return {**record.metrics, "epsilon": math.inf}
 

@@ -66,9 +66,9 @@ def points_of(spec: SweepSpec, trials: Iterable[TrialRecord]) -> list[Point]:
         points.append(
             Point(
                 part=spec.name.removeprefix("vandermaaten2020-"),
-                method=METHODS[str(config["system"])],
+                method=METHODS[trial.system],
                 delta=0.0 if pure else spec.privacy.delta,
-                epsilon=float(config["target_epsilon"]),
+                epsilon=trial.target_epsilon or 0.0,
                 queries=int(config.get("queries", 0)),
                 n=facts.n,
                 dimension=dimension,

@@ -1,0 +1,132 @@
+"""What a view says of a sweep's ledger, as values: steps, the largest claims, the total of all trials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dpcore.guarantee import STANDING, Guarantee
+from sweeps.ledger.steps import Spending
+from sweeps.records import TrialRecord
+
+CLAIM_KIND = ("notion", "delta", "adjacency", "unit", "accountant", "status")
+"""What two claims must share, and what they rest on besides, for one of them to be the larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Something in a spec that lets results choose what later trials spend.
+
+    what     it did, in words
+    will     the same before the sweep runs
+    instead  what to do about it in the spec
+    """
+
+    what: str
+    will: str
+    instead: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargestClaim:
+    """Of the claims of one kind the largest: `guarantee`, which `trial` of so many `trials` makes."""
+
+    guarantee: Guarantee
+    trial: str
+    trials: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; the guarantee without its theorem."""
+        plain = self.guarantee.to_dict()
+        shared = {name: plain[name] for name in ("epsilon", *CLAIM_KIND, "assumptions")}
+        return {**shared, "trial": self.trial, "trials": self.trials}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Procedure:
+    """All that the sweep executed, taken as released.
+
+    guarantee  by `sweeps.ledger.spending.procedure_guarantee`, from the plans' smallest delta
+    trials     how many it counts
+    choices    what let results choose budgets
+    """
+
+    guarantee: Guarantee
+    trials: int
+    choices: tuple[Choice, ...] = ()
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether it may be quoted: finite and standing."""
+        return self.guarantee.status in STANDING and math.isfinite(self.guarantee.epsilon)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            **self.guarantee.to_dict(),
+            "trials": self.trials,
+            "is_claim": self.is_claim,
+            "chosen_by_results": [choice.what for choice in self.choices],
+            "instead": [choice.instead for choice in self.choices],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A ledger in a few numbers.
+
+    spent            steps
+    claims           the largest of the trials' own claims of each kind
+    procedure        the total; None where nobody asked for it, nothing was launched, or it is not counted
+    reports_charged  how many reports on private validation records the total counts
+    uncounted        why the total is not counted, where it was asked for; else empty
+    """
+
+    spent: Spending = field(default_factory=Spending)
+    claims: tuple[LargestClaim, ...] = ()
+    procedure: Procedure | None = None
+    reports_charged: int = 0
+    uncounted: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values. An infinite epsilon is the text "inf", since JSON has no infinity."""
+        claims = [claim.to_dict() for claim in self.claims]
+        out: dict[str, Any] = {
+            "attempts": self.spent.attempts,
+            "steps_executed": self.spent.executed,
+            "steps_on_paths": self.spent.path,
+            "steps_in_excess": self.spent.excess,
+            "steps_reserved_unsettled": self.spent.open,
+            "largest_claim": max((claim["epsilon"] for claim in claims), key=float, default=None),
+            "claims": claims,
+        }
+        if self.uncounted:
+            out["uncounted"] = self.uncounted
+        if self.procedure is not None:
+            out |= {"reports_charged": self.reports_charged, "procedure": self.procedure.to_dict()}
+        return out
+
+
+def largest_claims(trials: Iterable[TrialRecord]) -> tuple[LargestClaim, ...]:
+    """The largest epsilon that a trial claims for itself, of each kind of claim: kinds never share a number.
+
+    Claims that rest on different assumptions are of different kinds.
+    """
+    largest: dict[tuple[Any, ...], LargestClaim] = {}
+    for trial in trials:
+        claim = trial.guarantee
+        if claim is None:
+            continue
+        kind = (*(getattr(claim, name) for name in CLAIM_KIND), claim.assumptions)
+        before = largest.get(kind)
+        if before is None or claim.epsilon > before.guarantee.epsilon:
+            largest[kind] = LargestClaim(guarantee=claim, trial=trial.key, trials=before.trials + 1 if before else 1)
+        else:
+            largest[kind] = replace(before, trials=before.trials + 1)
+    return tuple(largest[kind] for kind in sorted(largest, key=_in_words))
+
+
+def _in_words(kind: tuple[Any, ...]) -> str:
+    return repr(tuple(str(part) if isinstance(part, str) else part for part in kind))
