@@ -13,8 +13,6 @@ from dpcore.accountants.countable import (
     Composing,
     amplified,
     approximate,
-    check_epsilon,
-    countable,
     gaussian_mu,
     has_no_bound,
     merge,
@@ -38,13 +36,11 @@ class _Composition(Composing):
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     parts: dict[Event, int] = field(default_factory=dict)
 
-    def compose(self, event: Event, count: int = 1) -> Self:
-        """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""
-        new = countable(self.name, event, self.adjacency, count)
-        for part in new:
+    def _with(self, parts: dict[Event, int]) -> Self:
+        for part in parts:
             if not isinstance(part, NonPrivate):
                 _step_epsilon(self.name, part, self.adjacency, 0.5)
-        return type(self)(self.adjacency, merge(self.parts, new))
+        return type(self)(self.adjacency, merge(self.parts, parts))
 
     def epsilon(self, delta: float) -> float:
         """Upper bound on epsilon at `delta` in (0, 1)."""
@@ -55,7 +51,7 @@ class _Composition(Composing):
 
     def delta(self, epsilon: float) -> float:
         """Upper bound on delta at `epsilon` >= 0: the least delta whose epsilon is below it, to 1e-6 relative."""
-        check_epsilon(epsilon)
+        checks.non_negative_finite(epsilon=epsilon)
         if not self.parts:
             return 0.0
         return _least_delta(self.epsilon, epsilon)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import ClassVar, Self
 
 from dpcore import checks
 from dpcore.adjacency import Adjacency
@@ -25,9 +25,16 @@ from dpcore.events import (
 class Composing(ABC):
     """What accountants share that count an event by composing it."""
 
-    @abstractmethod
+    name: ClassVar[str]
+    adjacency: Adjacency
+
     def compose(self, event: Event, count: int = 1) -> Self:
         """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""
+        return self._with(countable(self.name, event, self.adjacency, count))
+
+    @abstractmethod
+    def _with(self, parts: dict[Event, int]) -> Self:
+        """This accountant after more parts, as `countable` gives them."""
 
     def supports(self, event: Event) -> bool:
         """Whether every part of `event` can be counted under this adjacency."""
@@ -137,8 +144,3 @@ def amplified(rate: float, epsilon: float) -> float:
 def has_no_bound(parts: dict[Event, int]) -> bool:
     """Whether a NonPrivate release is among the parts."""
     return any(isinstance(part, NonPrivate) for part in parts)
-
-
-def check_epsilon(epsilon: Any) -> None:
-    """epsilon is a finite number of at least 0. Raises InvalidValue."""
-    checks.non_negative_finite(epsilon=epsilon)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from dpcore import checks
-from dpcore.accountants.countable import Composing, check_epsilon, countable, factor, gaussian_mu, pure_epsilon, refuse
+from dpcore.accountants.countable import Composing, factor, gaussian_mu, pure_epsilon, refuse
 from dpcore.accountants.rounding import LEAST_PROBABILITY
 from dpcore.adjacency import Adjacency
 from dpcore.events import Event, Gaussian, NonPrivate, PoissonSampled, PureDP
@@ -26,9 +26,7 @@ class _GaussianDP(Composing):
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     mu_squared: float = 0.0
 
-    def compose(self, event: Event, count: int = 1) -> Self:
-        """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""
-        parts = countable(self.name, event, self.adjacency, count)
+    def _with(self, parts: dict[Event, int]) -> Self:
         terms = [times * self._mu_squared(part) for part, times in parts.items()]
         added = math.fsum(terms) if math.inf not in terms else math.inf
         return type(self)(self.adjacency, self.mu_squared + added)
@@ -45,7 +43,7 @@ class _GaussianDP(Composing):
 
     def delta(self, epsilon: float) -> float:
         """delta at `epsilon` >= 0 by the GDP dual."""
-        check_epsilon(epsilon)
+        checks.non_negative_finite(epsilon=epsilon)
         if self.mu_squared == 0:
             return 0.0
         found = 1.0 if math.isinf(self.mu_squared) else delta_gdp(epsilon, self.mu * _ROUND_UP)

@@ -13,37 +13,32 @@ class Accountant(Protocol):
     """Counts events under one adjacency. `compose` returns a new accountant; nothing is mutated.
 
     One that knows how far it may be from the truth also has `epsilon_lower(delta)`, a certified lower bound.
-
-    name       the word printed beside its numbers
-    status     how firmly its numbers stand
-    theorem    the argument that they rest on
-    adjacency  neighbouring relation of every number that it returns
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The word printed beside its numbers."""
 
     @property
-    def status(self) -> Status: ...
+    def status(self) -> Status:
+        """How firmly its numbers stand."""
 
     @property
-    def theorem(self) -> str: ...
+    def theorem(self) -> str:
+        """The argument that they rest on: author, year, theorem."""
 
     @property
-    def adjacency(self) -> Adjacency: ...
+    def adjacency(self) -> Adjacency:
+        """The neighbouring relation of every number that it returns."""
 
     def supports(self, event: Event) -> bool:
         """Whether every part of `event` can be counted under this adjacency."""
-        ...
 
     def compose(self, event: Event, count: int = 1) -> Self:
         """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""
-        ...
 
     def epsilon(self, delta: float) -> float:
         """Upper bound on epsilon at `delta` in (0, 1) (infinite if there is none). Never below 0."""
-        ...
 
     def delta(self, epsilon: float) -> float:
         """Upper bound on delta at `epsilon` >= 0, in [0, 1]."""
-        ...

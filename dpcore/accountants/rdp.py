@@ -13,8 +13,6 @@ from dpcore import checks
 from dpcore.accountants import _renyi
 from dpcore.accountants.countable import (
     Composing,
-    check_epsilon,
-    countable,
     factor,
     gaussian_mu,
     has_no_bound,
@@ -74,22 +72,21 @@ class RDPAccountant(Composing):
 
     @property
     def theorem(self) -> str:
+        """The step's divergence and the conversion: author, year, theorem."""
         step = "Mironov, Talwar & Zhang (2019), Theorem 5"
         if self.conversion == "old":
             return f"{step}; Mironov (2017), Proposition 3"
         return f"{step}; Canonne, Kamath & Steinke (2020), Proposition 12"
 
-    def compose(self, event: Event, count: int = 1) -> Self:
-        """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""
-        new = countable(self.name, event, self.adjacency, count)
-        for part in new:
+    def _with(self, parts: dict[Event, int]) -> Self:
+        for part in parts:
             match part:
                 case PoissonSampled(event=Gaussian(adjacency=Adjacency.REPLACE_ONE)):
                     why = "amplification by sampling needs the add-remove sensitivity."
                     raise refuse(self.name, part, self.adjacency, why)
                 case ApproximateDP():
                     raise refuse(self.name, part, self.adjacency, "its delta may hide any Renyi divergence.")
-        return type(self)(self.adjacency, self.orders, self.conversion, merge(self.parts, new))
+        return type(self)(self.adjacency, self.orders, self.conversion, merge(self.parts, parts))
 
     def rdp(self) -> np.ndarray:
         """Renyi divergence at each of `orders`, in nats; infinite after a NonPrivate release."""
@@ -118,7 +115,7 @@ class RDPAccountant(Composing):
 
     def delta(self, epsilon: float) -> float:
         """Upper bound on delta at `epsilon` >= 0: the least over the orders, at most 1."""
-        check_epsilon(epsilon)
+        checks.non_negative_finite(epsilon=epsilon)
         if not self.parts:
             return 0.0
 

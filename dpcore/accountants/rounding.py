@@ -1,4 +1,4 @@
-"""Rounding of probabilities that float64 cannot hold."""
+"""Probabilities near the end of what float64 holds, and their logarithms."""
 
 from __future__ import annotations
 
@@ -11,3 +11,8 @@ LEAST_PROBABILITY = math.ulp(0.0)
 def exp_up(logarithm: float) -> float:
     """exp of `logarithm` <= 709 as an upper bound: what underflows is rounded up, for it is not 0."""
     return max(math.exp(logarithm), LEAST_PROBABILITY)
+
+
+def log_of(x: float) -> float:
+    """ln x, and -infinity where `x` is 0 or below."""
+    return math.log(x) if x > 0 else -math.inf

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from dpcore import checks
-from dpcore.accountants.countable import Composing, check_epsilon, countable, gaussian_mu, pure_epsilon, refuse
+from dpcore.accountants.countable import Composing, gaussian_mu, pure_epsilon, refuse
 from dpcore.accountants.rounding import exp_up
 from dpcore.adjacency import Adjacency
 from dpcore.events import Event, Gaussian, NonPrivate, PoissonSampled, PureDP
@@ -30,9 +30,7 @@ class ZCDPAccountant(Composing):
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     rho: float = 0.0
 
-    def compose(self, event: Event, count: int = 1) -> Self:
-        """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""
-        parts = countable(self.name, event, self.adjacency, count)
+    def _with(self, parts: dict[Event, int]) -> Self:
         rho = self.rho
         for part, times in parts.items():
             rho += times * self._rho(part)
@@ -45,7 +43,7 @@ class ZCDPAccountant(Composing):
 
     def delta(self, epsilon: float) -> float:
         """exp(-(epsilon - rho)^2 / (4 rho)) for epsilon above rho, else 1."""
-        check_epsilon(epsilon)
+        checks.non_negative_finite(epsilon=epsilon)
         if self.rho == 0:
             return 0.0
         excess = epsilon / _ROUND_UP - self.rho

@@ -237,7 +237,7 @@ def test_an_upper_end_below_every_float_is_the_least_of_them():
 
 @pytest.mark.parametrize(("rate", "noise", "epsilon"), [(1e-8, 0.05, 700.0), (1e-8, 0.05, 695.0), (1e-100, 0.1, 500.0)])
 def test_one_step_is_bounded_where_the_exponential_over_the_rate_overflows(rate, noise, epsilon):
-    """Delta was once 1e-300 there, at most, where 1e-158 is true."""
+    """Delta was once 1e-300 there, at most, where 8e-157 is true."""
     found = PLDAccountant().compose(composed((rate, noise, 1))).delta_bounds(epsilon)
     with mpmath.workdps(60):
         q, s, k = mpmath.mpf(rate), mpmath.mpf(noise), mpmath.exp(mpmath.mpf(epsilon))

@@ -79,7 +79,7 @@ def parts_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Parts:
             counts[pair] = counts.get(pair, 0) + count
     if precisions:
         # Up in sensitivity by more than the sum's own rounding; every lower bound allows for that (`gaussian.mu_of`,
-        # `GaussianLine`; a grid's lower law lies below the exact curve by more).
+        # `gaussian_line`; a grid's lower law lies below the exact curve by more).
         counts[SampledGaussian(1.0, 1 / math.sqrt(math.fsum(precisions)) * (1 - MU_ROUNDING))] = 1
     return tuple(counts.items())
 

@@ -30,12 +30,12 @@ from dpcore.accountants.pld.bounds import Bounds
 from dpcore.accountants.pld.characteristic_function import analytic
 from dpcore.accountants.pld.characteristic_function.layers import Layers
 from dpcore.accountants.pld.characteristic_function.lines import (
-    GaussianLine,
     Line,
-    ResponseLine,
     SmoothLine,
     TooFine,
     cut,
+    gaussian_line,
+    response_line,
 )
 from dpcore.accountants.pld.pairs import (
     Array,
@@ -45,6 +45,7 @@ from dpcore.accountants.pld.pairs import (
     SampledRandomisedResponse,
 )
 from dpcore.accountants.pld.saddle_point import Cumulants, Direction, Saddle
+from dpcore.accountants.rounding import log_of
 
 _EPS = float(np.finfo(float).eps)
 _SHIFTS: Array = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0])
@@ -82,11 +83,12 @@ class Contour:
 
     @cached_property
     def log_mgf(self) -> float:
+        """ln E exp(t S)."""
         return math.fsum(c * line.log_mgf for line, c in zip(self.lines, self.counts, strict=True))
 
     @cached_property
     def error(self) -> float:
-        """Of log_mgf."""
+        """The largest error of `log_mgf`."""
         return math.fsum(
             c * (line.error + _EPS * abs(line.log_mgf)) for line, c in zip(self.lines, self.counts, strict=True)
         )
@@ -149,10 +151,10 @@ class Contour:
         return self._upper(*self._sum(epsilon)[:2], *self._scale(epsilon))
 
     def _upper(self, total: float, error: float, scale: float, rounding: float) -> float:
-        most = scale + rounding + _log(max(total, 0.0) + error)
+        most = scale + rounding + log_of(max(total, 0.0) + error)
         if not math.isfinite(total + error + rounding):
             return 0.0
-        rare = _log(self.outside)
+        rare = log_of(self.outside)
         high = max(most, rare)
         return min(0.0, high + math.log1p(math.exp(min(most, rare) - high)))
 
@@ -166,9 +168,9 @@ class Contour:
         wrapped = math.exp(min(up - self.shifts[0] * epsilon, 600.0)) + math.exp(
             min(down + self.shifts[1] * epsilon, 600.0)
         )
-        least = scale - rounding + _log(total - error - wrapped * (1 + 1e-9))
+        least = scale - rounding + log_of(total - error - wrapped * (1 + 1e-9))
         most = self._upper(total, error, scale, rounding)
-        return Reading(scale + _log(total), -slope / total if total > 0 else math.nan, least, most)
+        return Reading(scale + log_of(total), -slope / total if total > 0 else math.nan, least, most)
 
     def invert(self, log_delta: float, guess: float) -> Bounds | None:
         """Around the epsilon >= 0 at which delta is exp(log_delta); None if the sum is too uncertain."""
@@ -199,10 +201,6 @@ class Contour:
                 return Bounds(lower, upper)
             pads[1] *= 3
         return None
-
-
-def _log(x: float) -> float:
-    return math.log(x) if x > 0 else -math.inf
 
 
 def _period(cumulants: Cumulants, saddle: Saddle, log_relative: float) -> tuple[float, float, float]:
@@ -294,9 +292,9 @@ def make_contour(direction: Direction, saddle: Saddle, log_relative: float, wort
             missing += piece.missing(last, line.log_mgf + line.error)
             lines.append(line)
         elif isinstance(pair, SampledRandomisedResponse):
-            lines.append(ResponseLine(pair, forward, t))
+            lines.append(response_line(pair, t, forward=forward))
         else:
             assert isinstance(pair, SampledGaussian)
             missing += piece.missing(last, 0.0)
-            lines.append(GaussianLine(pair, t))
+            lines.append(gaussian_line(pair, t))
     return Contour(tuple(lines), tuple(p.steps for p in pieces), t, step, count, outside, missing, (up, down))

@@ -10,6 +10,7 @@ vertical pieces at the ends, half a spacing from the nodes, where the kernel is 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -40,112 +41,79 @@ class Values(NamedTuple):
 
 
 class Line(Protocol):
-    """One step's loss under its first hypothesis, tilted by t > 0, between certain ends.
-
-    log_mgf, error  ln E exp(t L), and the largest error of it
-    centre          a loss near the tilted mean
-    """
+    """One step's loss under its first hypothesis, tilted by t > 0, between certain ends."""
 
     @property
-    def log_mgf(self) -> float: ...
+    def log_mgf(self) -> float:
+        """ln E exp(t L)."""
 
     @property
-    def error(self) -> float: ...
+    def error(self) -> float:
+        """The largest error of `log_mgf`."""
 
     @property
-    def centre(self) -> float: ...
+    def centre(self) -> float:
+        """A loss near the tilted mean, in nats."""
 
-    def values(self, step: float, count: int) -> Values:
-        """At the frequencies 0, step, ..., count * step."""
-        ...
+    @property
+    def values(self) -> Callable[[float, int], Values]:
+        """(step, count) -> at the frequencies 0, step, ..., count * step."""
 
-    def log_ratio(self, shift: float) -> float:
-        """Upper bound on ln E exp((t + shift) L) - ln E exp(t L)."""
-        ...
+    @property
+    def log_ratio(self) -> Callable[[float], float]:
+        """shift -> upper bound on ln E exp((t + shift) L) - ln E exp(t L)."""
 
 
-@dataclass(frozen=True)
-class GaussianLine:
+class ClosedLine(NamedTuple):
+    """A `Line` that has a closed form."""
+
+    log_mgf: float
+    error: float
+    centre: float
+    values: Callable[[float, int], Values]
+    log_ratio: Callable[[float], float]
+
+
+def gaussian_line(pair: SampledGaussian, tilt: float) -> ClosedLine:
     """The plain Gaussian: ln E exp(z L) = z (z + 1) / (2 s^2), in either direction.
 
     s is known to within `gaussian.MU_ROUNDING`, so 1/s^2 to within 9 units in the last place: errors allow for that.
     """
+    half = 0.5 / pair.noise_multiplier**2
+    log_mgf = tilt * (tilt + 1) * half
 
-    pair: SampledGaussian
-    tilt: float
+    def values(step: float, count: int) -> Values:
+        exponent = -((step * np.arange(count + 1)) ** 2) * half
+        found = np.exp(exponent)
+        return Values(found.astype(complex), 20 * _EPS * (1 - exponent) * found)
 
-    @property
-    def _half(self) -> float:
-        return 0.5 / self.pair.noise_multiplier**2
+    def log_ratio(shift: float) -> float:
+        return shift * (2 * tilt + 1 + shift) * half + 28 * _EPS * half * (1 + tilt + abs(shift)) ** 2
 
-    @property
-    def log_mgf(self) -> float:
-        return self.tilt * (self.tilt + 1) * self._half
-
-    @property
-    def error(self) -> float:
-        return 20 * _EPS * self.log_mgf
-
-    @property
-    def centre(self) -> float:
-        return (2 * self.tilt + 1) * self._half
-
-    def values(self, step: float, count: int) -> Values:
-        exponent = -((step * np.arange(count + 1)) ** 2) * self._half
-        values = np.exp(exponent)
-        return Values(values.astype(complex), 20 * _EPS * (1 - exponent) * values)
-
-    def log_ratio(self, shift: float) -> float:
-        return (
-            shift * (2 * self.tilt + 1 + shift) * self._half
-            + 28 * _EPS * self._half * (1 + self.tilt + abs(shift)) ** 2
-        )
+    return ClosedLine(log_mgf, 20 * _EPS * log_mgf, (2 * tilt + 1) * half, values, log_ratio)
 
 
-@dataclass(frozen=True)
-class ResponseLine:
+def response_line(pair: SampledRandomisedResponse, tilt: float, *, forward: bool) -> ClosedLine:
     """Two atoms: sampled randomised response."""
+    loss, log_mass = pair.sample(0.0)
+    loss, log_mass = (loss, log_mass + loss) if forward else (-loss, log_mass)
 
-    pair: SampledRandomisedResponse
-    forward: bool
-    tilt: float
+    def mgf(at: float) -> float:
+        return float(np.logaddexp.reduce(log_mass + at * loss))
 
-    @cached_property
-    def _atoms(self) -> tuple[Array, Array]:
-        loss, log_mass = self.pair.sample(0.0)
-        return (loss, log_mass + loss) if self.forward else (-loss, log_mass)
+    log_mgf, error = mgf(tilt), 32 * _EPS * (1 + (1 + tilt) * (pair.epsilon + 1))
+    weight = np.exp(log_mass + tilt * loss - log_mgf)
+    centre = float(np.sum(weight * loss))
 
-    def _log_mgf(self, tilt: float) -> float:
-        loss, log_mass = self._atoms
-        return float(np.logaddexp.reduce(log_mass + tilt * loss))
-
-    @cached_property
-    def log_mgf(self) -> float:
-        return self._log_mgf(self.tilt)
-
-    @cached_property
-    def error(self) -> float:
-        return 32 * _EPS * (1 + (1 + self.tilt) * (self.pair.epsilon + 1))
-
-    @cached_property
-    def centre(self) -> float:
-        loss, log_mass = self._atoms
-        return float(np.sum(np.exp(log_mass + self.tilt * loss - self.log_mgf) * loss))
-
-    def values(self, step: float, count: int) -> Values:
-        loss, log_mass = self._atoms
+    def values(step: float, count: int) -> Values:
         frequency: Array = step * np.arange(count + 1, dtype=np.float64)
-        weight = np.exp(log_mass + self.tilt * loss - self.log_mgf)
-        values = np.exp(1j * frequency[:, None] * (loss - self.centre)[None, :]) @ weight
-        return Values(values, self.error + 16 * _EPS * frequency * (self.pair.epsilon + 1))
+        found = np.exp(1j * frequency[:, None] * (loss - centre)[None, :]) @ weight
+        return Values(found, error + 16 * _EPS * frequency * (pair.epsilon + 1))
 
-    def log_ratio(self, shift: float) -> float:
-        return (
-            self._log_mgf(self.tilt + shift)
-            - self.log_mgf
-            + 2 * self.error
-            + 32 * _EPS * abs(shift) * self.pair.epsilon
-        )
+    def log_ratio(shift: float) -> float:
+        return mgf(tilt + shift) - log_mgf + 2 * error + 32 * _EPS * abs(shift) * pair.epsilon
+
+    return ClosedLine(log_mgf, error, centre, values, log_ratio)
 
 
 @dataclass(frozen=True)
@@ -245,10 +213,12 @@ class SmoothLine:
 
     @property
     def log_mgf(self) -> float:
+        """See `Line`."""
         return self._tilted[2]
 
     @cached_property
     def error(self) -> float:
+        """See `Line`."""
         margin = float(self._margin(0.0, 0.0))
         relative = (
             self._rounding[0] + 4 * math.exp(-margin) + float(self._at_ends(float(self._tilted[1].sum()), margin))
@@ -257,9 +227,11 @@ class SmoothLine:
 
     @cached_property
     def centre(self) -> float:
+        """See `Line`."""
         return float(self._tilted[0] @ self._places.loss[2:])
 
     def values(self, step: float, count: int) -> Values:
+        """See `Line`."""
         away, weight = self._places.loss[2:] - self.centre, self._tilted[0]
         # Frequencies k = block * n + m: exp(i k x) from two short tables, and one matrix product.
         block = math.isqrt(count) + 1
@@ -274,6 +246,7 @@ class SmoothLine:
         return Values(values, error + 8 * _EPS)
 
     def log_ratio(self, shift: float) -> float:
+        """See `Line`."""
         weight, ends, _ = self._tilted
         at = self._places
         exponent = shift * at.loss

@@ -22,6 +22,7 @@ from scipy.fft import next_fast_len
 from dpcore.accountants.pld.discretisation import spectrum
 from dpcore.accountants.pld.discretisation.laws import Law
 from dpcore.accountants.pld.pairs import Array
+from dpcore.accountants.rounding import log_of
 
 _EPS = float(np.finfo(float).eps)
 _NEGLIGIBLE = -85.0
@@ -79,10 +80,12 @@ class TiltedComposition:
 
     @cached_property
     def spacing(self) -> float:
+        """Of the grid, in nats."""
         return self.laws[0].spacing
 
     @cached_property
     def origin(self) -> float:
+        """The composed loss of the ring's place 0, in nats."""
         return math.fsum(count * law.origin for law, count in zip(self.laws, self.counts, strict=True))
 
     @cached_property
@@ -108,6 +111,7 @@ class TiltedComposition:
 
     @cached_property
     def log_mgf(self) -> float:
+        """ln E exp(tilt S) of the finite losses."""
         return math.fsum(count * k for k, count in zip(self._steps, self.counts, strict=True))
 
     @cached_property
@@ -215,7 +219,8 @@ class TiltedComposition:
         total, charge, bottom, top = self._raw(eps)
         above = self._outside(bottom, top)[1]
         mass = max(total + charge, 0.0) + math.exp(above - self.tilt * (top - eps))
-        return _log_sum(self.slack + self.rounding + self.log_mgf - self.tilt * eps + _log(mass), _log(self.infinite))
+        finite = self.slack + self.rounding + self.log_mgf - self.tilt * eps + log_of(mass)
+        return _log_sum(finite, log_of(self.infinite))
 
     def log_delta_lower(self, epsilon: float) -> float:
         """ln of a lower bound on the hockey-stick divergence at `epsilon` (either sign); -inf if none is known."""
@@ -225,11 +230,7 @@ class TiltedComposition:
         t = self.tilt
         peak = math.exp(t * math.log(t) - (1 + t) * math.log1p(t))
         mass = total - charge - peak * (math.exp(below) + math.exp(above))
-        return self.log_mgf - self.slack - self.rounding - self.tilt * eps + _log(mass)
-
-
-def _log(x: float) -> float:
-    return math.log(x) if x > 0 else -math.inf
+        return self.log_mgf - self.slack - self.rounding - self.tilt * eps + log_of(mass)
 
 
 def _log_sum(a: float, b: float) -> float:

@@ -40,6 +40,7 @@ class Law:
 
     @cached_property
     def losses(self) -> Array:
+        """In nats, one for each mass."""
         return self.origin + self.spacing * np.arange(len(self.masses), dtype=np.float64)
 
     @cached_property
