@@ -25,9 +25,9 @@ from dpcore.calibrate.parameter import (
     RATE,
     RATE_RANGE,
     STEPS,
-    Parameter,
+    Solvable,
 )
-from dpcore.calibrate.search import Estimating, Search
+from dpcore.calibrate.search import Calibration, Estimating
 from dpcore.calibrate.target import CannotCalibrate, Target
 from dpcore.events import Event, Gaussian, PoissonSampled, Repeated, to_dict
 
@@ -43,7 +43,7 @@ __all__ = [
     "Cache",
     "CannotCalibrate",
     "Estimating",
-    "Parameter",
+    "Solvable",
     "Target",
     "noise_multiplier",
     "queries",
@@ -95,7 +95,7 @@ def sampled_gaussian(noise_multiplier: float, rate: float, steps: int) -> Event:
 
 
 def solve(
-    target: Target, parameter: Parameter, event_of: Callable[[float], Event], *, cache: Cache | None = None
+    target: Target, parameter: Solvable, event_of: Callable[[float], Event], *, cache: Cache | None = None
 ) -> float:
     """The boldest value of `parameter` whose event has an epsilon of at most `target.epsilon`.
 
@@ -107,13 +107,13 @@ def solve(
     key = _key(target, parameter, event_of) if cache is not None else ""
     if cache is not None and key in cache:
         return cache[key]
-    value = Search(target, parameter, event_of).run()
+    value = Calibration(target, parameter, event_of).run()
     if cache is not None:
         cache[key] = value
     return value
 
 
-def _key(target: Target, parameter: Parameter, event_of: Callable[[float], Event]) -> str:
+def _key(target: Target, parameter: Solvable, event_of: Callable[[float], Event]) -> str:
     """What decides the answer, as text. The event at two values stands for the event's shape."""
     probes = [parameter.safest, parameter.rounded(math.sqrt(parameter.low * parameter.high))]
     return json.dumps(

@@ -16,7 +16,7 @@ COUNT_RANGE = (1, 10**9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class Solvable:
     """One positive number to be solved.
 
     low, high  inclusive range that is searched
@@ -68,21 +68,21 @@ class Parameter:
         return min(max(round(moved, digits), self.low), self.high)
 
 
-NOISE = Parameter(
+NOISE = Solvable(
     name="noise_multiplier",
     low=NOISE_RANGE[0],
     high=NOISE_RANGE[1],
     increases=False,
     remedy="Raise epsilon or delta, or take fewer steps or a smaller sampling rate.",
 )
-RATE = Parameter(
+RATE = Solvable(
     name="sample_rate",
     low=RATE_RANGE[0],
     high=RATE_RANGE[1],
     increases=True,
     remedy="Raise epsilon or the noise, or take fewer steps.",
 )
-STEPS = Parameter(
+STEPS = Solvable(
     name="steps",
     low=COUNT_RANGE[0],
     high=COUNT_RANGE[1],
@@ -90,7 +90,7 @@ STEPS = Parameter(
     integer=True,
     remedy="Raise epsilon or the noise, or lower the sampling rate.",
 )
-QUERIES = Parameter(
+QUERIES = Solvable(
     name="queries",
     low=COUNT_RANGE[0],
     high=COUNT_RANGE[1],

@@ -12,7 +12,7 @@ from dpcore.accountants.gdp import GDPCLTAccountant
 from dpcore.accountants.pld.bounds import EPSILON_FLOOR
 from dpcore.accountants.registry import make
 from dpcore.accounting import HEADLINE, headline
-from dpcore.calibrate.parameter import DIGITS, Parameter
+from dpcore.calibrate.parameter import DIGITS, Solvable
 from dpcore.calibrate.target import CannotCalibrate, Target
 from dpcore.events import Event
 from dpcore.gdp_dual import mu_gdp
@@ -37,10 +37,10 @@ class Estimating(Protocol):
         ...
 
 
-class Search:
+class Calibration:
     """One calibration: its accountant, and what it has counted so far."""
 
-    def __init__(self, target: Target, parameter: Parameter, event_of: Callable[[float], Event]) -> None:
+    def __init__(self, target: Target, parameter: Solvable, event_of: Callable[[float], Event]) -> None:
         self.target, self.parameter, self.event_of = target, parameter, event_of
         self.accountant = make(target.accountant, target.adjacency, target.tolerance)
         estimating = isinstance(self.accountant, Estimating)

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredSensitivity:
     """A quantity that a record moves, beside the bound that the publication puts on it."""
 
     measured: float
@@ -33,7 +33,7 @@ class Measured:
 
 def one_neuron_distinguisher(
     trials: int = 20_000, epsilon: float = 0.01, noise: Noise = Noise.LAPLACE, seed: int = 0
-) -> Measured:
+) -> MeasuredSensitivity:
     """Share of right guesses of "was the record in?" from one output, beside what epsilon-DP allows.
 
     Softmax regression (n = 200, d = 5, C = 3), one record removed, one query, a fair coin per trial. The attacker knows
@@ -57,20 +57,20 @@ def one_neuron_distinguisher(
     misfits = [np.abs(_differences(out) - _differences(logits)).min(axis=1) for logits in models]
     right = np.mean((misfits[1] < misfits[0]) == (coins == 1))
     allowed = expit(epsilon) if noise is Noise.LAPLACE else ndtr(epsilon / 2)
-    return Measured(float(right), float(allowed))
+    return MeasuredSensitivity(float(right), float(allowed))
 
 
-def single_weight(weights: int = 10_000, records: int = 1000, convexity: float = 0.01) -> Measured:
+def single_weight(weights: int = 10_000, records: int = 1000, convexity: float = 0.01) -> MeasuredSensitivity:
     """How far one weight moves when one record leaves, beside Dw = 2 rho / (lambda n sqrt(|W|)).
 
     Logistic regression; the record alone has a feature of its own, so its weight solves a one-dimensional problem and
     is 0 without it. rho = 1: inputs of norm 1.
     """
     moved = brentq(lambda w: convexity * w - expit(-w) / records, 0.0, 1 / (convexity * records), xtol=1e-15)
-    return Measured(float(moved), lu_convex(1.0, convexity, records) / math.sqrt(weights))
+    return MeasuredSensitivity(float(moved), lu_convex(1.0, convexity, records) / math.sqrt(weights))
 
 
-def risk_averse_minimiser(alpha: float = 5.0, records: int = 10_000, convexity: float = 0.001) -> Measured:
+def risk_averse_minimiser(alpha: float = 5.0, records: int = 10_000, convexity: float = 0.001) -> MeasuredSensitivity:
     """How far the minimiser moves when one label is flipped, beside D2W = 2 rho / (lambda n).
 
     One-dimensional logistic regression, all inputs 1, all labels alike but one. The flipped record's weight in the
@@ -84,7 +84,7 @@ def risk_averse_minimiser(alpha: float = 5.0, records: int = 10_000, convexity: 
 
     reach = 1 / convexity
     ends = [brentq(slope, 0.0, reach, args=(flipped,), xtol=1e-12) for flipped in (0, 1)]
-    return Measured(abs(ends[0] - ends[1]), lu_convex(1.0, convexity, records))
+    return MeasuredSensitivity(abs(ends[0] - ends[1]), lu_convex(1.0, convexity, records))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def xor_network(alpha: float, regulariser: float = 0.0) -> NonConvexity:
     return NonConvexity(objective(flat), objective(-flat), objective(np.zeros(12)))
 
 
-def output_layer_gradient(inputs: int = 784, hidden: int = 128, classes: int = 10) -> Measured:
+def output_layer_gradient(inputs: int = 784, hidden: int = 128, classes: int = 10) -> MeasuredSensitivity:
     """Norm of one record's gradient in the output layer alone, beside Proposition 1's rho.
 
     All hidden tanh neurons saturated at 1 and all probability on a wrong class: sqrt(2) sqrt(hidden).
@@ -124,7 +124,9 @@ def output_layer_gradient(inputs: int = 784, hidden: int = 128, classes: int = 1
     activations, error = np.ones(hidden), np.zeros(classes)
     error[0], error[1] = 1.0, -1.0
     gradient = np.outer(activations, error)
-    return Measured(float(np.linalg.norm(gradient)), chain((inputs, hidden), classes, 10_000, 0.0005).lipschitz)
+    return MeasuredSensitivity(
+        float(np.linalg.norm(gradient)), chain((inputs, hidden), classes, 10_000, 0.0005).lipschitz
+    )
 
 
 def _fit(features: Array, labels: NDArray[np.intp], classes: int) -> Array:

@@ -28,7 +28,7 @@ REASON = (
 )
 
 
-class Draws(Protocol):
+class RandomSource(Protocol):
     """What the mechanisms ask of a random source; `numpy.random.Generator` is one."""
 
     def random(self, size: tuple[int, ...]) -> Array:
@@ -69,7 +69,7 @@ def log_predictions(
     probability_sensitivity: float,
     budget: float,
     noise: Noise,
-    rng: np.random.Generator | Draws,
+    rng: np.random.Generator | RandomSource,
     split: float = 1.0,
 ) -> Array:
     """Log-probabilities that Algorithm 1 releases, one independent run per row.

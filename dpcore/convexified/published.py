@@ -90,7 +90,7 @@ def weights_bound(
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class PublishedNoise:
     """The publication's way from a network's shape to its noise (Proposition 1, equation 18, Corollaries 1 and 2).
 
     lipschitz        rho
@@ -143,7 +143,7 @@ def chain(
     bound: Bound = Bound.LU,
     input_norm: float = 1.0,
     step_size: float | None = None,
-) -> Chain:
+) -> PublishedNoise:
     """Every sensitivity of a fully connected network.
 
     layers            sizes of the input and hidden layers, biases not counted
@@ -159,7 +159,7 @@ def chain(
     weight = total / math.sqrt(sum(a * b for a, b in pairwise(sizes)))
     logit = activation_bound * layers[-1] * weight
     raw = math.expm1(2 * logit) if logit < 350 else math.inf
-    return Chain(rho, total, weight, logit, raw, 2 * rho**2 / (regulariser * records))
+    return PublishedNoise(rho, total, weight, logit, raw, 2 * rho**2 / (regulariser * records))
 
 
 def _check(lipschitz: float, convexity: float, records: int) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpcore import checks
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
-from dpcore.convexified.one_neuron import Draws
+from dpcore.convexified.one_neuron import RandomSource
 from dpcore.convexified.risk_averse import linear_objective, modulus
 from dpcore.events import Gaussian, Repeated
 from dpcore.guarantee import Guarantee
@@ -186,7 +186,7 @@ def event(head: Head, sigma: float, queries: int) -> Repeated:
     return Repeated(event=noise, count=queries)
 
 
-def noisy_logits(weights: Array, queries: Array, sigma: float, rng: np.random.Generator | Draws) -> Array:
+def noisy_logits(weights: Array, queries: Array, sigma: float, rng: np.random.Generator | RandomSource) -> Array:
     """What is released: queries @ weights with independent N(0, sigma^2) on every logit; softmax and argmax are free.
 
     weights  shape (d, classes), as `minimise` returned them

@@ -147,9 +147,9 @@ def _setting(
     accept: Collection[str],
     rng: np.random.Generator | None,
     secret: bytes | None,
-) -> evidence.Setting:
+) -> evidence.AuditSetting:
     spec = load_spec(recorded.spec.canonical)
-    return evidence.Setting(
+    return evidence.AuditSetting(
         system=audited.system,
         plan=audited.plan,
         claim=audited.claim,

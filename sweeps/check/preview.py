@@ -60,7 +60,7 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Total:
+class TotalEstimate:
     """What the whole sweep may release, when every trial is published: the composition of all of them.
 
     The trials are not known yet; the total is that of as many feasible draws from the prior: an estimate, no claim.
@@ -138,7 +138,7 @@ class Preview:
     reasons: Mapping[str, int]
     solved: Mapping[str, Spread]
     work: Spread | None
-    total: Total | None
+    total: TotalEstimate | None
     notes: tuple[str, ...]
     warm_start: WarmStart | None = None
     started_from: tuple[EarlierTotal, ...] = ()
@@ -371,7 +371,7 @@ def _withheld(spec: SweepSpec, release: Release, systems: Mapping[str, System] |
     ]
 
 
-def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, list[str]]:
+def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[TotalEstimate | None, list[str]]:
     if not plans:
         return None, []
     if not Release.of(spec).covered:
@@ -392,7 +392,7 @@ def _total(spec: SweepSpec, plans: list[PrivacyPlan]) -> tuple[Total | None, lis
     except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
         return None, [f"total of the procedure: no accountant can count it ({error})"]
     return (
-        Total(
+        TotalEstimate(
             trials=spec.search.trials,
             epsilon=claim.epsilon,
             delta=claim.delta,

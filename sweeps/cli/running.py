@@ -107,7 +107,7 @@ def _drive(
         sys.exit(outcome.code)
 
 
-def _why(outcome: session.Outcome) -> list[str]:
+def _why(outcome: session.SweepEnd) -> list[str]:
     """What went wrong, last on the screen: the first failure, and what the exit code says."""
     told = []
     if outcome.failure is not None:
@@ -129,7 +129,7 @@ def _stopped(console: Console, again: str) -> None:
     sys.exit(ExitCode.INTERRUPTED)
 
 
-def _summary(sweep: str, workspace: Workspace, outcome: session.Outcome, console: Console) -> None:
+def _summary(sweep: str, workspace: Workspace, outcome: session.SweepEnd, console: Console) -> None:
     from sweeps.front.pareto import LABELS, sweep_front
     from sweeps.front.terminal import table
     from sweeps.report import write_report

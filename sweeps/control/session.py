@@ -42,7 +42,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SweepEnd:
     """How a session ended: "finished", "exhausted" or "stopped" (by Ctrl-C), and the sweep's counts by state.
 
     ranked    complete trials that have a value in every objective
@@ -126,7 +126,7 @@ def resume(
     progress: Progress = _silent,
     on_failure: Callable[[Failure], None] = _unsaid,
     on_cluster_lost: Callable[[str], None] = lambda name: None,
-) -> Outcome:
+) -> SweepEnd:
     """Run sweep `name` until it is finished, from wherever it stands.
 
     spec     compared with the recorded one when given: a difference is refused with a diff
@@ -169,7 +169,7 @@ def resume(
                 state.ended = "exhausted" if controller.is_exhausted() else "finished"
             # Written before the drain ends, so that the views learn it too.
             store.set_state(lease, state.ended)
-        return Outcome(
+        return SweepEnd(
             sweep=name,
             state=state.ended,
             counts=store.counts(name),

@@ -22,7 +22,7 @@ AGAIN_SECONDS = 10.0
 
 
 @dataclass(slots=True)
-class Wait:
+class PatientWait:
     """One wait, on the clock of `sweeps.process.patience`.
 
     what     it is for, as a message names it: "MLflow at http://host:5000"
@@ -61,7 +61,7 @@ class Wait:
 @contextmanager
 def waiting(
     what: str, seconds: float | None = None, *, since: float | None = None, give_up: Callable[[], None] | None = None
-) -> Iterator[Wait]:
+) -> Iterator[PatientWait]:
     """The block waits for `what`, for `seconds` at most (default: the patience), and does not do so in silence.
 
     since  on the clock of `sweeps.process.patience`: an earlier wait for the same thing that this one continues
@@ -69,7 +69,7 @@ def waiting(
     now = patience.ticking().now()
     limit = patience.patience() if seconds is None else seconds
     start = now if since is None else since
-    wait = Wait(what, start, start, now + limit, give_up)
+    wait = PatientWait(what, start, start, now + limit, give_up)
     _WATCH.add(wait)
     try:
         yield wait
@@ -85,18 +85,18 @@ class _Watch:
     """All waits of the process, and the thread that looks at them."""
 
     def __init__(self) -> None:
-        self._waits: list[Wait] = []
+        self._waits: list[PatientWait] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def add(self, wait: Wait) -> None:
+    def add(self, wait: PatientWait) -> None:
         with self._lock:
             self._waits.append(wait)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._loop, daemon=True, name="waiting")
                 self._thread.start()
 
-    def remove(self, wait: Wait) -> None:
+    def remove(self, wait: PatientWait) -> None:
         with self._lock:
             self._waits = [one for one in self._waits if one is not wait]
 

@@ -14,7 +14,7 @@ from typing import Any
 from sweeps.control.failures import shortened
 from sweeps.control.planning import plan_proposal
 from sweeps.process.patience import patience
-from sweeps.rehearsal.child import Child, Ended, Send
+from sweeps.rehearsal.child import Child, ProcessEnded, Send
 from sweeps.rehearsal.corners import corners, first_plan
 from sweeps.rehearsal.findings import Rehearsal, Tried, WouldFail, label
 from sweeps.search import registry
@@ -73,7 +73,7 @@ class Rehearsing:
                         failed.append((label, reason))
                     case Rehearsal():
                         found = message
-        except Ended as end:
+        except ProcessEnded as end:
             failed.append((at.label, f"{at.doing}: {end}"))
         if failed:
             raise WouldFail(failed)

@@ -23,7 +23,7 @@ from sweeps.process.exits import ExitCode
 Send = Callable[[Any], None]
 
 
-class Ended(RuntimeError):
+class ProcessEnded(RuntimeError):
     """The process is gone, or was stopped because it did not go on; the message says how."""
 
 
@@ -43,7 +43,7 @@ class Child:
         self._heard = time.monotonic()
 
     def messages(self, patience: float) -> Iterator[Any]:
-        """Until the work is over. Raises Ended, also after `patience` seconds without a message."""
+        """Until the work is over. Raises ProcessEnded, also after `patience` seconds without a message."""
         while True:
             try:
                 while not self._receiver.poll():
@@ -52,12 +52,12 @@ class Child:
                         raise EOFError
                     left = self._heard + patience - time.monotonic()
                     if left <= 0:
-                        raise Ended(f"it did not come back within {patience:g} s, and was stopped")
+                        raise ProcessEnded(f"it did not come back within {patience:g} s, and was stopped")
                     wait([self._receiver, self._process.sentinel], min(left, _LOOK_SECONDS))
                 message = self._receiver.recv()
             except (EOFError, ConnectionResetError):
                 self._process.join()
-                raise Ended(_how(self._process.exitcode)) from None
+                raise ProcessEnded(_how(self._process.exitcode)) from None
             self._heard = time.monotonic()
             if message == _OVER:
                 return

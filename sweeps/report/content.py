@@ -22,7 +22,7 @@ from sweeps.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class ClaimRange:
     """Claims of trials of one system that differ only in their epsilon.
 
     kind      what they share: a guarantee whose epsilon says nothing
@@ -52,7 +52,7 @@ class Content:
     trials: Sequence[TrialRecord]
     objectives: Sequence[Objective]
     front: Front
-    claims: Sequence[Claim]
+    claims: Sequence[ClaimRange]
     spending: Summary
     started_from: Sequence[Total]
     assumptions: Assumptions
@@ -103,14 +103,14 @@ def gather(store: Store, sweep: str) -> Content:
     )
 
 
-def _claims(trials: Sequence[TrialRecord]) -> list[Claim]:
+def _claims(trials: Sequence[TrialRecord]) -> list[ClaimRange]:
     groups: dict[tuple[str, Guarantee], list[Guarantee]] = {}
     for trial in trials:
         if trial.guarantee is not None:
             kind = replace(trial.guarantee, epsilon=0.0, epsilon_lower=None, aimed_at=None)
             groups.setdefault((trial.system, kind), []).append(trial.guarantee)
     return [
-        Claim(
+        ClaimRange(
             system=system,
             kind=kind,
             lowest=min(claim.epsilon for claim in claims),

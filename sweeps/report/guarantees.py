@@ -10,7 +10,7 @@ from sweeps.ledger.text import executed_text, total_text
 from sweeps.ledger.totals import earlier_lines, sentences
 from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.release.validation_text import recorded_text
-from sweeps.report.content import Claim, Content
+from sweeps.report.content import ClaimRange, Content
 
 BAYESIAN = (
     "Bayesian epsilons: an average over records drawn like the data, never a DP epsilon. They are estimated from a "
@@ -68,7 +68,7 @@ def _two_numbers(content: Content) -> str:
     else:
         claim = "<b>several kinds</b> see below; they cannot be compared"
     return (
-        '<div class="card numbers"><div><span class="soft">Claim: one trial by itself</span>'
+        '<div class="card numbers"><div><span class="soft">ClaimRange: one trial by itself</span>'
         f"{claim}<p>What the training of one trial released. It leaves out the search among the trials.</p></div>"
         f'<div><span class="soft">Total: all trials together</span>{_total(content)}'
         f'<p class="soft">Ledger: {executed_text(content.spending)}.</p></div></div>'
@@ -90,7 +90,7 @@ def _total(content: Content) -> str:
     return f'{number}<p>{escape(sentences([total_text(total, assumptions)]))}</p><p class="soft">{counted}.</p>{more}'
 
 
-def _claim(claim: Claim, assumptions: Assumptions) -> str:
+def _claim(claim: ClaimRange, assumptions: Assumptions) -> str:
     kind = claim.kind
     rows = [
         ("epsilon", f"{_span(claim.lowest, claim.highest)} over {claim.trials} trials"),

@@ -235,7 +235,7 @@ class _Heartbeat:
     def __init__(self, live: _Live, resources: Resources) -> None:
         self._live, self._resources = live, resources
         self._shrunken = contextlib.ExitStack()
-        self._node: waiting.Wait | None = None
+        self._node: waiting.PatientWait | None = None
         self._stopped = ticking().stopped()
         self._stalls = Stalls(live.controller.spec.limits.stall_seconds)
         self._over = threading.Event()

@@ -56,7 +56,7 @@ _SWEEP_STATUS = {"finished": "FINISHED", "exhausted": "FINISHED", "stopped": "KI
 _GUARANTEE_TAGS = ("notion", "adjacency", "unit", "status", "accountant", "theorem")
 
 
-class Refused(MlflowException):
+class UserRefused(MlflowException):
     """The server knows no such user, or the user may not do this; the message says what to do."""
 
     def __init__(self, uri: str, answer: str) -> None:
@@ -70,9 +70,9 @@ class Refused(MlflowException):
 _REFUSALS = {"401": "unknown user or wrong password", "403": "no rights"}
 
 
-def _refusal(uri: str, error: MlflowException) -> Refused | None:
+def _refusal(uri: str, error: MlflowException) -> UserRefused | None:
     found = re.search(r"failed with error code (401|403) ", str(error))
-    return None if found is None else Refused(uri, _REFUSALS[found[1]])
+    return None if found is None else UserRefused(uri, _REFUSALS[found[1]])
 
 
 class Experiment:

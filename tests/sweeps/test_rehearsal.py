@@ -15,7 +15,7 @@ import yaml
 
 import sweeps.rehearsal as rehearsal
 from sweeps.control.failures import LONGEST
-from sweeps.rehearsal.child import Child, Ended
+from sweeps.rehearsal.child import Child, ProcessEnded
 from sweeps.rehearsal.corners import corners
 from sweeps.rehearsal.findings import Rehearsal
 from sweeps.spec import load_spec
@@ -159,7 +159,7 @@ def test_a_child_that_comes_back():
     ],
 )
 def test_a_child_that_dies_is_no_silence(work, given, words):
-    with Child(work, *given) as child, pytest.raises(Ended, match=words):
+    with Child(work, *given) as child, pytest.raises(ProcessEnded, match=words):
         list(child.messages(60))
 
 
@@ -197,13 +197,13 @@ def test_a_child_that_dies_is_seen_although_what_it_started_lives():
     with Child(starts_another_and_ends) as child:
         messages = child.messages(60)
         pid = next(messages)
-        with pytest.raises(Ended, match="exit code 7"):
+        with pytest.raises(ProcessEnded, match="exit code 7"):
             next(messages)
     assert gone(pid)
 
 
 def test_a_child_that_is_interrupted_says_so_without_a_traceback(capfd):
-    with Child(is_interrupted) as child, pytest.raises(Ended, match="exit code 130"):
+    with Child(is_interrupted) as child, pytest.raises(ProcessEnded, match="exit code 130"):
         list(child.messages(60))
     assert "Traceback" not in capfd.readouterr().err
 
@@ -221,7 +221,7 @@ def test_a_long_message_of_a_builder_is_cut(monkeypatch):
 
 def test_a_child_that_never_comes_back_is_stopped():
     began = time.monotonic()
-    with Child(waits) as child, pytest.raises(Ended, match="did not come back within 3 s, and was stopped"):
+    with Child(waits) as child, pytest.raises(ProcessEnded, match="did not come back within 3 s, and was stopped"):
         list(child.messages(3))
     assert time.monotonic() - began < 60
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import running as cli_run
-from sweeps.control.session import Outcome
+from sweeps.control.session import SweepEnd
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord, TrialState
 from sweeps.report import gather, report_page
@@ -192,7 +192,7 @@ def test_a_sweep_that_mixes_notions_ends_with_a_panel_for_each(tmp_path: Path) -
         view_sweeps.complete(store, lease, number, **(average if number % 2 else {}))
     lease.release()
     text = io.StringIO()
-    outcome = Outcome(sweep="views", state="finished", counts=store.counts("views"), seconds=1.0, ranked=2)
+    outcome = SweepEnd(sweep="views", state="finished", counts=store.counts("views"), seconds=1.0, ranked=2)
     cli_run._summary("views", Workspace.at(tmp_path), outcome, Console(file=text, width=200))
     printed = " ".join(text.getvalue().split())
     for words in ("status: average-case", "bayesian-dp", "differential-privacy", "Report"):

@@ -50,7 +50,7 @@ def test_one_answer_of_three_classes_refutes_the_published_claim(noise):
 def test_the_audit_of_any_trial_finds_it_by_itself(system, outcome, data):
     """What `sweeps audit` does with a trial on digits: the system's own neighbours, its released answers, a verdict."""
     plan = planned(system, {"queries": 3}, epsilon=1.0)
-    setting = evidence.Setting(
+    setting = evidence.AuditSetting(
         system=system, plan=plan, claim=plan.guarantee, data=data, rng=np.random.default_rng(0), secret=SECRET
     )
     assert evidence.methods(system, plan.guarantee)[0] == "multi-run"

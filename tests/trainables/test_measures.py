@@ -8,7 +8,7 @@ import torch
 
 from dpcore.adjacency import Adjacency
 from trainables.data import SOURCES
-from trainables.measures.evidence import Setting
+from trainables.measures.evidence import AuditSetting
 from trainables.measures.lira import Attacked, attack
 from trainables.measures.objectives import MEASURES, measure, missing, wanted
 from trainables.measures.twins import Twin, streams
@@ -134,7 +134,7 @@ def test_the_likelihood_ratio_attack_finds_members_where_noise_is_forgotten():
 
     def online(noise_multiplier: float) -> Attacked:
         loud = replace(plan, config={**plan.config, "noise_multiplier": noise_multiplier, "clip_norm": 0.1})
-        setting = Setting(
+        setting = AuditSetting(
             system=system,
             plan=loud,
             claim=plan.guarantee,

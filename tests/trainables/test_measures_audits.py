@@ -19,7 +19,7 @@ from dpcore.guarantee import Notion, Status
 from dpcore.sampling import PoissonSampling
 from trainables.data import SOURCES
 from trainables.measures import evidence
-from trainables.measures.evidence import Method, Setting, curve_of, gather, methods
+from trainables.measures.evidence import AuditSetting, Method, curve_of, gather, methods
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar
 from trainables.systems import noisy_training, sgld_training
@@ -88,7 +88,7 @@ def verdict(
 ) -> Verdict:
     if data is None:
         data = SOURCES["uniform"].load({}) if plan.system == "noisy-mean" else DIGITS
-    setting = Setting(
+    setting = AuditSetting(
         system=SYSTEMS[plan.system],
         plan=plan,
         claim=plan.guarantee,
@@ -334,7 +334,7 @@ def test_claims_that_no_audit_fits_are_refused():
 
 def test_a_refuted_claim_is_tested_on_its_point_alone():
     plan = plan_of("model-sensitivity")
-    setting = Setting(
+    setting = AuditSetting(
         system=SYSTEMS[plan.system],
         plan=plan,
         claim=replace(plan.guarantee, status=Status.REFUTED),

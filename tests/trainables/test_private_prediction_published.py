@@ -17,7 +17,7 @@ from dpcore.mechanisms import soft_vote
 from dpcore.mechanisms.pure_composition import eps_pure
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
-from trainables.measures.evidence import Setting, curve_of, gather
+from trainables.measures.evidence import AuditSetting, curve_of, gather
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar
 from trainables.systems.private_prediction import fitting
@@ -50,7 +50,7 @@ def planned(
 
 
 def outcome(plan: PrivacyPlan, claim: Guarantee, runs: int = 4000, data: Dataset = DIGITS) -> Outcome:
-    setting = Setting(
+    setting = AuditSetting(
         system=SYSTEMS[plan.system],
         plan=plan,
         claim=claim,

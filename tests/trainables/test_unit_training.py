@@ -24,7 +24,7 @@ from tests.trainables.recording import memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.data import content
 from trainables.measures import evidence, gradient_canaries, lira
-from trainables.measures.evidence import Setting, curve_of
+from trainables.measures.evidence import AuditSetting, curve_of
 from trainables.measures.objectives import missing
 from trainables.parallel import GradientTask, LocalSums, initial_model, shards, sums
 from trainables.registry import SYSTEMS
@@ -327,7 +327,7 @@ def test_workers_and_one_process_draw_the_same_persons() -> None:
 
 def audited(plan: PrivacyPlan, data: Dataset, seed: int = 0, canaries: int = 600) -> tuple[Verdict, str]:
     """The verdict on the plan's claim, and what was looked at."""
-    setting = Setting(
+    setting = AuditSetting(
         system=SYSTEMS[plan.system],
         plan=plan,
         claim=plan.guarantee,

@@ -18,19 +18,19 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables.data import content, options
-from trainables.data.adult_columns import Bounds
+from trainables.data.adult_columns import DeclaredRange
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 TRAIN, TEST = 3_133, 1_044
 SEXES = ("M", "F", "I")
-SIZES: dict[str, Bounds] = {
-    "length": Bounds(0, 1),
-    "diameter": Bounds(0, 1),
-    "height": Bounds(0, 0.5),
-    "whole weight": Bounds(0, 3),
-    "shucked weight": Bounds(0, 1.5),
-    "viscera weight": Bounds(0, 0.8),
-    "shell weight": Bounds(0, 1.1),
+SIZES: dict[str, DeclaredRange] = {
+    "length": DeclaredRange(0, 1),
+    "diameter": DeclaredRange(0, 1),
+    "height": DeclaredRange(0, 0.5),
+    "whole weight": DeclaredRange(0, 3),
+    "shucked weight": DeclaredRange(0, 1.5),
+    "viscera weight": DeclaredRange(0, 0.8),
+    "shell weight": DeclaredRange(0, 1.1),
 }
 WIDTH = len(SEXES) + len(SIZES)
 LEAST_RINGS, MOST_RINGS, OLDER = 1, 29, 10

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables.data import content, options
-from trainables.data.adult_columns import COLUMNS, POSITIVE, RAW_WIDTH, Bounds
+from trainables.data.adult_columns import COLUMNS, POSITIVE, RAW_WIDTH, DeclaredRange
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 TRAIN_FILE, TEST_FILE, HELD_OUT = 32_561, 16_281, 3_256
@@ -105,8 +105,8 @@ def _read_raw(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     return np.concatenate(parts, axis=1), np.array([one == POSITIVE for one in earns], dtype=np.int64)
 
 
-def _encoded(file: Path, name: str, rule: Bounds | tuple[str, ...], values: list[str]) -> NDArray[np.float32]:
-    if isinstance(rule, Bounds):
+def _encoded(file: Path, name: str, rule: DeclaredRange | tuple[str, ...], values: list[str]) -> NDArray[np.float32]:
+    if isinstance(rule, DeclaredRange):
         try:
             numbers = np.array(values, dtype=np.float64)
         except ValueError as error:

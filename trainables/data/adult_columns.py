@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class DeclaredRange:
     """Declared range of a number; `log` scales by log(1 + x)."""
 
     low: float
@@ -16,8 +16,8 @@ class Bounds:
 
 POSITIVE = ">50K"
 
-COLUMNS: dict[str, Bounds | tuple[str, ...]] = {
-    "age": Bounds(0, 100),
+COLUMNS: dict[str, DeclaredRange | tuple[str, ...]] = {
+    "age": DeclaredRange(0, 100),
     "workclass": (
         "Private",
         "Self-emp-not-inc",
@@ -29,7 +29,7 @@ COLUMNS: dict[str, Bounds | tuple[str, ...]] = {
         "Never-worked",
         "?",
     ),
-    "fnlwgt": Bounds(0, 1_500_000),
+    "fnlwgt": DeclaredRange(0, 1_500_000),
     "education": (
         "Bachelors",
         "Some-college",
@@ -48,7 +48,7 @@ COLUMNS: dict[str, Bounds | tuple[str, ...]] = {
         "5th-6th",
         "Preschool",
     ),
-    "education-num": Bounds(1, 16),
+    "education-num": DeclaredRange(1, 16),
     "marital-status": (
         "Married-civ-spouse",
         "Divorced",
@@ -94,9 +94,9 @@ COLUMNS: dict[str, Bounds | tuple[str, ...]] = {
         "Female",
         "Male",
     ),
-    "capital-gain": Bounds(0, 99_999, log=True),
-    "capital-loss": Bounds(0, 5_000, log=True),
-    "hours-per-week": Bounds(0, 100),
+    "capital-gain": DeclaredRange(0, 99_999, log=True),
+    "capital-loss": DeclaredRange(0, 5_000, log=True),
+    "hours-per-week": DeclaredRange(0, 100),
     "native-country": (
         "United-States",
         "Cambodia",
@@ -143,4 +143,4 @@ COLUMNS: dict[str, Bounds | tuple[str, ...]] = {
     ),
 }
 
-RAW_WIDTH = sum(1 if isinstance(rule, Bounds) else len(rule) for rule in COLUMNS.values())
+RAW_WIDTH = sum(1 if isinstance(rule, DeclaredRange) else len(rule) for rule in COLUMNS.values())

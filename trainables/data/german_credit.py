@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dpcore import checks
 from dpcore.checks import InvalidValue
 from trainables.data import content, options
-from trainables.data.adult_columns import Bounds
+from trainables.data.adult_columns import DeclaredRange
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
 RECORDS, TRAIN, HELD_OUT = 1000, 400, 300
@@ -35,25 +35,25 @@ def _codes(attribute: int, count: int) -> tuple[str, ...]:
     return tuple(f"A{attribute}{code}" for code in range(count))
 
 
-COLUMNS: dict[str, Bounds | tuple[str, ...]] = {
+COLUMNS: dict[str, DeclaredRange | tuple[str, ...]] = {
     "checking": _codes(1, 5)[1:],
-    "duration": Bounds(0, 72),
+    "duration": DeclaredRange(0, 72),
     "history": _codes(3, 5),
     "purpose": _codes(4, 11),
-    "amount": Bounds(0, 20_000, log=True),
+    "amount": DeclaredRange(0, 20_000, log=True),
     "savings": _codes(6, 6)[1:],
     "employment": _codes(7, 6)[1:],
-    "rate": Bounds(1, 4),
+    "rate": DeclaredRange(1, 4),
     "status": _codes(9, 6)[1:],
     "debtors": _codes(10, 4)[1:],
-    "residence": Bounds(1, 4),
+    "residence": DeclaredRange(1, 4),
     "property": _codes(12, 5)[1:],
-    "age": Bounds(18, 78),
+    "age": DeclaredRange(18, 78),
     "plans": _codes(14, 4)[1:],
     "housing": _codes(15, 4)[1:],
-    "credits": Bounds(1, 4),
+    "credits": DeclaredRange(1, 4),
     "job": _codes(17, 5)[1:],
-    "dependents": Bounds(1, 2),
+    "dependents": DeclaredRange(1, 2),
     "telephone": _codes(19, 3)[1:],
     "foreign": _codes(20, 3)[1:],
 }
@@ -129,7 +129,11 @@ def _moments(options_: Mapping[str, object]) -> tuple[NDArray[np.float32], NDArr
     """What is taken off each column of [0, 1], and what it is divided by, [width]."""
     raw = options.choice(options_, "form", ("raw", "numeric")) == "raw"
     # A category of k, or a number (k = 0).
-    sizes = [0 if isinstance(rule, Bounds) else len(rule) for rule in COLUMNS.values()] if raw else [0] * len(NUMERIC)
+    sizes = (
+        [0 if isinstance(rule, DeclaredRange) else len(rule) for rule in COLUMNS.values()]
+        if raw
+        else [0] * len(NUMERIC)
+    )
     columns = np.array([size for size in sizes for _ in range(max(size, 1))], dtype=np.float64)
     if options.choice(options_, "scale", ("unit", "standard")) == "unit":
         return np.zeros(len(columns), dtype=np.float32), np.ones(len(columns), dtype=np.float32)
@@ -160,7 +164,7 @@ def _raw(file: Path, rows: list[list[str]]) -> NDArray[np.float32]:
     parts = []
     for i, (name, rule) in enumerate(COLUMNS.items()):
         values = [row[i] for row in rows]
-        if isinstance(rule, Bounds):
+        if isinstance(rule, DeclaredRange):
             numbers = np.clip(_numbers(file, name, values), rule.low, rule.high)
             if rule.log:
                 parts.append(np.log1p(numbers)[:, None] / math.log1p(rule.high))

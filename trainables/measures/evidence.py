@@ -50,7 +50,7 @@ Reader = Callable[[State], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class AuditSetting:
     """What is audited, and with which means.
 
     to_step  the steps behind the claim; None: all of the plan
@@ -110,7 +110,7 @@ def dp_claim(plan: PrivacyPlan, claim: Guarantee) -> Guarantee | None:
     return next((one for one in every if one.notion is Notion.DP), None)
 
 
-def curve_of(setting: Setting) -> TradeOff | None:
+def curve_of(setting: AuditSetting) -> TradeOff | None:
     """The trade-off function that the planned steps claim by the loss distribution of their events.
 
     None where they have none, and where the claim is refuted already: then its one point is what is shown to be false.
@@ -126,7 +126,7 @@ def curve_of(setting: Setting) -> TradeOff | None:
 
 
 def gather(
-    setting: Setting,
+    setting: AuditSetting,
     method: Method,
     *,
     canaries: int = CANARIES,
@@ -168,7 +168,7 @@ def check_sizes(canaries: int, runs: int | None) -> None:
 # One run, many canaries.
 
 
-def _one_run(setting: Setting, method: Method, canaries: int) -> Found:
+def _one_run(setting: AuditSetting, method: Method, canaries: int) -> Found:
     if isinstance(setting.system, CanaryTrained):
         coins = toss(canaries, setting.rng)
         scores, threat = gradient_scores(setting, setting.system, coins, 1), ThreatModel.EVERY_UPDATE
@@ -186,7 +186,7 @@ def _one_run(setting: Setting, method: Method, canaries: int) -> Found:
     return Found(audit=_audit(setting, evidence, threat), design=design, reads_records=True, trainings=1, seconds=0.0)
 
 
-def _calls(setting: Setting, canaries: int) -> tuple[int, int]:
+def _calls(setting: AuditSetting, canaries: int) -> tuple[int, int]:
     """How many are called in and how many out: from the plan alone, before any coin is looked at.
 
     A canary that no batch drew looks like one that is not there. Where the plan leaves many of them unseen, none is
@@ -204,7 +204,7 @@ def _calls(setting: Setting, canaries: int) -> tuple[int, int]:
 
 
 def gradient_scores(
-    setting: Setting, system: CanaryTrained, coins: NDArray[np.bool_], number: int
+    setting: AuditSetting, system: CanaryTrained, coins: NDArray[np.bool_], number: int
 ) -> dict[str, NDArray[np.float64]]:
     """Scores of gradient canaries, of which `coins` [M] puts some into twin `number`; under replace-one it puts the
     opposite of the others."""
@@ -225,17 +225,17 @@ def gradient_scores(
     return run.scores()
 
 
-def _replaced(setting: Setting) -> bool:
+def _replaced(setting: AuditSetting) -> bool:
     return setting.claim.adjacency is Adjacency.REPLACE_ONE
 
 
-def _canaries(setting: Setting) -> str:
+def _canaries(setting: AuditSetting) -> str:
     each = setting.data.facts.unit_records
     whole = "" if setting.data.units is None else f", each a {setting.claim.unit} of {each} equal records"
     return "canaries in gradient space" + whole + (", each one way or the opposite" if _replaced(setting) else "")
 
 
-def _mislabelled(setting: Setting, canaries: int) -> Split:
+def _mislabelled(setting: AuditSetting, canaries: int) -> Split:
     """Validation records, which are public, with another label each; at most as many as can be asked about."""
     facts, validation = setting.data.facts, setting.data.validation
     limit = len(validation)
@@ -250,7 +250,9 @@ def _mislabelled(setting: Setting, canaries: int) -> Split:
     return Split({name: array[chosen] for name, array in validation.inputs.items()}, moved.astype(labels.dtype))
 
 
-def _inserted_scores(setting: Setting, canaries: Split, coins: NDArray[np.bool_], number: int) -> NDArray[np.float64]:
+def _inserted_scores(
+    setting: AuditSetting, canaries: Split, coins: NDArray[np.bool_], number: int
+) -> NDArray[np.float64]:
     """Scores of records, of which `coins` puts some into the training data of twin `number`."""
     data = with_records(setting.data, canaries, coins)
     run = twins.Twin(twins.member(setting.plan, number, setting.to_step), twins.streams(number, setting.secret))
@@ -280,7 +282,7 @@ def answer_scores(released: State, queried: Split) -> NDArray[np.float64]:
 # Many runs, one target.
 
 
-def _neighbours(setting: Setting, system: Auditable, runs: int, curve: TradeOff | None) -> Found:
+def _neighbours(setting: AuditSetting, system: Auditable, runs: int, curve: TradeOff | None) -> Found:
     pair = system.neighbours(setting.plan, setting.data.facts)
     number = 1
 
@@ -308,7 +310,7 @@ def _neighbours(setting: Setting, system: Auditable, runs: int, curve: TradeOff 
     return _counted(setting, both, runs, curve, threat, pair.doc, reads_records=False)
 
 
-def _one_canary(setting: Setting, runs: int, curve: TradeOff | None) -> Found:
+def _one_canary(setting: AuditSetting, runs: int, curve: TradeOff | None) -> Found:
     number = 0
     planted = None if isinstance(setting.system, CanaryTrained) else _mislabelled(setting, 1)
 
@@ -335,7 +337,7 @@ def _one_canary(setting: Setting, runs: int, curve: TradeOff | None) -> Found:
 
 
 def _counted(
-    setting: Setting,
+    setting: AuditSetting,
     both: Callable[[int], tuple[NDArray[np.float64], NDArray[np.float64]]],
     runs: int,
     curve: TradeOff | None,
@@ -358,10 +360,10 @@ def _counted(
     )
 
 
-def _audit(setting: Setting, evidence: Evidence, threat: ThreatModel) -> Audit:
+def _audit(setting: AuditSetting, evidence: Evidence, threat: ThreatModel) -> Audit:
     claim = setting.claim
     return Audit(evidence=evidence, threat_model=threat, adjacency=claim.adjacency, unit=claim.unit, delta=claim.delta)
 
 
-def _steps(setting: Setting) -> int:
+def _steps(setting: AuditSetting) -> int:
     return setting.plan.steps if setting.to_step is None else setting.to_step

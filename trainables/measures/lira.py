@@ -16,7 +16,7 @@ from dpcore.adjacency import Adjacency
 from dpcore.attacks import auc, balanced_splits, decide, lira, mean_training_loss_threshold, tpr_at_fpr
 from dpcore.guarantee import Guarantee
 from trainables.measures import twins
-from trainables.measures.evidence import Setting
+from trainables.measures.evidence import AuditSetting
 from trainables.measures.protocols import CanaryTrained, Scored
 from trainables.system import Dataset, Split, System
 from trainables.units import RECORD
@@ -43,7 +43,7 @@ class Attacked:
     others: int
 
 
-def attack(setting: Setting, shadows: int) -> tuple[Attacked, ...]:
+def attack(setting: AuditSetting, shadows: int) -> tuple[Attacked, ...]:
     """LiRA online and offline, and the loss threshold, from `shadows` twins (even) and an attacked one.
 
     Raises InvalidValue as `check`.
@@ -82,7 +82,7 @@ def check(system: System, claim: Guarantee, shadows: int) -> None:
         raise checks.InvalidValue("shadows", shadows, expected)
 
 
-def _minus_losses(setting: Setting, rows: NDArray[np.bool_], number: int) -> NDArray[np.float64]:
+def _minus_losses(setting: AuditSetting, rows: NDArray[np.bool_], number: int) -> NDArray[np.float64]:
     """Scores of all records under twin `number`, trained on those that `rows` marks."""
     run = twins.Twin(twins.member(setting.plan, number, setting.to_step), twins.streams(number, setting.secret))
     setting.system.fit([run], _part(setting.data, rows), setting.execution)

@@ -141,7 +141,7 @@ def _audited(system: System, member: Member, data: Dataset, execution: Execution
     from trainables.measures import evidence
 
     claim = _audited_claim(member.plan)
-    setting = evidence.Setting(
+    setting = evidence.AuditSetting(
         system=system,
         plan=member.plan,
         claim=claim,

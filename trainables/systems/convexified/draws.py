@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpcore.convexified.one_neuron import Draws
+from dpcore.convexified.one_neuron import RandomSource
 from dpcore.mechanisms.noise_families import Normals
 from trainables.system import Execution, Run
 from trainables.training.noise import normals
@@ -36,6 +36,6 @@ class FromNormals:
         return loc + scale * self._normals((size,) if isinstance(size, int) else size)
 
 
-def draws_of(run: Run, execution: Execution) -> Draws:
+def draws_of(run: Run, execution: Execution) -> RandomSource:
     """The noise of this attempt from its first step on."""
     return FromNormals(normals(run, execution))

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from dpcore.checks import InvalidValue
-from dpcore.convexified.published import Bound, Chain, chain
+from dpcore.convexified.published import Bound, PublishedNoise, chain
 from dpcore.convexified.repaired import Head
 from trainables.system import Config, PublicFacts
 from trainables.systems.linear import classes_of, width_of
@@ -15,7 +15,7 @@ OPEN = 0.01
 """Share of the exact sensitivity that the certificate may leave open."""
 
 
-def sensitivities(config: Config, facts: PublicFacts) -> Chain:
+def sensitivities(config: Config, facts: PublicFacts) -> PublishedNoise:
     """Every sensitivity that the publication derives for this network, from public facts. None of them is a bound."""
     width = width_of(facts)
     largest = max(
