@@ -29,7 +29,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accounting import APART
 from dpcore.adjacency import Adjacency
 from dpcore.events import Composed, Event, Gaussian, PoissonSampled, PureDP, Repeated, to_dict
+from dpcore.guarantee import Guarantee
 from tests.benchmarks.torture_checks import contradictions
 
 Asked = Literal["epsilon", "delta", "noise"]
@@ -82,6 +83,12 @@ class Answer:
     counted: float | None = None
     apart: bool = False
     refusal: str = ""
+
+    @classmethod
+    def counted_by(cls, claim: Guarantee, value: float) -> Answer:
+        """A value with the claim that stands behind it."""
+        apart = APART.format("epsilon") in claim.assumptions
+        return cls(accountant=claim.accountant, value=value, lower=claim.epsilon_lower, apart=apart)
 
 
 def _log_uniform(rng: random.Random, low: float, high: float) -> float:
@@ -134,12 +141,7 @@ def answer(question: Question) -> Answer:
             case "epsilon":
                 assert question.event is not None
                 claim = accounting.headline(question.event, question.delta, question.adjacency)
-                return Answer(
-                    accountant=claim.accountant,
-                    value=claim.epsilon,
-                    lower=claim.epsilon_lower,
-                    apart=APART.format("epsilon") in claim.assumptions,
-                )
+                return Answer.counted_by(claim, claim.epsilon)
             case "delta":
                 assert question.event is not None
                 found = accounting.headline_delta(question.event, question.epsilon, question.adjacency)
@@ -154,13 +156,7 @@ def answer(question: Question) -> Answer:
                 noise = calibrate.noise_multiplier(target, rate=question.rate, steps=question.steps)
                 event = calibrate.sampled_gaussian(noise, question.rate, question.steps)
                 claim = accounting.headline(event, question.delta, question.adjacency)
-                return Answer(
-                    accountant=claim.accountant,
-                    value=noise,
-                    lower=claim.epsilon_lower,
-                    counted=claim.epsilon,
-                    apart=APART.format("epsilon") in claim.assumptions,
-                )
+                return replace(Answer.counted_by(claim, noise), counted=claim.epsilon)
     except (ToleranceNotReached, DiscretisationInvalid, calibrate.CannotCalibrate) as error:
         return Answer(accountant="refused", refusal=f"{type(error).__name__}: {error}")
 

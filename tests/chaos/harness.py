@@ -23,37 +23,8 @@ HANG_SECONDS = 60.0
 CLUSTER_LOST = 75
 Victim = Literal["controller", "worker", "raylet"]
 
-SHORT = """
-name: short
-data: {source: uniform, n: 500}
-systems:
-  witnessed-mean:
-    clip: {uniform: [0.2, 1.0]}
-    steps: {int_uniform: [3, 6]}
-    shrinkage: {uniform: [0.0, 1.0]}
-    prior: {uniform: [0.0, 1.0]}
-    step_seconds: 0.02
-privacy: {epsilon: [0.5, 1.0], delta: 1.0e-5}
-objectives: [{metric: expected_error, goal: minimize}, {metric: epsilon, goal: minimize}]
-search: {sampler: random, trials: 60, seed: 7}
-execution: {checkpoint_seconds: 0.05, retries: 20}
-"""
-
-LONG = """
-name: long
-data: {source: uniform, n: 500}
-systems:
-  witnessed-mean:
-    clip: {uniform: [0.2, 1.0]}
-    steps: {int_uniform: [15, 25]}
-    shrinkage: {uniform: [0.0, 1.0]}
-    prior: {uniform: [0.0, 1.0]}
-    step_seconds: 0.1
-privacy: {epsilon: [0.5, 1.0], delta: 1.0e-5}
-objectives: [{metric: expected_error, goal: minimize}, {metric: epsilon, goal: minimize}]
-search: {sampler: random, trials: 14, seed: 11}
-execution: {checkpoint_seconds: 0.3, retries: 20}
-"""
+SHORT = witness.spec("short", trials=60, steps=(3, 6), step_seconds=0.02, seed=7, checkpoint_seconds=0.05, fronts=True)
+LONG = witness.spec("long", trials=14, steps=(15, 25), step_seconds=0.1, fronts=True)
 
 
 @dataclass
@@ -88,18 +59,12 @@ class Tortured:
         arguments = ["run", str(self.spec_path), "--name", self.name]
         if self.recorded():
             arguments = ["resume", self.name]
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(self.folder / "packages")]),
-            witness.FOLDER: str(self.witness),
-        }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "sweeps.cli", *arguments, "--root", str(self.root)],
             stdout=self.output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env=environment,
+            env=witness.environment(self.folder / "packages", self.witness),
         )
         self.note(f"{arguments[0]} pid {self.process.pid}")
 

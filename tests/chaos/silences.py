@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,33 +13,23 @@ from sweeps.ledger.steps import total
 from sweeps.records import TrialState
 from sweeps.store import Store, StoreError
 from tests.chaos import witness
-from tests.chaos.harness import ROOT
+from tests.chaos.journal import Journal
 
-SPEC = """
-name: silent
-data: {source: uniform, n: 500}
-systems:
-  witnessed-mean:
-    clip: {uniform: [0.2, 1.0]}
-    steps: {int_uniform: [15, 25]}
-    step_seconds: 0.1
-privacy: {epsilon: [0.5, 1.0], delta: 1.0e-5}
-objectives: [{metric: expected_error, goal: minimize}]
-search: {sampler: random, trials: TRIALS, seed: 11}
-execution: {checkpoint_seconds: 0.3, retries: 20}
-limits: {stall_seconds: 20}
-"""
 LONGEST_SECONDS = 240.0
 """For anything that a loaded machine has to do; what is measured is printed."""
 
 
-class Silenced:
+class Silenced(Journal):
     """The sweep's process and everything that it says, with the times at which it did."""
 
+    longest_seconds = LONGEST_SECONDS
+
     def __init__(self, folder: Path, *, store: str = "", tracking: str = "", trials: int = 8, patience: float = 20.0):
+        super().__init__()
         self.folder, self.root, self.store_url = folder, folder / "state", store
         self.spec, self.trials = folder / "spec.yaml", trials
-        self.spec.write_text(SPEC.replace("TRIALS", str(trials)))
+        made = witness.spec("silent", trials=trials, steps=(15, 25), step_seconds=0.1)
+        self.spec.write_text(f"{made}limits: {{stall_seconds: 20}}\n")
         self.witness = folder / "witness"
         self.witness.mkdir()
         witness.install(folder / "packages")
@@ -49,16 +37,11 @@ class Silenced:
         self.options += ["--store", store] if store else []
         self.options += ["--tracking", tracking] if tracking else []
         self.environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder / "packages")]),
+            **witness.environment(folder / "packages", self.witness),
             "PYTHONUNBUFFERED": "1",
             "SWEEPS_PATIENCE": str(patience),
-            witness.FOLDER: str(self.witness),
         }
         self.said: list[tuple[float, str]] = []
-        self.events: list[str] = []
-        self.began = time.monotonic()
 
     def start(self, command: str = "run") -> subprocess.Popen[str]:
         """`run` it, or `resume` it."""
@@ -84,12 +67,6 @@ class Silenced:
         """Everything said so far."""
         return "\n".join(line for _, line in self.said)
 
-    def note(self, event: str) -> float:
-        """What was done, and when."""
-        now = time.monotonic()
-        self.events.append(f"{now - self.began:6.1f} s  {event}")
-        return now
-
     def opened(self) -> Store:
         return Store.open(self.store_url or f"sqlite:///{self.root}/sweeps.db", create=False, patience_seconds=5.0)
 
@@ -104,18 +81,8 @@ class Silenced:
         finally:
             store.close()
 
-    def until(self, what: str, holds: Callable[[], bool]) -> float:
-        """Seconds until it held."""
-        began = time.monotonic()
-        while not holds():
-            assert time.monotonic() - began < LONGEST_SECONDS, f"waited for {what}: {self.words()}"
-            time.sleep(0.1)
-        waited = time.monotonic() - began
-        self.note(f"{what} after {waited:.1f} s")
-        return waited
-
     def words(self) -> str:
-        return "\n".join([*self.events, self.text()[-4000:]])
+        return "\n".join([*self.log, self.text()[-4000:]])
 
     def longest_silence(self, since: float, until: float) -> float:
         """Seconds without a word between two moments."""

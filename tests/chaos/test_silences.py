@@ -19,7 +19,7 @@ from sweeps.process.exits import ExitCode
 from tests.chaos.silences import Silenced
 from tests.chaos.test_silent_cluster import below
 from tests.sweeps.clusters import free_ports
-from tests.sweeps.stores import postgres_server, server_processes
+from tests.sweeps.stores import new_database, postgres_server, server_processes
 
 PATIENCE = 45.0
 """Ray starts within it on a loaded machine too."""
@@ -37,9 +37,7 @@ def server():
 
 @pytest.fixture
 def database(server):
-    name = f"d{time.time_ns()}"
-    server.psql(f"CREATE DATABASE {name};")
-    return server.get_uri().replace("/postgres?", f"/{name}?")
+    return new_database(server)
 
 
 @pytest.mark.parametrize("fault", ["stopped", "gone", "locked"])

@@ -55,6 +55,52 @@ class WitnessedMean(NoisyMean):
 WITNESSED_MEAN = WitnessedMean()
 
 
+ROOT = Path(__file__).parents[2]
+SPEC = """
+name: {name}
+data: {{source: uniform, n: 500}}
+systems:
+  witnessed-mean:
+    clip: {{uniform: [0.2, 1.0]}}
+    steps: {{int_uniform: [{fewest}, {most}]}}{more_knobs}
+    step_seconds: {step_seconds}
+privacy: {{epsilon: [0.5, 1.0], delta: 1.0e-5}}
+objectives: [{{metric: expected_error, goal: minimize}}{more_objectives}]
+search: {{sampler: random, trials: {trials}, seed: {seed}}}
+execution: {{checkpoint_seconds: {checkpoint_seconds}, retries: 20}}
+"""
+
+
+def spec(
+    name: str,
+    *,
+    trials: int,
+    steps: tuple[int, int],
+    step_seconds: float,
+    seed: int = 11,
+    checkpoint_seconds: float = 0.3,
+    fronts: bool = False,
+) -> str:
+    """A sweep of this system, as a file's text. With `fronts`, over all its knobs and epsilon beside the error."""
+    return SPEC.format(
+        name=name,
+        fewest=steps[0],
+        most=steps[1],
+        more_knobs="\n    shrinkage: {uniform: [0.0, 1.0]}\n    prior: {uniform: [0.0, 1.0]}" if fronts else "",
+        step_seconds=step_seconds,
+        more_objectives=", {metric: epsilon, goal: minimize}" if fronts else "",
+        trials=trials,
+        seed=seed,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+
+
+def environment(packages: Path, drawn: Path) -> dict[str, str]:
+    """Of a process whose workers find the system in `packages`, and leave what they drew in `drawn`."""
+    own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(packages)])}
+    return {**os.environ, **own, FOLDER: str(drawn)}
+
+
 def install(folder: Path) -> None:
     """Make `folder` hold a distribution that offers this system; put it on PYTHONPATH."""
     distribution = folder / "witness-1.dist-info"

@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
+
+from tests.chaos.journal import Journal
 
 ROOT = Path(__file__).parents[2]
 CONTROL, NODES = "control", ("first", "second")
@@ -75,13 +76,14 @@ def lacking() -> str | None:
     return None if made.returncode == 0 else f"this machine lets nobody make hosts: {made.stderr.decode().strip()}"
 
 
-class Slurm:
+class Slurm(Journal):
     """Use as a context manager; `folder` is what all hosts share, `disk.<node>` in it what a node sees as /tmp."""
 
+    longest_seconds = PATIENCE_SECONDS
+
     def __init__(self, cpus: int = 2) -> None:
+        super().__init__()
         self.cpus = cpus
-        self.began = time.monotonic()
-        self.log: list[str] = []
         self.hosts: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Slurm:
@@ -253,19 +255,6 @@ class Slurm:
         ]
         queue = self.slurm("squeue", "-a")
         return "\n".join([*self.log, queue, *logs, (self.folder / "slurmctld.log").read_text()[-2000:]])
-
-    def note(self, event: str) -> None:
-        self.log.append(f"{time.monotonic() - self.began:6.1f} s  {event}")
-
-    def until(self, what: str, holds: Callable[[], bool]) -> float:
-        """Wait for it; seconds waited."""
-        began = time.monotonic()
-        while not holds():
-            assert time.monotonic() - began < PATIENCE_SECONDS, f"waited for: {what}\n{self.words()}"
-            time.sleep(0.3)
-        waited = time.monotonic() - began
-        self.note(f"{what}, after {waited:.1f} s")
-        return waited
 
 
 def _run(words: list[str], environment: dict[str, str] | None = None) -> str:

@@ -13,23 +13,6 @@ from sweeps.store import Store, StoreError
 from tests.chaos import witness
 from tests.slurm.machine import NODES, ROOT, Slurm
 
-SPEC = """
-name: NAME
-data: {source: uniform, n: 500}
-systems:
-  witnessed-mean:
-    clip: {uniform: [0.2, 1.0]}
-    steps: {int_uniform: [15, 25]}
-    shrinkage: {uniform: [0.0, 1.0]}
-    prior: {uniform: [0.0, 1.0]}
-    step_seconds: STEP_SECONDS
-privacy: {epsilon: [0.5, 1.0], delta: 1.0e-5}
-objectives: [{metric: expected_error, goal: minimize}, {metric: epsilon, goal: minimize}]
-search: {sampler: random, trials: TRIALS, seed: 11}
-resources: RESOURCES
-execution: {checkpoint_seconds: 0.3, retries: 20}
-"""
-
 
 class Swept:
     """One sweep: its spec in the shared folder, its record in a store, its witness beside."""
@@ -39,12 +22,9 @@ class Swept:
     ) -> None:
         self.slurm, self.url, self.name, self.trials = slurm, store, name, trials
         self.spec = slurm.folder / f"{name}.yaml"
+        made = witness.spec(name, trials=trials, steps=(15, 25), step_seconds=step_seconds, fronts=True)
         resources = {} if at_once is None else {"concurrency": at_once}
-        values = {"NAME": name, "TRIALS": trials, "STEP_SECONDS": step_seconds, "RESOURCES": json.dumps(resources)}
-        text = SPEC
-        for word, value in values.items():
-            text = text.replace(word, str(value))
-        self.spec.write_text(text)
+        self.spec.write_text(f"{made}resources: {json.dumps(resources)}\n")
         self.witness = slurm.folder / "witness"
         self.where: dict[tuple[str, int], str] = {}
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -101,6 +102,13 @@ def postgres_server() -> Iterator[Any]:
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def new_database(server: Any) -> str:
+    """The URL of a new, empty database of a running server, as the superuser."""
+    name = f"d{time.time_ns()}"
+    server.psql(f"CREATE DATABASE {name};")
+    return str(server.get_uri()).replace("/postgres?", f"/{name}?")
 
 
 def server_processes(server: Any) -> list[int]:

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sweeps.store import LeaseHeld, LeaseLost, Store
 from sweeps.store import lease as lease_module
 from sweeps.store.database import Database
-from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, refusal, settle
+from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, refusal, settle
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +28,7 @@ def url(request, tmp_path):
         url = f"sqlite:///{tmp_path}/sweeps.db"
     else:
         server = request.getfixturevalue("server")
-        name = f"lease{time.time_ns()}"
-        server.psql(f"CREATE DATABASE {name};")
-        url = server.get_uri().replace("/postgres?", f"/{name}?")
+        url = new_database(server)
     Store.open(url).create_sweep(record())
     return url
 

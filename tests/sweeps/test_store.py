@@ -12,7 +12,7 @@ from sqlalchemy import text
 from dpcore.checks import InvalidValue
 from sweeps.records import LedgerEntry, SweepState, TrialState
 from sweeps.store import VERSION, Conflict, Store, StoreError, SweepExists, UnknownSweep, UnknownTrial
-from tests.sweeps.stores import SWEEP, guarantee, plan, postgres_server, proposal, record, refusal, settle
+from tests.sweeps.stores import SWEEP, guarantee, new_database, plan, postgres_server, proposal, record, refusal, settle
 
 COUNTER = itertools.count()
 
@@ -28,9 +28,7 @@ def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/sweeps.db"
     server = request.getfixturevalue("server")
-    name = f"store{next(COUNTER)}"
-    server.psql(f"CREATE DATABASE {name};")
-    return server.get_uri().replace("/postgres?", f"/{name}?")
+    return new_database(server)
 
 
 @pytest.fixture

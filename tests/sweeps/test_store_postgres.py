@@ -14,7 +14,7 @@ from sqlalchemy import inspect, text
 from sweeps.process.patience import patience
 from sweeps.records import TrialState
 from sweeps.store import VERSION, Store, StoreError, schema
-from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, settle
+from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, settle
 from tests.sweeps.test_store_disk import assert_goes_on
 
 FILES = Path(__file__).parent / "files"
@@ -29,9 +29,7 @@ def server():
 @pytest.fixture
 def database(server):
     """The URL of a database of its own, as the superuser."""
-    name = f"d{time.time_ns()}"
-    server.psql(f"CREATE DATABASE {name};")
-    return server.get_uri().replace("/postgres?", f"/{name}?")
+    return new_database(server)
 
 
 def tables(url):
@@ -279,12 +277,10 @@ def test_a_backup_is_restored_as_the_operators_page_says(server, database, tmp_p
     for number in range(3):
         store.launch(lease, proposal(number), plan(), 100)
     settle(store, lease, f"{SWEEP}-0")
-    dump, name = tmp_path / "sweeps.dump", f"restored{time.time_ns()}"
+    dump, restored = tmp_path / "sweeps.dump", new_database(server)
     subprocess.run([str(server.bin_path / "pg_dump"), "--format=custom", f"--file={dump}", database], check=True)
     settle(store, lease, f"{SWEEP}-1")
     before = store.ledger(SWEEP)
-    server.psql(f"CREATE DATABASE {name};")
-    restored = server.get_uri().replace("/postgres?", f"/{name}?")
     words = ["--clean", "--if-exists", f"--dbname={restored}", str(dump)]
     subprocess.run([str(server.bin_path / "pg_restore"), *words], check=True)
     copy = Store.open(restored, create=False)

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sweeps.process import waiting
 from sweeps.store import Store, StoreError
 from sweeps.store.postgres import Lines
-from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, settle, stopped
+from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, settle, stopped
 
 PATIENCE = 1.5
 SLACK = 4.0
@@ -26,9 +26,7 @@ def server():
 @pytest.fixture
 def store(server, monkeypatch):
     monkeypatch.setattr(waiting, "WORD_SECONDS", 0.5)
-    name = f"d{time.time_ns()}"
-    server.psql(f"CREATE DATABASE {name};")
-    opened = Store.open(server.get_uri().replace("/postgres?", f"/{name}?"), patience_seconds=PATIENCE)
+    opened = Store.open(new_database(server), patience_seconds=PATIENCE)
     opened.create_sweep(record())
     yield opened
     opened.close()
