@@ -107,7 +107,7 @@ class Unknown:
 
 Event = Gaussian | PureDP | ApproximateDP | PoissonSampled | Repeated | Composed | NonPrivate | Unknown
 
-_KINDS: dict[str, type] = {
+KINDS: dict[str, type] = {
     "gaussian": Gaussian,
     "pure-dp": PureDP,
     "approximate-dp": ApproximateDP,
@@ -117,7 +117,7 @@ _KINDS: dict[str, type] = {
     "non-private": NonPrivate,
     "unknown": Unknown,
 }
-_NAMES = {kind: name for name, kind in _KINDS.items()}
+_NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 class UnsupportedEvent(ValueError):
@@ -143,8 +143,8 @@ def from_dict(data: dict[str, Any]) -> Event:
     """The inverse of `to_dict`. Raises ValueError for an unknown kind or field, InvalidValue for a bad number."""
     fields = dict(data)
     kind = fields.pop("kind", None)
-    if kind not in _KINDS:
-        raise checks.InvalidValue("kind", kind, "one of " + ", ".join(_KINDS))
+    if kind not in KINDS:
+        raise checks.InvalidValue("kind", kind, "one of " + ", ".join(KINDS))
     if "event" in fields:
         fields["event"] = from_dict(fields["event"])
     if "events" in fields:
@@ -152,7 +152,7 @@ def from_dict(data: dict[str, Any]) -> Event:
     if "adjacency" in fields:
         fields["adjacency"] = Adjacency(fields["adjacency"])
     try:
-        return _KINDS[kind](**fields)
+        return KINDS[kind](**fields)
     except TypeError as error:
         raise ValueError(f"event {kind!r}: {error}") from None
 
@@ -169,6 +169,18 @@ def phases(event: Event) -> dict[Event, int]:
     for part, times in _walk(event, 1):
         counts[part] = counts.get(part, 0) + times
     return {part: times for part, times in counts.items() if times}
+
+
+def blocks(event: Event) -> Iterator[tuple[Event, int]]:
+    """The event as it happens: (one step, how many such), in order, each step as it was described."""
+    match event:
+        case Repeated(event=inner, count=count):
+            yield from ((part, times * count) for part, times in blocks(inner))
+        case Composed(events=parts):
+            for part in parts:
+                yield from blocks(part)
+        case _:
+            yield event, 1
 
 
 def _walk(event: Event, times: int) -> Iterator[tuple[Event, int]]:

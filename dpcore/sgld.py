@@ -51,6 +51,15 @@ def halving_schedule(step_size: float, every_epochs: int, epochs: int, steps_per
     )
 
 
+def step_size_of(schedule: tuple[Phase, ...], step: int) -> float:
+    """e of step number `step`, counted from 0. Raises IndexError past the last."""
+    for phase in schedule:
+        if step < phase.steps:
+            return phase.step_size
+        step -= phase.steps
+    raise IndexError("a step past the schedule")
+
+
 def noise_multiplier(step_size: float, records: int, batch_size: float, clip_norm: float) -> float:
     """z = 2 b / (N C sqrt(e)) of one clipped step.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpcore import checks
+from trainables.capabilities import capabilities_of
 from trainables.system import PublicFacts, System
 from trainables.units import RECORD
 
@@ -14,15 +15,10 @@ def check_unit(system: System, facts: PublicFacts, word: str) -> None:
     if (word == RECORD) != (facts.unit is None):
         expected = f"{RECORD}, or a word for what data.unit groups" if facts.unit is None else "another word"
         raise checks.InvalidValue("privacy.unit", word, expected, _REMEDY)
-    if facts.unit is not None and not enforces_units(system):
+    if facts.unit is not None and not capabilities_of(system).units:
         raise checks.InvalidValue(
             "privacy.unit",
             word,
             f"{RECORD} with {system.name}: it counts and bounds single records",
             "Use a system that enforces units, or make the claim per record.",
         )
-
-
-def enforces_units(system: System) -> bool:
-    """Whether a system has declared that it draws, bounds and counts whole units. Silence means no."""
-    return bool(getattr(system, "enforces_units", False))

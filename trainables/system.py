@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
 from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Event, Repeated, from_dict, to_dict
+from dpcore.events import Event, from_dict
 from dpcore.guarantee import Guarantee
+from dpcore.mechanisms import protocol
+from dpcore.mechanisms.protocol import Mechanism
+from dpcore.mechanisms.scheduled import Scheduled
 from dpcore.randomness import Streams
+from trainables.capabilities import Capabilities
 from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalar, Task
 from trainables.units import RECORD, Unit, Units
 from trainables.validation.declaration import PrivateValidation
@@ -166,8 +170,8 @@ class PrivacyPlan:
 
     config     complete: defaults and solved values included
     solved     names in `config` that the calibration chose
-    mechanism  one sentence for people
-    schedule   the steps in order, as (event of one step, how many); a step is the unit of the ledger
+    mechanism  what is released, as the value that `fit` runs; a step is the unit of the ledger
+    description  the same in one sentence for people
     validation  what the reports on private validation records release besides; None where those are public
     guarantee  what the whole path of `steps` claims, its reports included
     beside     the same release under other notions and accountants, each under its own name
@@ -178,8 +182,8 @@ class PrivacyPlan:
     system: str
     config: Config
     solved: tuple[str, ...]
-    mechanism: str
-    schedule: tuple[tuple[Event, int], ...]
+    mechanism: Mechanism
+    description: str
     guarantee: Guarantee
     beside: tuple[Guarantee, ...] = ()
     work: float
@@ -188,21 +192,11 @@ class PrivacyPlan:
 
     @property
     def steps(self) -> int:
-        return sum(count for _, count in self.schedule)
+        return self.mechanism.steps
 
     def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
         """What steps from_step..to_step-1 release of the training records (all steps by default)."""
-        stop = self.steps if to_step is None else to_step
-        if not 0 <= from_step <= stop <= self.steps:
-            raise checks.InvalidValue("to_step", stop, f"between from_step={from_step} and {self.steps}")
-        parts: list[Event] = []
-        position = 0
-        for event, count in self.schedule:
-            inside = min(stop, position + count) - max(from_step, position)
-            if inside > 0:
-                parts.append(Repeated(event=event, count=inside))
-            position += count
-        return parts[0] if len(parts) == 1 else Composed(events=tuple(parts))
+        return self.mechanism.event(from_step, to_step)
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON values."""
@@ -210,8 +204,8 @@ class PrivacyPlan:
             "system": self.system,
             "config": dict(self.config),
             "solved": list(self.solved),
-            "mechanism": self.mechanism,
-            "schedule": [[to_dict(event), count] for event, count in self.schedule],
+            "description": self.description,
+            "mechanism": protocol.to_dict(self.mechanism),
             "guarantee": self.guarantee.to_dict(),
             "beside": [guarantee.to_dict() for guarantee in self.beside],
             "work": self.work,
@@ -221,15 +215,19 @@ class PrivacyPlan:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> PrivacyPlan:
-        """The inverse of `to_dict`."""
-        fields: dict[str, object] = dict(data)
-        fields["solved"] = tuple(fields["solved"])  # type: ignore[arg-type]
-        fields["schedule"] = tuple((from_dict(event), int(count)) for event, count in fields["schedule"])  # type: ignore[attr-defined]
-        fields["guarantee"] = Guarantee.from_dict(fields["guarantee"])  # type: ignore[arg-type]
-        fields["beside"] = tuple(Guarantee.from_dict(one) for one in fields["beside"])  # type: ignore[attr-defined]
+        """The inverse of `to_dict`. Reads what earlier versions wrote: a sentence as "mechanism", and a "schedule"."""
+        fields: dict[str, Any] = dict(data)
+        if "schedule" in fields:
+            schedule = tuple((from_dict(event), count) for event, count in fields.pop("schedule"))
+            fields |= {"description": fields["mechanism"], "mechanism": Scheduled(schedule=schedule)}
+        else:
+            fields["mechanism"] = protocol.from_dict(fields["mechanism"])
+        fields["solved"] = tuple(fields["solved"])
+        fields["guarantee"] = Guarantee.from_dict(fields["guarantee"])
+        fields["beside"] = tuple(Guarantee.from_dict(one) for one in fields["beside"])
         reports = fields.get("validation")
-        fields["validation"] = None if reports is None else PrivateReports.from_dict(reports)  # type: ignore[arg-type]
-        return cls(**fields)  # type: ignore[arg-type]
+        fields["validation"] = None if reports is None else PrivateReports.from_dict(reports)
+        return cls(**fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,11 +340,8 @@ class System(Protocol):
         ...
 
     @property
-    def enforces_units(self) -> bool:
-        """Whether it draws, bounds and counts whole units where `PublicFacts.unit` names one.
-
-        A system that does not is refused on such data (`trainables.claims.check_unit`).
-        """
+    def capabilities(self) -> Capabilities:
+        """What else it can do."""
         ...
 
     @property

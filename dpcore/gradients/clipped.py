@@ -19,7 +19,8 @@ class ClippedSum:
     """Sum over examples of gradients clipped to `clip_norm` over all parameters together. Private: not yet noised.
 
     tensors    {parameter name: sum, shaped like the parameter}
-    clip_norm  L2 bound of one example's contribution to all tensors together
+    clip_norm  L2 bound of one example's contribution to all tensors together; infinite where nothing was clipped: such
+               a sum has no sensitivity, and `noisy_mean_gradient` refuses it
 
     Sums over disjoint parts of a batch (microbatches, ranks) add up with `+`.
     """
@@ -59,12 +60,18 @@ def noisy_mean_gradient(
     checks.positive_finite(
         noise_multiplier=noise_multiplier, expected_batch_size=expected_batch_size, clip_norm=clipped.clip_norm
     )
-    tensors = clipped.tensors
+    return noised_mean(clipped.tensors, noise_multiplier * clipped.clip_norm, expected_batch_size, noise)
+
+
+def noised_mean(
+    tensors: Mapping[str, Tensor], deviation: float, expected_batch_size: float, noise: NoiseSource
+) -> dict[str, Tensor]:
+    """(sum + deviation * N(0, I)) / expected_batch_size, whatever bounds the sum: no claim follows by itself."""
     sizes = [one.numel() for one in tensors.values()]
     first = next(iter(tensors.values()))
     # One draw for all parameters: small tensors cost a call each otherwise.
     drawn = noise.fill_(torch.empty(sum(sizes), dtype=first.dtype, device=first.device))
-    drawn.mul_(noise_multiplier * clipped.clip_norm / expected_batch_size)
+    drawn.mul_(deviation / expected_batch_size)
     return {
         name: part.view(total.shape).add_(total, alpha=1.0 / expected_batch_size)
         for (name, total), part in zip(tensors.items(), drawn.split(sizes), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -116,7 +117,7 @@ class PrivateGradients:
 
         inputs, targets  tensors [U, ...] where a unit is one record, else [U, k, ...]; or tuples of them (a model with
                          several inputs); U may be 0
-        clip_norm        L2 bound on one unit's contribution, above 0
+        clip_norm        L2 bound on one unit's contribution, above 0; infinite: nothing is clipped
         taken            bool [U, k]: which places hold a record; None for all. What stands in the others, numbers or
                          not, has no influence
         microbatch_size  largest number of units in one pass; changes memory and time, not the sum
@@ -124,7 +125,8 @@ class PrivateGradients:
         A unit whose gradient is not finite, or whose squared norm overflows, contributes zero and leaves the others as
         they are. Raises InvalidValue, Refused.
         """
-        checks.positive_finite(clip_norm=clip_norm)
+        if clip_norm != math.inf:
+            checks.positive_finite(clip_norm=clip_norm)
         columns, answers = _columns(inputs), _columns(targets)
         units = self._units(columns, answers, taken)
         if microbatch_size is not None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from dpcore.events import blocks, to_dict
 from sweeps.control.stopped_trials import ex_post
 from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialRecord, TrialState
 from sweeps.release.rounding import epsilon_text
@@ -93,7 +94,7 @@ def _plan(content: Content, trial: TrialRecord) -> str:
     plan = trial.plan
     if plan is not None:
         solved = ", ".join(f"{name} = {_show(plan.config.get(name))}" for name in plan.solved)
-        rows.append(("mechanism", escape(plan.mechanism)))
+        rows.append(("mechanism", escape(plan.description)))
         rows.append(("solved", solved or "nothing"))
         rows.append(("planned", guarantee_line(plan.guarantee)))
         rows += [("beside", guarantee_line(one)) for one in plan.beside]
@@ -104,7 +105,7 @@ def _plan(content: Content, trial: TrialRecord) -> str:
     config = dict(trial.config if plan is None else plan.config)
     text: dict[str, Any] = {"config": config, "metrics": dict(trial.metrics)}
     if plan is not None:
-        text["schedule"] = plan.to_dict()["schedule"]
+        text["schedule"] = [[to_dict(event), count] for event, count in blocks(plan.event())]
     return f"<dl>{listed}</dl><pre>{escape(json.dumps(text, indent=1, default=str))}</pre>"
 
 

@@ -15,6 +15,7 @@ from sweeps.spec.domains import Domain
 from sweeps.spec.errors import Problems
 from sweeps.spec.knobs import Knobs, as_number
 from sweeps.spec.model import EarlyStopping, ExecutionOptions, Limits, Objective, Privacy, Resources, Search
+from trainables.capabilities import capabilities_of
 from trainables.claims import check_unit
 from trainables.measures.objectives import MEASURES, missing
 from trainables.publishing import OWN_METRICS
@@ -97,7 +98,7 @@ def check_processes(
     resources: Resources | None, execution: ExecutionOptions | None, chosen: Sequence[System], problems: Problems
 ) -> None:
     """Several workers and half precision are for systems that train by sums of clipped gradients."""
-    others = ", ".join(system.name for system in chosen if not getattr(system, "data_parallel", False))
+    others = ", ".join(system.name for system in chosen if not capabilities_of(system).workers)
     if resources is not None:
         if resources.workers > 1 and others:
             problems.add(

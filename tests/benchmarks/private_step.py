@@ -55,7 +55,7 @@ from dpcore.gradients.layers import KINDS, Kinds  # noqa: E402
 from dpcore.gradients.losses import cross_entropy  # noqa: E402
 from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise  # noqa: E402
 from tests.benchmarks.step_models import CLASSES, TIMED, Timed  # noqa: E402
-from trainables.systems.noisy_training import Descent  # noqa: E402
+from trainables.training.optimisers import Descent, steadily  # noqa: E402
 
 CLIP, NOISE, RATE = 1.0, 1.1, 0.1
 OPACUS = ("Opacus hooks", "Opacus ghost clipping")
@@ -86,12 +86,12 @@ def plain_and_noise(model: nn.Module, x: Tensor, y: Tensor, noise: NoiseSource) 
 
 def ours(model: nn.Module, x: Tensor, y: Tensor, noise: NoiseSource, kinds: Kinds = KINDS) -> Step:
     engine = PrivateGradients(model, cross_entropy, kinds=kinds)
-    optimiser = Descent({"learning_rate": RATE}, model)
+    optimiser = Descent(model, steadily(RATE))
 
     def step() -> None:
         clipped = engine.clipped_sum(x, y, clip_norm=CLIP)
         mean = noisy_mean_gradient(clipped, noise_multiplier=NOISE, expected_batch_size=len(x), noise=noise)
-        optimiser.update(mean)
+        optimiser.update(mean, 0)
 
     return step
 

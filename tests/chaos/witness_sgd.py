@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.chaos.witness import FOLDER
 from trainables.system import Dataset, Execution, Run
-from trainables.systems.noisy_sgd import NOISY_SGD, NoisyOptimiser
+from trainables.systems.noisy_sgd import NoisyOptimiser, NoisySGDKnobs
 
 STEP_SECONDS = 0.05
 
@@ -27,28 +27,27 @@ class _Witnessed:
         return self.inner.fill_(tensor)
 
 
-class WitnessedSGD(NoisyOptimiser):
+class WitnessedSGD(NoisyOptimiser[NoisySGDKnobs]):
     """Its steps take a while, so that strikes fall into them."""
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
         """As NoisySGD, watched."""
-        from trainables.systems import noisy_training
+        from trainables.training import private_steps
 
-        source = noisy_training.noise_source
-        noisy_training.OPTIMISERS = {**noisy_training.OPTIMISERS, self.name: noisy_training.Descent}
+        source = private_steps.noise_source
         for run in runs:
             name = f"{run.member.key}.{run.member.attempt}"
             # A second process under the same key and attempt would draw the same noise again: refused here.
             file = os.open(Path(os.environ[FOLDER]) / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
-            noisy_training.noise_source = lambda *given, file=file: _Witnessed(source(*given), file)  # type: ignore[assignment]
+            private_steps.noise_source = lambda *given, file=file: _Witnessed(source(*given), file)  # type: ignore[assignment]
             try:
-                noisy_training.train(run, data, execution)
+                super().fit([run], data, execution)
             finally:
-                noisy_training.noise_source = source
+                private_steps.noise_source = source
                 os.close(file)
 
 
-WITNESSED_SGD = WitnessedSGD("witnessed-sgd", NOISY_SGD.parameters)
+WITNESSED_SGD = WitnessedSGD("witnessed-sgd", NoisySGDKnobs)
 
 
 def install(folder: Path) -> None:

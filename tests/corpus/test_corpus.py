@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dpcore import calibrate
+from dpcore.gradients import clipped as releases
 from tests.corpus import compare, doors, freeze
 from tests.corpus.compare import Difference
-from trainables.systems import noisy_training
 
 
 def unexplained(found: list[Difference]) -> list[str]:
@@ -76,13 +76,13 @@ def test_a_noise_multiplier_that_is_rounded_is_found(monkeypatch):
 
 
 def test_another_divisor_is_found(monkeypatch):
-    right = noisy_training.noisy_mean_gradient
+    right = releases.noisy_mean_gradient
 
     def a_millionth_more(*args, expected_batch_size, **kwargs):
         return right(*args, expected_batch_size=expected_batch_size * (1 + 1e-6), **kwargs)
 
     assert moved("fits") == set()
-    monkeypatch.setattr(noisy_training, "noisy_mean_gradient", a_millionth_more)
+    monkeypatch.setattr(releases, "noisy_mean_gradient", a_millionth_more)
     assert any(where.startswith("fits > noisy-sgd / two steps > arrays") for where in moved("fits"))
 
 

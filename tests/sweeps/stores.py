@@ -16,6 +16,7 @@ from typing import Any
 from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian, PoissonSampled
 from dpcore.guarantee import Guarantee, Status
+from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Proposal, SweepRecord
 from sweeps.store import Store
@@ -41,8 +42,8 @@ def plan(steps: int = 100, noise: float = 1.5, rate: float = 0.01) -> PrivacyPla
         system="noisy-sgd",
         config={"system": "noisy-sgd", "target_epsilon": 1.0, "learning_rate": 0.5, "noise_multiplier": noise},
         solved=("noise_multiplier",),
-        mechanism="Poisson-sampled noisy gradients",
-        schedule=((PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise)), steps),),
+        mechanism=Scheduled(schedule=((PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise)), steps),)),
+        description="Poisson-sampled noisy gradients",
         guarantee=guarantee(),
         beside=(guarantee(1.2), guarantee(1.3)),
         work=1e5,

@@ -31,7 +31,7 @@ from sweeps.tracking import rebuild
 from sweeps.tracking.front import read_front
 from tests.sweeps.view_sweeps import guarantee
 from trainables.system import PrivacyPlan
-from trainables.systems.noisy_sgd import PUBLIC_VALIDATION
+from trainables.validation.declaration import PUBLIC_VALIDATION
 
 SYSTEMS = ["noisy-sgd", "model-sensitivity", "loss-perturbation"]
 """Their claims rest on different assumptions and have two statuses."""

@@ -12,6 +12,7 @@ import torch
 
 from dpcore.audit import Outcome
 from dpcore.checks import InvalidValue
+from dpcore.gradients import clipped as releases
 from sweeps.audit.command import lines
 from sweeps.audit.records import AuditRecord, audits_of, begin, refuted_systems, share
 from sweeps.audit.trial import audit_trial
@@ -32,7 +33,6 @@ from sweeps.store import Store
 from sweeps.store.errors import UnknownTrial
 from trainables.data import SOURCES
 from trainables.system import PrivacyPlan
-from trainables.systems import noisy_training
 
 torch.set_num_threads(1)
 DIGITS = SOURCES["digits"].load({})
@@ -204,9 +204,9 @@ def test_the_command_says_it_and_its_exit_code_too(tmp_path, monkeypatch, comman
     assert "audited eps >= " in out
     assert "consistent" in out
     assert "1 twin(s)" in told
-    shown = noisy_training.noisy_mean_gradient
+    shown = releases.noisy_mean_gradient
     monkeypatch.setattr(
-        noisy_training,
+        releases,
         "noisy_mean_gradient",
         lambda clipped, **options: shown(clipped, **{**options, "noise_multiplier": 0.01}),
     )

@@ -6,6 +6,7 @@ import pytest
 
 from dpcore.events import Unknown
 from dpcore.guarantee import Status, weakest
+from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.ledger.spending import procedure_guarantee, summary
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
 from trainables.data.uniform import UNIFORM
@@ -35,7 +36,7 @@ def test_a_procedure_stands_no_firmer_than_its_weakest_plan(status):
 
 
 def test_a_total_that_nobody_can_count_is_said_and_stops_nothing():
-    plan = plan_with(schedule=((Unknown(description="a log that nobody read"), 10),))
+    plan = plan_with(mechanism=Scheduled(schedule=((Unknown(description="a log that nobody read"), 10),)))
     proposal = {"key": "s-0", "number": 0, "config": {}, "seed": 0, "violations": {}}
     trial = TrialRecord(state=TrialState.COMPLETE, plan=plan, **proposal)
     entry = LedgerEntry(key="s-0", attempt=1, from_step=0, to_step=10, executed_to=10)

@@ -13,6 +13,7 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import ApproximateDP, Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated, phases
 from dpcore.guarantee import Status
+from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.ledger import spending as ledger
 from sweeps.ledger import steps
 from sweeps.ledger.assumptions import ONE_TRIAL, Assumptions
@@ -89,7 +90,7 @@ def test_an_open_reservation_covers_its_horizon():
 
 def test_the_event_counts_overlapping_steps_again():
     plans = {key: plan() for key in ("a-0", "a-1", "a-2")}
-    step = plan().schedule[0][0]
+    step = plan().event().event
     assert phases(ledger.procedure_event(plans, LOST_TWICE)) == {step: 220}
     with pytest.raises(InvalidValue, match="a-2"):
         ledger.procedure_event({key: plans[key] for key in ("a-0", "a-1")}, [*LOST_TWICE, entry("a-2", executed=5)])
@@ -97,7 +98,7 @@ def test_the_event_counts_overlapping_steps_again():
 
 def test_the_event_follows_a_schedule_of_several_phases():
     early, late = Gaussian(noise_multiplier=2.0), Gaussian(noise_multiplier=4.0)
-    two_phases = replace(plan(), schedule=((early, 50), (late, 50)))
+    two_phases = replace(plan(), mechanism=Scheduled(schedule=((early, 50), (late, 50))))
     event = ledger.procedure_event({"a-0": two_phases}, [entry(executed=60), entry(attempt=2, start=40, executed=100)])
     assert phases(event) == {early: 50 + 10, late: 10 + 50}
 
@@ -105,7 +106,7 @@ def test_the_event_follows_a_schedule_of_several_phases():
 def test_the_ledgers_epsilon_is_that_of_everything_executed():
     plans = {key: plan() for key in ("a-0", "a-1", "a-2")}
     counted = ledger.procedure_guarantee(plans, LOST_TWICE, delta=1e-4, adaptive=False)
-    step = plan().schedule[0][0]
+    step = plan().event().event
     assert counted.epsilon == headline(Repeated(event=step, count=220), 1e-4, ADD_REMOVE).epsilon
     assert counted.status is Status.PROVED
     one_path = headline(plan().event(), 1e-4, ADD_REMOVE).epsilon
@@ -115,7 +116,7 @@ def test_the_ledgers_epsilon_is_that_of_everything_executed():
 def test_deltas_that_approximate_releases_have_fixed_come_on_top():
     """Three releases at (1, 1e-4) have no epsilon at delta 1e-4; together with 1e-4 for the Gaussian they have one."""
     release = ApproximateDP(epsilon=1.0, delta=1e-4, adjacency=ADD_REMOVE)
-    mixed = replace(plan(), schedule=((release, 3), (Gaussian(noise_multiplier=5.0), 97)))
+    mixed = replace(plan(), mechanism=Scheduled(schedule=((release, 3), (Gaussian(noise_multiplier=5.0), 97))))
     assert headline(mixed.event(), 1e-4, ADD_REMOVE).epsilon == math.inf
     counted = ledger.procedure_guarantee({"a-0": mixed}, [entry()], delta=1e-4, adaptive=False)
     assert counted.delta == pytest.approx(1e-4 + 1 - (1 - 1e-4) ** 3, rel=1e-9)
@@ -252,7 +253,7 @@ def test_a_total_of_what_fell_or_promises_nothing_is_not_offered_for_quoting():
         total = ledger.summary([replace(trial(0), plan=fallen)], [entry()], ()).procedure
         assert total.is_claim is (not change)
         assert words in total_text(total, Assumptions.of([total.guarantee]))
-    bare = replace(plan(), schedule=((NonPrivate(), 100),))
+    bare = replace(plan(), mechanism=Scheduled(schedule=((NonPrivate(), 100),)))
     total = ledger.summary([replace(trial(0), plan=bare)], [entry()], ()).procedure
     assert total_text(total, Assumptions()) == "the one trial: epsilon inf, since some promise nothing"
     assert total.is_claim is False

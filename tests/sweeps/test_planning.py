@@ -15,6 +15,7 @@ from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import Event, Gaussian, NonPrivate, Repeated
 from dpcore.guarantee import Status
+from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.check.preview import preview
 from sweeps.control.planning import check_corners, exhausted, plan_proposal
 from sweeps.ledger.spending import procedure_guarantee
@@ -246,7 +247,7 @@ class Bare(Hill):
         plan = super().plan({**config, "noise_multiplier": 1.0}, facts, replace(target, solve="none"), calibrations)
         assert isinstance(plan, PrivacyPlan)
         claim = replace(plan.guarantee, epsilon=math.inf, status=Status.MEMBERSHIP_ONLY)
-        return replace(plan, schedule=((self.event, plan.steps),), guarantee=claim)
+        return replace(plan, mechanism=Scheduled(schedule=((self.event, plan.steps),)), guarantee=claim)
 
 
 class Miscounted(Bare):

@@ -38,7 +38,7 @@ from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, PrivacyPlan
-from trainables.systems import noisy_training
+from trainables.training import private_steps
 from trainables.validation import judging
 from trainables.validation.judging import UncountedReport
 from trainables.worker.trial import run_group
@@ -127,13 +127,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def raw_metrics(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
     """What every report would have told without noise, noted beside it."""
     seen: list[dict[str, float]] = []
-    report = noisy_training.report
+    report = private_steps.report
 
     def noted(run, model, data, device, execution):
         seen.append(dict(judging.judge(model, data.validation, data.facts, device)))
         return report(run, model, data, device, execution)
 
-    monkeypatch.setattr(noisy_training, "report", noted)
+    monkeypatch.setattr(private_steps, "report", noted)
     return seen
 
 
@@ -211,7 +211,7 @@ def test_the_search_for_leaks_finds_one(people, run, monkeypatch):
     """The known mistake: the raw report in place of the noised one."""
     raw = raw_metrics(monkeypatch)
     monkeypatch.setattr(
-        noisy_training,
+        private_steps,
         "report",
         lambda run, model, data, device, execution: (
             raw.append(dict(judging.judge(model, data.validation, data.facts, device))) or raw[-1]

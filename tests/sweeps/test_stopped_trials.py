@@ -17,6 +17,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, Unknown
 from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Guarantee, Notion, Status
+from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.control.stopped_trials import claim_of, ex_post
 from sweeps.front.pareto import sweep_front
 from sweeps.records import Proposal
@@ -108,7 +109,7 @@ def planned(steps: int = 8) -> PrivacyPlan:
     """Equal Gaussian steps that are MU together, the first quarter of them FIRST."""
     event = Gaussian(noise_multiplier=math.sqrt(steps) / MU, adjacency=Adjacency.ADD_REMOVE)
     config = config_of(0)
-    return replace(plan(config, eps_gdp(MU, DELTA)), schedule=((event, steps),))
+    return replace(plan(config, eps_gdp(MU, DELTA)), mechanism=Scheduled(schedule=((event, steps),)))
 
 
 def test_what_is_shown_of_a_prefix_is_its_number_at_its_share_of_delta() -> None:
@@ -128,7 +129,7 @@ def test_a_prefix_shows_nothing_where_that_says_nothing() -> None:
     assert ex_post(whole, 8, 2) is None
     assert ex_post(replace(whole, guarantee=replace(whole.guarantee, notion=Notion.BAYESIAN_DP)), 2, 2) is None
     assert ex_post(replace(whole, guarantee=replace(whole.guarantee, delta=0.0)), 2, 2) is None
-    assert ex_post(replace(whole, schedule=((Unknown(description="a log"), 8),)), 2, 2) is None
+    assert ex_post(replace(whole, mechanism=Scheduled(schedule=((Unknown(description="a log"), 8),))), 2, 2) is None
     refuted = ex_post(replace(whole, guarantee=replace(whole.guarantee, status=Status.REFUTED)), 2, 2)
     assert refuted is not None
     assert refuted.status is Status.REFUTED

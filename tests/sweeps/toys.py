@@ -9,6 +9,7 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, Status
+from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.spec import SweepSpec, load_spec
 from tests.sweeps.view_sweeps import guarantee, plan
@@ -73,8 +74,8 @@ class Hill:
             system=self.name,
             config=full,
             solved=(self.solves[target.solve],) if target.solve != "none" else (),
-            mechanism="none",
-            schedule=((Gaussian(noise_multiplier=noise), steps),),
+            mechanism=Scheduled(schedule=((Gaussian(noise_multiplier=noise), steps),)),
+            description="none",
             guarantee=Guarantee(
                 epsilon=math.sqrt(steps) / noise,
                 delta=target.delta,

@@ -7,6 +7,7 @@ from pathlib import Path
 from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, Status
+from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.process.sqlite_files import url_of
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Proposal, SweepRecord
@@ -54,8 +55,8 @@ def plan(config: dict, epsilon: float, steps: int = 10, work: float = 1000.0, **
         system=str(config["system"]),
         config=config,
         solved=("noise_multiplier",),
-        mechanism="Gaussian noise on clipped sums",
-        schedule=((Gaussian(noise_multiplier=4.0, adjacency=Adjacency.ADD_REMOVE), steps),),
+        mechanism=Scheduled(schedule=((Gaussian(noise_multiplier=4.0, adjacency=Adjacency.ADD_REMOVE), steps),)),
+        description="Gaussian noise on clipped sums",
         guarantee=guarantee(epsilon, **changes),
         work=work,
     )

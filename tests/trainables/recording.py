@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dpcore.events import Event, blocks, to_dict
 from dpcore.randomness import Streams
 from trainables.system import Member, PrivacyPlan, State
 
@@ -48,3 +49,19 @@ def memory_run(
     member = Member(key=key, attempt=attempt, seed=seed, plan=plan, from_step=from_step, to_step=stop)
     streams = Streams(secret=secret, seed=seed, key=key, attempt=attempt)
     return MemoryRun(member=member, start_step=from_step, state=state, streams=streams)
+
+
+def counted(plan: PrivacyPlan) -> tuple[tuple[Event, int], ...]:
+    """What a plan counts, in order: (the event of one step, how many)."""
+    return tuple(blocks(plan.event()))
+
+
+def recorded_before(plan: PrivacyPlan, schedule: Iterable[tuple[Event, int]] | None = None) -> PrivacyPlan:
+    """The plan as earlier versions wrote it: a sentence and events, no mechanism; perhaps of another `schedule`."""
+    steps = counted(plan) if schedule is None else schedule
+    written = plan.to_dict() | {
+        "mechanism": plan.description,
+        "schedule": [[to_dict(event), count] for event, count in steps],
+    }
+    del written["description"]
+    return PrivacyPlan.from_dict(written)

@@ -13,29 +13,37 @@ from scipy import stats
 from dpcore.accountants.bayesian import BayesianAccountant
 from dpcore.accountants.bayesian_cost import left_cost
 from dpcore.checks import InvalidValue
-from dpcore.events import NonPrivate
+from dpcore.events import NonPrivate, Repeated, blocks
+from dpcore.gradients import PrivateGradients, noisy_mean_gradient
+from dpcore.gradients.losses import cross_entropy
 from dpcore.guarantee import Notion, Status
+from dpcore.noise import SecureNoise
 from sweeps.control.stopped_trials import claim_of, ex_post
 from sweeps.front.panels import Objective
 from sweeps.front.pareto import MixedGuarantees, front
 from sweeps.ledger.spending import procedure_guarantee
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
 from tests.trainables.bayesian_cases import AVERAGE, CPU, SMALL, TARGET, fitted, parameters, planned
-from tests.trainables.recording import memory_run
+from tests.trainables.recording import MemoryRun, memory_run, recorded_before
 from tests.trainables.test_noisy_sgd import tiny
+from trainables.knobs import read
 from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, Refusal, Split, System
 from trainables.systems.bayesian_dp import AVERAGE_CASE_SGD, BAYESIAN_SGD
+from trainables.systems.bayesian_dp.bayesian_knobs import EstimateKnobs
 from trainables.systems.bayesian_dp.sampled import Draws, GradientDistances
-from trainables.systems.bayesian_dp.training import UNCLIPPED
 from trainables.systems.bayesian_dp.watch import Watch, filter_for
 from trainables.systems.noisy_sgd import NOISY_SGD
-from trainables.systems.noisy_training import WrongEvent, initial_model
 from trainables.training.losses import loss_function
+from trainables.training.private_steps import initial_model
 
 torch.set_num_threads(1)
 
 
 # What is claimed
+
+
+def estimates(run: MemoryRun) -> EstimateKnobs:
+    return read(EstimateKnobs, run.member.plan.config)
 
 
 def test_the_claim_is_the_ordinary_one_and_a_budget_stands_beside_it_as_average_case() -> None:
@@ -103,7 +111,7 @@ def test_without_a_clip_only_the_average_case_is_claimed_and_the_ledger_says_inf
         3.0,
         1e-10,
     )
-    assert plan.schedule == ((NonPrivate(), 20),)
+    assert plan.event() == Repeated(event=NonPrivate(), count=20)
     assert [one.epsilon for one in plan.beside if one.notion is Notion.DP] == [math.inf]
     entry = LedgerEntry(key="a-0", attempt=1, from_step=0, to_step=20, executed_to=5)
     assert procedure_guarantee({"a-0": plan}, [entry], 1e-5, adaptive=False).epsilon == math.inf
@@ -149,8 +157,8 @@ def test_the_trained_model_is_that_of_noisy_sgd() -> None:
 def test_what_runs_is_what_was_planned() -> None:
     data = tiny()
     plan = planned(BAYESIAN_SGD, data)
-    other = replace(plan, schedule=planned(BAYESIAN_SGD, data, noise_multiplier=3.0).schedule)
-    with pytest.raises(WrongEvent):
+    other = recorded_before(plan, blocks(planned(BAYESIAN_SGD, data, noise_multiplier=3.0).event()))
+    with pytest.raises(InvalidValue, match="of another version"):
         fitted(BAYESIAN_SGD, other, data)
 
 
@@ -195,12 +203,12 @@ def test_distances_are_those_of_the_update(pairs: bool, clip_norm: float | None)
     run = memory_run(plan)
     model = initial_model(run, data, CPU)
     weight, bias = (one.detach().numpy().astype(np.float64) for one in model.parameters())
-    draws = Draws.of(run, data.validation, pairs)
+    draws = Draws.of(run, estimates(run), data.validation, pairs)
     found = GradientDistances(
         model, loss_function(data.facts), data.validation, draws, device=CPU, clip_norm=clip_norm, pairs=pairs
     )
     mask = np.arange(8) % 3 == 0
-    by_hand = gradients_by_hand(data, weight, bias, Draws.of(run, data.validation, pairs).rows())
+    by_hand = gradients_by_hand(data, weight, bias, Draws.of(run, estimates(run), data.validation, pairs).rows())
     if clip_norm is not None:
         by_hand *= np.minimum(1, clip_norm / np.linalg.norm(by_hand, axis=1))[:, None]
     by_hand = by_hand[:, mask]
@@ -216,7 +224,7 @@ def test_the_figure_is_that_of_the_accountant_over_the_observed_distances() -> N
     run = memory_run(plan, to_step=1)
     model = initial_model(run, data, CPU)
     weight, bias = (one.detach().numpy().astype(np.float64) for one in model.parameters())
-    rows = Draws.of(run, data.validation, pairs=False).rows()
+    rows = Draws.of(run, estimates(run), data.validation, pairs=False).rows()
     norms = np.minimum(1.0, np.linalg.norm(gradients_by_hand(data, weight, bias, rows), axis=1))
     expected = BayesianAccountant(steps=20, orders=(2, 8)).observe(norms, 40 / 200, 2.0, 1.0)
     BAYESIAN_SGD.fit([run], data, Execution())
@@ -363,11 +371,19 @@ def test_an_outlier_is_exposed_while_the_average_case_holds() -> None:
     assert any("outlier" in line for line in plan.guarantee.assumptions)
 
 
-def test_no_gradient_reaches_the_stand_in_for_no_clip() -> None:
-    assert torch.finfo(torch.float32).max / UNCLIPPED > 1
-    watch = Watch.of(
-        planned(AVERAGE_CASE_SGD, tiny(), AVERAGE).config, steps=5, delta_mu=1e-10, budget=3.0, largest=None
-    )
+def test_a_sum_that_is_not_clipped_has_no_ordinary_release() -> None:
+    model = torch.nn.Linear(2, 2)
+    x, y = 1e6 * torch.randn(3, 2), torch.zeros(3, dtype=torch.int64)
+    total = PrivateGradients(model, cross_entropy).clipped_sum(x, y, clip_norm=math.inf)
+    cross_entropy(model(x), y).sum().backward()
+    assert all(torch.allclose(total.tensors[name], one.grad) for name, one in model.named_parameters())
+    with pytest.raises(InvalidValue, match="clip_norm=inf"):
+        noisy_mean_gradient(total, noise_multiplier=1.0, expected_batch_size=1, noise=SecureNoise())
+
+
+def test_distances_that_nothing_bounds_are_refused_where_they_cost_too_much() -> None:
+    plan = planned(AVERAGE_CASE_SGD, tiny(), AVERAGE)
+    watch = Watch.of(read(AVERAGE_CASE_SGD.knobs, plan.config), plan, largest=None)
     with pytest.raises(InvalidValue, match="costs"):
         watch.admits([0.5] * 10, 0.1, 1.0)
 

@@ -11,14 +11,16 @@ import pytest
 import torch
 
 from dpcore.checks import InvalidValue
-from dpcore.events import NonPrivate
+from dpcore.events import NonPrivate, Repeated
 from dpcore.guarantee import Notion, Status
 from tests.trainables.bayesian_cases import AVERAGE, CPU, fitted, planned
 from tests.trainables.recording import memory_run
 from tests.trainables.test_noisy_sgd import tiny
+from trainables.knobs import read
 from trainables.system import Execution, PrivacyPlan, Split
 from trainables.systems.bayesian_dp import BAYESIAN_VARIATIONAL, VARIATIONAL_DRAWS
 from trainables.systems.bayesian_dp import variational as dpvi
+from trainables.systems.bayesian_dp.bayesian_knobs import EstimateKnobs, VariationalDrawsKnobs, VariationalKnobs
 from trainables.systems.bayesian_dp.draws_training import Drawn
 from trainables.systems.bayesian_dp.sampled import Draws
 
@@ -45,7 +47,7 @@ def test_gradients_of_records_and_of_the_divergence_are_those_of_autograd() -> N
     ).double()
     # From an empty memory AdaGrad moves each coordinate by its sign; the memory keeps the gradient's square.
     posterior.squares = torch.zeros(8, dtype=torch.float64)
-    posterior.step(torch.zeros(8, dtype=torch.float64), {"prior_variance": 2.5, "learning_rate": 0.1})
+    posterior.step(torch.zeros(8, dtype=torch.float64), variance=2.5, learning_rate=0.1)
     assert torch.allclose(posterior.squares, divergence.square())
     moved = torch.cat([posterior.mean - mean.detach(), posterior.log_sd - log_sd.detach()])
     assert torch.allclose(moved, -0.1 * divergence.sign(), atol=1e-6)
@@ -89,7 +91,7 @@ def test_draws_without_noise_are_refuted_because_earlier_steps_stay_in_the_mean(
     assert isinstance(plan, PrivacyPlan)
     assert (plan.guarantee.status, plan.guarantee.notion) == (Status.REFUTED, Notion.BAYESIAN_DP)
     assert any("Refuted" in line for line in plan.guarantee.assumptions)
-    assert plan.schedule == ((NonPrivate(), 12),)
+    assert plan.event() == Repeated(event=NonPrivate(), count=12)
     points = data.train.inputs["x"].copy()
     points[0] = 40.0
     without = replace(data, train=Split(inputs={"x": points[1:]}, targets=data.train.targets[1:]))
@@ -110,13 +112,16 @@ def test_the_counted_distance_of_a_draw_is_what_a_record_adds_to_its_mean() -> N
     plan = VARIATIONAL_DRAWS.plan(knobs, data.facts, replace(AVERAGE, epsilon=1e3), {})
     assert isinstance(plan, PrivacyPlan)
     run = memory_run(plan)
-    posterior, z = dpvi.Posterior.start(plan.config, 4, CPU), torch.tensor([0.3, -1.0, 0.5, 2.0])
-    found = Drawn(run, data, Execution(), CPU).distances(posterior, z)
+    posterior, z = (
+        dpvi.Posterior.start(read(VariationalKnobs, plan.config), 4, CPU),
+        torch.tensor([0.3, -1.0, 0.5, 2.0]),
+    )
+    found = Drawn(run, read(VariationalDrawsKnobs, plan.config), data, Execution(), CPU).distances(posterior, z)
     x, y = dpvi.design(data.facts, data.validation, CPU)
     own = dpvi.record_gradients(x, y, posterior, z)
     # All 200 training records, which are the validation records, are in the batch.
-    total = posterior.with_divergence(own.sum(0), plan.config)
-    rows = Draws.of(run, data.validation, pairs=False).rows()
+    total = posterior.with_divergence(own.sum(0), variance=1.0)
+    rows = Draws.of(run, read(EstimateKnobs, plan.config), data.validation, pairs=False).rows()
     expected = (0.1 * own[rows, :4] / total[:4].abs() / 0.1).norm(dim=1)
     assert found == pytest.approx(expected.numpy(), rel=1e-4)
 

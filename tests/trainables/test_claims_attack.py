@@ -9,14 +9,15 @@ import torch
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, PoissonSampled, UnsupportedEvent
+from dpcore.gradients import clipped as releases
+from dpcore.sampling import PoissonSampling
 from sweeps.control.session import create
 from sweeps.process.workspace import Workspace
 from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.spec import load_spec
-from tests.trainables.recording import memory_run
+from tests.trainables.recording import counted, memory_run
 from trainables.data import SOURCES
 from trainables.system import Execution, Member, PrivacyPlan, PrivacyTarget, Refusal, TrialGroup
-from trainables.systems import noisy_training
 from trainables.systems.noisy_mean import NOISY_MEAN
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
 from trainables.worker.attempt import AlreadyExecuted, Attempt
@@ -41,7 +42,7 @@ class Spy:
         self.noise: list[np.ndarray] = []
         self.horizon_at_draw: list[int] = []
         self.run = None
-        sample, mean = noisy_training.PoissonSampling.indices, noisy_training.noisy_mean_gradient
+        sample, mean = PoissonSampling.indices, releases.noisy_mean_gradient
 
         def indices(sampling, n, rng):
             rows = sample(sampling, n, rng)
@@ -60,8 +61,8 @@ class Spy:
             self.noise.append(np.concatenate(flat))
             return out
 
-        monkeypatch.setattr(noisy_training.PoissonSampling, "indices", indices)
-        monkeypatch.setattr(noisy_training, "noisy_mean_gradient", noisy)
+        monkeypatch.setattr(PoissonSampling, "indices", indices)
+        monkeypatch.setattr(releases, "noisy_mean_gradient", noisy)
 
     def fit(self, system, plan, data, **where):
         self.run = memory_run(plan, **where)
@@ -77,7 +78,7 @@ def test_a_fit_draws_what_its_plan_counted(system, digits, monkeypatch):
     """
     plan = system.plan(CONFIG, digits.facts, TARGET, {})
     assert isinstance(plan, PrivacyPlan)
-    ((event, steps),) = plan.schedule
+    ((event, steps),) = counted(plan)
     assert event == PoissonSampled(
         rate=3 / digits.facts.n, event=Gaussian(noise_multiplier=float(plan.config["noise_multiplier"]))
     )

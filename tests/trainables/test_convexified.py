@@ -19,7 +19,7 @@ from dpcore.guarantee import Status
 from dpcore.mechanisms.query_budget import QueriesSpent
 from sweeps.ledger.spending import procedure_guarantee
 from sweeps.records import LedgerEntry
-from tests.trainables.recording import memory_run
+from tests.trainables.recording import counted, memory_run
 from trainables.data.digits import DIGITS
 from trainables.measures.protocols import Answering, Auditable
 from trainables.registry import SYSTEMS
@@ -80,7 +80,7 @@ def test_the_published_claim_is_made_for_all_queries_and_marked_refuted(noise, q
 def test_what_the_published_system_releases_is_counted_as_unprotected():
     """The ledger must not add up a refuted epsilon as if it were one."""
     plan = planned(CONVEXIFIED_LOSS, {"queries": 5})
-    assert plan.schedule == ((NonPrivate(), 5),)
+    assert counted(plan) == ((NonPrivate(), 5),)
     entry = LedgerEntry(key="t-0", attempt=1, from_step=0, to_step=5)
     total = procedure_guarantee({"t-0": plan}, [entry], DELTA, adaptive=False)
     assert math.isinf(total.epsilon)
@@ -92,7 +92,7 @@ def test_what_the_published_system_releases_is_counted_as_unprotected():
 def test_the_repaired_claim_is_exact_and_proved(queries, epsilon):
     plan = planned(CONVEXIFIED_HEAD, {"queries": queries}, epsilon=epsilon)
     noise = plan.config["noise_multiplier"]
-    assert plan.schedule == ((Gaussian(noise_multiplier=noise, adjacency=REPLACE), queries),)
+    assert counted(plan) == ((Gaussian(noise_multiplier=noise, adjacency=REPLACE), queries),)
     exact = eps_gdp(math.sqrt(queries) / noise, DELTA)
     # The closed form is rounded up too: which of the two lies higher is rounding.
     assert exact * (1 - 1e-12) <= plan.guarantee.epsilon <= min(epsilon, exact * (1 + 1e-6))

@@ -12,12 +12,13 @@ from scipy import stats
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import blocks
+from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Status
-from tests.trainables.recording import memory_run
+from tests.trainables.recording import memory_run, recorded_before
 from tests.trainables.test_sgld import parameters, tiny
 from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar
-from trainables.systems import noisy_training
-from trainables.systems.dp_sgld import DP_SGLD, noise_multipliers
+from trainables.systems.dp_sgld import DP_SGLD
 
 TARGET = PrivacyTarget(epsilon=1.0, delta=1e-3)
 GERMAN: dict[str, Scalar] = {"step_size": 1e-3, "halve_every": 5, "batch_size": 32, "epochs": 30, "model": "mlp"}
@@ -32,10 +33,10 @@ def planned(facts: PublicFacts, target: PrivacyTarget = TARGET, **changes: Scala
 def test_the_published_noise_is_counted_exactly() -> None:
     """Golden factor 5016950.26 at N = 400, 30 passes, b = 32, L = 1, epsilon 1, delta 1e-3."""
     plan = planned(replace(tiny().facts, n=400))
-    noises = noise_multipliers(plan.config, 400)
+    noises = [part.noise_multiplier for part in plan.mechanism.parts]
     # The same in every block: the step size cancels.
     assert noises == pytest.approx([math.sqrt(5016950.26) * 32 / 400] * 6, rel=1e-8)
-    assert [count for _, count in plan.schedule] == [65] * 6
+    assert [part.steps for part in plan.mechanism.parts] == [65] * 6
     recounted = headline(plan.event(), 1e-3, Adjacency.ADD_REMOVE)
     assert plan.guarantee.epsilon == pytest.approx(recounted.epsilon, rel=1e-9)
     # The formula is far from tight: what it sells as 1 is 0.0074.
@@ -50,7 +51,7 @@ def test_where_the_sampler_needs_more_noise_than_privacy_it_gets_it() -> None:
     """e^2 F below e: the variance is e, and the multiplier grows as in plain Langevin dynamics."""
     facts = replace(tiny().facts, n=400)
     plan = planned(facts, clip_norm=1e-3)
-    assert noise_multipliers(plan.config, 400) == pytest.approx(
+    assert [part.noise_multiplier for part in plan.mechanism.parts] == pytest.approx(
         [32 / (400 * 1e-3 * math.sqrt(1e-3 / 2**k)) for k in range(6)]
     )
 
@@ -64,15 +65,13 @@ def test_the_noise_of_a_step_has_the_published_variance(
 
     The mutant draws 5% too little. Clipped gradients move the sum by less than 0.1 of its standard deviation.
     """
-    from trainables.systems import sgld_training
-
     data = tiny()
     clip = 1.0 if variance is None else 1e-2
     target = replace(TARGET, epsilon=epsilon)
     plan = planned(data.facts, target, batch_size=8, epochs=1, halve_every=1, hidden=2000, clip_norm=clip)
-    real = sgld_training.noisy_mean_gradient
+    real = releases.noisy_mean_gradient
     monkeypatch.setattr(
-        sgld_training,
+        releases,
         "noisy_mean_gradient",
         lambda clipped, *, noise_multiplier, **rest: real(clipped, noise_multiplier=noise_multiplier * factor, **rest),
     )
@@ -94,12 +93,12 @@ def first_step(plan: PrivacyPlan, data: Dataset, attempt: int) -> object:
 
 
 def test_what_runs_is_what_was_counted() -> None:
-    """Mutant: a plan for less noise than the formula's is stopped before any draw."""
+    """Mutant: a plan of an earlier version that counted less noise than the formula's is stopped before any draw."""
     data = tiny()
     plan = planned(data.facts, batch_size=20, epochs=2, halve_every=1)
     other = planned(data.facts, replace(TARGET, epsilon=0.5), batch_size=20, epochs=2, halve_every=1)
-    run = memory_run(replace(plan, schedule=other.schedule))
-    with pytest.raises(noisy_training.WrongEvent):
+    run = memory_run(recorded_before(plan, blocks(other.event())))
+    with pytest.raises(InvalidValue, match="of another version"):
         DP_SGLD.fit([run], data, Execution())
     assert not run.horizons
     whole = memory_run(plan)

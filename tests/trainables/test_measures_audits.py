@@ -15,16 +15,18 @@ import dpcore.gradients.engine as engine
 from dpcore.adjacency import Adjacency
 from dpcore.audit import Outcome, Verdict
 from dpcore.checks import InvalidValue
+from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Notion, Status
+from dpcore.mechanisms.scheduled import Scheduled
 from dpcore.sampling import PoissonSampling
 from trainables.data import SOURCES
 from trainables.measures import evidence
 from trainables.measures.evidence import AuditSetting, Method, curve_of, gather, methods
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar
-from trainables.systems import noisy_training, sgld_training
 from trainables.systems.bayesian_dp import training as bayesian_training
 from trainables.systems.private_prediction import fitting
+from trainables.training import private_steps
 
 torch.set_num_threads(1)
 LEVEL = 0.05
@@ -65,7 +67,6 @@ KNOBS: dict[str, dict[str, Scalar]] = {
 GRADIENTS = ("noisy-sgd", "noisy-adam", "clipped-sgld", "dp-sgld", "bayesian-sgd")
 EPSILONS = {"dp-sgld": 100.0}
 """Its published noise is far above what a target needs: at 3 it spends 0.06, where half of the noise shows nowhere."""
-TRAININGS = (noisy_training, sgld_training, bayesian_training)
 
 
 def plan_of(
@@ -116,13 +117,12 @@ def few_enough(wrong: int, audits: int) -> bool:
 
 
 def scaled_noise(monkeypatch, factor: float) -> None:
-    for module in TRAININGS:
-        right = module.noisy_mean_gradient
+    right = releases.noisy_mean_gradient
 
-        def wrong(clipped, *, noise_multiplier, right=right, **options):
-            return right(clipped, noise_multiplier=noise_multiplier * factor, **options)
+    def wrong(clipped, *, noise_multiplier, **options):
+        return right(clipped, noise_multiplier=noise_multiplier * factor, **options)
 
-        monkeypatch.setattr(module, "noisy_mean_gradient", wrong)
+    monkeypatch.setattr(releases, "noisy_mean_gradient", wrong)
 
 
 def half_noise(monkeypatch) -> None:
@@ -184,7 +184,7 @@ class Repeating:
 
 
 def repeated_noise(monkeypatch) -> None:
-    for module in TRAININGS:
+    for module in (private_steps, bayesian_training):
         right = module.noise_source
         monkeypatch.setattr(
             module, "noise_source", lambda *arguments, right=right, **options: Repeating(right(*arguments, **options))
@@ -351,4 +351,4 @@ def test_canaries_need_gaussian_steps():
     plan = plan_of("noisy-sgd")
     check(plan)
     with pytest.raises(InvalidValue, match="PureDP"):
-        check(replace(plan, schedule=((PureDP(epsilon=1.0), 3),)))
+        check(replace(plan, mechanism=Scheduled(schedule=((PureDP(epsilon=1.0), 3),))))

@@ -215,7 +215,8 @@ DOOR = {
 }
 MECHANISMS = {
     "dpcore/convexified/repaired.py": "asks the `Draws` that it is given",
-    "trainables/systems/sgmcmc/updates.py": "asks the source that it is given",
+    "trainables/training/optimisers.py": "asks the source that it is given",
+    "dpcore/mechanisms/average_case.py": "asks the coins that it is given",
 }
 
 

@@ -10,9 +10,10 @@ import pytest
 from dpcore.checks import InvalidValue
 from dpcore.gdp_dual import eps_gdp
 from trainables.data.uniform import UNIFORM
+from trainables.knobs import read
 from trainables.system import Execution, Member, PrivacyPlan, PrivacyTarget, Refusal, Task
 from trainables.systems import noisy_mean
-from trainables.systems.noisy_mean import NOISY_MEAN, expected_error
+from trainables.systems.noisy_mean import NOISY_MEAN, NoisyMeanKnobs, expected_error
 from trainables.worker.files import Folder
 from trainables.worker.sealed import unseal
 from trainables.worker.trial import open_run
@@ -94,7 +95,8 @@ def test_expected_error_matches_simulation():
     values = rng.random((20_000, 50))
     total = np.minimum(values, 0.8).sum(axis=1) + rng.normal(0, 6.0 * 0.8 / 2, 20_000)
     errors = 0.9 * total / 50 + 0.1 * 0.4 - 0.5
-    assert expected_error(config, 50) == pytest.approx(math.sqrt(np.mean(errors**2)), rel=5 / math.sqrt(2 * 20_000))
+    knobs = read(NoisyMeanKnobs, config)
+    assert expected_error(knobs, 50) == pytest.approx(math.sqrt(np.mean(errors**2)), rel=5 / math.sqrt(2 * 20_000))
 
 
 def test_a_run_in_two_attempts_ends_where_one_would_with_fresh_noise(tmp_path):

@@ -17,9 +17,13 @@ from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, PoissonSampled, Repeated
-from tests.trainables.recording import MemoryRun, memory_run
+from dpcore.gradients import clipped as releases
+from dpcore.sampling import PoissonSampling
+from tests.trainables.recording import MemoryRun, memory_run, recorded_before
 from trainables.data import SOURCES
 from trainables.data.content import dataset
+from trainables.knobs import read
+from trainables.planner import NOISE_MAX, NOISE_MIN
 from trainables.system import (
     Dataset,
     Execution,
@@ -31,16 +35,9 @@ from trainables.system import (
     Split,
     Task,
 )
-from trainables.systems import noisy_training
-from trainables.systems.noisy_sgd import (
-    NOISE_MAX,
-    NOISE_MIN,
-    NOISY_ADAM,
-    NOISY_SGD,
-    NoisyOptimiser,
-    epochs_of,
-    steps_of,
-)
+from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD, NoisyAdamKnobs, NoisyOptimiser
+from trainables.training import private_steps
+from trainables.training.epochs import epochs_of, steps_of
 from trainables.training.released import with_origin
 
 TARGET = PrivacyTarget(epsilon=4.0, delta=1e-4)
@@ -131,7 +128,7 @@ def test_solved_epochs_mean_the_solved_steps(steps: int, batch_size: int, n: int
 def test_the_claim_is_the_headline_of_the_event_and_meets_the_target(system: NoisyOptimiser, digits: Dataset) -> None:
     plan = planned(system, digits.facts)
     event = PoissonSampled(rate=128 / 1437, event=Gaussian(noise_multiplier=float(plan.config["noise_multiplier"])))
-    assert plan.schedule == ((event, 57),)
+    assert plan.event() == Repeated(event=event, count=57)
     assert plan.solved == ("noise_multiplier",)
     recounted = headline(Repeated(event=event, count=57), 1e-4, Adjacency.ADD_REMOVE)
     assert plan.guarantee.epsilon == recounted.epsilon <= 4.0
@@ -147,7 +144,7 @@ def test_solving_steps_spends_the_budget_and_not_more(system: NoisyOptimiser, di
     plan = system.plan(knobs, digits.facts, replace(TARGET, solve="steps"), {})
     assert isinstance(plan, PrivacyPlan)
     assert plan.guarantee.epsilon <= 4.0
-    one_more = Repeated(event=plan.schedule[0][0], count=plan.steps + 1)
+    one_more = Repeated(event=plan.mechanism.each, count=plan.steps + 1)
     assert headline(one_more, 1e-4, Adjacency.ADD_REMOVE).epsilon > 4.0
 
 
@@ -236,9 +233,9 @@ def noise_after_one_step(plan: PrivacyPlan, data: Dataset) -> np.ndarray:
 def test_noise_of_one_update_has_the_planned_scale(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     """eta s R / (q n) per coordinate, by a chi-square test at level 1e-4; the mutant adds 5% too much."""
     data = tiny()
-    real = noisy_training.noisy_mean_gradient
+    real = releases.noisy_mean_gradient
     monkeypatch.setattr(
-        noisy_training,
+        releases,
         "noisy_mean_gradient",
         lambda clipped, *, noise_multiplier, **rest: real(clipped, noise_multiplier=noise_multiplier * factor, **rest),
     )
@@ -256,13 +253,13 @@ def test_the_divisor_is_public(monkeypatch: pytest.MonkeyPatch) -> None:
     data = tiny()
     fewer = replace(data, train=Split(inputs={"x": data.train.inputs["x"][:-1]}, targets=data.train.targets[:-1]))
     seen = []
-    real = noisy_training.noisy_mean_gradient
+    real = releases.noisy_mean_gradient
 
     def watched(clipped, *, expected_batch_size, **rest):  # type: ignore[no-untyped-def]
         seen.append(expected_batch_size)
         return real(clipped, expected_batch_size=expected_batch_size, **rest)
 
-    monkeypatch.setattr(noisy_training, "noisy_mean_gradient", watched)
+    monkeypatch.setattr(releases, "noisy_mean_gradient", watched)
     plan = given_noise(NOISY_SGD, data.facts, 1.0, batch_size=20, epochs=1)
     fitted(NOISY_SGD, plan, fewer)
     assert set(seen) == {20.0}
@@ -274,7 +271,7 @@ def test_empty_batches_add_noise_and_count() -> None:
     plan = given_noise(NOISY_SGD, data.facts, 1.0, batch_size=1, epochs=0.5)
     # Rate 1/200: a batch is empty with probability 0.37; 100 steps without one have probability 1e-20.
     sizes = []
-    real = noisy_training.PoissonSampling.indices
+    real = PoissonSampling.indices
 
     def watched(sampling, n, rng):  # type: ignore[no-untyped-def]
         rows = real(sampling, n, rng)
@@ -282,7 +279,7 @@ def test_empty_batches_add_noise_and_count() -> None:
         return rows
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(noisy_training.PoissonSampling, "indices", watched)
+        patch.setattr(PoissonSampling, "indices", watched)
         run = fitted(NOISY_SGD, plan, data)
     assert len(sizes) == plan.steps == run.final[0] == 100
     empty = sizes.count(0)
@@ -305,16 +302,32 @@ def test_one_broken_record_neither_poisons_nor_shows(system: NoisyOptimiser) -> 
 
 
 def test_the_sampler_issues_what_the_plan_counted() -> None:
-    """Mutant: a plan that counts another rate, noise or n than what will run is stopped before any draw."""
+    """What runs is the plan's own mechanism, whatever its configuration says."""
     data = tiny()
     plan = given_noise(NOISY_SGD, data.facts, 1.0, batch_size=20)
+    again = PrivacyPlan.from_dict(plan.to_dict())
+    elsewhere = replace(plan, config={**plan.config, "batch_size": 40, "noise_multiplier": 9.0, "clip_norm": 3.0})
+    ends = [fitted(NOISY_SGD, one, data).final[1] for one in (plan, again, elsewhere)]
+    for name, array in ends[0].items():
+        assert all(np.array_equal(array, other[name]) for other in ends[1:])
+
+
+def test_a_plan_of_an_earlier_version_runs_what_it_counted() -> None:
+    """Mutants: one that counted another rate, noise or n than its configuration means is stopped before any draw."""
+    data = tiny()
+    plan = given_noise(NOISY_SGD, data.facts, 1.0, batch_size=20)
+    before = recorded_before(plan)
+    assert before.event() == plan.event()
+    assert before.description == plan.description
+    ours, theirs = (fitted(NOISY_SGD, one, data).final[1] for one in (plan, before))
+    assert all(np.array_equal(array, theirs[name]) for name, array in ours.items())
     for wrong in (
-        replace(plan, schedule=((PoissonSampled(rate=0.05, event=Gaussian(noise_multiplier=1.0)), plan.steps),)),
-        replace(plan, schedule=((PoissonSampled(rate=0.1, event=Gaussian(noise_multiplier=1.1)), plan.steps),)),
-        replace(plan, config={**plan.config, "batch_size": 40}),
+        recorded_before(plan, [(PoissonSampled(rate=0.05, event=Gaussian(noise_multiplier=1.0)), plan.steps)]),
+        recorded_before(plan, [(PoissonSampled(rate=0.1, event=Gaussian(noise_multiplier=1.1)), plan.steps)]),
+        replace(before, config={**plan.config, "batch_size": 40}),
     ):
         run = memory_run(wrong)
-        with pytest.raises(noisy_training.WrongEvent):
+        with pytest.raises(InvalidValue, match="of another version"):
             NOISY_SGD.fit([run], data, Execution())
         assert not run.horizons
 
@@ -349,11 +362,11 @@ def adam_by_hand(gradients: list[float], learning_rate: float, corrected: bool) 
 def test_adam_is_the_published_one(corrected: bool) -> None:
     model = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(model.weight)
-    knobs = {"learning_rate": 0.1, "beta1": 0.9, "beta2": 0.999, "xi": 1e-8, "bias_correction": corrected}
-    adam = noisy_training.Adam(knobs, model)
+    given = config(learning_rate=0.1, noise_multiplier=1.0, beta1=0.9, bias_correction=corrected)
+    adam = NOISY_ADAM.optimiser(read(NoisyAdamKnobs, given))(model)
     gradients = [0.3, -1.2, 0.5, 2.0]
-    for g in gradients:
-        adam.update({"weight": torch.tensor([[g]])})
+    for number, g in enumerate(gradients):
+        adam.update({"weight": torch.tensor([[g]])}, number)
     # float32 arithmetic against float64
     assert float(model.weight.detach()) == pytest.approx(adam_by_hand(gradients, 0.1, corrected), rel=1e-5)
 
@@ -365,8 +378,9 @@ def test_every_state_array_is_restored(system: NoisyOptimiser) -> None:
     plan = given_noise(system, data.facts, 1.0, batch_size=20, epochs=3)
     step, state, _ = fitted(system, plan, data, to_step=10).final
     run = memory_run(plan, from_step=step, state=state, attempt=2)
-    rebuilt = noisy_training.initial_model(run, data, torch.device("cpu"))
-    optimiser = noisy_training._optimiser(system.name, plan.config, rebuilt, run.state)
+    rebuilt = private_steps.initial_model(run, data, torch.device("cpu"))
+    optimiser = system.optimiser(read(system.knobs, plan.config))(rebuilt)
+    optimiser.restore(state)
     again = with_origin(run, optimiser.state())
     assert again.keys() == state.keys()
     assert all(np.array_equal(again[name], state[name]) for name in state)
@@ -459,7 +473,7 @@ def test_initial_weights_depend_on_the_public_seed_alone() -> None:
     plan = given_noise(NOISY_SGD, data.facts, 1.0, batch_size=20)
     before = torch.get_rng_state()
     weights = [
-        noisy_training.initial_model(
+        private_steps.initial_model(
             memory_run(plan, seed=seed, attempt=attempt, secret=secret), data, torch.device("cpu")
         )
         for seed, attempt, secret in ((0, 1, b"s" * 32), (0, 2, b"t" * 32), (1, 1, b"s" * 32))

@@ -17,16 +17,18 @@ from torch import nn
 from dpcore.checks import InvalidValue
 from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
-from tests.trainables.recording import MemoryRun, memory_run
+from tests.trainables.recording import MemoryRun, counted, memory_run
 from tests.trainables.thread_team import ThreadTeam
+from trainables.capabilities import capabilities_of
 from trainables.data.content import dataset
 from trainables.measures.watching import WatchesGradients
 from trainables.parallel import GradientTask, LocalSums, initial_model, serve, shards
 from trainables.parallel.flat import Layout
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Split, Task
-from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD, epochs_of
+from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
 from trainables.systems.sgld import CLIPPED_SGLD
+from trainables.training.epochs import epochs_of
 from trainables.training.released import MODEL_SEED
 
 # Each statistical test fails by chance with probability at most ALARM; secrets are fixed besides.
@@ -346,7 +348,7 @@ def test_the_plan_does_not_know_of_workers(system):
     plan = planned(system, data)
     run = fitted(system, plan, data, 2)
     assert run.member.plan == plan == planned(system, data)
-    ((event, steps),) = plan.schedule
+    ((event, steps),) = counted(plan)
     assert event == PoissonSampling(rate=30 / 300).event(event.event)  # type: ignore[attr-defined]
     assert steps == run.final[0]
 
@@ -416,5 +418,5 @@ def test_a_watched_run_is_refused_a_team():
 
 
 def test_every_system_that_takes_workers_trains_with_them():
-    named = {name for name, system in SYSTEMS.items() if getattr(system, "data_parallel", False)}
+    named = {name for name, system in SYSTEMS.items() if capabilities_of(system).workers}
     assert named == {"noisy-sgd", "noisy-adam", "clipped-sgld"}

@@ -36,7 +36,6 @@ from trainables.system import (
     PrivacyTarget,
     Split,
 )
-from trainables.systems import noisy_training
 from trainables.systems.linear import rows, width_of
 from trainables.systems.private_prediction import (
     LOSS_PERTURBATION,
@@ -47,6 +46,7 @@ from trainables.systems.private_prediction import (
     voters,
 )
 from trainables.systems.private_prediction.scales import certificate
+from trainables.training import private_steps
 
 
 @pytest.fixture(scope="module")
@@ -230,8 +230,8 @@ def test_networks_know_no_regularisation_and_linear_members_have_a_default():
 
 def test_networks_train_where_and_as_wide_as_the_execution_says(monkeypatch):
     data, devices, threads = small(seed=7), [], []
-    right, build = noisy_training.device_named, models.build
-    monkeypatch.setattr(noisy_training, "device_named", lambda name: (devices.append(name), right("cpu"))[1])
+    right, build = private_steps.device_named, models.build
+    monkeypatch.setattr(private_steps, "device_named", lambda name: (devices.append(name), right("cpu"))[1])
     monkeypatch.setattr(
         models, "build", lambda *args, **knobs: (threads.append(torch.get_num_threads()), build(*args, **knobs))[1]
     )

@@ -21,6 +21,7 @@ from tests.trainables.private_prediction_cases import (
     planned,
     target,
 )
+from tests.trainables.recording import counted
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Feature,
@@ -50,7 +51,7 @@ def test_plans_meet_their_budget_and_are_counted_independently(system, knobs, ep
     claim = plan.guarantee
     assert (claim.delta, claim.adjacency) == (DELTA, REPLACE)
     assert claim.epsilon <= epsilon
-    ((each, count),) = plan.schedule
+    ((each, count),) = counted(plan)
     if isinstance(each, Gaussian):
         exact = eps_gdp(math.sqrt(count) / each.noise_multiplier, DELTA)
         # The closed form is rounded up too: which of the two lies higher is rounding.

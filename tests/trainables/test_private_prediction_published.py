@@ -15,7 +15,7 @@ from dpcore.events import ApproximateDP, PureDP
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms import soft_vote
 from dpcore.mechanisms.pure_composition import eps_pure
-from tests.trainables.recording import memory_run
+from tests.trainables.recording import counted, memory_run
 from trainables.data import SOURCES
 from trainables.measures.evidence import AuditSetting, curve_of, gather
 from trainables.registry import SYSTEMS
@@ -73,7 +73,7 @@ def test_votes_run_at_the_largest_budget_and_the_lowest_temperature():
         run = memory_run(plan)
         SYSTEMS[plan.system].fit([run], DIGITS, Execution())
         assert run.final[0] == 1
-    assert cold.schedule[0][0].epsilon == pytest.approx(2000)
+    assert counted(cold)[0][0].epsilon == pytest.approx(2000)
 
 
 @pytest.mark.parametrize(("models", "queries", "spent"), [(2, 1, 1.2), (3, 1, 1.474), (32, 1, 2.0), (256, 10, 2.0)])
@@ -84,7 +84,7 @@ def test_the_published_vote_claims_epsilon_and_is_charged_its_exact_loss(models,
     assert (claim.status, claim.accountant, claim.delta) == (Status.REFUTED, "as-published", DELTA)
     assert claim.epsilon == pytest.approx(1.0, rel=1e-8)
     assert claim.epsilon <= 1.0
-    ((each, count),) = plan.schedule
+    ((each, count),) = counted(plan)
     assert isinstance(each, PureDP)
     assert each.epsilon == soft_vote.loss_per_query(1 / plan.config["temperature"], models, 10)
     assert count * each.epsilon == pytest.approx(spent, abs=0.002)
@@ -101,7 +101,7 @@ def test_the_published_vote_claims_epsilon_and_is_charged_its_exact_loss(models,
 def test_one_model_loses_what_the_paper_says():
     plan = planned("subsample-and-aggregate", composition="published", models=1)
     assert plan.guarantee.status is Status.PROVED
-    assert plan.schedule[0][0].epsilon == pytest.approx(1.0, rel=1e-8)
+    assert counted(plan)[0][0].epsilon == pytest.approx(1.0, rel=1e-8)
 
 
 def test_the_published_rule_also_solves_queries_and_judges_a_given_temperature():
@@ -147,7 +147,7 @@ def test_the_printed_gaussian_perturbation_is_held_up_by_the_repaired_proof(epsi
     assert (repaired.status, repaired.accountant) == (Status.PROVED_UNDER_ASSUMPTIONS, "tail-bound")
     assert repaired.epsilon < claim.epsilon
     # Less than printed is proved to be spent, and that is what the ledger counts.
-    assert plan.schedule == ((ApproximateDP(epsilon=repaired.epsilon, delta=DELTA, adjacency=ADD), 1),)
+    assert counted(plan) == ((ApproximateDP(epsilon=repaired.epsilon, delta=DELTA, adjacency=ADD), 1),)
 
 
 def test_the_printed_scale_is_that_of_the_paper():
@@ -164,7 +164,7 @@ def test_what_no_proof_establishes_is_refuted_and_charged_what_is_established():
     assert "proof is refuted: delta=2.97e-05 is established for c=100" in claim.theorem
     assert repaired.status is Status.PROVED_UNDER_ASSUMPTIONS
     assert 1.0 < repaired.epsilon < 1.1
-    assert plan.schedule == ((ApproximateDP(epsilon=repaired.epsilon, delta=DELTA, adjacency=ADD), 1),)
+    assert counted(plan) == ((ApproximateDP(epsilon=repaired.epsilon, delta=DELTA, adjacency=ADD), 1),)
 
 
 def test_the_printed_perturbation_counts_a_record_more_or_less_alone():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
+from dpcore.gradients import clipped as releases
 from tests.trainables.registry_cases import CASES, data_of
 from trainables.data import SOURCES
 from trainables.metrics import Dependence
@@ -16,7 +17,8 @@ from trainables.registry import SYSTEMS
 from trainables.rehearsal import CannotRun, Rehearsed, rehearse
 from trainables.rehearsal.made_up import made_up
 from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Task
-from trainables.systems import noisy_mean, noisy_training
+from trainables.systems import noisy_mean
+from trainables.training import private_steps
 from trainables.units import Unit
 
 BROKEN = "tests.trainables.broken_models"
@@ -237,7 +239,7 @@ def test_a_system_whose_model_mixes_records_is_found(monkeypatch):
     def batch_normalised(run, data, device):
         return broken_models.mixes_records(data.facts)
 
-    monkeypatch.setattr(noisy_training, "initial_model", batch_normalised)
+    monkeypatch.setattr(private_steps, "initial_model", batch_normalised)
     with pytest.raises(CannotRun, match="BatchNorm1d"):
         rehearsed("noisy-sgd")
 
@@ -246,8 +248,8 @@ def test_noise_that_is_no_number_is_found(monkeypatch):
     def broken(*arguments, **options):
         return {name: one * float("nan") for name, one in given(*arguments, **options).items()}
 
-    given = noisy_training.noisy_mean_gradient
-    monkeypatch.setattr(noisy_training, "noisy_mean_gradient", broken)
+    given = releases.noisy_mean_gradient
+    monkeypatch.setattr(releases, "noisy_mean_gradient", broken)
     with pytest.raises(CannotRun, match="noised gradient of"):
         rehearsed("noisy-sgd")
 

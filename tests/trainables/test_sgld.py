@@ -13,12 +13,14 @@ from scipy import stats
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Gaussian, PoissonSampled
+from dpcore.events import Composed, Gaussian, PoissonSampled, blocks
+from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Status
-from dpcore.sgld import Phase
-from tests.trainables.recording import MemoryRun, memory_run
+from dpcore.sgld import Phase, step_size_of
+from tests.trainables.recording import MemoryRun, memory_run, recorded_before
 from trainables.data import SOURCES
 from trainables.data.content import dataset
+from trainables.knobs import read
 from trainables.system import (
     Dataset,
     Execution,
@@ -30,9 +32,8 @@ from trainables.system import (
     Split,
     Task,
 )
-from trainables.systems import noisy_training, sgld_training
-from trainables.systems.sgld import CLIPPED_SGLD, event
-from trainables.systems.sgld_blocks import clip_norm, schedule
+from trainables.systems.sgld import CLIPPED_SGLD, LangevinKnobs
+from trainables.training.optimisers import LangevinMean, steadily
 
 TARGET = PrivacyTarget(epsilon=4.0, delta=1e-4)
 
@@ -44,6 +45,10 @@ def digits() -> Dataset:
 
 def config(**changes: object) -> dict:
     return {"step_size": 1e-3, "halve_every": 2, "batch_size": 128, "epochs": 5, "hidden": 16} | changes
+
+
+def langevin(config: dict) -> LangevinKnobs:
+    return read(LangevinKnobs, config)
 
 
 def planned(facts: PublicFacts, target: PrivacyTarget = TARGET, **changes: object) -> PrivacyPlan:
@@ -63,7 +68,7 @@ def planned(facts: PublicFacts, target: PrivacyTarget = TARGET, **changes: objec
 def test_steps_of_the_published_schedules(n: int, published: dict, steps: int, blocks: int) -> None:
     """theory.md section 4: 13 steps a pass over German Credit, 313 over IDC; the rate halves by blocks."""
     expected = [Phase(published["step_size"] / 2**block, published["halve_every"] * steps) for block in range(blocks)]
-    assert list(schedule(published, n)) == expected
+    assert list(langevin(published).phases(n)) == expected
 
 
 def given_noise(facts: PublicFacts, noise: float, **changes: object) -> PrivacyPlan:
@@ -104,8 +109,8 @@ def tiny(n: int = 200) -> Dataset:
 def test_the_plan_counts_every_block_and_meets_the_target(digits: Dataset) -> None:
     plan = planned(digits.facts)
     # ceil(1437 / 128) = 12 steps an epoch; blocks of 2, 2 and 1 epochs.
-    assert [count for _, count in plan.schedule] == [24, 24, 12]
-    noises = [one.event.noise_multiplier for one, _ in plan.schedule]  # type: ignore[union-attr]
+    assert [part.steps for part in plan.mechanism.parts] == [24, 24, 12]
+    noises = [part.noise_multiplier for part in plan.mechanism.parts]
     assert noises == pytest.approx([noises[0], noises[0] * math.sqrt(2), noises[0] * 2])
     assert noises[0] == pytest.approx(float(plan.config["noise_multiplier"]))
     recounted = headline(plan.event(), 1e-4, Adjacency.ADD_REMOVE)
@@ -122,9 +127,9 @@ def test_the_clip_norm_follows_from_the_noise(digits: Dataset) -> None:
     facts = replace(digits.facts, n=400)
     german = {"step_size": 1e-3, "halve_every": 5, "batch_size": 32, "epochs": 30}
     plan = given_noise(facts, 2 * 32 / (400 * math.sqrt(1e-3)), **german)
-    assert clip_norm(plan.config, 400) == pytest.approx(1.0)
-    assert schedule(plan.config, 400)[:2] == (Phase(1e-3, 65), Phase(5e-4, 65))
-    claim = headline(event(plan.config, 400), 1e-3, Adjacency.ADD_REMOVE)
+    assert plan.mechanism.clip_norm == pytest.approx(1.0)
+    assert langevin(plan.config).phases(400)[:2] == (Phase(1e-3, 65), Phase(5e-4, 65))
+    claim = headline(plan.event(), 1e-3, Adjacency.ADD_REMOVE)
     assert claim.epsilon == pytest.approx(0.4058, rel=0.01)
 
 
@@ -146,7 +151,7 @@ def test_refusals_say_how_far_off(digits: Dataset) -> None:
 
 def test_the_most_halvings_can_still_be_counted(digits: Dataset) -> None:
     plan = planned(digits.facts, epochs=17, halve_every=1)
-    assert len(plan.schedule) == 17
+    assert len(plan.mechanism.parts) == 17
     assert 3.98 < plan.guarantee.epsilon <= 4.0
 
 
@@ -180,14 +185,14 @@ def test_the_noise_of_a_step_has_variance_e(monkeypatch: pytest.MonkeyPatch, fac
     Chi-square test at level 1e-4; the mutant adds 5% too little. The clip is so small that gradients do not count.
     """
     data = tiny()
-    real = sgld_training.noisy_mean_gradient
+    real = releases.noisy_mean_gradient
     monkeypatch.setattr(
-        sgld_training,
+        releases,
         "noisy_mean_gradient",
         lambda clipped, *, noise_multiplier, **rest: real(clipped, noise_multiplier=noise_multiplier * factor, **rest),
     )
     plan = given_noise(data.facts, 1000.0, batch_size=8, halve_every=1, epochs=2, hidden=2000)
-    assert [count for _, count in plan.schedule] == [25, 25]
+    assert [part.steps for part in plan.mechanism.parts] == [25, 25]
     _, start, _ = fitted(plan, data, to_step=max(step, 1)).final
     ends = [
         parameters(fitted(plan, data, from_step=step, state=start, attempt=attempt, to_step=step + 1).final[1])
@@ -202,36 +207,37 @@ def test_one_step_is_the_published_update() -> None:
     model = torch.nn.Linear(2, 1, bias=False)
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[1.0, -2.0]]))
-    walk = sgld_training.Langevin({"learning_rate": 0.0}, model)
-    walk.langevin({"weight": torch.tensor([[0.3, 0.1]])}, step_size=0.01, n=400, prior_variance=2.0)
+    walk = LangevinMean(model, steadily(0.01), n=400, prior_variance=2.0)
+    walk.update({"weight": torch.tensor([[0.3, 0.1]])}, 0)
     # theta - (e/2) (theta / v + n * mean)
     expected = [1.0 - 0.005 * (0.5 + 120.0), -2.0 - 0.005 * (-1.0 + 40.0)]
     assert model.weight.detach().numpy()[0] == pytest.approx(expected, rel=1e-6)
 
 
 def test_what_runs_is_what_was_counted() -> None:
-    """Mutants: a plan of constant noise, of another clip, of another order is stopped before any draw."""
+    """Mutants: an earlier version's plan of constant noise, another clip, another order is stopped before any draw."""
     data = tiny()
     plan = given_noise(data.facts, 2.0, batch_size=20, halve_every=1, epochs=2)
-    first = plan.schedule[0][0]
+    counted = list(blocks(plan.event()))
+    first = counted[0][0]
     weaker = PoissonSampled(rate=0.1, event=Gaussian(noise_multiplier=2.1))
     for wrong in (
-        replace(plan, schedule=((first, plan.steps),)),
-        replace(plan, schedule=((weaker, 10), plan.schedule[1])),
-        replace(plan, schedule=plan.schedule[::-1]),
-        replace(plan, config={**plan.config, "step_size": 2e-3, "noise_multiplier": 1.9}),
+        recorded_before(plan, [(first, plan.steps)]),
+        recorded_before(plan, [(weaker, 10), counted[1]]),
+        recorded_before(plan, counted[::-1]),
+        replace(recorded_before(plan), config={**plan.config, "step_size": 2e-3, "noise_multiplier": 1.9}),
     ):
         run = memory_run(wrong)
-        with pytest.raises(noisy_training.WrongEvent):
+        with pytest.raises(InvalidValue, match="of another version"):
             CLIPPED_SGLD.fit([run], data, Execution())
         assert not run.horizons
 
 
 def test_blocks_are_found_by_step() -> None:
     phases = (Phase(0.1, 3), Phase(0.05, 2))
-    assert [sgld_training.block_of(phases, step) for step in range(5)] == [0, 0, 0, 1, 1]
+    assert [step_size_of(phases, step) for step in range(5)] == [0.1, 0.1, 0.1, 0.05, 0.05]
     with pytest.raises(IndexError):
-        sgld_training.block_of(phases, 5)
+        step_size_of(phases, 5)
 
 
 # Learning, checkpoints, resuming

@@ -15,18 +15,20 @@ from dpcore import membership
 from dpcore.adjacency import Adjacency
 from dpcore.attacks import auc
 from dpcore.checks import InvalidValue
-from dpcore.events import NonPrivate
+from dpcore.events import NonPrivate, Repeated
 from dpcore.guarantee import Status
 from dpcore.noise import PseudorandomNoise
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.test_data import DATA, needs_data
 from trainables.data import SOURCES
+from trainables.knobs import read
 from trainables.measures.protocols import Scored
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar, Split, Task
 from trainables.systems.sgmcmc import leakage
 from trainables.systems.sgmcmc.judging import judged, losses, table_metrics
-from trainables.systems.sgmcmc.updates import SGHMC, SGLD, UPDATES, Update
+from trainables.systems.sgmcmc.training import optimiser
+from trainables.training.optimisers import SGHMC, SGLD, Optimiser, Posterior, steadily
 
 TARGET = PrivacyTarget(epsilon=1.0, delta=1e-3)
 NAMES = ("sgd", "rmsprop", "dropout", "sgld", "psgld", "sghmc")
@@ -69,7 +71,7 @@ def test_nothing_is_claimed_whatever_the_target(name: str, digits: Dataset) -> N
     assert "nothing is claimed" in plan.guarantee.theorem
     assert plan.guarantee.adjacency is Adjacency.ADD_REMOVE
     # ceil(1437 / 128) = 12 steps an epoch.
-    assert plan.schedule == ((NonPrivate(), 24),)
+    assert plan.event() == Repeated(event=NonPrivate(), count=24)
     assert PrivacyPlan.from_dict(plan.to_dict()) == plan
 
 
@@ -113,6 +115,12 @@ class Weights(nn.Module):
 
 
 CONFIG: dict[str, Scalar] = {"prior_variance": 2.0, "decay": 0.9, "floor": 0.5, "friction": 0.25}
+# Two steps over ten records, at rates 0.04 and 0.02.
+STEPS: dict[str, Scalar] = {"batch_size": 10, "epochs": 2, "halve_every": 1, "learning_rate": 0.04, "step_size": 0.04}
+
+
+def update_of(name: str, module: nn.Module) -> Optimiser:
+    return optimiser(read(SYSTEMS[name].knobs, CONFIG | STEPS), module, 10, Ones())
 
 
 def by_hand(name: str, theta: float, gradient: float, n: int, rate: float, memory: float) -> tuple[float, float]:
@@ -138,41 +146,44 @@ def by_hand(name: str, theta: float, gradient: float, n: int, rate: float, memor
 @pytest.mark.parametrize("name", NAMES)
 def test_updates_are_the_published_ones(name: str) -> None:
     module = Weights(1.0, -2.0)
-    update = UPDATES[name](CONFIG, module, 10, Ones())
+    update = update_of(name, module)
     expected = [(1.0, 0.0), (-2.0, 0.0)]
-    for gradient, rate in ((torch.tensor([0.3, -0.1], dtype=torch.float64), 0.04), (torch.ones(2).double(), 0.01)):
-        update.step({"w": gradient}, rate)
+    gradients = (torch.tensor([0.3, -0.1], dtype=torch.float64), torch.ones(2).double())
+    for number, (gradient, rate) in enumerate(zip(gradients, (0.04, 0.02), strict=True)):
+        update.update({"w": gradient}, number)
         expected = [
             by_hand(name, theta, float(g), 10, rate, memory)
             for (theta, memory), g in zip(expected, gradient, strict=True)
         ]
     assert module.w.tolist() == pytest.approx([theta for theta, _ in expected], rel=1e-12)
     state = update.state()
-    other = UPDATES[name](CONFIG, Weights(0.0, 0.0), 10, Ones())
+    other = update_of(name, Weights(0.0, 0.0))
     other.restore(state)
     assert {key: value.tolist() for key, value in other.state().items()} == {k: v.tolist() for k, v in state.items()}
-    with pytest.raises(ValueError, match="lacks"):
-        UPDATES[name](CONFIG, nn.Linear(2, 2), 10, Ones()).restore(state)
+    with pytest.raises(ValueError, match="another model"):
+        update_of(name, nn.Linear(2, 2)).restore(state)
 
 
-class HalfTheNoise(SGLD):
+class HalfTheNoise(Posterior):
     """Known bug: the noise belongs to e/2, not to e."""
 
     def normal(self, like: Tensor) -> Tensor:
-        return super().normal(like) / math.sqrt(2)
+        return Posterior.normal(self, like) / math.sqrt(2)
 
 
 @pytest.mark.parametrize(
-    ("method", "rate", "variance"),
+    ("method", "walked", "rate", "variance"),
     [
         # Linear recursions: theta' = a theta + noise. SGLD on N(0, 2): a = 1 - e/4, variance e / (1 - a^2).
-        (SGLD, 0.04, 0.04 / (1 - 0.99**2)),
+        ("sgld", Posterior, 0.04, 0.04 / (1 - 0.99**2)),
         # SGHMC has variance near v; its discretisation error at this step is below 1%.
-        (SGHMC, 0.01, 2.0),
-        pytest.param(HalfTheNoise, 0.04, 0.04 / (1 - 0.99**2), marks=pytest.mark.xfail(strict=True, reason="mutant")),
+        ("sghmc", Posterior, 0.01, 2.0),
+        pytest.param(
+            "sgld", HalfTheNoise, 0.04, 0.04 / (1 - 0.99**2), marks=pytest.mark.xfail(strict=True, reason="mutant")
+        ),
     ],
 )
-def test_samplers_reach_the_posterior(method: type[Update], rate: float, variance: float) -> None:
+def test_samplers_reach_the_posterior(method: str, walked: type[Posterior], rate: float, variance: float) -> None:
     """40,000 independent weights whose posterior is their prior N(0, 2): the variance within 4 standard errors and 1%.
 
     Started in the posterior, 400 steps: a wrong noise would have moved it by then.
@@ -180,10 +191,11 @@ def test_samplers_reach_the_posterior(method: type[Update], rate: float, varianc
     generator = torch.Generator().manual_seed(11)
     module = Weights(0.0)
     module.w = nn.Parameter(torch.randn(40_000, generator=generator) * math.sqrt(2))
-    update = method({**CONFIG, "friction": 0.1}, module, 10, PseudorandomNoise(generator))
+    posterior, rate_of = walked(10, 2.0, PseudorandomNoise(generator)), steadily(rate)
+    walk = SGLD(module, rate_of, posterior) if method == "sgld" else SGHMC(module, rate_of, posterior, 0.1)
     zero = {"w": torch.zeros(40_000)}
-    for _ in range(400):
-        update.step(zero, rate)
+    for number in range(400):
+        walk.update(zero, number)
     found = float(module.w.detach().var())
     assert found == pytest.approx(variance, rel=0.01 + 4 * math.sqrt(2 / 40_000))
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from trainables.system import Execution, Member, TrialGroup
-from trainables.systems.noisy_sgd import METRICS
+from trainables.training.predictions import METRICS
 from trainables.worker import trial
 from trainables.worker.files import Folder
 

@@ -20,7 +20,7 @@ from dpcore.checks import InvalidValue
 from dpcore.gradients import ClippedSum, PrivateGradients
 from dpcore.group_privacy import group_epsilon_lower
 from tests.dpcore import gradient_oracle
-from tests.trainables.recording import memory_run
+from tests.trainables.recording import counted, memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.data import content
 from trainables.measures import evidence, gradient_canaries, lira
@@ -101,7 +101,7 @@ def test_a_plan_for_persons_is_one_for_as_many_records(name: str) -> None:
     """The event is the same over units: n, batches, steps and divisor count them."""
     data = people()
     person, record = planned(name, data.facts), planned(name, replace(data.facts, unit=None), word="record")
-    assert person.schedule == record.schedule
+    assert counted(person) == counted(record)
     assert person.config == record.config
     assert person.event() == record.event()
     assert replace(person.guarantee, unit="record") == record.guarantee

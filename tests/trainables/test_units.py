@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
 from trainables import units
-from trainables.claims import check_unit, enforces_units
+from trainables.capabilities import NONE, capabilities_of
+from trainables.claims import check_unit
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset
@@ -296,13 +297,12 @@ def test_a_data_set_has_units_as_its_facts_say(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(SYSTEMS))
 def test_a_system_declares_whether_it_enforces_units_and_is_refused_if_not(name: str, tmp_path: Path) -> None:
     system = SYSTEMS[name]
-    assert isinstance(system.enforces_units, bool)
     facts = SOURCES["table"].facts(declared(tmp_path))
     alone = replace(facts, unit=None)
     check_unit(system, alone, "record")
     refused(lambda: check_unit(system, alone, "person"), "privacy.unit='person'", "data.unit")
     refused(lambda: check_unit(system, facts, "record"), "privacy.unit='record'", "another word")
-    if system.enforces_units:
+    if capabilities_of(system).units:
         check_unit(system, facts, "person")
     else:
         refused(lambda: check_unit(system, facts, "person"), "privacy.unit='person'", name)
@@ -312,7 +312,7 @@ def test_a_system_that_says_nothing_enforces_nothing() -> None:
     class Newcomer:
         name = "newcomer"
 
-    assert not enforces_units(Newcomer())  # type: ignore[arg-type]
+    assert capabilities_of(Newcomer()) == NONE
 
 
 # Votes

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from dpcore import checks
 from dpcore.attacks import sampled_log_likelihood_ratio
-from dpcore.events import Event, Gaussian, PoissonSampled
+from dpcore.events import Event, Gaussian, PoissonSampled, blocks
 from trainables.measures.twins import Twin
 from trainables.system import Dataset, PrivacyPlan, Split
 
@@ -183,27 +183,22 @@ def draw_signs(canaries: int, rng: np.random.Generator) -> NDArray[np.float64]:
 
 def check(plan: PrivacyPlan) -> None:
     """Raises InvalidValue where some planned step is no (sampled) Gaussian."""
-    for event, _ in plan.schedule:
+    for event, _ in blocks(plan.event()):
         _parameters(plan, event)
 
 
 def chance_unseen(plan: PrivacyPlan, steps: int) -> float:
     """Probability that none of the first `steps` steps draws a given record."""
-    log_chance, left = 0.0, steps
-    for event, count in plan.schedule:
-        taken = min(left, count)
+    log_chance = 0.0
+    for event, count in blocks(plan.event(0, min(steps, plan.steps))):
         _, rate = _parameters(plan, event)
-        log_chance += taken * math.log1p(-min(rate, 1 - 1e-12))
-        left -= taken
+        log_chance += count * math.log1p(-min(rate, 1 - 1e-12))
     return math.exp(log_chance)
 
 
 def _gaussian(plan: PrivacyPlan, step: int) -> tuple[float, float]:
-    for event, count in plan.schedule:
-        if step < count:
-            return _parameters(plan, event)
-        step -= count
-    raise IndexError("a step past the schedule")
+    ((event, _),) = blocks(plan.event(step, step + 1))
+    return _parameters(plan, event)
 
 
 def _parameters(plan: PrivacyPlan, event: Event) -> tuple[float, float]:

@@ -32,6 +32,7 @@ from dpcore.gradients import ClippedSum, PrivateGradients
 from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from trainables import models
+from trainables.knobs import read
 from trainables.measures.watching import WatchesGradients
 from trainables.parallel.flat import Layout
 from trainables.parallel.link import Link
@@ -39,6 +40,7 @@ from trainables.parallel.process import limited_threads
 from trainables.parallel.shards import shards
 from trainables.parallel.team import BatchSums, GradientTask
 from trainables.system import Dataset, Execution, PublicFacts, Run
+from trainables.training.gradient_knobs import ModelKnobs
 from trainables.training.losses import loss_function, tensor
 from trainables.training.noise import batch_key, batches_of
 
@@ -149,10 +151,10 @@ def clipped_sums(
 
 def gradient_task(run: Run, execution: Execution, *, rate: float, clip_norm: float) -> GradientTask:
     """What other processes have to know of `run`."""
-    config = run.member.plan.config
+    knobs = read(ModelKnobs, run.member.plan.config)
     return GradientTask(
-        model=str(config["model"]),
-        hidden=int(config["hidden"]),
+        model=knobs.model,
+        hidden=knobs.hidden,
         model_seed=model_seed(run),
         rate=rate,
         clip_norm=clip_norm,

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpcore.events import PoissonSampled
 from dpcore.randomness import Streams
 from trainables.measures.objectives import measure, wanted
 from trainables.measures.protocols import CanaryTrained
 from trainables.publishing import OWN_METRICS, published
 from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
 from trainables.rehearsal.made_up import SEED, made_up
-from trainables.rehearsal.setting import Replanned, Setting, setting_of
+from trainables.rehearsal.setting import Replanned, Setting, sampling_rates, setting_of
 from trainables.system import Execution, Member, PrivacyPlan, PublicFacts, State, System
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ def _run(
 
 def _planned_batch(plan: PrivacyPlan, facts: PublicFacts) -> int:
     """Expected records, or units, of a batch."""
-    rates = [event.rate for event, _ in plan.schedule if isinstance(event, PoissonSampled)]
+    rates = sampling_rates(plan)
     if rates:
         return max(1, round(max(rates) * facts.n))
     return int(plan.config.get("batch_size", facts.n))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from dpcore.checks import InvalidValue
-from dpcore.events import PoissonSampled
+from dpcore.events import PoissonSampled, blocks
 from trainables.system import PrivacyPlan, PublicFacts, Refusal, System
 
 EACH_BATCH = 8
@@ -61,9 +61,16 @@ def setting_of(system: System, plan: PrivacyPlan, facts: PublicFacts, replanned:
     return system.rehearsal(found) if isinstance(system, SetsItsRehearsal) else found
 
 
+def sampling_rates(plan: PrivacyPlan) -> tuple[float, ...]:
+    """The rate of each block of steps on Poisson batches; () where some step looks at other batches."""
+    steps = [event for event, _ in blocks(plan.event())]
+    rates = tuple(event.rate for event in steps if isinstance(event, PoissonSampled))
+    return rates if len(rates) == len(steps) else ()
+
+
 def _sampled(plan: PrivacyPlan, facts: PublicFacts) -> Setting | None:
-    rates = [event.rate for event, _ in plan.schedule if isinstance(event, PoissonSampled)]
-    if len(rates) < len(plan.schedule):
+    rates = sampling_rates(plan)
+    if not rates:
         return None
     steps = min(plan.steps, SAMPLED_STEPS)
     reports = plan.validation

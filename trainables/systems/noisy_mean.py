@@ -19,98 +19,83 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
-from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian, Repeated
 from dpcore.gdp_dual import mu_gdp
+from dpcore.mechanisms.noise_families import Normals
+from dpcore.mechanisms.noisy_sum import NoisySum
+from trainables.knobs import knob, knobs
 from trainables.measures.protocols import Neighbours
 from trainables.metrics import Worst
+from trainables.planner import PlannedSystem
 from trainables.rehearsal.setting import Setting
 from trainables.system import (
-    Config,
     Dataset,
     Dependence,
     Execution,
     Metric,
-    Parameter,
     PrivacyPlan,
     PrivacyTarget,
     PublicFacts,
     Refusal,
     Run,
+    Scalar,
     Split,
+    State,
     Task,
 )
+from trainables.training.loop import Steady, run_steps
 from trainables.training.noise import normals
 
 SIGMA_MAX = 1e6
 """Largest noise multiplier that a plan may ask for; beyond it the estimate is the prior in all but name."""
 
 
-def expected_error(config: Config, n: int) -> float:
+@knobs
+class NoisyMeanKnobs:
+    """Of `noisy-mean`."""
+
+    clip: float = knob(
+        low=1e-6,
+        high=1.0,
+        default=1.0,
+        unit="value",
+        doc="values are cut to [0, clip]; smaller means less noise and more bias",
+    )
+    steps: int = knob(low=1, high=1_000_000, default=1, doc="how often the sum is released")
+    shrinkage: float = knob(low=0.0, high=1.0, default=1.0, doc="weight of the private estimate against the prior")
+    prior: float = knob(low=0.0, high=1.0, default=0.5, unit="value", doc="public guess of the mean")
+    noise_multiplier: float = knob(
+        low=1e-3, high=SIGMA_MAX, doc="noise standard deviation divided by clip; solved from epsilon by default"
+    )
+    step_seconds: float = knob(
+        low=0.0, high=60.0, default=0.0, unit="s", doc="pause after each step, to make a long trial for practice"
+    )
+
+
+def expected_error(knobs: NoisyMeanKnobs, n: int) -> float:
     """Root mean squared error of the estimate for n values uniform on [0, 1] (closed form, module's text)."""
-    clip, steps = float(config["clip"]), int(config["steps"])
-    shrinkage, prior, noise = (float(config[name]) for name in ("shrinkage", "prior", "noise_multiplier"))
+    clip, shrinkage = knobs.clip, knobs.shrinkage
     clipped_mean = clip - clip**2 / 2
     clipped_variance = clip**2 - 2 * clip**3 / 3 - clipped_mean**2
-    bias = shrinkage * clipped_mean + (1 - shrinkage) * prior - 0.5
-    variance = shrinkage**2 * ((noise * clip) ** 2 / (steps * n**2) + clipped_variance / n)
-    return math.sqrt(bias**2 + variance)
+    bias = shrinkage * clipped_mean + (1 - shrinkage) * knobs.prior - 0.5
+    noise_variance = (knobs.noise_multiplier * clip) ** 2 / (knobs.steps * n**2)
+    return math.sqrt(bias**2 + shrinkage**2 * (noise_variance + clipped_variance / n))
 
 
-class NoisyMean:
+class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
     """See the module's text."""
 
     name = "noisy-mean"
     source = "Dwork & Roth 2014; Dong, Roth & Su 2022"
-    parameters: tuple[Parameter, ...] = (
-        Parameter(
-            name="clip",
-            kind="float",
-            low=1e-6,
-            high=1.0,
-            default=1.0,
-            unit="value",
-            doc="values are cut to [0, clip]; smaller means less noise and more bias",
-        ),
-        Parameter(name="steps", kind="int", low=1, high=1_000_000, default=1, doc="how often the sum is released"),
-        Parameter(
-            name="shrinkage",
-            kind="float",
-            low=0.0,
-            high=1.0,
-            default=1.0,
-            doc="weight of the private estimate against the prior",
-        ),
-        Parameter(
-            name="prior", kind="float", low=0.0, high=1.0, default=0.5, unit="value", doc="public guess of the mean"
-        ),
-        Parameter(
-            name="noise_multiplier",
-            kind="float",
-            low=1e-3,
-            high=SIGMA_MAX,
-            doc="noise standard deviation divided by clip; solved from epsilon by default",
-        ),
-        Parameter(
-            name="step_seconds",
-            kind="float",
-            low=0.0,
-            high=60.0,
-            default=0.0,
-            unit="s",
-            doc="pause after each step, to make a long trial for practice",
-        ),
-    )
-    enforces_units = False
-    metrics: tuple[Metric, ...] = (
+    knobs = NoisyMeanKnobs
+    metrics = (
         Metric(
             name="expected_error",
             goal="minimize",
@@ -127,52 +112,69 @@ class NoisyMean:
             depends=Dependence.RELEASED,
         ),
     )
-    solves: Mapping[str, str] = MappingProxyType({"noise": "noise_multiplier", "steps": "steps"})
+    solves = MappingProxyType({"noise": "noise_multiplier", "steps": "steps"})
+    adjacencies = (Adjacency.ADD_REMOVE,)
 
-    def plan(
-        self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
-    ) -> PrivacyPlan | Refusal:
-        """Exact: mu = sqrt(steps)/noise_multiplier must not exceed mu(epsilon, delta)."""
+    def check_target(self, facts: PublicFacts, target: PrivacyTarget) -> None:
+        """See `PlannedSystem.check_target`. Raises InvalidValue (task, adjacency)."""
         if facts.task is not Task.MEAN:
             raise InvalidValue("data", facts.dataset, "values to average", "Use `data: {source: uniform}`.")
-        if target.adjacency is not Adjacency.ADD_REMOVE:
-            raise InvalidValue("privacy.adjacency", str(target.adjacency), "add-remove for noisy-mean")
-        full = dict(config)
+        super().check_target(facts, target)
+
+    def rests_on(self, knobs: NoisyMeanKnobs, facts: PublicFacts) -> tuple[str, ...]:
+        """See `PlannedSystem.rests_on`: nothing besides; there are no validation records."""
+        return ()
+
+    def solve(
+        self, knobs: NoisyMeanKnobs, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+    ) -> dict[str, Scalar]:
+        """Exact: mu = sqrt(steps) / noise_multiplier must not exceed mu(epsilon, delta).
+
+        A relative step of 1e-9 towards more noise (fewer steps) outweighs what the accountant charges for round-off.
+        """
         largest_mu = mu_gdp(target.epsilon, target.delta)
-        # A relative step of 1e-9 towards more noise (fewer steps) outweighs what the accountant charges for round-off.
         if target.solve == "noise":
-            full["noise_multiplier"] = math.sqrt(int(full["steps"])) / largest_mu * (1 + 1e-9)
-        elif target.solve == "steps":
-            full["steps"] = math.floor((float(full["noise_multiplier"]) * largest_mu) ** 2 * (1 - 1e-9))
-        noise, steps = float(full["noise_multiplier"]), int(full["steps"])
-        needed = math.sqrt(max(steps, 1)) / largest_mu
-        if steps < 1 or (target.solve == "none" and noise < needed):
+            return {"noise_multiplier": math.sqrt(knobs.steps) / largest_mu * (1 + 1e-9)}
+        if target.solve == "steps":
+            return {"steps": math.floor((knobs.noise_multiplier * largest_mu) ** 2 * (1 - 1e-9))}
+        return {}
+
+    def check_solved(self, knobs: NoisyMeanKnobs, facts: PublicFacts, target: PrivacyTarget) -> Refusal | None:
+        """See `PlannedSystem.check_solved`."""
+        noise, steps = knobs.noise_multiplier, max(knobs.steps, 1)
+        needed = math.sqrt(steps) / mu_gdp(target.epsilon, target.delta)
+        if knobs.steps < 1 or (target.solve == "none" and noise < needed):
             return Refusal(
                 violations={"epsilon": math.log(needed / noise)},
                 reason=f"noise_multiplier={noise:.6g}: epsilon={target.epsilon} at delta={target.delta} needs at least "
-                f"{needed:.6g} for {max(steps, 1)} step(s). Raise the noise or epsilon.",
+                f"{needed:.6g} for {steps} step(s). Raise the noise or epsilon.",
             )
         if noise > SIGMA_MAX:
             return Refusal(
                 violations={"noise": math.log(noise / SIGMA_MAX)},
                 reason=f"noise_multiplier={noise:.6g} needed: expected at most {SIGMA_MAX:g}. Raise epsilon.",
             )
-        event = Gaussian(noise_multiplier=noise)
-        return PrivacyPlan(
-            system=self.name,
-            config=full,
-            solved=(self.solves[target.solve],) if target.solve != "none" else (),
-            mechanism=f"{steps} Gaussian release(s) of a sum of values cut to [0, {float(full['clip']):.4g}]",
-            schedule=((event, steps),),
-            guarantee=headline(Repeated(event=event, count=steps), target.delta, target.adjacency, unit=target.unit),
-            work=float(steps) * facts.n,
-        )
+        return None
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
-        """Release sum after sum; the state is the running total of the releases."""
+    def mechanism(self, knobs: NoisyMeanKnobs, facts: PublicFacts) -> NoisySum:
+        """See `PlannedSystem.mechanism`."""
+        return NoisySum(clip=knobs.clip, noise_multiplier=knobs.noise_multiplier, steps=knobs.steps)
+
+    def describe(self, knobs: NoisyMeanKnobs, released: NoisySum, facts: PublicFacts) -> str:
+        """See `PlannedSystem.describe`."""
+        return f"{released.steps} Gaussian release(s) of a sum of values cut to [0, {released.clip:.4g}]"
+
+    def work(self, knobs: NoisyMeanKnobs, released: NoisySum, facts: PublicFacts) -> float:
+        """See `PlannedSystem.work`."""
+        return float(released.steps) * facts.n
+
+    def train(self, run: Run, knobs: NoisyMeanKnobs, released: NoisySum, data: Dataset, execution: Execution) -> None:
+        """See `PlannedSystem.train`: release sum after sum."""
         values = np.asarray(data.train.inputs["value"], dtype=np.float64)
-        for run in runs:
-            self._fit_one(run, values, data.facts.n, execution)
+        pause = knobs.step_seconds
+        interval = run.member.to_step if pause == 0 else max(1, int(execution.checkpoint_seconds / pause))
+        draw = normals(run, execution)
+        run_steps(run, _Releases(run, knobs, released, values, data.facts.n, draw), Steady(interval))
 
     def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
         """See `trainables.measures.protocols.Auditable`: the largest value among zeros, and the sum of the releases."""
@@ -194,31 +196,34 @@ class NoisyMean:
         """See `trainables.rehearsal.SetsItsRehearsal`: without the pauses."""
         return replace(setting, plan=replace(setting.plan, config={**setting.plan.config, "step_seconds": 0.0}))
 
-    def _fit_one(self, run: Run, values: np.ndarray, n: int, execution: Execution) -> None:
-        config, stop = run.member.plan.config, run.member.to_step
-        clip, noise = float(config["clip"]), float(config["noise_multiplier"])
-        pause = float(config["step_seconds"])
-        per_interval = stop if pause == 0 else max(1, int(execution.checkpoint_seconds / pause))
-        clipped_sum = float(np.minimum(values, clip).sum())
-        total = float(run.state["total"]) if run.state is not None else 0.0
-        draw = normals(run, execution)
-        step = run.start_step
-        while step < stop:
-            until = min(stop, step + per_interval)
-            run.may_execute(until)
-            for _ in range(step, until):
-                total += clipped_sum + noise * clip * float(draw(()))
-                if pause:
-                    time.sleep(pause)
-            step = until
-            shrinkage = float(config["shrinkage"])
-            estimate = shrinkage * total / (step * n) + (1 - shrinkage) * float(config["prior"])
-            released = {**config, "steps": step}
-            run.checkpoint(
-                step,
-                {"total": np.float64(total)},  # type: ignore[dict-item]
-                {"expected_error": expected_error(released, n), "estimate": estimate},
-            )
+
+class _Releases:
+    """One run, as `run_steps` executes it; the state is the running total of the releases."""
+
+    stopped = False
+
+    def __init__(
+        self, run: Run, knobs: NoisyMeanKnobs, released: NoisySum, values: np.ndarray, n: int, draw: Normals
+    ) -> None:
+        self._knobs, self._released, self._n, self._draw = knobs, released, n, draw
+        self._clipped_sum = released.clipped_sum(values)
+        self._total = float(run.state["total"]) if run.state is not None else 0.0
+
+    def step(self, number: int) -> None:
+        """See `Training.step`."""
+        self._total += self._released.release(self._clipped_sum, self._draw)
+        if self._knobs.step_seconds:
+            time.sleep(self._knobs.step_seconds)
+
+    def state(self) -> State:
+        """See `Training.state`."""
+        return {"total": np.float64(self._total)}  # type: ignore[dict-item]
+
+    def metrics(self, step: int) -> Mapping[str, float]:
+        """See `Training.metrics`: of every checkpoint, since no record is looked at."""
+        knobs = self._knobs
+        estimate = knobs.shrinkage * self._total / (step * self._n) + (1 - knobs.shrinkage) * knobs.prior
+        return {"expected_error": expected_error(replace(knobs, steps=step), self._n), "estimate": estimate}
 
 
 NOISY_MEAN = NoisyMean()

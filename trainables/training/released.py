@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from trainables import parallel
+from trainables.knobs import read
 from trainables.system import PrivacyPlan, PublicFacts, Run, Split, State
+from trainables.training.gradient_knobs import ModelKnobs
 from trainables.training.losses import record_losses
 
 PARAMETER, MODEL_SEED = "parameter.", "model.seed"
@@ -33,10 +35,8 @@ def released_model(plan: PrivacyPlan, facts: PublicFacts, state: State) -> nn.Mo
             f"the state has no {MODEL_SEED!r}, so the weights that are not trained cannot be rebuilt: it was written "
             "by another version. Run the trial again."
         )
-    config = plan.config
-    model = parallel.initial_model(
-        str(config["model"]), int(config["hidden"]), int(state[MODEL_SEED]), facts, torch.device("cpu")
-    )
+    knobs = read(ModelKnobs, plan.config)
+    model = parallel.initial_model(knobs.model, knobs.hidden, int(state[MODEL_SEED]), facts, torch.device("cpu"))
     restore(PARAMETER, {name: one for name, one in model.named_parameters() if one.requires_grad}, state)
     return model
 

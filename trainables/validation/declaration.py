@@ -22,6 +22,8 @@ from dpcore.checks import InvalidValue
 
 RECORDS, BUDGET_SHARE, BINS, DISJOINT = "records", "budget_share", "bins", "disjoint"
 OPTIONS = (RECORDS, BUDGET_SHARE, BINS, DISJOINT)
+PUBLIC_VALIDATION = "The validation records are public."
+"""What a claim rests on where nothing noises what is told of them."""
 _HERE = "data.validation"
 
 Bins = Literal["loss", "score"]

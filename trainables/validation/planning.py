@@ -23,9 +23,10 @@ from dpcore.gdp_dual import eps_gdp, mu_gdp
 from dpcore.guarantee import weakest
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for
 from dpcore.parallel import headline_of_parts
+from trainables.capabilities import capabilities_of
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, System
-from trainables.systems.noisy_sgd import PUBLIC_VALIDATION
 from trainables.validation.cells import cells_for
+from trainables.validation.declaration import PUBLIC_VALIDATION
 from trainables.validation.reports import PrivateReports
 
 SHARE_WHERE_PARTS_ADD = 0.1
@@ -82,10 +83,9 @@ def plan_with_reports(
 def check_private(system: System, facts: PublicFacts) -> None:
     """Raises InvalidValue for a system that cannot report on the private validation records that `facts` name.
 
-    One that can, says so by `reports_privately`: every metric of its that depends on validation records comes from
-    `trainables.validation.judging.report`, and it reads those records nowhere else.
+    One that can, says so: `Capabilities.private_reports`.
     """
-    if facts.private_validation is not None and not getattr(system, "reports_privately", False):
+    if facts.private_validation is not None and not capabilities_of(system).private_reports:
         raise InvalidValue(
             "data.validation.records",
             "private",
@@ -157,7 +157,7 @@ def _with(
     lines = dict.fromkeys((*counted.assumptions, *own, *([private.assumption] if reports.parallel else ())))
     return replace(
         plan,
-        mechanism=f"{plan.mechanism}; {_in_words(histogram, len(at))}",
+        description=f"{plan.description}; {_in_words(histogram, len(at))}",
         guarantee=replace(
             counted, status=weakest(counted.status, plan.guarantee.status), assumptions=tuple(filter(None, lines))
         ),

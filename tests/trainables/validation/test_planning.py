@@ -14,10 +14,9 @@ from dpcore.events import Composed
 from dpcore.parallel import headline_of_parts
 from trainables.registry import SYSTEMS
 from trainables.system import Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Task
-from trainables.systems.noisy_sgd import PUBLIC_VALIDATION
 from trainables.units import Unit
 from trainables.validation import planning
-from trainables.validation.declaration import PrivateValidation
+from trainables.validation.declaration import PUBLIC_VALIDATION, PrivateValidation
 from trainables.validation.planning import plan_with_reports
 from trainables.validation.reports import PrivateReports
 

@@ -11,9 +11,8 @@ at the data, is kept. One step of `bayesian-variational` is
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +20,14 @@ from numpy.typing import NDArray
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
+from dpcore.mechanisms.sampled_gaussian import SampledGaussian
+from trainables import models
+from trainables.knobs import read
 from trainables.rehearsal.setting import Setting
 from trainables.system import (
     Config,
     Dataset,
     Execution,
-    Parameter,
     PrivacyPlan,
     PrivacyTarget,
     PublicFacts,
@@ -35,12 +36,22 @@ from trainables.system import (
     Split,
     State,
 )
-from trainables.systems.bayesian_dp.knobs import ACCOUNTING, BUDGET, METRICS, NO_BUDGET, SHARE, check_records
+from trainables.systems.bayesian_dp.bayesian_knobs import (
+    NO_BUDGET,
+    BayesianSGDKnobs,
+    BayesianVariationalKnobs,
+    EstimateKnobs,
+    WatchedKnobs,
+    check_records,
+)
+from trainables.systems.bayesian_dp.bayesian_metrics import METRICS
 from trainables.systems.bayesian_dp.watch import check_figures, filter_for
 from trainables.systems.linear import classes_of
-from trainables.systems.noisy_sgd import NOISY_SGD, NoisyOptimiser
+from trainables.systems.noisy_sgd import NoisedDescent
+from trainables.training.trained_model import TrainedByNoisedGradients
 
 SOURCE = "Triastcyn & Faltings 2020"
+WHY_ADD_REMOVE = "Bayesian differential privacy asks what one more record changes."
 
 HELD_OUT = (
     "The Bayesian figure and the stop are computed from the released weights and the validation records, which are "
@@ -58,55 +69,54 @@ def check_two_classes(facts: PublicFacts) -> None:
         raise InvalidValue("data", facts.dataset, f"two classes, not {facts.classes}", "Use bayesian-sgd.")
 
 
-class _Variational(NoisyOptimiser):
-    """Plans of the variational system: no model to choose."""
-
-    def _check(self, full: Config, facts: PublicFacts) -> None:
-        check_two_classes(facts)
+Watched = TypeVar("Watched", bound=WatchedKnobs)
 
 
-class Watched:
-    """A system whose plan is that of `plans`, with the Bayesian accountant beside it."""
+class WatchedDescent(NoisedDescent[Watched]):
+    """A system whose claim is that of NoisySGD, with the Bayesian accountant beside it."""
 
     source = SOURCE
     metrics = METRICS
-    enforces_units = False
-    solves = MappingProxyType(NOISY_SGD.solves)
+    adjacencies = (Adjacency.ADD_REMOVE,)
+    why_adjacency = WHY_ADD_REMOVE
 
-    def __init__(self, plans: NoisyOptimiser) -> None:
-        self._plans = plans
-        self.name, self.parameters = plans.name, plans.parameters
+    def mechanism(self, knobs: Watched, facts: PublicFacts) -> SampledGaussian:
+        """See `PlannedSystem.mechanism`; the public batch size divides."""
+        return replace(super().mechanism(knobs, facts), expected_batch_size=knobs.batch_size)
 
-    def plan(
-        self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
-    ) -> PrivacyPlan | Refusal:
-        """See `System.plan`. The claim is that of NoisySGD; a Bayesian budget is listed beside it.
+    def rests_on(self, knobs: Watched, facts: PublicFacts) -> tuple[str, ...]:
+        """See `PlannedSystem.rests_on`."""
+        return (*super().rests_on(knobs, facts), HELD_OUT if knobs.held_out else TRAINING)
 
-        Raises InvalidValue (model, batch above n, adjacency, Bayesian knobs).
-        """
-        if target.adjacency is not Adjacency.ADD_REMOVE:
+    def check_solved(self, knobs: Watched, facts: PublicFacts, target: PrivacyTarget) -> Refusal | None:
+        """See `PlannedSystem.check_solved`. Raises InvalidValue (Bayesian knobs)."""
+        if refused := super().check_solved(knobs, facts, target):
+            return refused
+        check_records(knobs, facts, pairs=False)
+        check_figures(knobs, knobs.bayesian_delta, knobs.steps(facts.n))
+        if knobs.bayesian_budget != NO_BUDGET and not knobs.held_out:
             raise InvalidValue(
-                "privacy.adjacency",
-                str(target.adjacency),
-                f"add-remove for {self.name}",
-                "Bayesian differential privacy asks what one more record changes.",
+                "bayesian_budget",
+                knobs.bayesian_budget,
+                "0 with distances: training",
+                "A stop decided on private records without noise ends every ordinary claim. Use distances: held-out, "
+                "or the system average-case-sgd.",
             )
-        planned = self._plans.plan(config, facts, target, calibrations)
-        if isinstance(planned, Refusal):
-            return planned
-        full = planned.config
-        check_records(full, facts, pairs=False)
-        check_figures(full, float(full["bayesian_delta"]), planned.steps)
-        line = HELD_OUT if full["distances"] == "held-out" else TRAINING
-        return replace(
-            planned,
-            guarantee=replace(planned.guarantee, assumptions=(*planned.guarantee.assumptions, line)),
-            beside=(*planned.beside, *self._budget(full, planned.steps, target)),
-        )
+        return None
+
+    def beside(
+        self, knobs: Watched, released: SampledGaussian, claim: Guarantee, target: PrivacyTarget
+    ) -> tuple[Guarantee, ...]:
+        """The limit, and the Bayesian budget where there is one."""
+        others = super().beside(knobs, released, claim, target)
+        if knobs.bayesian_budget == NO_BUDGET:
+            return others
+        stopping = filter_for(knobs.bayesian_budget, knobs.bayesian_delta, released.steps, knobs.estimate_failure)
+        return (*others, stopping.guarantee(target.unit))
 
     def rehearsal(self, setting: Setting) -> Setting:
         """See `trainables.rehearsal.SetsItsRehearsal`: each step looks at some records besides its batch."""
-        looked = int(setting.plan.config["distance_records"])
+        looked = read(EstimateKnobs, setting.plan.config).distance_records
         facts = setting.facts
         return replace(
             setting,
@@ -114,54 +124,49 @@ class Watched:
             validation=min(facts.n_validation, max(setting.validation, looked)),
         )
 
-    def _budget(self, full: Config, steps: int, target: PrivacyTarget) -> tuple[Guarantee, ...]:
-        budget = float(full["bayesian_budget"])
-        if budget == NO_BUDGET:
-            return ()
-        if full["distances"] == "training":
-            raise InvalidValue(
-                "bayesian_budget",
-                budget,
-                "0 with distances: training",
-                "A stop decided on private records without noise ends every ordinary claim. Use distances: held-out, "
-                "or the system average-case-sgd.",
-            )
-        stopping = filter_for(budget, float(full["bayesian_delta"]), steps, float(full["estimate_failure"]))
-        return (stopping.guarantee(target.unit),)
 
-
-class WatchedDescent(Watched):
+class BayesianSGD(WatchedDescent[BayesianSGDKnobs], TrainedByNoisedGradients[BayesianSGDKnobs, SampledGaussian]):
     """NoisySGD on a random share of the weights."""
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
-        """See `System.fit`; one run after the other."""
+    name = "bayesian-sgd"
+    knobs = BayesianSGDKnobs
+
+    def check(
+        self, knobs: BayesianSGDKnobs, facts: PublicFacts, target: PrivacyTarget, given: Config
+    ) -> Refusal | None:
+        """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
+        models.check(knobs.model, facts)
+        return super().check(knobs, facts, target, given)
+
+    def train(
+        self, run: Run, knobs: BayesianSGDKnobs, released: SampledGaussian, data: Dataset, execution: Execution
+    ) -> None:
+        """See `PlannedSystem.train`."""
         from trainables.systems.bayesian_dp.training import train
 
-        for run in runs:
-            train(run, data, execution)
-
-    def canary_scale(self, plan: PrivacyPlan, facts: PublicFacts) -> tuple[float, float]:
-        """See `trainables.measures.protocols.CanaryTrained`: q n is the batch size."""
-        return float(plan.config["clip_norm"]), float(plan.config["batch_size"])
-
-    def membership_scores(
-        self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
-    ) -> NDArray[np.float64]:
-        """See `trainables.measures.protocols.Scored`: minus each record's loss."""
-        from trainables.training.released import negative_losses
-
-        return negative_losses(plan, facts, state, split)
+        train(run, knobs, released, data, execution)
 
 
-class WatchedVariational(Watched):
-    """DPVI of a logistic regression."""
+class BayesianVariational(WatchedDescent[BayesianVariationalKnobs]):
+    """DPVI of a logistic regression: no model to choose."""
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
-        """See `System.fit`; one run after the other."""
+    name = "bayesian-variational"
+    knobs = BayesianVariationalKnobs
+
+    def check(
+        self, knobs: BayesianVariationalKnobs, facts: PublicFacts, target: PrivacyTarget, given: Config
+    ) -> Refusal | None:
+        """See `PlannedSystem.check`. Raises InvalidValue (classes, batch above n)."""
+        check_two_classes(facts)
+        return super().check(knobs, facts, target, given)
+
+    def train(
+        self, run: Run, knobs: BayesianVariationalKnobs, released: SampledGaussian, data: Dataset, execution: Execution
+    ) -> None:
+        """See `PlannedSystem.train`."""
         from trainables.systems.bayesian_dp.variational import train
 
-        for run in runs:
-            train(run, data, execution)
+        train(run, knobs, released, data, execution)
 
     def membership_scores(
         self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
@@ -172,31 +177,5 @@ class WatchedVariational(Watched):
         return log_probabilities(plan, facts, state, split)
 
 
-_PRIOR = (
-    Parameter(
-        name="prior_variance", kind="float", low=1e-6, high=1e6, default=1.0, doc="of the weights' Gaussian prior"
-    ),
-    Parameter(
-        name="first_sd",
-        kind="float",
-        low=1e-6,
-        high=1e3,
-        default=0.1,
-        doc="standard deviation of every weight before the first step",
-    ),
-    Parameter(
-        name="draws",
-        kind="int",
-        low=1,
-        high=100_000,
-        default=100,
-        unit="draws",
-        doc="draws of the weights that a prediction is averaged over",
-    ),
-)
-_WITHOUT_MODEL = tuple(one for one in NOISY_SGD.parameters if one.name not in ("model", "hidden"))
-
-BAYESIAN_SGD = WatchedDescent(NoisyOptimiser("bayesian-sgd", (*NOISY_SGD.parameters, SHARE, *ACCOUNTING, BUDGET)))
-BAYESIAN_VARIATIONAL = WatchedVariational(
-    _Variational("bayesian-variational", (*_WITHOUT_MODEL, *_PRIOR, *ACCOUNTING, BUDGET))
-)
+BAYESIAN_SGD = BayesianSGD()
+BAYESIAN_VARIATIONAL = BayesianVariational()

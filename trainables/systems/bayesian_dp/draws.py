@@ -12,80 +12,65 @@ predictions are averaged over are not counted at all.
 
 from __future__ import annotations
 
-import math
-from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 
-from dpcore.accountants.bayesian import beside_ordinary
-from dpcore.checks import InvalidValue
-from dpcore.events import NonPrivate
-from dpcore.guarantee import Status
-from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Run
-from trainables.systems.bayesian_dp.average import FROM_TRAINING, NO_ORDINARY, AverageCaseSGD
+from dpcore.guarantee import Guarantee, Status
+from dpcore.mechanisms.scheduled import Scheduled, unprotected
+from trainables.planner import check_batch
+from trainables.system import Config, Dataset, Execution, PrivacyTarget, PublicFacts, Refusal, Run
+from trainables.systems.bayesian_dp.average import StoppedSystem, unlike_ordinary
+from trainables.systems.bayesian_dp.bayesian_knobs import VariationalDrawsKnobs, check_records
 from trainables.systems.bayesian_dp.clipped import BAYESIAN_VARIATIONAL, check_two_classes
-from trainables.systems.bayesian_dp.knobs import check_records
-from trainables.systems.bayesian_dp.watch import check_figures, filter_for
-from trainables.systems.noisy_sgd import ASSUMPTIONS, STEPS_MAX, steps_of
+from trainables.systems.bayesian_dp.watch import filter_for
 
 REFUTED = (
     "Refuted: a record's share of earlier steps stays in the mean and is counted once, not at every later draw; after "
     "T steps the divergence is up to (T + 1)(2 T + 1) / 6 times what is claimed."
 )
-_NOT_HERE = ("clip_norm", "noise_multiplier", "bayesian_delta", "bayesian_budget")
 
 
-class VariationalDraws(AverageCaseSGD):
+class VariationalDraws(StoppedSystem[VariationalDrawsKnobs, Scheduled]):
     """The System."""
 
     name = "variational-draws"
-    parameters = tuple(one for one in BAYESIAN_VARIATIONAL.parameters if one.name not in _NOT_HERE)
+    knobs = VariationalDrawsKnobs
+    membership_scores = BAYESIAN_VARIATIONAL.membership_scores
 
-    def plan(
-        self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
-    ) -> PrivacyPlan | Refusal:
-        """See `System.plan`: what the paper would claim, `refuted`. Raises InvalidValue (classes, batch, knobs)."""
-        full = self._complete(config, target)
+    def check(
+        self, knobs: VariationalDrawsKnobs, facts: PublicFacts, target: PrivacyTarget, given: Config
+    ) -> Refusal | None:
+        """See `PlannedSystem.check`. Raises InvalidValue (classes, batch, records)."""
         check_two_classes(facts)
-        batch_size = int(full["batch_size"])
-        if batch_size > facts.n:
-            raise InvalidValue(
-                "batch_size", batch_size, f"at most n={facts.n} records of {facts.dataset}", "Lower batch_size."
-            )
-        check_records(full, facts, pairs=False)
-        steps = steps_of(float(full["epochs"]), batch_size, facts.n)
-        if steps > STEPS_MAX:
-            return Refusal(
-                violations={"steps": math.log(steps / STEPS_MAX)},
-                reason=f"steps={steps}: expected at most {STEPS_MAX}. Take fewer epochs or larger batches.",
-            )
-        check_figures(full, target.delta, steps)
-        claim = filter_for(target.epsilon, target.delta, steps, float(full["estimate_failure"])).guarantee(target.unit)
-        lines = (REFUTED, NO_ORDINARY, *(() if full["distances"] == "held-out" else (FROM_TRAINING,)))
-        claim = replace(
-            claim,
-            status=Status.REFUTED,
-            assumptions=(*lines, *claim.assumptions, *ASSUMPTIONS, *facts.assumptions),
-        )
-        return PrivacyPlan(
-            system=self.name,
-            config=full,
-            solved=(),
-            mechanism=f"at most {steps} AdaGrad steps on Poisson batches ({batch_size}/{facts.n}) without noise; each "
-            "draw of the weights is counted as if it were fresh noise",
-            schedule=((NonPrivate(), steps),),
-            guarantee=claim,
-            beside=(beside_ordinary(claim, None, target.delta)[1],),
-            work=float(steps) * batch_size,
+        check_batch(knobs.batch_size, facts)
+        check_records(knobs, facts, pairs=False)
+        return None
+
+    def mechanism(self, knobs: VariationalDrawsKnobs, facts: PublicFacts) -> Scheduled:
+        """See `PlannedSystem.mechanism`: nothing is noised."""
+        return unprotected(knobs.steps(facts.n))
+
+    def claim(
+        self, knobs: VariationalDrawsKnobs, released: Scheduled, facts: PublicFacts, target: PrivacyTarget
+    ) -> Guarantee:
+        """See `PlannedSystem.claim`: what the paper would claim, `refuted`."""
+        claim = filter_for(target.epsilon, target.delta, released.steps, knobs.estimate_failure).guarantee(target.unit)
+        lines = (REFUTED, *unlike_ordinary(knobs), *claim.assumptions)
+        return replace(claim, status=Status.REFUTED, assumptions=lines)
+
+    def describe(self, knobs: VariationalDrawsKnobs, released: Scheduled, facts: PublicFacts) -> str:
+        """See `PlannedSystem.describe`."""
+        return (
+            f"at most {released.steps} AdaGrad steps on Poisson batches ({knobs.batch_size}/{facts.n}) without noise; "
+            "each draw of the weights is counted as if it were fresh noise"
         )
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
-        """See `System.fit`; one run after the other."""
+    def train(
+        self, run: Run, knobs: VariationalDrawsKnobs, released: Scheduled, data: Dataset, execution: Execution
+    ) -> None:
+        """See `PlannedSystem.train`."""
         from trainables.systems.bayesian_dp.draws_training import train
 
-        for run in runs:
-            train(run, data, execution)
-
-    membership_scores = BAYESIAN_VARIATIONAL.membership_scores
+        train(run, knobs, data, execution)
 
 
 VARIATIONAL_DRAWS = VariationalDraws()

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcore.accountants.bayesian_distances import contribution_norms
-from dpcore.events import NonPrivate
 from dpcore.sampling import PoissonSampling
 from trainables.parallel import limited_threads
 from trainables.system import Dataset, Execution, Run
+from trainables.systems.bayesian_dp.bayesian_knobs import VariationalDrawsKnobs
 from trainables.systems.bayesian_dp.variational import TINY, LookedAt, Posterior, design, infer, record_gradients
-from trainables.systems.noisy_training import WrongEvent, device_of
 from trainables.training.noise import batches
+from trainables.training.private_steps import device_of
 
 
 class Drawn:
@@ -26,17 +26,16 @@ class Drawn:
 
     sigma = 1.0
 
-    def __init__(self, run: Run, data: Dataset, execution: Execution, device: torch.device) -> None:
-        if {event for event, _ in run.member.plan.schedule} != {NonPrivate()}:
-            raise WrongEvent(f"{run.member.key}: the plan counted noise, and none is added")
-        self._config = run.member.plan.config
-        batch_size = int(self._config["batch_size"])
-        self.rate = batch_size / data.facts.n
-        self._scale = data.facts.n / batch_size
+    def __init__(
+        self, run: Run, knobs: VariationalDrawsKnobs, data: Dataset, execution: Execution, device: torch.device
+    ) -> None:
+        self._knobs = knobs
+        self.rate = knobs.batch_size / data.facts.n
+        self._scale = data.facts.n / knobs.batch_size
         self._sampling = PoissonSampling(rate=self.rate)
         self._batches = batches(run, execution)
         self._x, self._y = design(data.facts, data.train, device)
-        self._looked_at = LookedAt.of(run, data, device)
+        self._looked_at = LookedAt.of(run, knobs, data, device)
         self._next: Tensor | None = None
 
     def distances(self, posterior: Posterior, z_D: Tensor) -> NDArray[np.float64]:
@@ -45,9 +44,9 @@ class Drawn:
         total = record_gradients(self._x[batch], self._y[batch], posterior, z_D).sum(dim=0)
         self._next = self._scale * total
         width = len(posterior.mean)
-        squares = posterior.squares + posterior.with_divergence(self._next, self._config).square()
+        squares = posterior.squares + posterior.with_divergence(self._next, self._knobs.prior_variance).square()
         # AdaGrad moves the mean by this much for each unit of a record's gradient, in deviations of the draw.
-        moved = float(self._config["learning_rate"]) * self._scale / (squares[:width].sqrt() + TINY)
+        moved = self._knobs.learning_rate * self._scale / (squares[:width].sqrt() + TINY)
         per_unit = (moved / posterior.log_sd.exp()).double().cpu().numpy()
         return contribution_norms(self._looked_at.gradients(posterior, z_D)[:, :width] * per_unit)
 
@@ -57,7 +56,7 @@ class Drawn:
         return self._next
 
 
-def train(run: Run, data: Dataset, execution: Execution) -> None:
-    """Execute one run up to its `member.to_step`. Raises WrongEvent."""
+def train(run: Run, knobs: VariationalDrawsKnobs, data: Dataset, execution: Execution) -> None:
+    """Execute one run up to its `member.to_step`."""
     with limited_threads(execution.threads):
-        infer(run, data, execution, Drawn(run, data, execution, device_of(execution)), None)
+        infer(run, knobs, data, execution, Drawn(run, knobs, data, execution, device_of(execution)), None)

@@ -15,8 +15,8 @@ from dpcore.accountants.bayesian_distances import contribution_norms, pair_dista
 from dpcore.gradients import PrivateGradients
 from dpcore.gradients.clipping import clip_factors
 from dpcore.randomness import Purpose, Streams
-from trainables.system import Config, Dataset, Run, Split
-from trainables.systems.bayesian_dp.knobs import PAIR
+from trainables.system import Dataset, Run, Split
+from trainables.systems.bayesian_dp.bayesian_knobs import PAIR, EstimateKnobs
 from trainables.training.losses import tensor
 
 
@@ -29,9 +29,9 @@ class Draws:
     rng: np.random.Generator
 
     @classmethod
-    def of(cls, run: Run, split: Split, pairs: bool) -> Draws:
+    def of(cls, run: Run, knobs: EstimateKnobs, split: Split, pairs: bool) -> Draws:
         """The draws of a run from its first step on."""
-        size = int(run.member.plan.config["distance_records"]) * (PAIR if pairs else 1)
+        size = knobs.distance_records * (PAIR if pairs else 1)
         return cls(present=len(split), size=size, rng=stream(run.streams, "distances", run.start_step))
 
     def rows(self) -> NDArray[np.int64]:
@@ -39,9 +39,9 @@ class Draws:
         return self.rng.choice(self.present, size=self.size, replace=False)
 
 
-def looked_at(config: Config, data: Dataset) -> Split:
+def looked_at(knobs: EstimateKnobs, data: Dataset) -> Split:
     """Whose gradients the distances come from."""
-    return data.validation if config["distances"] == "held-out" else data.train
+    return data.validation if knobs.held_out else data.train
 
 
 def stream(streams: Streams, name: str, step: int) -> np.random.Generator:

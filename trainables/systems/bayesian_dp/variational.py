@@ -17,15 +17,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcore.accountants.bayesian_distances import contribution_norms
-from dpcore.gradients import ClippedSum, noisy_mean_gradient
+from dpcore.gradients import ClippedSum
 from dpcore.gradients.clipping import clip_factors
+from dpcore.mechanisms.sampled_gaussian import SampledGaussian
+from trainables.knobs import read
 from trainables.parallel import limited_threads
-from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
+from trainables.system import Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
+from trainables.systems.bayesian_dp.bayesian_knobs import (
+    BayesianVariationalKnobs,
+    EstimateKnobs,
+    VariationalDrawsKnobs,
+    VariationalKnobs,
+)
 from trainables.systems.bayesian_dp.sampled import Draws, looked_at
-from trainables.systems.bayesian_dp.training import Mechanism, watch_of
+from trainables.systems.bayesian_dp.watch import Watch
 from trainables.systems.linear import rows, width_of
-from trainables.systems.noisy_training import Pace, device_of
+from trainables.training.loop import Pace, run_steps
 from trainables.training.noise import batches, noise_source, normals
+from trainables.training.private_steps import device_of
 from trainables.validation.judging import area_under_curve
 
 TINY = 1e-8
@@ -46,9 +55,9 @@ class Posterior:
     squares: Tensor
 
     @classmethod
-    def start(cls, config: Config, width: int, device: torch.device) -> Posterior:
+    def start(cls, knobs: VariationalKnobs, width: int, device: torch.device) -> Posterior:
         """Mean 0 and the configured deviation."""
-        log_sd = float(np.log(float(config["first_sd"])))
+        log_sd = float(np.log(knobs.first_sd))
         return cls(
             mean=torch.zeros(width, device=device),
             log_sd=torch.full((width,), log_sd, device=device),
@@ -66,16 +75,15 @@ class Posterior:
         named = {_MEAN: self.mean, _LOG_SD: self.log_sd, _SQUARES: self.squares}
         return {name: one.cpu().numpy().copy() for name, one in named.items()}
 
-    def with_divergence(self, likelihood: Tensor, config: Config) -> Tensor:
-        """The likelihood's gradient [2 D] and that of KL(q || N(0, v I))."""
-        variance = float(config["prior_variance"])
+    def with_divergence(self, likelihood: Tensor, variance: float) -> Tensor:
+        """The likelihood's gradient [2 D] and that of KL(q || N(0, v I)), v the `variance`."""
         return likelihood + torch.cat([self.mean / variance, (2 * self.log_sd).exp() / variance - 1])
 
-    def step(self, likelihood: Tensor, config: Config) -> None:
+    def step(self, likelihood: Tensor, variance: float, learning_rate: float) -> None:
         """One AdaGrad step."""
-        gradient = self.with_divergence(likelihood, config)
+        gradient = self.with_divergence(likelihood, variance)
         self.squares += gradient.square()
-        change = float(config["learning_rate"]) * gradient / (self.squares.sqrt() + TINY)
+        change = learning_rate * gradient / (self.squares.sqrt() + TINY)
         self.mean -= change[: len(self.mean)]
         self.log_sd -= change[len(self.mean) :]
 
@@ -105,30 +113,31 @@ class Steps(Protocol):
 class Noised:
     """Clipped gradients of a Poisson batch with Gaussian noise on their sum."""
 
-    def __init__(self, run: Run, data: Dataset, execution: Execution, device: torch.device) -> None:
-        config = run.member.plan.config
-        self._n, self._mechanism = data.facts.n, Mechanism.of(config, data.facts.n)
-        self._mechanism.check(run)
-        self.rate, self.sigma = self._mechanism.rate, self._mechanism.sigma
-        self._clip_norm, self._noise_multiplier = float(config["clip_norm"]), float(config["noise_multiplier"])
+    def __init__(
+        self,
+        run: Run,
+        knobs: BayesianVariationalKnobs,
+        mechanism: SampledGaussian,
+        data: Dataset,
+        execution: Execution,
+        device: torch.device,
+    ) -> None:
+        self._n, self._mechanism = data.facts.n, mechanism
+        self.rate, self.sigma = mechanism.sampling.rate, mechanism.deviation
         self._noise = noise_source(run, execution, device)
         self._batches = batches(run, execution)
         self._x, self._y = design(data.facts, data.train, device)
-        self._looked_at = LookedAt.of(run, data, device)
+        self._looked_at = LookedAt.of(run, knobs, data, device)
 
     def distances(self, posterior: Posterior, z_D: Tensor) -> Array:
         """Norms of clipped gradients."""
-        return contribution_norms(self._looked_at.gradients(posterior, z_D), self._clip_norm)
+        return contribution_norms(self._looked_at.gradients(posterior, z_D), self._mechanism.clip_norm)
 
     def likelihood(self, posterior: Posterior, z_D: Tensor) -> Tensor:
         """n times the noisy mean; the public batch size divides, not the number of records drawn."""
         batch = torch.from_numpy(self._mechanism.batch(len(self._y), self._batches)).to(self._y.device)
-        mean = noisy_mean_gradient(
-            _clipped_sum(record_gradients(self._x[batch], self._y[batch], posterior, z_D), self._clip_norm),
-            noise_multiplier=self._noise_multiplier,
-            expected_batch_size=self._mechanism.batch_size,
-            noise=self._noise,
-        )
+        gradients = record_gradients(self._x[batch], self._y[batch], posterior, z_D)
+        mean = self._mechanism.noisy_mean(_clipped_sum(gradients, self._mechanism.clip_norm), self._noise)
         return self._n * mean[_MEAN]
 
 
@@ -141,10 +150,10 @@ class LookedAt:
     draws: Draws
 
     @classmethod
-    def of(cls, run: Run, data: Dataset, device: torch.device) -> LookedAt:
+    def of(cls, run: Run, knobs: EstimateKnobs, data: Dataset, device: torch.device) -> LookedAt:
         """From the run's first step on."""
-        split = looked_at(run.member.plan.config, data)
-        return cls(*design(data.facts, split, device), Draws.of(run, split, pairs=False))
+        split = looked_at(knobs, data)
+        return cls(*design(data.facts, split, device), Draws.of(run, knobs, split, pairs=False))
 
     def gradients(self, posterior: Posterior, z_D: Tensor) -> Array:
         """Of the next few records, [records, 2 D]; not clipped."""
@@ -153,40 +162,72 @@ class LookedAt:
         return found
 
 
-def train(run: Run, data: Dataset, execution: Execution) -> None:
-    """Execute one run up to its `member.to_step`. Raises WrongEvent."""
+def train(
+    run: Run, knobs: BayesianVariationalKnobs, mechanism: SampledGaussian, data: Dataset, execution: Execution
+) -> None:
+    """Execute one run up to its `member.to_step`."""
     with limited_threads(execution.threads):
-        device = device_of(execution)
-        clip_norm = float(run.member.plan.config["clip_norm"])
-        infer(run, data, execution, Noised(run, data, execution, device), clip_norm)
+        steps = Noised(run, knobs, mechanism, data, execution, device_of(execution))
+        infer(run, knobs, data, execution, steps, mechanism.clip_norm)
 
 
-def infer(run: Run, data: Dataset, execution: Execution, steps: Steps, largest: float | None) -> None:
-    """The loop: look at distances, ask the watch, step, keep records. `largest` bounds the distances, None nothing."""
-    config, device = run.member.plan.config, device_of(execution)
-    width = width_of(data.facts, bias=True)
-    posterior = Posterior.start(config, width, device) if run.state is None else Posterior.of(run.state, device)
-    watch = watch_of(run.member.plan, largest)
-    if run.state is not None:
-        watch.restore(run.state)
-    draw = normals(run, execution, stream="draws")
-    step, stop = run.start_step, run.member.to_step
-    pace = Pace(execution.checkpoint_seconds)
-    while step < stop:
-        # A stopped run has no steps left to take: it goes to its end as it stands.
-        until = stop if watch.stopped else min(stop, step + pace.steps)
-        run.may_execute(until)
-        for _ in range(step, until):
-            z_D = torch.from_numpy(draw((width,)).astype(np.float32)).to(device)
-            if not watch.admits(steps.distances(posterior, z_D), steps.rate, steps.sigma):
-                break
-            posterior.step(steps.likelihood(posterior, z_D), config)
-        pace.after(until - step)
-        step = until
-        metrics: Mapping[str, float] = {}
-        if step == stop:
-            metrics = {**_judged(run.member.plan, data, posterior, device), **watch.metrics()}
-        run.checkpoint(step, posterior.state() | watch.state(), metrics)
+def infer(
+    run: Run,
+    knobs: BayesianVariationalKnobs | VariationalDrawsKnobs,
+    data: Dataset,
+    execution: Execution,
+    steps: Steps,
+    largest: float | None,
+) -> None:
+    """Look at distances, ask the watch, step, keep records. `largest` bounds the distances, None nothing."""
+    run_steps(run, _Inference(run, knobs, data, execution, steps, largest), Pace(execution.checkpoint_seconds))
+
+
+class _Inference:
+    """One run, as `run_steps` executes it."""
+
+    def __init__(
+        self,
+        run: Run,
+        knobs: BayesianVariationalKnobs | VariationalDrawsKnobs,
+        data: Dataset,
+        execution: Execution,
+        steps: Steps,
+        largest: float | None,
+    ) -> None:
+        self._run, self._knobs, self._data, self._steps = run, knobs, data, steps
+        self._device = device_of(execution)
+        self._width = width_of(data.facts, bias=True)
+        self._watch = Watch.of(knobs, run.member.plan, largest)
+        if run.state is None:
+            self._posterior = Posterior.start(knobs, self._width, self._device)
+        else:
+            self._posterior = Posterior.of(run.state, self._device)
+            self._watch.restore(run.state)
+        self._draw = normals(run, execution, stream="draws")
+
+    @property
+    def stopped(self) -> bool:
+        """See `Training.stopped`."""
+        return self._watch.stopped
+
+    def step(self, number: int) -> None:
+        """See `Training.step`."""
+        z_D = torch.from_numpy(self._draw((self._width,)).astype(np.float32)).to(self._device)
+        steps, posterior = self._steps, self._posterior
+        if self._watch.admits(steps.distances(posterior, z_D), steps.rate, steps.sigma):
+            likelihood = steps.likelihood(posterior, z_D)
+            posterior.step(likelihood, self._knobs.prior_variance, self._knobs.learning_rate)
+
+    def state(self) -> State:
+        """See `Training.state`."""
+        return self._posterior.state() | self._watch.state()
+
+    def metrics(self, step: int) -> Mapping[str, float]:
+        """See `Training.metrics`."""
+        if step < self._run.member.to_step:
+            return {}
+        return {**_judged(self._knobs, self._data, self._posterior, self._device), **self._watch.metrics()}
 
 
 def design(facts: PublicFacts, split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -207,11 +248,11 @@ def _clipped_sum(gradients_BD: Tensor, clip_norm: float) -> ClippedSum:
     return ClippedSum(tensors={_MEAN: factors_B.to(gradients.dtype) @ gradients}, clip_norm=clip_norm)
 
 
-def _judged(plan: PrivacyPlan, data: Dataset, posterior: Posterior, device: torch.device) -> dict[str, float]:
+def _judged(knobs: VariationalKnobs, data: Dataset, posterior: Posterior, device: torch.device) -> dict[str, float]:
     if not len(data.validation):
         return {}
     x, y = design(data.facts, data.validation, device)
-    likely = _probability(plan, posterior, x)
+    likely = _probability(knobs, posterior, x)
     right = (likely > 0.5) == (y > 0.5)
     metrics = {"accuracy": float(right.double().mean()), "loss": float(F.binary_cross_entropy(likely, y.double()))}
     own = torch.where(likely > 0.5, likely, 1 - likely)
@@ -219,9 +260,9 @@ def _judged(plan: PrivacyPlan, data: Dataset, posterior: Posterior, device: torc
     return metrics if area is None else {**metrics, "auc": area}
 
 
-def _probability(plan: PrivacyPlan, posterior: Posterior, x: Tensor) -> Tensor:
+def _probability(knobs: VariationalKnobs, posterior: Posterior, x: Tensor) -> Tensor:
     """P(y = 1 | x) averaged over `draws` draws of the weights, the same for every record, float64 [n]."""
-    z_KD = np.random.default_rng(0).standard_normal((int(plan.config["draws"]), x.shape[1])).astype(np.float32)
+    z_KD = np.random.default_rng(0).standard_normal((knobs.draws, x.shape[1])).astype(np.float32)
     w_KD = posterior.mean + posterior.log_sd.exp() * torch.from_numpy(z_KD).to(x.device)
     parts = [torch.sigmoid(x[i : i + _BLOCK] @ w_KD.T).double().mean(dim=1) for i in range(0, len(x), _BLOCK)]
     return torch.cat(parts).clamp(1e-12, 1 - 1e-12)
@@ -231,6 +272,6 @@ def log_probabilities(plan: PrivacyPlan, facts: PublicFacts, state: State, split
     """ln P(its own class | x) of every record of `split` under a final state; shape [len(split)]."""
     device = torch.device("cpu")
     x, y = design(facts, split, device)
-    likely = _probability(plan, Posterior.of(state, device), x)
+    likely = _probability(read(VariationalKnobs, plan.config), Posterior.of(state, device), x)
     out: Array = torch.where(y > 0.5, likely, 1 - likely).log().numpy()
     return out

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from dpcore.accountants.bayesian import BayesianAccountant, log_left, percentile_curve
 from dpcore.accountants.bayesian_filter import BayesianFilter
 from dpcore.checks import InvalidValue
-from trainables.system import Config, State
-from trainables.systems.bayesian_dp.knobs import NO_BUDGET, SHARES, orders_of, percentile_metric
+from trainables.system import PrivacyPlan, State
+from trainables.systems.bayesian_dp.bayesian_knobs import NO_BUDGET, BudgetKnobs, DeltaKnobs, EstimateKnobs
+from trainables.systems.bayesian_dp.bayesian_metrics import SHARES, percentile_metric
 
 _COSTS, _SPENT, _COUNTS = "bayesian.costs", "bayesian.spent", "bayesian.counts"
 
@@ -26,19 +27,19 @@ def filter_for(epsilon: float, delta_mu: float, steps: int, failure: float) -> B
     return BayesianFilter(epsilon=epsilon, delta_mu=delta_mu, steps=steps, order=order, failure=failure)
 
 
-def accountant_for(config: Config, steps: int) -> BayesianAccountant:
-    """The accountant of a complete configuration, before its first step. Raises InvalidValue (orders)."""
-    return BayesianAccountant(steps=steps, orders=orders_of(config), failure=float(config["estimate_failure"]))
+def accountant_for(knobs: EstimateKnobs, steps: int) -> BayesianAccountant:
+    """The accountant of a run before its first step. Raises InvalidValue (orders)."""
+    return BayesianAccountant(steps=steps, orders=knobs.orders, failure=knobs.estimate_failure)
 
 
-def check_figures(config: Config, delta_mu: float, steps: int) -> None:
+def check_figures(knobs: EstimateKnobs, delta_mu: float, steps: int) -> None:
     """Raises InvalidValue where the estimates alone use up a delta that an epsilon is stated at."""
-    failures = accountant_for(config, steps).failure_probability
-    smallest = min(delta_mu, min(SHARES) * float(config["percentile_delta"]))
+    failures = accountant_for(knobs, steps).failure_probability
+    smallest = min(delta_mu, min(SHARES) * knobs.percentile_delta)
     if failures >= smallest:
         raise InvalidValue(
             "estimate_failure",
-            config["estimate_failure"],
+            knobs.estimate_failure,
             f"steps x orders x estimate_failure below the smallest delta {smallest:g}, it is {failures:g}",
             "Lower estimate_failure, list fewer bayesian_orders, or take fewer epochs.",
         )
@@ -63,14 +64,16 @@ class Watch:
     stopped: bool = False
 
     @classmethod
-    def of(cls, config: Config, *, steps: int, delta_mu: float, budget: float, largest: float | None) -> Watch:
-        """The watch over a planned run that starts from scratch; a budget of 0 stops nothing."""
-        failure = float(config["estimate_failure"])
+    def of(cls, knobs: EstimateKnobs, plan: PrivacyPlan, largest: float | None) -> Watch:
+        """The watch over a run from scratch: by its knobs, or by its claim where the claim is the average case."""
+        delta_mu, budget = plan.guarantee.delta, plan.guarantee.epsilon
+        if isinstance(knobs, BudgetKnobs) and isinstance(knobs, DeltaKnobs):
+            delta_mu, budget = knobs.bayesian_delta, knobs.bayesian_budget
         return cls(
-            accountant=accountant_for(config, steps),
-            filter=None if budget == NO_BUDGET else filter_for(budget, delta_mu, steps, failure),
+            accountant=accountant_for(knobs, plan.steps),
+            filter=None if budget == NO_BUDGET else filter_for(budget, delta_mu, plan.steps, knobs.estimate_failure),
             delta_mu=delta_mu,
-            percentile_delta=float(config["percentile_delta"]),
+            percentile_delta=knobs.percentile_delta,
             largest=largest,
         )
 

@@ -11,10 +11,12 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Event
 from dpcore.guarantee import Guarantee
+from dpcore.mechanisms.scheduled import Scheduled
+from trainables.capabilities import NONE
 from trainables.system import Config, Metric, Parameter, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar
 from trainables.systems.convexified.knobs import NOISE_MAX, NOISE_MIN
 from trainables.systems.linear import classes_of
-from trainables.systems.noisy_sgd import ASSUMPTIONS
+from trainables.validation.declaration import PUBLIC_VALIDATION
 
 # Outweighs what the accountants charge for round-off.
 _UP = 1 + 1e-9
@@ -27,7 +29,7 @@ class QueryingSystem:
     source: str
     parameters: tuple[Parameter, ...]
     metrics: tuple[Metric, ...]
-    enforces_units = False
+    capabilities = NONE
     adjacency: Adjacency
     solves = MappingProxyType({"noise": "noise_multiplier", "steps": "queries"})
 
@@ -64,9 +66,9 @@ class QueryingSystem:
             system=self.name,
             config=full,
             solved=tuple(solved),
-            mechanism=self._mechanism(full, facts),
-            schedule=((self._each(full), int(full["queries"])),),
-            guarantee=replace(claim, assumptions=(*claim.assumptions, *ASSUMPTIONS, *facts.assumptions)),
+            mechanism=Scheduled(schedule=((self._each(full), int(full["queries"])),)),
+            description=self._mechanism(full, facts),
+            guarantee=replace(claim, assumptions=(*claim.assumptions, PUBLIC_VALIDATION, *facts.assumptions)),
             work=self._work(full, facts),
             group=self._group(full),
         )

@@ -15,12 +15,13 @@ from dpcore.convexified.one_neuron import Noise, log_predictions
 from dpcore.mechanisms.query_budget import QueryBudget
 from trainables.attacks import AttackModel, train_attack, train_shadows
 from trainables.measures import watching
+from trainables.parallel import limited_threads
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
 from trainables.systems.convexified.draws import draws_of
 from trainables.systems.convexified.network import Recipe, train
 from trainables.systems.convexified.scales import held_out, sensitivities
 from trainables.systems.linear import classes_of
-from trainables.systems.noisy_training import device_of, limited_threads
+from trainables.training.private_steps import device_of
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]

@@ -12,6 +12,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Event, PureDP
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.pure_composition import ACCOUNTANT, THEOREM, eps_pure
+from dpcore.mechanisms.scheduled import Scheduled
+from trainables.capabilities import NONE
 from trainables.system import (
     Config,
     Dataset,
@@ -25,8 +27,8 @@ from trainables.system import (
     Scalar,
 )
 from trainables.systems.linear import classes_of
-from trainables.systems.noisy_sgd import ASSUMPTIONS
 from trainables.systems.private_prediction.knobs import METRICS, NOISE_MAX, NOISE_MIN
+from trainables.validation.declaration import PUBLIC_VALIDATION
 
 ROWS = ("regularisation", "clip_norm", "bias")
 """What decides a minimiser on rows of norm at most 1."""
@@ -47,7 +49,7 @@ class LinearSystem:
 
     source = SOURCE
     metrics = METRICS
-    enforces_units = False
+    capabilities = NONE
     solves = MappingProxyType({"noise": "noise_multiplier"})
 
     def __init__(self, name: str, parameters: tuple[Parameter, ...]) -> None:
@@ -91,9 +93,9 @@ class LinearSystem:
             system=self.name,
             config=full,
             solved=tuple(solved),
-            mechanism=self._mechanism(full, facts),
-            schedule=((self._each(full, classes, target), self._steps(full)),),
-            guarantee=replace(claim, assumptions=(*claim.assumptions, *ASSUMPTIONS, *facts.assumptions)),
+            mechanism=Scheduled(schedule=((self._each(full, classes, target), self._steps(full)),)),
+            description=self._mechanism(full, facts),
+            guarantee=replace(claim, assumptions=(*claim.assumptions, PUBLIC_VALIDATION, *facts.assumptions)),
             beside=(*exact, *beside),
             work=self._work(full, facts),
             group=self._group(full),

@@ -18,6 +18,7 @@ from dpcore.mechanisms.calibrated import Calibrated
 from dpcore.mechanisms.minimiser import SOFTMAX_LIPSCHITZ, UNIT_INPUTS, MinimiserSensitivity
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
 from trainables import models
+from trainables.capabilities import Capabilities
 from trainables.measures.protocols import Neighbours
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Split, State
 from trainables.systems.private_prediction.base import ROWS, LinearSystem, pure_claims, trained_together
@@ -231,7 +232,7 @@ class LossPerturbation(LinearSystem):
 class SubsampleAndAggregate(LinearSystem):
     """Theorems 7 and 8, at the exact loss of one vote; or the refuted beta = epsilon/B, charged that loss too."""
 
-    enforces_units = True
+    capabilities = Capabilities(units=True)
     solves = MappingProxyType({"noise": "temperature", "steps": "queries"})
 
     def adjacencies(self, facts: PublicFacts) -> tuple[Adjacency, ...]:

@@ -48,7 +48,7 @@ def winners(config: Config, data: Dataset, execution: Execution) -> Labels:
     if config["model"] == "linear":
         return np.stack([_linear(config, data, part) if len(part) else nothing for part in parts])
     from trainables.parallel import limited_threads
-    from trainables.systems.noisy_training import device_of
+    from trainables.training.private_steps import device_of
 
     device = device_of(execution)
     with limited_threads(execution.threads):

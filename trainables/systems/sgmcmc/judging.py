@@ -11,8 +11,8 @@ from torch import nn
 
 from dpcore.attacks import auc, decide, mean_training_loss_threshold, negative_loss
 from trainables.system import Dataset
-from trainables.systems.sgmcmc.knobs import LAST
 from trainables.systems.sgmcmc.leakage import leakage_metrics
+from trainables.systems.sgmcmc.sampler_metrics import LAST
 from trainables.training.losses import answers
 
 Probabilities = NDArray[np.float32]

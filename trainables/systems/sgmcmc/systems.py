@@ -3,169 +3,99 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from dpcore.events import NonPrivate
 from dpcore.guarantee import Guarantee, Status
+from dpcore.mechanisms.scheduled import Scheduled, unprotected
 from trainables import models
-from trainables.system import (
-    Config,
-    Dataset,
-    Execution,
-    Metric,
-    Parameter,
-    PrivacyPlan,
-    PrivacyTarget,
-    PublicFacts,
-    Refusal,
-    Run,
-    Scalar,
-    Split,
-    State,
-    Task,
+from trainables.metrics import Metric
+from trainables.planner import PlannedSystem, check_batch
+from trainables.system import Config, Dataset, Execution, PrivacyTarget, PublicFacts, Refusal, Run, Task
+from trainables.systems.sgmcmc import sampler_metrics
+from trainables.systems.sgmcmc.sampler_knobs import (
+    CommonKnobs,
+    DescentKnobs,
+    DropoutKnobs,
+    PosteriorKnobs,
+    PSGLDKnobs,
+    RMSpropKnobs,
+    SGHMCKnobs,
 )
-from trainables.systems.sgld_blocks import schedule
-from trainables.systems.sgmcmc import knobs
+from trainables.training.trained_model import ScoredByLoss
 
 NOTHING = "none: the gradients are not clipped, so no finite epsilon holds and nothing is claimed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unprotected:
-    """One method. `rate` names the knob that halves; `samples` says whether iterates stand for a posterior."""
+class Unprotected(ScoredByLoss, PlannedSystem[CommonKnobs, Scheduled]):
+    """One method. Iterates of a sampler stand for a posterior. Nothing is solved: no noise would buy an epsilon."""
 
-    name: str
-    source: str
-    rate: str
-    samples: bool
-    own: tuple[Parameter, ...]
+    bounded = False
+
+    def __init__(self, name: str, source: str, knobs: type[CommonKnobs]) -> None:
+        self.name, self.source, self.knobs = name, source, knobs
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        return knobs.COMMON + self.own
+    def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
+        """See `System.metrics`."""
+        leaks = sampler_metrics.LEAKAGE_METRICS if issubclass(self.knobs, PosteriorKnobs) else ()
+        return sampler_metrics.WITH_LAST + leaks
 
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        return knobs.WITH_LAST + (knobs.LEAKAGE_METRICS if self.samples else ())
-
-    @property
-    def enforces_units(self) -> bool:
-        """No: nothing is bounded, of a record or of a unit."""
-        return False
-
-    @property
-    def solves(self) -> Mapping[str, str]:
-        """Nothing: there is no noise that would buy an epsilon."""
-        return {}
-
-    def plan(
-        self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
-    ) -> PrivacyPlan | Refusal:
-        """A plan with an infinite epsilon, whatever the target.
-
-        Raises InvalidValue (task, no validation records, model, batch above n).
-        """
-        full = self._complete(config)
+    def check(self, knobs: CommonKnobs, facts: PublicFacts, target: PrivacyTarget, given: Config) -> Refusal | None:
+        """See `PlannedSystem.check`. Raises InvalidValue (task, no validation records, model, batch above n)."""
         if facts.task is not Task.CLASSIFICATION:
             raise InvalidValue("data", facts.dataset, f"classes to predict, for {self.name}", "Choose another source.")
         if not facts.n_validation:
             raise InvalidValue("data", facts.dataset, "validation records: they are the attack's non-members")
-        models.check(str(full["model"]), facts)
-        if int(full["batch_size"]) > facts.n:
-            raise InvalidValue(
-                "batch_size", full["batch_size"], f"at most n={facts.n} records of {facts.dataset}", "Lower batch_size."
-            )
-        steps = sum(phase.steps for phase in schedule(full, facts.n, self.rate))
+        models.check(knobs.model, facts)
+        check_batch(knobs.batch_size, facts)
+        steps = self.mechanism(knobs, facts).steps
         for name in ("average", "draws"):
             # Asked for, that is: short runs make do with what they have of the defaults.
-            if name in full and name in config and int(full[name]) > steps:
+            if name in given and (asked := getattr(knobs, name, 0)) > steps:
                 expected = f"at most the {steps} steps of this trial: there are no more iterates"
-                raise InvalidValue(name, full[name], expected, "Take more epochs, or smaller batches.")
-        if full.get("dropout") and full["model"] == "linear":
+                raise InvalidValue(name, asked, expected, "Take more epochs, or smaller batches.")
+        if isinstance(knobs, DropoutKnobs) and knobs.dropout and knobs.model == "linear":
             raise InvalidValue("model", "linear", "a model with hidden units: nothing is dropped out of it", "Use sgd.")
-        return PrivacyPlan(
-            system=self.name,
-            config=full,
-            solved=(),
-            mechanism=f"{steps} {self.name} steps on shuffled batches of {full['batch_size']}, unclipped: unprotected",
-            schedule=((NonPrivate(), steps),),
-            guarantee=Guarantee(
-                epsilon=math.inf,
-                delta=target.delta,
-                adjacency=target.adjacency,
-                unit=target.unit,
-                accountant="none",
-                status=Status.MEMBERSHIP_ONLY,
-                theorem=NOTHING,
-            ),
-            work=float(steps) * int(full["batch_size"]),
+        return None
+
+    def mechanism(self, knobs: CommonKnobs, facts: PublicFacts) -> Scheduled:
+        """See `PlannedSystem.mechanism`."""
+        return unprotected(sum(phase.steps for phase in knobs.phases(facts.n)))
+
+    def claim(self, knobs: CommonKnobs, released: Scheduled, facts: PublicFacts, target: PrivacyTarget) -> Guarantee:
+        """See `PlannedSystem.claim`: an infinite epsilon, whatever the target."""
+        return Guarantee(
+            epsilon=math.inf,
+            delta=target.delta,
+            adjacency=target.adjacency,
+            unit=target.unit,
+            accountant="none",
+            status=Status.MEMBERSHIP_ONLY,
+            theorem=NOTHING,
         )
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
-        """See `System.fit`; one run after the other."""
+    def rests_on(self, knobs: CommonKnobs, facts: PublicFacts) -> tuple[str, ...]:
+        """See `PlannedSystem.rests_on`: nothing is claimed."""
+        return ()
+
+    def describe(self, knobs: CommonKnobs, released: Scheduled, facts: PublicFacts) -> str:
+        """See `PlannedSystem.describe`."""
+        return f"{released.steps} {self.name} steps on shuffled batches of {knobs.batch_size}, unclipped: unprotected"
+
+    def work(self, knobs: CommonKnobs, released: Scheduled, facts: PublicFacts) -> float:
+        """See `PlannedSystem.work`."""
+        return float(released.steps) * knobs.batch_size
+
+    def train(self, run: Run, knobs: CommonKnobs, released: Scheduled, data: Dataset, execution: Execution) -> None:
+        """See `PlannedSystem.train`."""
         from trainables.systems.sgmcmc.training import train
 
-        for run in runs:
-            train(run, data, execution, rate=self.rate, samples=self.samples)
-
-    def membership_scores(
-        self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
-    ) -> NDArray[np.float64]:
-        """See `trainables.measures.protocols.Scored`: minus each record's loss under the last iterate."""
-        from trainables.training.released import negative_losses
-
-        return negative_losses(plan, facts, state, split)
-
-    def _complete(self, config: Config) -> dict[str, Scalar]:
-        full: dict[str, Scalar] = {}
-        for parameter in self.parameters:
-            value = config.get(parameter.name, parameter.default)
-            if value is None:
-                raise InvalidValue(parameter.name, None, f"a value ({parameter.doc})")
-            full[parameter.name] = value
-        return full
+        train(run, knobs, data, execution)
 
 
-_POSTERIOR = (knobs.STEP_SIZE, knobs.PRIOR_VARIANCE, knobs.DRAWS)
-
-SGD = Unprotected(
-    name="sgd",
-    source="Robbins & Monro 1951",
-    rate="learning_rate",
-    samples=False,
-    own=(knobs.LEARNING_RATE,),
-)
-RMSPROP = Unprotected(
-    name="rmsprop",
-    source="Tieleman & Hinton 2012",
-    rate="learning_rate",
-    samples=False,
-    own=(knobs.LEARNING_RATE, knobs.DECAY, knobs.FLOOR),
-)
-DROPOUT = Unprotected(
-    name="dropout",
-    source="Srivastava et al. 2014",
-    rate="learning_rate",
-    samples=False,
-    own=(knobs.LEARNING_RATE, knobs.DROPOUT_RATE),
-)
-SGLD = Unprotected(name="sgld", source="Wu et al. 2020", rate="step_size", samples=True, own=_POSTERIOR)
-PSGLD = Unprotected(
-    name="psgld",
-    source="Wu et al. 2020",
-    rate="step_size",
-    samples=True,
-    own=(*_POSTERIOR, knobs.DECAY, knobs.FLOOR),
-)
-SGHMC = Unprotected(
-    name="sghmc",
-    source="Wu et al. 2020",
-    rate="step_size",
-    samples=True,
-    own=(*_POSTERIOR, knobs.FRICTION),
-)
+SGD = Unprotected("sgd", "Robbins & Monro 1951", DescentKnobs)
+RMSPROP = Unprotected("rmsprop", "Tieleman & Hinton 2012", RMSpropKnobs)
+DROPOUT = Unprotected("dropout", "Srivastava et al. 2014", DropoutKnobs)
+SGLD = Unprotected("sgld", "Wu et al. 2020", PosteriorKnobs)
+PSGLD = Unprotected("psgld", "Wu et al. 2020", PSGLDKnobs)
+SGHMC = Unprotected("sghmc", "Wu et al. 2020", SGHMCKnobs)

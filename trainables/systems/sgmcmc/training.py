@@ -1,26 +1,41 @@
-"""The training loop without protection: shuffled batches, one step each, the last iterates' predictions kept."""
+"""Training without protection: shuffled batches, one step each, the last iterates' predictions kept."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 import numpy as np
 import torch
+from torch import nn
 
+from dpcore.noise import NoiseSource
 from dpcore.randomness import Purpose
+from dpcore.sgld import step_size_of
 from trainables.measures import watching
 from trainables.models.resnet import with_dropout
-from trainables.system import Dataset, Execution, Run
-from trainables.systems.noisy_training import Pace, device_of, initial_model, limited_threads
-from trainables.systems.sgld_blocks import schedule
+from trainables.parallel import limited_threads
+from trainables.system import Dataset, Execution, Run, State
 from trainables.systems.sgmcmc.judging import Probabilities, judged, predicted
-from trainables.systems.sgmcmc.updates import UPDATES
+from trainables.systems.sgmcmc.sampler_knobs import (
+    CommonKnobs,
+    DropoutKnobs,
+    PosteriorKnobs,
+    PSGLDKnobs,
+    RMSpropKnobs,
+    SGHMCKnobs,
+)
+from trainables.training import optimisers
+from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import loss_function, tensor
 from trainables.training.noise import noise_source
+from trainables.training.private_steps import device_of, initial_model
 from trainables.training.released import with_origin
 
 DRAWS = "draws.probabilities"
 
 
-def train(run: Run, data: Dataset, execution: Execution, *, rate: str, samples: bool) -> None:
+def train(run: Run, knobs: CommonKnobs, data: Dataset, execution: Execution) -> None:
     """Execute one run up to its `member.to_step`. Raises InvalidValue (model, no validation records)."""
     device = device_of(execution)
     devices = [torch.cuda.current_device()] if device.type == "cuda" else []
@@ -28,41 +43,73 @@ def train(run: Run, data: Dataset, execution: Execution, *, rate: str, samples: 
         # Dropout draws its masks from the global generator, which is put back afterwards.
         seed = run.streams.derived_seed(Purpose.SAMPLING, step=run.start_step)
         torch.manual_seed(int.from_bytes(seed[:8], "big") >> 1)
-        _train(run, data, execution, device, rate, samples)
+        run_steps(run, _Unprotected(run, knobs, data, execution, device), Pace(execution.checkpoint_seconds))
 
 
-def _train(run: Run, data: Dataset, execution: Execution, device: torch.device, rate: str, samples: bool) -> None:
-    config, n = run.member.plan.config, len(data.train)
-    rates = [phase.step_size for phase in schedule(config, data.facts.n, rate) for _ in range(phase.steps)]
-    model = with_dropout(initial_model(run, data, device), float(config.get("dropout", 0.0)))
-    model, loss = watching.attach(run, model, loss_function(data.facts))
-    update = UPDATES[run.member.plan.system](config, model, data.facts.n, noise_source(run, execution, device))
-    window = max(int(config["average"]), int(config.get("draws", 1)))
-    draws: list[Probabilities] = []
-    if run.state is not None:
-        update.restore(run.state)
-        draws = list(run.state[DRAWS])
-    inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
-    targets = tensor(data.train.targets, device)
-    batches = _Batches(run, n, int(config["batch_size"]), len(rates) // int(config["epochs"]))
-    step, stop = run.start_step, run.member.to_step
-    pace = Pace(execution.checkpoint_seconds)
-    while step < stop:
-        until = min(stop, step + pace.steps)
-        run.may_execute(until)
-        for now in range(step, until):
-            rows = torch.from_numpy(batches.rows(now)).to(device)
-            outputs = model(*(one.index_select(0, rows) for one in inputs))
-            mean_loss = loss(outputs, targets.index_select(0, rows)).mean()
-            found = torch.autograd.grad(mean_loss, list(update.parameters.values()))
-            update.step(dict(zip(update.parameters, found, strict=True)), rates[now])
-            if now >= stop - window:
-                draws.append(predicted(model, data, device))
-        pace.after(until - step)
-        step = until
-        kept = np.stack(draws[-window:]) if draws else np.zeros((0, 0, 0), dtype=np.float32)
-        metrics = judged(kept, data, average=int(config["average"]), samples=samples) if step == stop else {}
-        run.checkpoint(step, with_origin(run, {**update.state(), DRAWS: kept}), metrics)
+class _Unprotected:
+    """One run, as `run_steps` executes it."""
+
+    stopped = False
+
+    def __init__(self, run: Run, knobs: CommonKnobs, data: Dataset, execution: Execution, device: torch.device) -> None:
+        self._run, self._knobs, self._data, self._device = run, knobs, data, device
+        model = with_dropout(
+            initial_model(run, data, device), knobs.dropout if isinstance(knobs, DropoutKnobs) else 0.0
+        )
+        self._model, self._loss = watching.attach(run, model, loss_function(data.facts))
+        self._optimiser = optimiser(knobs, self._model, data.facts.n, noise_source(run, execution, device))
+        self._draws: list[Probabilities] = []
+        if run.state is not None:
+            self._optimiser.restore(run.state)
+            self._draws = list(run.state[DRAWS])
+        self._inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
+        self._targets = tensor(data.train.targets, device)
+        per_epoch = sum(phase.steps for phase in knobs.phases(data.facts.n)) // knobs.epochs
+        self._batches = _Batches(run, len(data.train), knobs.batch_size, per_epoch)
+
+    def step(self, number: int) -> None:
+        """See `Training.step`."""
+        rows = torch.from_numpy(self._batches.rows(number)).to(self._device)
+        outputs = self._model(*(one.index_select(0, rows) for one in self._inputs))
+        mean_loss = self._loss(outputs, self._targets.index_select(0, rows)).mean()
+        parameters = self._optimiser.parameters
+        found = torch.autograd.grad(mean_loss, list(parameters.values()))
+        self._optimiser.update(dict(zip(parameters, found, strict=True)), number)
+        if number >= self._run.member.to_step - self._knobs.window:
+            self._draws.append(predicted(self._model, self._data, self._device))
+
+    @property
+    def _kept(self) -> Probabilities:
+        last = self._draws[-self._knobs.window :]
+        return np.stack(last) if last else np.zeros((0, 0, 0), dtype=np.float32)
+
+    def state(self) -> State:
+        """See `Training.state`."""
+        return with_origin(self._run, {**self._optimiser.state(), DRAWS: self._kept})
+
+    def metrics(self, step: int) -> Mapping[str, float]:
+        """See `Training.metrics`."""
+        if step < self._run.member.to_step:
+            return {}
+        samples = isinstance(self._knobs, PosteriorKnobs)
+        return judged(self._kept, self._data, average=self._knobs.average, samples=samples)
+
+
+def optimiser(knobs: CommonKnobs, model: nn.Module, n: int, noise: NoiseSource) -> optimisers.Optimiser:
+    """The update of a method, with its rate halving over the trial."""
+    rate_of = partial(step_size_of, knobs.phases(n))
+    match knobs:
+        case RMSpropKnobs():
+            return optimisers.RMSprop(model, rate_of, knobs)
+        case PSGLDKnobs():
+            return optimisers.PSGLD(model, rate_of, optimisers.Posterior(n, knobs.prior_variance, noise), knobs)
+        case SGHMCKnobs():
+            posterior = optimisers.Posterior(n, knobs.prior_variance, noise)
+            return optimisers.SGHMC(model, rate_of, posterior, knobs.friction)
+        case PosteriorKnobs():
+            return optimisers.SGLD(model, rate_of, optimisers.Posterior(n, knobs.prior_variance, noise))
+        case _:
+            return optimisers.Descent(model, rate_of)
 
 
 class _Batches:

@@ -1,0 +1,68 @@
+"""Knobs: one typed record, its parameters, and the one place that reads a configuration."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dpcore.checks import InvalidValue
+from trainables.knobs import complete, knob, knobs, parameters, read
+from trainables.registry import SYSTEMS
+from trainables.system import Parameter
+
+
+@knobs
+class Base:
+    rate: float = knob(low=0.0, high=1.0, doc="how far")
+    size: int = knob(low=1, default=3, unit="records", doc="how many")
+
+
+@knobs
+class Mine(Base):
+    kind: str = knob(choices=("a", "b"), default="a", doc="which")
+    loud: bool = knob(choices=(False, True), default=False, doc="whether")
+    target: float
+
+
+def test_parameters_say_what_the_fields_say() -> None:
+    assert parameters(Mine) == (
+        Parameter(name="rate", kind="float", low=0.0, high=1.0, doc="how far"),
+        Parameter(name="size", kind="int", low=1, default=3, unit="records", doc="how many"),
+        Parameter(name="kind", kind="choice", choices=("a", "b"), default="a", doc="which"),
+        Parameter(name="loud", kind="choice", choices=(False, True), default=False, doc="whether"),
+    )
+
+
+def test_a_configuration_is_completed_as_it_was_given_and_read_as_its_types() -> None:
+    full = complete(Mine, {"rate": 1, "else": 7})
+    assert full == {"rate": 1, "size": 3, "kind": "a", "loud": False}
+    found = read(Mine, full | {"target": 2})
+    assert found == Mine(rate=1.0, size=3, kind="a", loud=False, target=2.0)
+    assert isinstance(found.rate, float)
+    assert isinstance(found.target, float)
+
+
+def test_what_is_missing_is_named_unless_it_is_solved() -> None:
+    with pytest.raises(InvalidValue, match=r"rate=None: expected a value \(how far\)"):
+        complete(Mine, {})
+    with pytest.raises(InvalidValue, match=r"rate=None: expected a value \(how far\)"):
+        read(Base, {})
+    with pytest.raises(InvalidValue, match="target=None"):
+        read(Mine, {"rate": 0.5})
+    assert complete(Base, {}, solved="rate") == {"size": 3}
+    assert math.isnan(read(Base, {}, solved="rate").rate)
+
+
+def test_what_is_no_number_is_refused_by_name() -> None:
+    with pytest.raises(InvalidValue, match="rate='fast': expected a value of type float"):
+        read(Base, {"rate": "fast"})
+
+
+@pytest.mark.parametrize("name", sorted(name for name, system in SYSTEMS.items() if hasattr(system, "knobs")))
+def test_every_default_reads_as_its_parameter_says(name: str) -> None:
+    for one in SYSTEMS[name].parameters:
+        if one.default is not None and one.choices:
+            assert one.default in one.choices
+        if isinstance(one.default, float | int) and one.low is not None and one.high is not None:
+            assert one.low <= one.default <= one.high

@@ -1,0 +1,35 @@
+"""What a system declares that it can do besides planning and training alone on public validation records.
+
+What comes with a method of its own (canaries, membership scores, queries, neighbours, a rehearsal) is declared by the
+method: see `trainables.measures.protocols` and `trainables.rehearsal.setting`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """All false unless said.
+
+    units            it draws, bounds and counts whole units where `PublicFacts.unit` names one; a system that does not
+                     is refused on such data (`trainables.claims.check_unit`)
+    workers          it trains by sums of clipped gradients, which several processes can form, at any precision
+    private_reports  every metric of its that depends on validation records comes from
+                     `trainables.validation.judging.report`, and it reads those records nowhere else: so they may be
+                     private
+    """
+
+    units: bool = False
+    workers: bool = False
+    private_reports: bool = False
+
+
+NONE = Capabilities()
+
+
+def capabilities_of(system: object) -> Capabilities:
+    """What `system` declares as `capabilities`. Silence means nothing: outside packages may know none of it."""
+    declared = getattr(system, "capabilities", NONE)
+    return declared if isinstance(declared, Capabilities) else NONE

@@ -1,0 +1,79 @@
+"""Hyperparameters that several systems share, a record for each idea; a system puts its own together from them."""
+
+from __future__ import annotations
+
+from trainables.knobs import knob, knobs
+from trainables.planner import NOISE_MAX, NOISE_MIN
+from trainables.training.epochs import steps_of
+
+
+@knobs
+class ModelKnobs:
+    """Which model."""
+
+    model: str = knob(
+        default="mlp",
+        doc="name of a model (linear, mlp, mlp3, cnn, resnet20, resnet18, ...) or package.module:function",
+    )
+    hidden: int = knob(low=1, high=65536, default=64, unit="units", doc="hidden ReLU units of mlp and text")
+
+
+@knobs
+class RateKnobs:
+    """How far a step goes."""
+
+    learning_rate: float = knob(low=1e-6, high=1e3, doc="size of a step")
+
+
+@knobs
+class ClipKnobs:
+    """What bounds one record."""
+
+    clip_norm: float = knob(
+        low=1e-6,
+        high=1e6,
+        unit="gradient norm",
+        doc="largest L2 norm of the gradient of one record, or unit, over all weights",
+    )
+
+
+@knobs
+class BatchKnobs:
+    """How many records a Poisson batch has, of those a step is made."""
+
+    batch_size: int = knob(
+        low=1,
+        unit="records",
+        doc="expected number of records, or of units, in a Poisson batch; the sampling rate is batch_size / n",
+    )
+
+
+@knobs
+class PassKnobs(BatchKnobs):
+    """How many steps, counted in passes over the data."""
+
+    epochs: float = knob(
+        low=1e-6, high=1e6, unit="passes", doc="expected passes over the data; ceil(epochs * n / batch_size) steps"
+    )
+
+    def steps(self, n: int) -> int:
+        """Of a trial on n records, a public number."""
+        return steps_of(self.epochs, self.batch_size, n)
+
+
+@knobs
+class NoiseKnobs:
+    """What hides one record."""
+
+    noise_multiplier: float = knob(
+        low=NOISE_MIN,
+        high=NOISE_MAX,
+        doc="noise standard deviation divided by clip_norm; solved from epsilon by default",
+    )
+
+
+@knobs
+class PriorKnobs:
+    """What the weights are before any record is seen."""
+
+    prior_variance: float = knob(low=1e-6, high=1e6, default=1.0, doc="of the weights' Gaussian prior")

@@ -1,0 +1,234 @@
+"""Every update by a gradient, noised or not. `rate_of` gives the step size of a step by its number, counted from 0.
+
+Descent       theta -= r g
+NoisyAdam     Bu et al. (2020), Algorithm 2: as printed, or with the bias correction of its released code
+LangevinMean  theta -= (e/2) (theta / v + n g), where the noise in the mean g is the sampler's own N(0, e I)
+RMSprop       V = a V + (1-a) g^2;  theta -= r g / (sqrt(V) + c)
+SGLD          theta -= (e/2) G;  theta += N(0, e)                G = theta / v + n g
+PSGLD         V = a V + (1-a) G^2;  P = 1 / (sqrt(V) + c);  theta -= (e/2) P G;  theta += N(0, e P)
+SGHMC         w = (1-f) w - e G + N(0, 2 f e);  theta += w
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from dpcore.noise import NoiseSource
+from trainables.system import State
+from trainables.training.released import PARAMETER, arrays, restore
+
+RateOf = Callable[[int], float]
+_STEPS = "steps"
+
+
+def steadily(rate: float) -> RateOf:
+    """The same at every step."""
+    return lambda number: rate
+
+
+class Optimiser:
+    """Holds the trainable parameters by name and, in `memory`, a tensor of each one's shape for all that it remembers.
+
+    remembers  the kinds of memory, as checkpoints name them
+    """
+
+    remembers: tuple[str, ...] = ()
+
+    def __init__(self, model: nn.Module, rate_of: RateOf) -> None:
+        self.parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
+        self.memory = {
+            kind: {name: torch.zeros_like(one, requires_grad=False) for name, one in self.parameters.items()}
+            for kind in self.remembers
+        }
+        self._rate_of = rate_of
+
+    @torch.no_grad()
+    def update(self, gradient: Mapping[str, Tensor], number: int) -> None:
+        """Move every parameter in place by the gradient of step `number`."""
+        rate = self._rate_at(number)
+        for name, one in self.parameters.items():
+            self._move(name, one, gradient[name], rate)
+
+    def _rate_at(self, number: int) -> float:
+        return self._rate_of(number)
+
+    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
+        raise NotImplementedError
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Copies of all tensors, as checkpoints keep them."""
+        kept = arrays(PARAMETER, self.parameters)
+        for kind, several in self.memory.items():
+            kept |= arrays(f"{kind}.", several)
+        return kept
+
+    @torch.no_grad()
+    def restore(self, state: State) -> None:
+        """Take over the tensors of `state`. Raises ValueError for another model's or another method's."""
+        restore(PARAMETER, self.parameters, state)
+        for kind, several in self.memory.items():
+            restore(f"{kind}.", several, state)
+
+
+class Descent(Optimiser):
+    """theta -= r g."""
+
+    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
+        one.sub_(gradient, alpha=rate)
+
+
+class AdamKnobs(Protocol):
+    """What `NoisyAdam` reads of a system's knobs."""
+
+    @property
+    def beta1(self) -> float: ...
+    @property
+    def beta2(self) -> float: ...
+    @property
+    def xi(self) -> float: ...
+    @property
+    def bias_correction(self) -> bool: ...
+
+
+class NoisyAdam(Optimiser):
+    """m = beta1 m + (1 - beta1) g;  u = beta2 u + (1 - beta2) g^2;  theta -= r m / (sqrt(u) + xi).
+
+    With `bias_correction` r is that times sqrt(1 - beta2^t) / (1 - beta1^t) at its t-th step.
+    """
+
+    remembers = ("mean", "square")
+
+    def __init__(self, model: nn.Module, rate_of: RateOf, knobs: AdamKnobs) -> None:
+        super().__init__(model, rate_of)
+        self._knobs, self._steps = knobs, 0
+
+    def _rate_at(self, number: int) -> float:
+        self._steps += 1
+        rate, knobs = super()._rate_at(number), self._knobs
+        if knobs.bias_correction:
+            rate *= math.sqrt(1 - knobs.beta2**self._steps) / (1 - knobs.beta1**self._steps)
+        return rate
+
+    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
+        mean, square, knobs = self.memory["mean"][name], self.memory["square"][name], self._knobs
+        mean.lerp_(gradient, 1 - knobs.beta1)
+        square.mul_(knobs.beta2).addcmul_(gradient, gradient, value=1 - knobs.beta2)
+        one.addcdiv_(mean, square.sqrt().add_(knobs.xi), value=-rate)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """See `Optimiser.state`."""
+        return super().state() | {_STEPS: np.asarray(self._steps)}
+
+    def restore(self, state: State) -> None:
+        """See `Optimiser.restore`."""
+        super().restore(state)
+        self._steps = int(state[_STEPS])
+
+
+class LangevinMean(Optimiser):
+    """theta -= (e/2) (theta / v + n g) by the noisy mean g.
+
+    n               the public number of records
+    prior_variance  v
+    """
+
+    def __init__(self, model: nn.Module, rate_of: RateOf, n: int, prior_variance: float) -> None:
+        super().__init__(model, rate_of)
+        self._n, self._prior_variance = n, prior_variance
+
+    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
+        one.mul_(1 - rate / (2 * self._prior_variance)).sub_(gradient, alpha=rate / 2 * self._n)
+
+
+class SquareKnobs(Protocol):
+    """What a method with a remembered square reads of its knobs: a and c."""
+
+    @property
+    def decay(self) -> float: ...
+    @property
+    def floor(self) -> float: ...
+
+
+class RMSprop(Optimiser):
+    """V = a V + (1-a) g^2; theta -= r g / (sqrt(V) + c)."""
+
+    remembers = ("square",)
+
+    def __init__(self, model: nn.Module, rate_of: RateOf, knobs: SquareKnobs) -> None:
+        super().__init__(model, rate_of)
+        self._knobs = knobs
+
+    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
+        one.addcdiv_(gradient, self._root(name, gradient), value=-rate)
+
+    def _root(self, name: str, gradient: Tensor) -> Tensor:
+        """sqrt(V) + c, V updated."""
+        square = self.memory["square"][name]
+        square.mul_(self._knobs.decay).addcmul_(gradient, gradient, value=1 - self._knobs.decay)
+        return square.sqrt().add_(self._knobs.floor)
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """What a sampler walks on: n records, a prior N(0, prior_variance), and where its own noise comes from."""
+
+    n: int
+    prior_variance: float
+    noise: NoiseSource
+
+    def gradient(self, one: Tensor, gradient: Tensor) -> Tensor:
+        """G = theta / v + n g, the gradient of minus the log posterior."""
+        return one / self.prior_variance + self.n * gradient
+
+    def normal(self, like: Tensor) -> Tensor:
+        """Independent N(0, 1), of the shape of `like`."""
+        return self.noise.fill_(torch.empty_like(like, requires_grad=False))
+
+
+class SGLD(Optimiser):
+    """theta -= (e/2) G; theta += N(0, e)."""
+
+    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: Posterior) -> None:
+        super().__init__(model, rate_of)
+        self._posterior = posterior
+
+    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
+        drift = self._posterior.gradient(one, gradient)
+        one.sub_(drift, alpha=rate / 2).add_(self._posterior.normal(one), alpha=math.sqrt(rate))
+
+
+class PSGLD(RMSprop):
+    """V = a V + (1-a) G^2; P = 1 / (sqrt(V) + c); theta -= (e/2) P G; theta += N(0, e P)."""
+
+    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: Posterior, knobs: SquareKnobs) -> None:
+        super().__init__(model, rate_of, knobs)
+        self._posterior = posterior
+
+    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
+        drift = self._posterior.gradient(one, gradient)
+        root, normal = self._root(name, drift), self._posterior.normal(one)
+        one.addcdiv_(drift, root, value=-rate / 2).addcdiv_(normal, root.sqrt(), value=math.sqrt(rate))
+
+
+class SGHMC(Optimiser):
+    """w = (1-f) w - e G + N(0, 2 f e); theta += w."""
+
+    remembers = ("velocity",)
+
+    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: Posterior, friction: float) -> None:
+        super().__init__(model, rate_of)
+        self._posterior, self._friction = posterior, friction
+
+    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
+        velocity = self.memory["velocity"][name]
+        velocity.mul_(1 - self._friction).sub_(self._posterior.gradient(one, gradient), alpha=rate)
+        velocity.add_(self._posterior.normal(one), alpha=math.sqrt(2 * self._friction * rate))
+        one.add_(velocity)
