@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from dpcore import checks
@@ -101,15 +102,12 @@ class Guarantee:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Guarantee:
         """The inverse of `to_dict`."""
-        fields = dict(data)
-        return cls(
-            **{
-                **fields,
-                "notion": Notion(fields["notion"]),
-                "adjacency": Adjacency(fields["adjacency"]),
-                "status": Status(fields["status"]),
-                "assumptions": tuple(fields["assumptions"]),
-                "epsilon": float(fields["epsilon"]),
-                "epsilon_lower": None if fields["epsilon_lower"] is None else float(fields["epsilon_lower"]),
-            }
-        )
+        fields, lower = dict(data), data["epsilon_lower"]
+        fields["notion"], fields["adjacency"] = _notion(data["notion"]), _adjacency(data["adjacency"])
+        fields["status"], fields["assumptions"] = _status(data["status"]), tuple(data["assumptions"])
+        fields["epsilon"], fields["epsilon_lower"] = float(data["epsilon"]), None if lower is None else float(lower)
+        return cls(**fields)
+
+
+# Sweeps have tens of thousands of claims, and few words in them.
+_notion, _adjacency, _status = lru_cache(Notion), lru_cache(Adjacency), lru_cache(Status)

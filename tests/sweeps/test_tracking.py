@@ -104,7 +104,7 @@ def test_a_run_says_what_the_record_says(tracked):
     }
     assert {name: run.data.tags[name] for name in expected} == expected
     plan = Path(run.info.artifact_uri.removeprefix("file://")) / "plan.json"
-    assert json.loads(plan.read_text()) == dict(trial.plan)
+    assert json.loads(plan.read_text()) == trial.plan.to_dict()
     infeasible = runs_of(uri)["views-13"][0]
     assert infeasible.data.tags["sweeps.feasible"] == "false"
     assert "noise" in infeasible.data.tags["sweeps.reason"]
@@ -182,13 +182,13 @@ def test_not_a_number_and_infinities_come_through(tmp_path: Path):
     odd: TrialRecord = replace(
         trial,
         metrics={"accuracy": 0.5, "loss": math.nan, "ratio": math.inf, "drop": -math.inf},
-        guarantee={**trial.guarantee, "epsilon": "inf"},  # type: ignore[dict-item]
+        guarantee=replace(trial.guarantee, epsilon=math.inf, aimed_at=None),
     )
     Experiment(uri, store.sweep("views")).put(odd)
     record = read_front(uri, "views").panels[0].records[0]
     assert math.isnan(record.metrics["loss"])
     assert (record.metrics["ratio"], record.metrics["drop"]) == (math.inf, -math.inf)
-    assert record.guarantee.epsilon == math.inf  # type: ignore[index]
+    assert record.guarantee.epsilon == math.inf
 
 
 def page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
