@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from dpcore.checks import InvalidValue
 from sweeps.provenance.recorded_spec import RecordedSpec
 
 if TYPE_CHECKING:
@@ -224,6 +225,29 @@ class TrialRecord(Configured):
             return claimed
         budget = self.target_epsilon
         return None if budget is None else budget if claimed <= budget else math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What came of an attempt that reported. Raises InvalidValue for a step that nothing executed.
+
+    executed_to  step up to which noise may have been drawn, at least `step`
+    step         steps behind `metrics`
+    guarantee    what the trial claims
+    seconds      that the attempt took
+    finished     whether the trial is over; otherwise it waits for its next rung
+    """
+
+    executed_to: int
+    step: int
+    metrics: Mapping[str, float]
+    guarantee: Guarantee
+    seconds: float
+    finished: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.step <= self.executed_to:
+            raise InvalidValue("step", self.step, f"an integer in [1, executed_to={self.executed_to}]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,7 @@ def audit_trial(
     it, data).
     """
     evidence.check_sizes(canaries, runs)
-    store = Store.open(workspace.store_url, create=False)
+    store = workspace.open_store()
     recorded = store.sweep(sweep)
     audited = _audited(store, sweep, trial)
     possible = evidence.methods(audited.system, audited.claim)
@@ -129,7 +129,7 @@ def attack_trial(
     The other arguments are those of `audit_trial`. Raises what it raises, and InvalidValue for a system without a model
     to ask.
     """
-    store = Store.open(workspace.store_url, create=False)
+    store = workspace.open_store()
     recorded = store.sweep(sweep)
     audited = _audited(store, sweep, trial)
     check(audited.system, audited.claim, shadows)

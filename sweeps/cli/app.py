@@ -119,9 +119,8 @@ def _started_from(spec: Any, workspace: Any) -> dict[str, Any]:
     if spec.search.warm_start is None:
         return {}
     from sweeps.ledger.totals import earlier_totals
-    from sweeps.store import Store
 
-    opened = Store.open(workspace.store_url, create=False)
+    opened = workspace.open_store()
     return {
         "warm": opened.trials(spec.search.warm_start),
         "started_from": earlier_totals(opened, spec.search.warm_start),
@@ -225,10 +224,8 @@ def show(
     from rich.console import Console
     from rich.table import Table
 
-    from sweeps.store import Store
-
     workspace = _workspace(root, store)
-    opened = Store.open(workspace.store_url, create=False)
+    opened = workspace.open_store()
     if sweep is None:
         rows = [{"sweep": one.name, "state": one.state, **opened.counts(one.name)} for one in opened.sweeps()]
         if as_json:
@@ -300,10 +297,9 @@ def report(
 ) -> None:
     """Write one self-contained HTML page about a sweep."""
     from sweeps.report import write_report
-    from sweeps.store import Store
 
     workspace = _workspace(root, store)
-    path = write_report(Store.open(workspace.store_url, create=False), sweep, output or workspace.report(sweep))
+    path = write_report(workspace.open_store(), sweep, output or workspace.report(sweep))
     if as_json:
         print_json({"sweep": sweep, "report": str(path)})
     else:
@@ -319,14 +315,11 @@ def track(
     as_json: Json = False,
 ) -> None:
     """Rebuild the sweep's MLflow experiment from the store, and say what of it the store had not written."""
-    from sweeps.store import Store
     from sweeps.tracking import rebuild
 
     workspace = _workspace(root, store, tracking)
     shown = shown_url(workspace.tracking_uri)
-    rebuilt = rebuild(
-        Store.open(workspace.store_url, create=False), sweep, workspace.tracking_uri, workspace.folder(sweep)
-    )
+    rebuilt = rebuild(workspace.open_store(), sweep, workspace.tracking_uri, workspace.folder(sweep))
     if as_json:
         print_json({"sweep": sweep, "runs": rebuilt.runs, "mended": rebuilt.mended, "tracking": shown})
     else:

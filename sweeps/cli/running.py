@@ -21,7 +21,6 @@ from sweeps.process.words import LOG, keep, kept_in, say
 from sweeps.process.workspace import DEFAULT_ROOT, Workspace
 from sweeps.release.policy import Release
 from sweeps.release.validation_text import recorded_text
-from sweeps.store import Store
 from trainables.worker.redaction import shown_url
 
 
@@ -78,10 +77,11 @@ def _drive(
     def failed(failure: Failure) -> None:
         _say(console, failure.lines())
 
-    if heading := Release.recorded(Store.open(workspace.store_url, create=False).sweep(sweep).spec).heading:
+    spec = workspace.open_store().sweep(sweep).spec
+    if heading := Release.recorded(spec).heading:
         console.print(heading, highlight=False, markup=False, soft_wrap=True)
     console.print(f"Sweep [bold]{sweep}[/bold]  (Ctrl-C stops cleanly)", highlight=False)
-    if (validation := recorded_text(Store.open(workspace.store_url, create=False).sweep(sweep).spec)) is not None:
+    if (validation := recorded_text(spec)) is not None:
         console.print(f"validation records: {validation}", highlight=False, soft_wrap=True)
     try:
         with ProgressDisplay(console) as display:
@@ -134,7 +134,7 @@ def _summary(sweep: str, workspace: Workspace, outcome: session.SweepEnd, consol
     from sweeps.front.terminal import table
     from sweeps.report import write_report
 
-    opened = Store.open(workspace.store_url, create=False)
+    opened = workspace.open_store()
     counts = ", ".join(f"{count} {state}" for state, count in outcome.counts.items() if count)
     console.print(f"{outcome.state.capitalize()} after {outcome.seconds:.0f} s: {counts}.", highlight=False)
     for reason in outcome.reasons:

@@ -15,7 +15,6 @@ from sweeps.ledger.totals import Total, earlier_lines, earlier_totals, total_of
 from sweeps.process.workspace import Workspace
 from sweeps.release.policy import Release
 from sweeps.release.validation_text import recorded_text
-from sweeps.store import Store
 from trainables.worker.redaction import shown_url
 
 
@@ -85,7 +84,7 @@ class Shown:
 
 def shown(sweep: str, workspace: Workspace) -> Shown:
     """Read a sweep. Raises UnknownSweep, StoreError."""
-    store = Store.open(workspace.store_url, create=False)
+    store = workspace.open_store()
     record = store.sweep(sweep)
     trials = store.trials(sweep)
     ledger = summary_in_passing(record, trials, store.ledger(sweep))

@@ -19,7 +19,7 @@ from typing import Any
 from sweeps.control.lost_attempts import CONTROLLER_ENDED, worker_losses
 from sweeps.control.planning import exhausted, plan_proposal
 from sweeps.control.stopped_trials import claim_of
-from sweeps.records import Outcome, Proposal, TrialRecord, TrialState, trial_key
+from sweeps.records import Outcome, Proposal, Settlement, TrialRecord, TrialState, trial_key
 from sweeps.release.policy import Release
 from sweeps.search import Proposer
 from sweeps.search.rungs import Promote, first_stop, next_rung
@@ -400,17 +400,8 @@ class Controller:
             "peak_memory_mb": result.peak_memory_mb,
         }
         step, attempt = result.step, result.attempt
-        self.store.settle(
-            self.lease,
-            record.key,
-            attempt,
-            executed_to=step,
-            step=step,
-            metrics=metrics,
-            guarantee=guarantee,
-            seconds=result.seconds,
-            finished=True,
-        )
+        came = Settlement(executed_to=step, step=step, metrics=metrics, guarantee=guarantee, seconds=result.seconds)
+        self.store.settle(self.lease, record.key, attempt, came)
         done = replace(record, state=TrialState.COMPLETE, metrics=metrics, guarantee=guarantee, step=step)
         self._changed(replace(done, reports={**record.reports, step: metrics}))
         # What cannot be deleted only takes space; the next write says why.

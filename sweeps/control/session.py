@@ -90,7 +90,7 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
     """
     if name is not None and not NAME.fullmatch(name):
         raise InvalidValue("name", name, "letters, digits, dots, dashes and underscores, at most 100")
-    store = Store.open(workspace.store_url)
+    store = workspace.open_store(create=True)
     taken = {sweep.name for sweep in store.sweeps()}
     candidates = chain([spec.name], (f"{spec.name}-{number}" for number in count(2)))
     chosen = name or next(one for one in candidates if one not in taken and not workspace.in_use(one))
@@ -137,7 +137,7 @@ def resume(
     """
     started = time.monotonic()
     fingerprint.check_accepted(accept)
-    store = Store.open(workspace.store_url, create=False)
+    store = workspace.open_store()
     recorded = store.sweep(name)
     workspace = workspace.of(recorded)
     effective = _effective_spec(recorded, spec, accept)

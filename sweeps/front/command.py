@@ -45,10 +45,8 @@ def pareto_command(
 
         front = read_front(*mlflow, objectives=parsed or None, mix=mix, reference=ends)
     else:
-        from sweeps.store import Store
-
         assert sweep is not None
-        store = Store.open(workspace.store_url, create=False)
+        store = workspace.open_store()
         front = sweep_front(store, sweep, parsed or None, mix=mix, reference=ends, total=True)
     if form == "table" and output is None:
         from rich.console import Console

@@ -15,7 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,10 @@ from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import totals
 from sweeps.process.collector import collector_paused
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import EPSILON, LedgerEntry, SweepRecord, TrialRecord, TrialState
+from sweeps.records import EPSILON, TrialRecord, TrialState
 from sweeps.release.comparing import compared_epsilon
 from sweeps.release.policy import Release
+from sweeps.store.contract import Reader
 
 LABELS = ("notion", "adjacency", "delta", "unit", "status")
 """What two points must share to stand on the same axes; claims that stand share them, each under its own status."""
@@ -42,18 +43,8 @@ class MixedGuarantees(InvalidValue):
     """Points whose guarantees differ in kind were asked to share axes."""
 
 
-class Store(Protocol):
-    """What a front needs of the store."""
-
-    def trials(self, sweep: str) -> list[TrialRecord]: ...
-
-    def ledger(self, sweep: str) -> list[LedgerEntry]: ...
-
-    def sweep(self, name: str) -> SweepRecord: ...
-
-
 def sweep_front(
-    store: Store,
+    store: Reader,
     sweep: str,
     objectives: Sequence[Objective] | None = None,
     *,

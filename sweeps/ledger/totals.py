@@ -8,23 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from dpcore.guarantee import Guarantee
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.summary import Procedure, Summary
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many, total_lines
-from sweeps.records import LedgerEntry, SweepRecord, TrialRecord
-
-
-class Store(Protocol):
-    """What a total needs of the store."""
-
-    def trials(self, sweep: str) -> list[TrialRecord]: ...
-
-    def ledger(self, sweep: str) -> list[LedgerEntry]: ...
-
-    def sweep(self, name: str) -> SweepRecord: ...
+from sweeps.records import SweepRecord, TrialRecord
+from sweeps.store.contract import Reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +43,7 @@ class Total:
         return {"sweep": self.sweep, "in_this_store": self.in_this_store, **counted, **reason}
 
 
-def own_total(store: Store, sweep: str, trials: Sequence[TrialRecord]) -> Total:
+def own_total(store: Reader, sweep: str, trials: Sequence[TrialRecord]) -> Total:
     """Of one sweep, all of whose `trials` are given. Raises UnknownSweep."""
     attempts = sum(trial.attempts for trial in trials)
     if attempts > TOTAL_SHOWN_UP_TO:
@@ -68,12 +59,12 @@ def total_of(sweep: str, ledger: Summary) -> Total:
     return Total(sweep=sweep, procedure=ledger.procedure, uncounted=ledger.uncounted)
 
 
-def totals(store: Store, sweep: str, trials: Sequence[TrialRecord]) -> tuple[Total, ...]:
+def totals(store: Reader, sweep: str, trials: Sequence[TrialRecord]) -> tuple[Total, ...]:
     """A sweep's own total, then `earlier_totals`. Raises UnknownSweep."""
     return own_total(store, sweep, trials), *earlier_totals(store, store.sweep(sweep).spec.warm_start)
 
 
-def earlier_totals(store: Store, warm_start: str | None) -> tuple[Total, ...]:
+def earlier_totals(store: Reader, warm_start: str | None) -> tuple[Total, ...]:
     """Of the sweep that a spec names in `search.warm_start`, of the one that this one started from, ..."""
     found: list[Total] = []
     name = warm_start
@@ -107,7 +98,7 @@ def sentences(listed: Iterable[str]) -> str:
     return " ".join(f"{line[0].upper()}{line[1:]}{'' if line.endswith(('.', '.)')) else '.'}" for line in listed)
 
 
-def _sweep(store: Store, name: str) -> SweepRecord | None:
+def _sweep(store: Reader, name: str) -> SweepRecord | None:
     from sweeps.store.errors import UnknownSweep
 
     try:

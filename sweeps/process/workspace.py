@@ -6,6 +6,7 @@ import os
 import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
 from sweeps.process.sqlite_files import url_of
@@ -13,6 +14,9 @@ from sweeps.process.tracking_uri import check_tracking_uri
 from sweeps.records import SweepRecord
 from trainables.worker.files import Folder
 from trainables.worker.redaction import shown_url
+
+if TYPE_CHECKING:
+    from sweeps.store import Store
 
 DEFAULT_ROOT = ".sweeps"
 SECRET_BYTES = 32
@@ -82,6 +86,12 @@ class Workspace:
     def store_url(self) -> str:
         """SQLAlchemy URL of the store: `<root>/sweeps.db` unless told otherwise."""
         return self.store or url_of(f"{self.root}/sweeps.db")
+
+    def open_store(self, create: bool = False) -> Store:
+        """The store. Raises StoreError; by default also where there is none yet."""
+        from sweeps.store import Store
+
+        return Store.open(self.store_url, create=create)
 
     @property
     def tracking_uri(self) -> str:

@@ -79,9 +79,8 @@ def swept(spec: SweepSpec, workspace: Workspace) -> list[TrialRecord]:
     whatever `session.resume` raises.
     """
     from sweeps.control import session
-    from sweeps.store import Store
 
-    store = Store.open(workspace.store_url)
+    store = workspace.open_store(create=True)
     if spec.name not in {sweep.name for sweep in store.sweeps()}:
         session.create(spec, workspace, spec.name)
     recorded = store.sweep(spec.name)

@@ -1,9 +1,4 @@
-"""The record of truth: sweeps, trials, attempts, ledger, outbox and lease in one SQL database.
-
-Two transactions a trial. `launch` makes {proposal, key, attempt, constraint, ledger reservation} durable
-before anything is launched; `settle` makes {result, settlement, state, outbox row} durable after it. A kill
-between any two statements leaves either all of a transaction or nothing of it, so recovery meets only
-whole states: a trial that is RUNNING has one open attempt with its reservation.
+"""The store in one SQL database: sweeps, trials, attempts, ledger, outbox and lease. Its duties: `contract`.
 
 Everything else (MLflow, fronts, reports) is a view that can be deleted and rebuilt from here.
 """
@@ -18,13 +13,13 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from dpcore.guarantee import Guarantee
 from sweeps.provenance.fingerprint import keyed
 from sweeps.records import (
     AttemptRecord,
     LedgerEntry,
     OutboxRow,
     Proposal,
+    Settlement,
     SweepRecord,
     SweepState,
     TrialRecord,
@@ -181,39 +176,13 @@ class Store:
         number, launch = _number(lease.sweep, key), secrets.token_hex(8)
         return self._write(lease, lambda writer: writer.relaunch(number, from_step, to_step, launch))
 
-    def settle(
-        self,
-        lease: Lease,
-        key: str,
-        attempt: int,
-        executed_to: int,
-        step: int,
-        metrics: Mapping[str, float],
-        guarantee: Guarantee,
-        seconds: float,
-        finished: bool = True,
-    ) -> None:
+    def settle(self, lease: Lease, key: str, attempt: int, came: Settlement) -> None:
         """Transaction two: result, settlement, state (COMPLETE, or PLANNED between rungs) and outbox row.
-
-        executed_to  step up to which noise may have been drawn, at least `step`
-        step         steps behind `metrics` and `guarantee`
 
         The same content again changes nothing. Raises LeaseLost, Conflict, UnknownTrial, InvalidValue.
         """
         number = _number(lease.sweep, key)
-        self._write(
-            lease,
-            lambda writer: writer.settle(
-                number,
-                attempt,
-                executed_to=executed_to,
-                step=step,
-                metrics=metrics,
-                guarantee=guarantee,
-                seconds=seconds,
-                finished=finished,
-            ),
-        )
+        self._write(lease, lambda writer: writer.settle(number, attempt, came))
 
     def lose(self, lease: Lease, key: str, attempt: int, executed_to: int | None, reason: str) -> None:
         """The attempt is gone: charged to its horizon (None: its whole reservation); the trial is PLANNED again.

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Guarantee
-from sweeps.records import Outcome, Proposal, TrialState
+from sweeps.records import Outcome, Proposal, Settlement, TrialState
 from sweeps.store.errors import Conflict, UnknownTrial
 from sweeps.store.schema import attempts, ledger, outbox, trials
 from sweeps.store.text import NULL, canonical, dumps
@@ -99,33 +98,24 @@ class Writer:
         self._reserve(number, attempt, from_step, to_step, launch)
         return attempt
 
-    def settle(
-        self,
-        number: int,
-        attempt: int,
-        *,
-        executed_to: int,
-        step: int,
-        metrics: Mapping[str, float],
-        guarantee: Guarantee,
-        seconds: float,
-        finished: bool,
-    ) -> None:
+    def settle(self, number: int, attempt: int, came: Settlement) -> None:
         """Result, settlement, state and outbox row; the same content again changes nothing."""
-        metrics_text, guarantee_text = dumps(metrics), dumps(guarantee.to_dict())
-        if not 0 < step <= executed_to:
-            raise InvalidValue("step", step, f"an integer in [1, executed_to={executed_to}]")
-        content = _digest("settled", executed_to, step, canonical(metrics), canonical(guarantee.to_dict()), finished)
-        if not self._close(number, attempt, Outcome.SETTLED, content, executed_to, "", step, metrics_text, seconds):
+        metrics, claim = dumps(came.metrics), dumps(came.guarantee.to_dict())
+        sorted_claim = canonical(came.guarantee.to_dict())
+        content = _digest("settled", came.executed_to, came.step, canonical(came.metrics), sorted_claim, came.finished)
+        closed = self._close(
+            number, attempt, Outcome.SETTLED, content, came.executed_to, "", came.step, metrics, came.seconds
+        )
+        if not closed:
             return
         self._update_trial(
             number,
-            state=str(TrialState.COMPLETE if finished else TrialState.PLANNED),
-            metrics=metrics_text,
-            guarantee=guarantee_text,
-            step=step,
+            state=str(TrialState.COMPLETE if came.finished else TrialState.PLANNED),
+            metrics=metrics,
+            guarantee=claim,
+            step=came.step,
             reason="",
-            finished_at=self.at if finished else None,
+            finished_at=self.at if came.finished else None,
         )
         self._announce("settled", number)
 

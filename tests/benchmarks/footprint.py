@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import Proposal, SweepRecord
+from sweeps.records import Proposal, Settlement, SweepRecord
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store import Store
@@ -76,16 +76,18 @@ def fill(url: str, trials: int) -> Store:
             lease,
             f"footprint-{proposal.number}",
             1,
-            executed_to=plan.steps,
-            step=plan.steps,
-            metrics={
-                "expected_error": 0.012345678901,
-                "epsilon": 0.98765432101,
-                "seconds": 0.0123,
-                "peak_memory_mb": 181.2,
-            },
-            guarantee=plan.guarantee,
-            seconds=0.0123,
+            Settlement(
+                executed_to=plan.steps,
+                step=plan.steps,
+                metrics={
+                    "expected_error": 0.012345678901,
+                    "epsilon": 0.98765432101,
+                    "seconds": 0.0123,
+                    "peak_memory_mb": 181.2,
+                },
+                guarantee=plan.guarantee,
+                seconds=0.0123,
+            ),
         )
     return store
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from sweeps.control import session
 from sweeps.process.workspace import Workspace
+from sweeps.records import Settlement
 from sweeps.spec import load_spec
 
 SPEC = """
@@ -136,12 +137,14 @@ def _fill(workspace: Workspace, name: str, spec: Any, trials: int) -> None:
             lease,
             key,
             attempt,
-            executed_to=plan.steps,
-            step=plan.steps,
-            metrics=metrics,
-            guarantee=plan.guarantee,
-            seconds=0.1,
-            finished=True,
+            Settlement(
+                executed_to=plan.steps,
+                step=plan.steps,
+                metrics=metrics,
+                guarantee=plan.guarantee,
+                seconds=0.1,
+                finished=True,
+            ),
         )
     # The view is drained beforehand: the question is what the history costs, not the backlog.
     while rows := store.outbox(name, 5000):

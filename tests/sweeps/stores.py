@@ -18,7 +18,7 @@ from dpcore.events import Gaussian, PoissonSampled
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import Proposal, SweepRecord
+from sweeps.records import Proposal, Settlement, SweepRecord
 from sweeps.store import Store
 from trainables.system import PrivacyPlan, Refusal
 
@@ -85,7 +85,7 @@ def settle(store: Store, lease: object, key: str, attempt: int = 1, step: int = 
         "seconds": 2.0,
         "finished": True,
     }
-    store.settle(lease, key, attempt, **{**values, **changes})  # type: ignore[arg-type]
+    store.settle(lease, key, attempt, Settlement(**{**values, **changes}))  # type: ignore[arg-type]
 
 
 @contextmanager

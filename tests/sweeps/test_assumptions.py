@@ -22,7 +22,7 @@ from sweeps.front.pareto import sweep_front
 from sweeps.ledger.assumptions import HEADING, NOT_RECORDED, ONE_TRIAL, Assumptions, sentences_of, spans
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import SweepRecord, TrialRecord
+from sweeps.records import Settlement, SweepRecord, TrialRecord
 from sweeps.report import write_report
 from sweeps.search import Proposer
 from sweeps.spec import public_facts
@@ -71,7 +71,7 @@ def write(place: Workspace, name: str, systems: list[str], changes: list[str]) -
         metrics = {"accuracy": 0.5, "epsilon": plan.guarantee.epsilon, "loss": 1.0}
         key = f"{name}-{proposal.number}"
         settled = {"executed_to": plan.steps, "step": plan.steps, "metrics": metrics, "seconds": 1.0}
-        store.settle(lease, key, 1, guarantee=plan.guarantee, **settled)  # type: ignore[arg-type]
+        store.settle(lease, key, 1, Settlement(guarantee=plan.guarantee, **settled))  # type: ignore[arg-type]
     store.set_state(lease, "finished")
     lease.release()
     store.close()

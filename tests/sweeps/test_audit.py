@@ -23,7 +23,7 @@ from sweeps.control.planning import plan_proposal
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
-from sweeps.records import Proposal
+from sweeps.records import Proposal, Settlement
 from sweeps.release.policy import Release
 from sweeps.release.rounding import epsilon_text
 from sweeps.report import write_report
@@ -84,11 +84,13 @@ def finished(
         lease,
         f"{name}-0",
         1,
-        executed_to=plan.steps,
-        step=plan.steps,
-        metrics={"accuracy": 0.5},
-        guarantee=plan.guarantee,
-        seconds=1.0,
+        Settlement(
+            executed_to=plan.steps,
+            step=plan.steps,
+            metrics={"accuracy": 0.5},
+            guarantee=plan.guarantee,
+            seconds=1.0,
+        ),
     )
     lease.release()
     return workspace

@@ -12,6 +12,7 @@ from dpcore.adjacency import Adjacency
 from dpcore.guarantee import Status
 from sweeps.cli import app as cli
 from sweeps.ledger.summary import CLAIM_KIND
+from sweeps.records import Settlement
 from tests.sweeps.view_sweeps import guarantee, launch, new_sweep
 
 
@@ -35,7 +36,7 @@ def sweep_of(tmp_path, *claims):
     for number, claim in enumerate(claims):
         key = launch(store, lease, number)
         metrics = {"accuracy": 0.5, "epsilon": claim.epsilon}
-        store.settle(lease, key, 1, executed_to=10, step=10, metrics=metrics, guarantee=claim, seconds=0.5)
+        store.settle(lease, key, 1, Settlement(executed_to=10, step=10, metrics=metrics, guarantee=claim, seconds=0.5))
     lease.release()
     store.close()
 

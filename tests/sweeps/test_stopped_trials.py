@@ -20,7 +20,7 @@ from dpcore.guarantee import Guarantee, Notion, Status
 from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.control.stopped_trials import claim_of, ex_post
 from sweeps.front.pareto import sweep_front
-from sweeps.records import Proposal
+from sweeps.records import Proposal, Settlement
 from sweeps.release.rounding import epsilon_text
 from sweeps.report import gather, report_page
 from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan
@@ -152,7 +152,7 @@ def test_a_store_of_an_earlier_release_is_read_by_todays_rule(tmp_path) -> None:
     before = prefix_of_old(whole)
     store.launch(lease, Proposal(number=0, config=config_of(0), seed=0), whole, 2)
     metrics = {"accuracy": 0.5, "epsilon": before.epsilon}
-    store.settle(lease, "views-0", 1, executed_to=2, step=2, metrics=metrics, guarantee=before, seconds=1.0)
+    store.settle(lease, "views-0", 1, Settlement(executed_to=2, step=2, metrics=metrics, guarantee=before, seconds=1.0))
     store.relaunch(lease, "views-0", 2, 8)
     store.lose(lease, "views-0", 2, 5, "its worker was lost")
     (record,) = store.trials("views")
@@ -174,7 +174,7 @@ def test_the_front_stands_on_the_claim(tmp_path) -> None:
     before = prefix_of_old(planned())
     store.launch(lease, Proposal(number=0, config=config_of(0), seed=0), planned(), 2)
     metrics = {"accuracy": 0.5, "epsilon": before.epsilon}
-    store.settle(lease, "views-0", 1, executed_to=2, step=2, metrics=metrics, guarantee=before, seconds=1.0)
+    store.settle(lease, "views-0", 1, Settlement(executed_to=2, step=2, metrics=metrics, guarantee=before, seconds=1.0))
     (panel,) = sweep_front(store, "views").panels
     assert panel.values[0].tolist() == [0.5, planned().guarantee.epsilon]
     lease.release()
@@ -187,7 +187,7 @@ def test_the_report_says_what_a_stopped_trial_claims_and_what_is_known_of_it_aft
     for number, stop in enumerate((2, 8)):
         store.launch(lease, Proposal(number=number, config=config_of(0), seed=0), planned(), stop)
         settled = {"executed_to": stop, "step": stop, "metrics": {"accuracy": 0.5}, "seconds": 1.0}
-        store.settle(lease, f"views-{number}", 1, guarantee=planned().guarantee, **settled)
+        store.settle(lease, f"views-{number}", 1, Settlement(guarantee=planned().guarantee, **settled))
     page = report_page(gather(store, "views"))
     assert page.count("early, by results: the claim is that of all planned steps") == 1
     known = ex_post(planned(), 2, 2)
@@ -207,7 +207,9 @@ def test_an_unstopped_sweep_keeps_what_was_settled(tmp_path) -> None:
     store = new_sweep(tmp_path)
     lease = store.acquire("views")
     store.launch(lease, Proposal(number=0, config=config_of(0), seed=0), planned(), 8)
-    store.settle(lease, "views-0", 1, executed_to=8, step=8, metrics={}, guarantee=guarantee(0.25), seconds=1.0)
+    store.settle(
+        lease, "views-0", 1, Settlement(executed_to=8, step=8, metrics={}, guarantee=guarantee(0.25), seconds=1.0)
+    )
     assert store.trials("views")[0].guarantee == guarantee(0.25)
     lease.release()
     store.close()

@@ -10,7 +10,7 @@ from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.process.sqlite_files import url_of
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import Proposal, SweepRecord
+from sweeps.records import Proposal, Settlement, SweepRecord
 from sweeps.store import Lease, Store
 from trainables.system import PrivacyPlan, Refusal
 
@@ -99,15 +99,17 @@ def complete(store: Store, lease: Lease, number: int, accuracy: float | None = N
         lease,
         key,
         1,
-        executed_to=10,
-        step=10,
-        metrics={
-            "accuracy": accuracy_of(number) if accuracy is None else accuracy,
-            "epsilon": epsilon,
-            "seconds": 0.5 + number % 3,
-        },
-        guarantee=guarantee(epsilon, **{"aimed_at": budget, **changes}),
-        seconds=0.5,
+        Settlement(
+            executed_to=10,
+            step=10,
+            metrics={
+                "accuracy": accuracy_of(number) if accuracy is None else accuracy,
+                "epsilon": epsilon,
+                "seconds": 0.5 + number % 3,
+            },
+            guarantee=guarantee(epsilon, **{"aimed_at": budget, **changes}),
+            seconds=0.5,
+        ),
     )
     return key
 
