@@ -1,0 +1,146 @@
+"""The exam that every mechanism sits: each kind that `dpcore.mechanisms.protocol` knows, by an example of its own.
+
+A newcomer that registers under a word of its own is asked for one in `EXAMPLES`.
+"""
+
+import importlib
+import json
+import math
+import pkgutil
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
+
+import pytest
+
+from dpcore import mechanisms
+from dpcore.accountants.pld import PLDAccountant
+from dpcore.adjacency import Adjacency
+from dpcore.checks import InvalidValue
+from dpcore.events import Composed, Gaussian, PureDP, Repeated, phases
+from dpcore.mechanisms.average_case import AverageCase
+from dpcore.mechanisms.noisy_sum import NoisySum
+from dpcore.mechanisms.protocol import _KINDS, Mechanism, from_dict, to_dict
+from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence
+from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.sampling import PoissonSampling
+
+for module in pkgutil.iter_modules(mechanisms.__path__):
+    importlib.import_module(f"{mechanisms.__name__}.{module.name}")
+
+SAMPLED = SampledGaussian(
+    sampling=PoissonSampling(rate=0.05), clip_norm=0.7, noise_multiplier=1.3, steps=9, expected_batch_size=50.0
+)
+EXAMPLES: dict[str, Mechanism] = {
+    "sampled-gaussian": SAMPLED,
+    "sequence": Sequence(parts=(SAMPLED, replace(SAMPLED, noise_multiplier=2.0, steps=4))),
+    "noisy-sum": NoisySum(clip=0.5, noise_multiplier=3.0, steps=6),
+    "scheduled": Scheduled(schedule=((PureDP(epsilon=0.1), 3), (Gaussian(noise_multiplier=4.0), 5))),
+    "average-case": AverageCase(
+        sampling=PoissonSampling(rate=0.1), fixed=False, clip_norm=None, deviation=2.0, steps=5, expected_batch_size=8
+    ),
+}
+EVERY = pytest.mark.parametrize("mechanism", EXAMPLES.values(), ids=EXAMPLES.keys())
+
+
+def test_every_kind_sits_the_exam():
+    assert {kind for kind, made in _KINDS.items() if hasattr(made, "steps")} == EXAMPLES.keys()
+    assert all(isinstance(one, Mechanism) and type(one) is _KINDS[kind] for kind, one in EXAMPLES.items())
+
+
+@EVERY
+def test_the_events_of_ranges_add_up_to_that_of_all(mechanism):
+    whole = phases(mechanism.event())
+    assert sum(whole.values()) == mechanism.steps > 1
+    for middle in range(mechanism.steps + 1):
+        halves = (mechanism.event(0, middle), mechanism.event(middle))
+        assert [sum(phases(half).values()) for half in halves] == [middle, mechanism.steps - middle]
+        assert phases(Composed(events=halves)) == whole
+
+
+@EVERY
+def test_a_range_outside_is_refused(mechanism):
+    for first, last in ((-1, 2), (0, mechanism.steps + 1), (2, 1)):
+        with pytest.raises(InvalidValue, match="to_step"):
+            mechanism.event(first, last)
+
+
+@EVERY
+def test_it_is_a_value_that_survives_being_written_down(mechanism):
+    read = from_dict(json.loads(json.dumps(to_dict(mechanism))))
+    assert read == mechanism
+    assert read.event() == mechanism.event()
+    with pytest.raises(FrozenInstanceError):
+        setattr(mechanism, fields(mechanism)[0].name, None)
+
+
+@EVERY
+def test_what_it_releases_can_be_counted(mechanism):
+    assert PLDAccountant().supports(mechanism.event())
+
+
+@EVERY
+def test_no_more_noise_is_counted_than_is_drawn(mechanism):
+    if not hasattr(mechanism, "sensitivity"):
+        return
+    deviation = getattr(mechanism, "deviation", None) or mechanism.noise_multiplier * mechanism.clip
+    for part in phases(mechanism.event()):
+        counted = getattr(part, "event", part)
+        assert counted.noise_multiplier <= deviation / mechanism.sensitivity(counted.adjacency) * (1 + 1e-12)
+    # Under replace-one an add-remove sensitivity counts twice, which has to be enough.
+    assert mechanism.sensitivity(Adjacency.REPLACE_ONE) <= 2 * mechanism.sensitivity(Adjacency.ADD_REMOVE)
+
+
+@EVERY
+def test_what_is_no_number_is_refused(mechanism):
+    for field in fields(mechanism):
+        value = getattr(mechanism, field.name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            for bad in (math.nan, -1, math.inf) if isinstance(value, float) else (-1, 1.5):
+                with pytest.raises(InvalidValue, match=field.name):
+                    replace(mechanism, **{field.name: bad})
+
+
+# What the exam is for: each wrong mechanism fails the row that looks at it.
+
+
+@dataclass(frozen=True)
+class CountsFromTheFirst(SampledGaussian):
+    def event(self, from_step=0, to_step=None):
+        return super().event(0, to_step)
+
+
+@dataclass(frozen=True)
+class AnyRange(NoisySum):
+    def event(self, from_step=0, to_step=None):
+        stop = self.steps if to_step is None else min(to_step, self.steps)
+        return Repeated(event=Gaussian(noise_multiplier=self.noise_multiplier), count=max(0, stop - from_step))
+
+
+@dataclass(frozen=True)
+class CountsTwiceTheNoise(NoisySum):
+    def event(self, from_step=0, to_step=None):
+        return Repeated(event=Gaussian(noise_multiplier=2 * self.noise_multiplier), count=self.steps)
+
+
+@dataclass(frozen=True)
+class BelievesAnyNumber(NoisySum):
+    def __post_init__(self):
+        """Nothing is checked."""
+
+
+def same_as(kind, wrong):
+    right = EXAMPLES[kind]
+    return wrong(**{field.name: getattr(right, field.name) for field in fields(right)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "row"),
+    [
+        ("sampled-gaussian", CountsFromTheFirst, test_the_events_of_ranges_add_up_to_that_of_all),
+        ("noisy-sum", AnyRange, test_a_range_outside_is_refused),
+        ("noisy-sum", CountsTwiceTheNoise, test_no_more_noise_is_counted_than_is_drawn),
+        ("noisy-sum", BelievesAnyNumber, test_what_is_no_number_is_refused),
+    ],
+)
+def test_a_wrong_mechanism_fails_the_exam(kind, wrong, row):
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        row(same_as(kind, wrong))
