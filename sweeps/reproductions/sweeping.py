@@ -22,17 +22,12 @@ PUBLIC = "data sets that are published for research, repeated here as a publicat
 """Why the records of a reproduction are public: it shows attacks and baselines, which no claim covers."""
 
 
-def on_public_records(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A spec on the data of a publication."""
-    return {**raw, "data": {**raw["data"], "records_are_public": PUBLIC}}
-
-
 def full_grid(raw: Mapping[str, Any]) -> SweepSpec:
     """A grid sweep that runs every point `search.repeats` times: `search.trials` is counted here. Raises SpecErrors."""
     from sweeps.search.space import Space
     from sweeps.spec import load_spec
 
-    raw = on_public_records(raw)
+    raw = {**raw, "data": {**raw["data"], "records_are_public": PUBLIC}}
     search = {**raw.get("search", {}), "sampler": "grid", "trials": 1}
     counted = load_spec({**raw, "search": search})
     trials = Space.of(counted).grid_size() * counted.search.repeats

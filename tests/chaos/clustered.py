@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from sweeps.ledger.steps import total
 from sweeps.records import TrialState
 from sweeps.store import Store, StoreError
 from tests.chaos import witness, witness_sgd
+from tests.chaos.journal import Journal
 from tests.chaos.nodes import Nodes
 
 ROOT = Path(__file__).parents[2]
@@ -39,10 +39,13 @@ execution: {checkpoint_seconds: 0.3, retries: 20}
 """
 
 
-class Sweep:
+class Sweep(Journal):
     """The controller's process, and what its records say."""
 
+    longest_seconds = PATIENCE_SECONDS
+
     def __init__(self, folder: Path, nodes: Nodes, *, trials: int, epochs: float) -> None:
+        super().__init__()
         self.trials = trials
         self.folder, self.nodes, self.root = folder, nodes, folder / "state"
         (folder / "spec.yaml").write_text(SPEC.replace("TRIALS", str(trials)).replace("EPOCHS", str(epochs)))
@@ -53,8 +56,6 @@ class Sweep:
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder / "packages")]),
             witness.FOLDER: str(self.witness),
         }
-        self.log: list[str] = []
-        self.began = time.monotonic()
 
     def start(self) -> None:
         self.process = subprocess.Popen(
@@ -67,9 +68,6 @@ class Sweep:
             stdout=(self.folder / "output.txt").open("ab"),
             stderr=subprocess.STDOUT,
         )
-
-    def note(self, event: str) -> None:
-        self.log.append(f"{time.monotonic() - self.began:6.1f} s  {event}")
 
     def words(self) -> str:
         events = "\n".join(self.log)
@@ -87,16 +85,8 @@ class Sweep:
         except StoreError:
             return 0
 
-    def until(self, what: str, holds: Callable[[], bool]) -> float:
-        """Wait for it; seconds waited."""
-        began = time.monotonic()
-        while not holds():
-            assert time.monotonic() - began < PATIENCE_SECONDS, f"waited for {what}: {self.words()}"
-            assert self.process.poll() in (None, 0), f"exit code {self.process.returncode}: {self.words()}"
-            time.sleep(0.1)
-        waited = time.monotonic() - began
-        self.note(f"{what} after {waited:.1f} s")
-        return waited
+    def in_vain(self) -> None:
+        assert self.process.poll() in (None, 0), f"exit code {self.process.returncode}: {self.words()}"
 
     def check(self) -> None:
         """Nothing lost, doubled or under-charged."""

@@ -19,6 +19,9 @@ class Journal:
         """Everything that can explain a failure."""
         return "\n".join(self.log)
 
+    def in_vain(self) -> None:
+        """Fails where what is waited for can not come any more."""
+
     def note(self, event: str) -> float:
         """What was done, and when."""
         now = time.monotonic()
@@ -30,6 +33,7 @@ class Journal:
         began = time.monotonic()
         while not holds():
             assert time.monotonic() - began < self.longest_seconds, f"waited for {what}: {self.words()}"
+            self.in_vain()
             time.sleep(0.2)
         waited = time.monotonic() - began
         self.note(f"{what}, after {waited:.1f} s")

@@ -26,9 +26,11 @@ from trainables.registry import SYSTEMS
 from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, Refusal, Split, Task
 from trainables.systems.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, repaired_fit
 from trainables.systems.convexified.draws import FromNormals
+from trainables.systems.convexified.model import logits_of
 from trainables.systems.convexified.network import Recipe, train
-from trainables.systems.convexified.published_fit import asked, attack_of, flat_inputs, train_group
+from trainables.systems.convexified.published_fit import asked, attack_of, flat_inputs, question_order, train_group
 from trainables.systems.convexified.scales import head_of, sensitivities
+from trainables.systems.convexified.shadowed import under_attack
 
 DELTA = 1e-4
 SECRET = b"a secret of tests, never of a sweep"
@@ -316,6 +318,18 @@ def test_the_attack_rides_in_the_state(data):
     probabilities = softmax(np.random.default_rng(0).normal(size=(8, 10)), axis=1)
     scores = attack_of(run.final[1]).scores(probabilities, np.arange(8) % 10)
     assert np.all((scores >= 0) & (scores <= 1))
+    # Another system's model is judged on the first questions of draw 0, where the attacker's own records are not.
+    rng, widths = np.random.default_rng(1), (flat_inputs(data.facts, data.train).shape[1], 128, 10)
+    state = {
+        f"parameter.body.{layer}.{kind}": rng.normal(size=(out, into) if kind == "weight" else out)
+        for layer, into, out in ((0, *widths[:2]), (2, *widths[1:]))
+        for kind in ("weight", "bias")
+    }
+    accuracy, leak = under_attack(data, run.final[1], 50)(state)
+    asked_first = question_order(0, len(data.validation))[:50]
+    called = logits_of(state, flat_inputs(data.facts, data.validation)[asked_first]).argmax(axis=1)
+    assert accuracy == np.mean(called == data.validation.targets[asked_first])
+    assert -1 <= leak <= 1
 
 
 def test_head_answers_carry_the_planned_noise_on_every_logit(data, monkeypatch):
