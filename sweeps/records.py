@@ -236,6 +236,7 @@ class Settlement:
     guarantee    what the trial claims
     seconds      that the attempt took
     finished     whether the trial is over; otherwise it waits for its next rung
+    announced    whether views are told of it, as the sweep's release policy says
     """
 
     executed_to: int
@@ -244,6 +245,7 @@ class Settlement:
     guarantee: Guarantee
     seconds: float
     finished: bool = True
+    announced: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.step <= self.executed_to:

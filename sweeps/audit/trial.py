@@ -15,7 +15,9 @@ from sweeps.audit.records import AuditRecord, begin, keep, share
 from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
 from sweeps.provenance.spec_code import code_of
-from sweeps.records import SweepRecord, TrialRecord, trial_key
+from sweeps.records import SweepRecord, trial_key
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store import Store
 from trainables.data import SOURCES
@@ -35,7 +37,7 @@ class Audited:
     headline  what the trial claims first of all: `claim`, unless that is of another notion
     """
 
-    record: TrialRecord
+    record: Published
     plan: PrivacyPlan
     system: System
     claim: Guarantee
@@ -71,7 +73,7 @@ def audit_trial(
     evidence.check_sizes(canaries, runs)
     store = workspace.open_store()
     recorded = store.sweep(sweep)
-    audited = _audited(store, sweep, trial)
+    audited = _audited(Publisher(store), sweep, trial)
     possible = evidence.methods(audited.system, audited.claim)
     if not possible:
         raise InvalidValue(
@@ -131,7 +133,7 @@ def attack_trial(
     """
     store = workspace.open_store()
     recorded = store.sweep(sweep)
-    audited = _audited(store, sweep, trial)
+    audited = _audited(Publisher(store), sweep, trial)
     check(audited.system, audited.claim, shadows)
     setting = _setting(store, recorded, audited, "one-run", accept, rng, secret)
     took = "" if audited.seconds is None else f"; the trial took {audited.seconds:.3g} s"
@@ -161,7 +163,7 @@ def _setting(
     )
 
 
-def _audited(store: Store, sweep: str, trial: str) -> Audited:
+def _audited(store: Publisher, sweep: str, trial: str) -> Audited:
     key = trial_key(sweep, int(trial)) if trial.isdigit() else trial
     [record] = store.trials_of(sweep, [key])
     if record.plan is None:

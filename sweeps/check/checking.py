@@ -13,8 +13,8 @@ from dpcore.checks import InvalidValue
 from sweeps.check.feasibility import check_feasible
 from sweeps.check.preview import Preview, preview
 from sweeps.ledger.totals import Total
-from sweeps.records import TrialRecord
 from sweeps.rehearsal import Rehearsal, Rehearsing
+from sweeps.release.published import Published
 from sweeps.search import registry
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.spec.model import FUNCTION
@@ -51,7 +51,7 @@ def checked(
     *,
     rehearsal: bool = True,
     address: str | None = None,
-    warm: Sequence[TrialRecord] = (),
+    warm: Sequence[Published] = (),
     started_from: Sequence[Total] = (),
 ) -> Checked:
     """Plan, look at the places, rehearse. Raises SpecErrors, WouldFail, and what `check_places` raises.

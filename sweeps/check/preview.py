@@ -23,8 +23,8 @@ from sweeps.ledger.text import COUNTS, COVERS, PROMISES_NOTHING
 from sweeps.ledger.totals import Total as EarlierTotal
 from sweeps.ledger.totals import earlier_lines
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import TrialRecord
 from sweeps.release.policy import Release
+from sweeps.release.published import Published
 from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.release.validation_text import validation_text
 from sweeps.search import registry
@@ -225,7 +225,7 @@ def preview(
     *,
     systems: Mapping[str, System] | None = None,
     samples: int = PREVIEW_SAMPLES,
-    warm: Sequence[TrialRecord] = (),
+    warm: Sequence[Published] = (),
     started_from: Sequence[EarlierTotal] = (),
 ) -> Preview:
     """Plan `samples` draws from the prior and sum up. Reads no record.

@@ -119,8 +119,9 @@ def _started_from(spec: Any, workspace: Any) -> dict[str, Any]:
     if spec.search.warm_start is None:
         return {}
     from sweeps.ledger.totals import earlier_totals
+    from sweeps.release.publisher import Publisher
 
-    opened = workspace.open_store()
+    opened = Publisher.open(workspace.store_url)
     return {
         "warm": opened.trials(spec.search.warm_start),
         "started_from": earlier_totals(opened, spec.search.warm_start),
@@ -224,8 +225,10 @@ def show(
     from rich.console import Console
     from rich.table import Table
 
+    from sweeps.release.publisher import Publisher
+
     workspace = _workspace(root, store)
-    opened = workspace.open_store()
+    opened = Publisher.open(workspace.store_url)
     if sweep is None:
         rows = [{"sweep": one.name, "state": one.state, **opened.counts(one.name)} for one in opened.sweeps()]
         if as_json:
@@ -296,10 +299,11 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write one self-contained HTML page about a sweep."""
+    from sweeps.release.publisher import Publisher
     from sweeps.report import write_report
 
     workspace = _workspace(root, store)
-    path = write_report(workspace.open_store(), sweep, output or workspace.report(sweep))
+    path = write_report(Publisher.open(workspace.store_url), sweep, output or workspace.report(sweep))
     if as_json:
         print_json({"sweep": sweep, "report": str(path)})
     else:
@@ -315,11 +319,12 @@ def track(
     as_json: Json = False,
 ) -> None:
     """Rebuild the sweep's MLflow experiment from the store, and say what of it the store had not written."""
+    from sweeps.release.publisher import Publisher
     from sweeps.tracking import rebuild
 
     workspace = _workspace(root, store, tracking)
     shown = shown_url(workspace.tracking_uri)
-    rebuilt = rebuild(workspace.open_store(), sweep, workspace.tracking_uri, workspace.folder(sweep))
+    rebuilt = rebuild(Publisher.open(workspace.store_url), sweep, workspace.tracking_uri, workspace.folder(sweep))
     if as_json:
         print_json({"sweep": sweep, "runs": rebuilt.runs, "mended": rebuilt.mended, "tracking": shown})
     else:

@@ -10,7 +10,8 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sweeps.control.controller import Controller
-from sweeps.records import DECIDED, TrialRecord, TrialState
+from sweeps.records import DECIDED, TrialState
+from sweeps.release.published import Published
 
 LINE_SECONDS = 5.0
 OVER = (TrialState.COMPLETE, TrialState.FAILED)
@@ -53,11 +54,11 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.stop()
 
-    def __call__(self, controller: Controller, record: TrialRecord) -> None:
+    def __call__(self, controller: Controller, record: Published) -> None:
         """One trial changed."""
         if self.total == 0:
             self.total = controller.spec.search.trials
-            for known in controller.records.values():
+            for known in controller.published():
                 self._note(controller, known)
             self._known = len(self._over)
         self._note(controller, record)
@@ -77,7 +78,7 @@ class ProgressDisplay:
             self._printed = time.monotonic()
             self.console.print(f"{len(self._over)}/{self.total} trials{self._left()}  {best}", highlight=False)
 
-    def _note(self, controller: Controller, record: TrialRecord) -> None:
+    def _note(self, controller: Controller, record: Published) -> None:
         if record.state in OVER:
             self._over.add(record.key)
         if record.state is not TrialState.COMPLETE:

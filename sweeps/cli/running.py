@@ -20,6 +20,7 @@ from sweeps.process.exits import ExitCode
 from sweeps.process.words import LOG, keep, kept_in, say
 from sweeps.process.workspace import DEFAULT_ROOT, Workspace
 from sweeps.release.policy import Release
+from sweeps.release.publisher import Publisher
 from sweeps.release.validation_text import recorded_text
 from trainables.worker.redaction import shown_url
 
@@ -77,11 +78,10 @@ def _drive(
     def failed(failure: Failure) -> None:
         _say(console, failure.lines())
 
-    spec = workspace.open_store().sweep(sweep).spec
-    if heading := Release.recorded(spec).heading:
+    if heading := Release.recorded(Publisher.open(workspace.store_url).sweep(sweep).spec).heading:
         console.print(heading, highlight=False, markup=False, soft_wrap=True)
     console.print(f"Sweep [bold]{sweep}[/bold]  (Ctrl-C stops cleanly)", highlight=False)
-    if (validation := recorded_text(spec)) is not None:
+    if (validation := recorded_text(Publisher.open(workspace.store_url).sweep(sweep).spec)) is not None:
         console.print(f"validation records: {validation}", highlight=False, soft_wrap=True)
     try:
         with ProgressDisplay(console) as display:
@@ -134,7 +134,7 @@ def _summary(sweep: str, workspace: Workspace, outcome: session.SweepEnd, consol
     from sweeps.front.terminal import table
     from sweeps.report import write_report
 
-    opened = workspace.open_store()
+    opened = Publisher.open(workspace.store_url)
     counts = ", ".join(f"{count} {state}" for state, count in outcome.counts.items() if count)
     console.print(f"{outcome.state.capitalize()} after {outcome.seconds:.0f} s: {counts}.", highlight=False)
     for reason in outcome.reasons:

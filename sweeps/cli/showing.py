@@ -14,6 +14,7 @@ from sweeps.ledger.text import claim_lines, executed_text, stopped_lines, total_
 from sweeps.ledger.totals import Total, earlier_lines, earlier_totals, total_of
 from sweeps.process.workspace import Workspace
 from sweeps.release.policy import Release
+from sweeps.release.publisher import Publisher
 from sweeps.release.validation_text import recorded_text
 from trainables.worker.redaction import shown_url
 
@@ -84,7 +85,7 @@ class Shown:
 
 def shown(sweep: str, workspace: Workspace) -> Shown:
     """Read a sweep. Raises UnknownSweep, StoreError."""
-    store = workspace.open_store()
+    store = Publisher.open(workspace.store_url)
     record = store.sweep(sweep)
     trials = store.trials(sweep)
     ledger = summary_in_passing(record, trials, store.ledger(sweep))

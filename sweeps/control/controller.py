@@ -21,6 +21,7 @@ from sweeps.control.planning import exhausted, plan_proposal
 from sweeps.control.stopped_trials import claim_of
 from sweeps.records import Outcome, Proposal, Settlement, TrialRecord, TrialState, trial_key
 from sweeps.release.policy import Release
+from sweeps.release.published import Published
 from sweeps.search import Proposer
 from sweeps.search.rungs import Promote, first_stop, next_rung
 from sweeps.spec import SweepSpec
@@ -69,7 +70,7 @@ class Controller:
     proposer: Proposer
     trials: Folder
     calibrations: MutableMapping[str, float]
-    on_change: Callable[[TrialRecord], None] = lambda record: None
+    on_change: Callable[[Published], None] = lambda record: None
     records: dict[str, TrialRecord] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
     _relaunch: list[str] = field(default_factory=list)
@@ -107,7 +108,7 @@ class Controller:
             if record.state is not TrialState.INFEASIBLE:
                 break
             self._infeasible_in_a_row += 1
-        self.proposer.rebuild(self.records.values())
+        self.proposer.rebuild(self.published())
 
     def _check_store_is_newest(self) -> None:
         # One listing, and one for each trial that is not over: others had no later attempts, but for promoted ones,
@@ -127,7 +128,7 @@ class Controller:
 
     def has_work(self) -> bool:
         """Whether anything may still be launched (False spares a finished sweep the start of a cluster)."""
-        promotion = next_rung(self.spec, self.records.values(), self.running)
+        promotion = next_rung(self.spec, self.published(), self.running)
         if self._relaunch or isinstance(promotion, Promote):
             return True
         return self.launched < self.spec.search.trials and not self._is_exhausted()
@@ -154,7 +155,7 @@ class Controller:
         while self._relaunch:
             if (again := self._again()) is not None:
                 return again
-        while isinstance(promotion := next_rung(self.spec, self.records.values(), self.running), Promote):
+        while isinstance(promotion := next_rung(self.spec, self.published(), self.running), Promote):
             member = self._relaunched(promotion.key, promotion.to_step)
             if member is not None:
                 return self._launch([member])
@@ -400,7 +401,14 @@ class Controller:
             "peak_memory_mb": result.peak_memory_mb,
         }
         step, attempt = result.step, result.attempt
-        came = Settlement(executed_to=step, step=step, metrics=metrics, guarantee=guarantee, seconds=result.seconds)
+        came = Settlement(
+            executed_to=step,
+            step=step,
+            metrics=metrics,
+            guarantee=guarantee,
+            seconds=result.seconds,
+            announced=self._release.policy.at_once,
+        )
         self.store.settle(self.lease, record.key, attempt, came)
         done = replace(record, state=TrialState.COMPLETE, metrics=metrics, guarantee=guarantee, step=step)
         self._changed(replace(done, reports={**record.reports, step: metrics}))
@@ -429,8 +437,13 @@ class Controller:
     def _changed(self, record: TrialRecord) -> None:
         # Last of all, in memory: the store has it by now.
         self.records[record.key] = record
-        self.proposer.tell(record)
-        self.on_change(record)
+        seen = self._release.policy.published_alone(record)
+        self.proposer.tell(seen)
+        self.on_change(seen)
+
+    def published(self) -> list[Published]:
+        """The trials as the world may see them while the sweep runs: all that steers it."""
+        return self._release.policy.published(self.records.values())
 
 
 def _doubted(reason: str, left: Recovered) -> str:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.records import TrialRecord
+from sweeps.release.published import Published
 from trainables.worker.attempt import ERROR, Attempt
 from trainables.worker.files import Folder
 from trainables.worker.redaction import redacted
@@ -36,7 +36,7 @@ class Failure:
     quotes: bool = False
 
     @classmethod
-    def of(cls, record: TrialRecord, trials: Folder, log: Path) -> Failure:
+    def of(cls, record: Published, trials: Folder, log: Path) -> Failure:
         """The failure of `record`, with the words that its worker left in `trials`, or Ray in `log`."""
         attempt = Attempt.of(trials, record.key, record.attempts)
         try:

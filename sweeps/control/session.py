@@ -24,8 +24,10 @@ from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.provenance.spec_code import code_of
-from sweeps.records import TrialRecord, TrialState
+from sweeps.records import TrialState
 from sweeps.release.policy import Release
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
 from sweeps.release.validation_text import recorded_text
 from sweeps.search import Proposer
 from sweeps.search.registry import learns
@@ -68,10 +70,10 @@ class SweepEnd:
         return ExitCode.of_sweep(ranked=self.ranked, complete=self.counts["complete"], failed=self.counts["failed"])
 
 
-Progress = Callable[[Controller, TrialRecord], None]
+Progress = Callable[[Controller, Published], None]
 
 
-def _silent(controller: Controller, record: TrialRecord) -> None:
+def _silent(controller: Controller, record: Published) -> None:
     """No display."""
 
 
@@ -160,7 +162,7 @@ def resume(
             check_reachable(address, effective.resources)
         with (
             _left_as(store, lease) as state,
-            Drain(store, name, effective.tracking.uri or workspace.tracking_uri) as drain,
+            Drain(Publisher(store), name, effective.tracking.uri or workspace.tracking_uri) as drain,
         ):
             store.set_state(lease, "running")
             if working:
@@ -169,21 +171,22 @@ def resume(
                 state.ended = "exhausted" if controller.is_exhausted() else "finished"
             # Written before the drain ends, so that the views learn it too.
             store.set_state(lease, state.ended)
+        seen = Publisher(store)
         return SweepEnd(
             sweep=name,
             state=state.ended,
-            counts=store.counts(name),
+            counts=seen.counts(name),
             seconds=time.monotonic() - started,
             ranked=rankable(
-                store.trials(name, states=[TrialState.COMPLETE]), spec_objectives(RecordedSpec(effective.canonical()))
+                seen.trials(name, states=[TrialState.COMPLETE]), spec_objectives(RecordedSpec(effective.canonical()))
             ),
-            failure=_first_failure(store, name, controller.trials, log),
+            failure=_first_failure(seen, name, controller.trials, log),
             tracking=drain.uri if drain.delivered else None,
             reasons=_reasons(controller, state.ended),
         )
 
 
-def _first_failure(store: Store, name: str, trials: Folder, log: Path) -> Failure | None:
+def _first_failure(store: Publisher, name: str, trials: Folder, log: Path) -> Failure | None:
     failed = store.trials(name, states=[TrialState.FAILED])
     first = min(failed, key=lambda record: (record.finished_at or math.inf, record.number), default=None)
     return None if first is None else Failure.of(first, trials, log)
@@ -228,7 +231,7 @@ def _launch_all(
 
 
 def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
-    records = controller.records.values()
+    records = controller.published()
     refused = [record for record in records if record.state is TrialState.INFEASIBLE]
     reasons = []
     if ended == "exhausted":
@@ -346,7 +349,7 @@ def _controller(
     progress: Progress,
     on_failure: Callable[[Failure], None],
 ) -> Controller:
-    earlier = store.trials(spec.search.warm_start) if spec.search.warm_start else []
+    earlier = Publisher(store).trials(spec.search.warm_start) if spec.search.warm_start else []
     controller = Controller(
         store=store,
         lease=lease,
@@ -359,7 +362,7 @@ def _controller(
     )
     told = False
 
-    def changed(record: TrialRecord) -> None:
+    def changed(record: Published) -> None:
         nonlocal told
         progress(controller, record)
         if record.state is TrialState.FAILED and not told:

@@ -45,8 +45,10 @@ def pareto_command(
 
         front = read_front(*mlflow, objectives=parsed or None, mix=mix, reference=ends)
     else:
+        from sweeps.release.publisher import Publisher
+
         assert sweep is not None
-        store = workspace.open_store()
+        store = Publisher.open(workspace.store_url)
         front = sweep_front(store, sweep, parsed or None, mix=mix, reference=ends, total=True)
     if form == "table" and output is None:
         from rich.console import Console

@@ -15,7 +15,7 @@ from dpcore.guarantee import Status
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.summary import Procedure
 from sweeps.ledger.totals import Total, lines, sentences
-from sweeps.records import TrialRecord
+from sweeps.release.published import Published
 from sweeps.release.rounding import delta_text
 
 Floats = NDArray[np.float64]
@@ -90,7 +90,7 @@ class Panel:
     """
 
     label: Mapping[str, Any]
-    records: Sequence[TrialRecord]
+    records: Sequence[Published]
     values: Floats
     compared: Floats
     on_front: NDArray[np.bool_]

@@ -27,10 +27,11 @@ from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import totals
 from sweeps.process.collector import collector_paused
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import EPSILON, TrialRecord, TrialState
+from sweeps.records import EPSILON, TrialState
 from sweeps.release.comparing import compared_epsilon
 from sweeps.release.policy import Release
-from sweeps.store.contract import Reader
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
 
 LABELS = ("notion", "adjacency", "delta", "unit", "status")
 """What two points must share to stand on the same axes; claims that stand share them, each under its own status."""
@@ -44,7 +45,7 @@ class MixedGuarantees(InvalidValue):
 
 
 def sweep_front(
-    store: Reader,
+    store: Publisher,
     sweep: str,
     objectives: Sequence[Objective] | None = None,
     *,
@@ -82,7 +83,7 @@ def spec_objectives(spec: RecordedSpec) -> list[Objective]:
     return seen or [Objective(EPSILON, "minimize")]
 
 
-def rankable(records: Iterable[TrialRecord], objectives: Sequence[Objective]) -> int:
+def rankable(records: Iterable[Published], objectives: Sequence[Objective]) -> int:
     """How many of `records` have a value in every objective: those that a front or a ranking can hold."""
     return sum(_values(record, objectives)[1] is None for record in records)
 
@@ -93,7 +94,7 @@ def spec_references(spec: RecordedSpec) -> dict[str, Reference]:
 
 
 def front(
-    records: Iterable[TrialRecord],
+    records: Iterable[Published],
     objectives: Sequence[Objective],
     *,
     mix: Collection[str] = (),
@@ -117,7 +118,7 @@ def front(
     _check(objectives, mix, log10)
     reference = reference or {}
     ends = {one.metric: reference[one.metric] for one in objectives if one.metric in reference}
-    groups: dict[tuple[Any, ...], tuple[list[TrialRecord], list[list[float]]]] = {}
+    groups: dict[tuple[Any, ...], tuple[list[Published], list[list[float]]]] = {}
     excluded: Counter[str] = Counter()
     candidates, seen = 0, Counter[str]()
     for record in records:
@@ -175,7 +176,7 @@ def label_of(claim: Guarantee) -> tuple[Any, ...]:
     return tuple([STANDING[0] if one in STANDING else one for one in shared])
 
 
-def _shared(label: tuple[Any, ...], members: Sequence[TrialRecord]) -> dict[str, Any]:
+def _shared(label: tuple[Any, ...], members: Sequence[Published]) -> dict[str, Any]:
     claims = [record.guarantee for record in members if record.guarantee is not None]
     statuses = {claim.status for claim in claims}
     found = " or ".join(status for status in Status if status in statuses)
@@ -233,7 +234,7 @@ def _check(objectives: Sequence[Objective], mix: Collection[str], log10: Collect
             raise InvalidValue("log10", name, f"one of the objectives {', '.join(metrics)}")
 
 
-def _values(record: TrialRecord, objectives: Sequence[Objective]) -> tuple[list[float], str | None]:
+def _values(record: Published, objectives: Sequence[Objective]) -> tuple[list[float], str | None]:
     if record.guarantee is None:
         return [], "without a guarantee"
     values = []
@@ -262,7 +263,7 @@ def _refuse_mixture(labels: list[tuple[Any, ...]], mix: Collection[str]) -> None
 
 def _panel(
     label: Mapping[str, Any],
-    records: list[TrialRecord],
+    records: list[Published],
     values: Floats,
     objectives: Sequence[Objective],
     reference: Mapping[str, Reference],
@@ -286,7 +287,7 @@ def _panel(
     return Panel(label, records, values, compared, on_front, volume)
 
 
-def _compared(records: Sequence[TrialRecord], values: Floats, objectives: Sequence[Objective]) -> Floats:
+def _compared(records: Sequence[Published], values: Floats, objectives: Sequence[Objective]) -> Floats:
     compared = values.copy()
     for column, one in enumerate(objectives):
         if one.metric == EPSILON:

@@ -14,8 +14,9 @@ from dpcore.guarantee import Guarantee
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.summary import Procedure, Summary
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many, total_lines
-from sweeps.records import SweepRecord, TrialRecord
-from sweeps.store.contract import Reader
+from sweeps.records import SweepRecord
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Total:
         return {"sweep": self.sweep, "in_this_store": self.in_this_store, **counted, **reason}
 
 
-def own_total(store: Reader, sweep: str, trials: Sequence[TrialRecord]) -> Total:
+def own_total(store: Publisher, sweep: str, trials: Sequence[Published]) -> Total:
     """Of one sweep, all of whose `trials` are given. Raises UnknownSweep."""
     attempts = sum(trial.attempts for trial in trials)
     if attempts > TOTAL_SHOWN_UP_TO:
@@ -59,12 +60,12 @@ def total_of(sweep: str, ledger: Summary) -> Total:
     return Total(sweep=sweep, procedure=ledger.procedure, uncounted=ledger.uncounted)
 
 
-def totals(store: Reader, sweep: str, trials: Sequence[TrialRecord]) -> tuple[Total, ...]:
+def totals(store: Publisher, sweep: str, trials: Sequence[Published]) -> tuple[Total, ...]:
     """A sweep's own total, then `earlier_totals`. Raises UnknownSweep."""
     return own_total(store, sweep, trials), *earlier_totals(store, store.sweep(sweep).spec.warm_start)
 
 
-def earlier_totals(store: Reader, warm_start: str | None) -> tuple[Total, ...]:
+def earlier_totals(store: Publisher, warm_start: str | None) -> tuple[Total, ...]:
     """Of the sweep that a spec names in `search.warm_start`, of the one that this one started from, ..."""
     found: list[Total] = []
     name = warm_start
@@ -98,7 +99,7 @@ def sentences(listed: Iterable[str]) -> str:
     return " ".join(f"{line[0].upper()}{line[1:]}{'' if line.endswith(('.', '.)')) else '.'}" for line in listed)
 
 
-def _sweep(store: Reader, name: str) -> SweepRecord | None:
+def _sweep(store: Publisher, name: str) -> SweepRecord | None:
     from sweeps.store.errors import UnknownSweep
 
     try:

@@ -53,6 +53,11 @@ class RecordedSpec:
         return self._privacy.get("allow_raw_measures")
 
     @property
+    def release(self) -> str:
+        """The word for what leaves the sweep: all of it, before there was a word."""
+        return str(self._privacy.get("release", "all"))
+
+    @property
     def is_stated(self) -> bool:
         """Whether it is of a time when metrics said on what they depend."""
         return "allow_raw_measures" in self._privacy

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from dpcore.guarantee import Guarantee, Status, weakest
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import TrialRecord
+from sweeps.release.published import OPEN, Published, ReleasePolicy
 from trainables.metrics import WITHHELD, Config, Dependence
 from trainables.system import PrivacyPlan
 from trainables.units import RECORD
@@ -39,6 +40,7 @@ class Release:
     stated          whether the spec is of a time when metrics said on what they depend
     steered_by      raw metrics that an unstated spec has among its objectives: they were published and searched by
     empty_unit      the word of an unstated spec for a unit that nothing enforced: its claims are per record
+    policy          which trials' results leave, and when
     """
 
     public_because: str | None = None
@@ -46,11 +48,16 @@ class Release:
     stated: bool = True
     steered_by: tuple[str, ...] = ()
     empty_unit: str | None = None
+    policy: ReleasePolicy = OPEN
 
     @classmethod
     def of(cls, spec: SweepSpec) -> Release:
         """The release that a spec asks for."""
-        return cls(public_because=spec.data.records_are_public, raw_because=spec.privacy.allow_raw_measures)
+        return cls(
+            public_because=spec.data.records_are_public,
+            raw_because=spec.privacy.allow_raw_measures,
+            policy=ReleasePolicy.called(spec.privacy.release),
+        )
 
     @classmethod
     def recorded(cls, spec: RecordedSpec) -> Release:
@@ -62,6 +69,7 @@ class Release:
             stated=spec.is_stated,
             steered_by=() if spec.is_stated else _raw_objectives(spec),
             empty_unit=None if enforced else spec.unit,
+            policy=ReleasePolicy.called(spec.release),
         )
 
     @property
@@ -118,19 +126,15 @@ class Release:
 
         return published(metrics, SYSTEMS[system], config, self.withheld)
 
-    def seen(self, record: TrialRecord) -> TrialRecord:
+    def seen(self, record: Published) -> Published:
         """A trial, of another sweep or of another time, with the metrics that may leave this one: none undeclared."""
-        return replace(
-            record,
-            metrics=self._declared(record.metrics, record),
-            reports={step: self._declared(metrics, record) for step, metrics in record.reports.items()},
-        )
+        return Published(self._declared_alone(record))
 
     def read(self, record: TrialRecord) -> TrialRecord:
         """A trial as it is read from the store: as recorded, or as `seen` where metrics were not yet declared then."""
         if self.stated:
             return record
-        read = self.seen(record)
+        read = self._declared_alone(record)
         if self.covered and self.empty_unit is None:
             return read
         plan = read.plan
@@ -138,6 +142,13 @@ class Release:
             beside = tuple(self._as_recorded(one) for one in plan.beside)
             plan = replace(plan, guarantee=self._as_recorded(plan.guarantee), beside=beside)
         return replace(read, guarantee=None if read.guarantee is None else self._as_recorded(read.guarantee), plan=plan)
+
+    def _declared_alone(self, record: TrialRecord) -> TrialRecord:
+        return replace(
+            record,
+            metrics=self._declared(record.metrics, record),
+            reports={step: self._declared(metrics, record) for step, metrics in record.reports.items()},
+        )
 
     def _declared(self, metrics: Mapping[str, float], record: TrialRecord) -> dict[str, float]:
         from trainables.publishing import OWN_METRICS, declared

@@ -15,10 +15,11 @@ from sweeps.ledger import spending as ledger
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.summary import Summary
 from sweeps.ledger.totals import Total, earlier_totals, total_of
-from sweeps.records import SweepRecord, TrialRecord, TrialState
+from sweeps.records import SweepRecord, TrialState
 from sweeps.release.policy import Release
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
 from sweeps.report.importance import Importance, importances
-from sweeps.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class Content:
     """
 
     sweep: SweepRecord
-    trials: Sequence[TrialRecord]
+    trials: Sequence[Published]
     objectives: Sequence[Objective]
     front: Front
     claims: Sequence[ClaimRange]
@@ -62,12 +63,12 @@ class Content:
     release: Release
     written_at: float
 
-    def in_state(self, state: TrialState) -> list[TrialRecord]:
+    def in_state(self, state: TrialState) -> list[Published]:
         """The trials in one state."""
         return [trial for trial in self.trials if trial.state is state]
 
 
-def gather(store: Store, sweep: str) -> Content:
+def gather(store: Publisher, sweep: str) -> Content:
     """Read a sweep. Guarantees that differ in kind get a panel each, since a page has room for it."""
     record = store.sweep(sweep)
     trials = store.trials(sweep)
@@ -103,7 +104,7 @@ def gather(store: Store, sweep: str) -> Content:
     )
 
 
-def _claims(trials: Sequence[TrialRecord]) -> list[ClaimRange]:
+def _claims(trials: Sequence[Published]) -> list[ClaimRange]:
     groups: dict[tuple[str, Guarantee], list[Guarantee]] = {}
     for trial in trials:
         if trial.guarantee is not None:
@@ -121,7 +122,7 @@ def _claims(trials: Sequence[TrialRecord]) -> list[ClaimRange]:
     ]
 
 
-def _released(trials: Sequence[TrialRecord]) -> dict[str, str]:
+def _released(trials: Sequence[Published]) -> dict[str, str]:
     from trainables.measures.objectives import MEASURES
     from trainables.registry import SYSTEMS
 

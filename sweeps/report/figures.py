@@ -16,7 +16,8 @@ from dpcore.guarantee import Status
 from sweeps.front.axes import log_ticks
 from sweeps.front.kinds import Kind, kinds
 from sweeps.front.panels import Front, Objective, Panel
-from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialRecord, TrialState
+from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialState
+from sweeps.release.published import Published
 from sweeps.release.rounding import epsilon_text
 from sweeps.report.importance import Importance
 
@@ -99,9 +100,7 @@ def _staircase(across: Objective, colour: str) -> Figure:
     return {"shape": "hv" if across.goal == "minimize" else "vh", "color": colour, "width": 1.5}
 
 
-def parallel_figure(
-    trials: Sequence[TrialRecord], objectives: Sequence[Objective], on_front: set[str]
-) -> Figure | None:
+def parallel_figure(trials: Sequence[Published], objectives: Sequence[Objective], on_front: set[str]) -> Figure | None:
     """One line per finished trial through its knobs and objectives, coloured by the first measured objective.
 
     None when fewer than two axes vary. At most MAX_LINES lines, front trials first.
@@ -212,7 +211,7 @@ def importance_figure(one: Importance) -> Figure:
     }
 
 
-def progress_figure(trials: Sequence[TrialRecord], objective: Objective) -> Figure | None:
+def progress_figure(trials: Sequence[Published], objective: Objective) -> Figure | None:
     """Every finished trial by the time it ended, and the best so far of each fixed epsilon. None without any."""
     ended = [trial for trial in trials if trial.state is TrialState.COMPLETE and trial.finished_at]
     measured = [trial for trial in ended if _finite(trial.metric(objective.metric))]

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweeps.front.panels import Objective
-from sweeps.records import DECIDED, SYSTEM, TrialRecord
+from sweeps.records import DECIDED, SYSTEM
+from sweeps.release.published import Published
 
 MIN_TRIALS = 20
 MAX_TRIALS = 2000
@@ -38,7 +39,7 @@ class Importance:
     reason: str = ""
 
 
-def importances(finished: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[Importance]:
+def importances(finished: Sequence[Published], objectives: Sequence[Objective]) -> list[Importance]:
     """One per system and measured objective; what the plan decides (epsilon, work) is left out."""
     systems = dict.fromkeys(trial.system for trial in finished)
     return [
@@ -49,7 +50,7 @@ def importances(finished: Sequence[TrialRecord], objectives: Sequence[Objective]
     ]
 
 
-def _importance(system: str, metric: str, finished: Sequence[TrialRecord]) -> Importance:
+def _importance(system: str, metric: str, finished: Sequence[Published]) -> Importance:
     usable = [trial for trial in finished if math.isfinite(trial.metrics.get(metric, math.nan))][-MAX_TRIALS:]
     names = list(dict.fromkeys(name for trial in usable for name in trial.config if name != SYSTEM))
     varied = [name for name in names if len({trial.config.get(name) for trial in usable}) > 1]

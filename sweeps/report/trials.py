@@ -10,7 +10,8 @@ from typing import Any
 
 from dpcore.events import blocks, to_dict
 from sweeps.control.stopped_trials import ex_post
-from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialRecord, TrialState
+from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialState
+from sweeps.release.published import Published
 from sweeps.release.rounding import epsilon_text
 from sweeps.report.content import Content
 from sweeps.report.guarantees import claim_badge, guarantee_line
@@ -45,7 +46,7 @@ def _cut(shown: int, total: int) -> str:
     return f"The first {shown} of {total}; all of them: sweeps pareto --format parquet."
 
 
-def _table(content: Content, trials: Sequence[TrialRecord], front: set[str]) -> str:
+def _table(content: Content, trials: Sequence[Published], front: set[str]) -> str:
     metrics = [one.metric for one in content.objectives]
     beside = (*metrics, TARGET_EPSILON)
     knobs = list(dict.fromkeys(name for trial in trials for name in trial.config if name not in beside))
@@ -61,7 +62,7 @@ def _table(content: Content, trials: Sequence[TrialRecord], front: set[str]) -> 
 
 def _row(
     content: Content,
-    trial: TrialRecord,
+    trial: Published,
     measured: list[str],
     varied: list[str],
     numeric: set[str],
@@ -84,7 +85,7 @@ def _row(
     return f'<tr>{"".join(cells)}</tr><tr id="{number}" hidden><td colspan="{width}">{_plan(content, trial)}</td></tr>'
 
 
-def _plan(content: Content, trial: TrialRecord) -> str:
+def _plan(content: Content, trial: Published) -> str:
     rows: list[tuple[str, str]] = []
     if trial.reason:
         rows.append(("reason", escape(trial.reason)))
@@ -109,7 +110,7 @@ def _plan(content: Content, trial: TrialRecord) -> str:
     return f"<dl>{listed}</dl><pre>{escape(json.dumps(text, indent=1, default=str))}</pre>"
 
 
-def _stopped(content: Content, trial: TrialRecord, plan: PrivacyPlan) -> list[tuple[str, str]]:
+def _stopped(content: Content, trial: Published, plan: PrivacyPlan) -> list[tuple[str, str]]:
     """Of a trial that early stopping ended: what it claims all the same, and what is known of it now."""
     stopping = content.sweep.spec.early_stopping
     if stopping is None or trial.guarantee is None or not 0 < trial.step < plan.steps:
@@ -122,7 +123,7 @@ def _stopped(content: Content, trial: TrialRecord, plan: PrivacyPlan) -> list[tu
     return rows
 
 
-def _infeasible(trials: Sequence[TrialRecord]) -> str:
+def _infeasible(trials: Sequence[Published]) -> str:
     if not trials:
         return ""
     reasons = Counter(trial.reason for trial in trials)

@@ -11,6 +11,7 @@ from rich.table import Table as Shown
 from sweeps.cli.output import print_json
 from sweeps.process.workspace import Workspace
 from sweeps.release.policy import Release
+from sweeps.release.publisher import Publisher
 from sweeps.reproductions import Effort, Result, reproduce
 from sweeps.reproductions.sweeping import PUBLIC
 
@@ -58,7 +59,7 @@ def _folding(*columns: str, title: str) -> Shown:
 
 def _trained(paper: str, workspace: Workspace) -> str:
     """The trials behind it, over all the times it was run."""
-    store = workspace.open_store(create=True)
+    store = Publisher(workspace.open_store(create=True))
     sweeps = [sweep.name for sweep in store.sweeps() if sweep.name.startswith(f"{paper}-")]
     metrics = [trial.metrics for sweep in sweeps for trial in store.trials(sweep) if trial.metrics]
     peak = max((one.get("peak_memory_mb", 0.0) for one in metrics), default=0.0)

@@ -74,6 +74,7 @@ def swept(spec: SweepSpec, workspace: Workspace) -> list[TrialRecord]:
     whatever `session.resume` raises.
     """
     from sweeps.control import session
+    from sweeps.release.publisher import Publisher
 
     store = workspace.open_store(create=True)
     if spec.name not in {sweep.name for sweep in store.sweeps()}:
@@ -87,4 +88,4 @@ def swept(spec: SweepSpec, workspace: Workspace) -> list[TrialRecord]:
         raise InvalidValue(
             "sweep", spec.name, "the packaged spec of this reproduction", "It is another one: give another --root."
         )
-    return store.trials(spec.name)
+    return [*Publisher(store).trials(spec.name)]

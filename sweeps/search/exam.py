@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from dpcore.guarantee import Guarantee, Status
 from sweeps.records import Proposal, TrialRecord, TrialState, trial_key
+from sweeps.release.published import OPEN, Published
 from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space
 from sweeps.spec.model import SweepSpec
@@ -51,7 +52,7 @@ def faults(spec: SweepSpec, proposals: int = PROPOSALS) -> list[str]:
 def _run(spec: SweepSpec, proposals: int, restart_at: int = -1) -> Iterator[dict[str, Scalar]]:
     """The configurations of one trial after the other."""
     proposer = Proposer(spec)
-    records: list[TrialRecord] = []
+    records: list[Published] = []
     for number in range(proposals):
         if number == restart_at:
             proposer = Proposer(spec)
@@ -59,7 +60,7 @@ def _run(spec: SweepSpec, proposals: int, restart_at: int = -1) -> Iterator[dict
         proposal = proposer.propose()
         if proposal is None:
             return
-        records.append(_made_up(spec, proposal))
+        records.append(OPEN.published_alone(_made_up(spec, proposal)))
         proposer.tell(records[-1])
         yield dict(proposal.config)
 

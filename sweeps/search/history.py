@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sweeps.records import TrialRecord, TrialState
+from sweeps.records import TrialState
+from sweeps.release.published import Published
 from sweeps.search.objectives import objective_values
 from sweeps.search.space import Space
 from sweeps.spec.model import SweepSpec
@@ -39,7 +40,7 @@ class Outcome:
     paused_at: int | None = None
 
 
-def outcome(spec: SweepSpec, record: TrialRecord) -> Outcome | None:
+def outcome(spec: SweepSpec, record: Published) -> Outcome | None:
     """What there is to learn from a trial; None while nothing is known yet."""
     nothing = (0.0,) * len(spec.objectives)
     amounts = [amount for amount in record.violations.values() if not amount <= 0]
@@ -65,7 +66,7 @@ def window_start(number: int, window: int) -> int:
     return max(0, (number - window) // WINDOW_STEP * WINDOW_STEP)
 
 
-def kept(spec: SweepSpec, earlier: Sequence[TrialRecord]) -> list[TrialRecord]:
+def kept(spec: SweepSpec, earlier: Sequence[Published]) -> list[Published]:
     """The best feasible trials before the window: by value, or the non-dominated ones."""
     told = [(record, outcome(spec, record)) for record in earlier]
     good = [(record, one.values) for record, one in told if one is not None and one.violation <= 0]
@@ -102,8 +103,8 @@ class WarmStart:
         return f"{self.fitting} of {self.offered} earlier trials fit" + (f" (left out: {left_out})" if left_out else "")
 
 
-def fitting(spec: SweepSpec, space: Space, warm: Iterable[TrialRecord]) -> tuple[tuple[TrialRecord, ...], WarmStart]:
-    found: list[TrialRecord] = []
+def fitting(spec: SweepSpec, space: Space, warm: Iterable[Published]) -> tuple[tuple[Published, ...], WarmStart]:
+    found: list[Published] = []
     reasons: Counter[str] = Counter()
     offered = 0
     for record in sorted(warm, key=lambda record: record.number):
@@ -118,7 +119,7 @@ def fitting(spec: SweepSpec, space: Space, warm: Iterable[TrialRecord]) -> tuple
     return tuple(found), WarmStart(offered, len(found), reasons)
 
 
-def _other_claim(spec: SweepSpec, record: TrialRecord) -> str:
+def _other_claim(spec: SweepSpec, record: Published) -> str:
     if record.guarantee is None:
         return ""
     delta, adjacency = record.guarantee.delta, record.guarantee.adjacency

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-from sweeps.records import DECIDED, TrialRecord
+from sweeps.records import DECIDED
 from sweeps.release.comparing import compared
+from sweeps.release.published import Published
 from sweeps.spec.model import SweepSpec
 
 
-def objective_at(record: TrialRecord, metric: str, step: int) -> float | None:
+def objective_at(record: Published, metric: str, step: int) -> float | None:
     """A metric as reported after `step` steps; None when nothing finite was reported there.
 
     What the plan decides is the same at every step: a trial claims its whole plan wherever it stops.
@@ -21,7 +22,7 @@ def objective_at(record: TrialRecord, metric: str, step: int) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
 
-def objective_values(spec: SweepSpec, record: TrialRecord) -> tuple[float, ...] | None:
+def objective_values(spec: SweepSpec, record: Published) -> tuple[float, ...] | None:
     """One number per objective, in the spec's order; None unless all are reported and finite."""
     values: list[float] = []
     for objective in spec.objectives:

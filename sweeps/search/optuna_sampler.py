@@ -20,7 +20,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeps.records import SYSTEM, TARGET_EPSILON, TrialRecord
+from sweeps.records import SYSTEM, TARGET_EPSILON
+from sweeps.release.published import Published
 from sweeps.search import history
 from sweeps.search.history import Outcome
 from sweeps.search.registry import Learning
@@ -38,23 +39,23 @@ CONSTRAINT = "infeasible"
 class OptunaSampler:
     """A sampler that learns, as `entry` says, from all trials that it is told of."""
 
-    def __init__(self, entry: Learning, spec: SweepSpec, warm: Iterable[TrialRecord] = ()) -> None:
+    def __init__(self, entry: Learning, spec: SweepSpec, warm: Iterable[Published] = ()) -> None:
         self._entry, self._spec = entry, spec
         self._space = Space.of(spec)
         self._codec = _Codec(self._space)
-        self._records: dict[int, TrialRecord] = {}
+        self._records: dict[int, Published] = {}
         self._study: optuna.Study | None = None
         self._asked: dict[int, optuna.Trial] = {}
         self._told: dict[int, Outcome | None] = {}
         self._start = 0
         self._warm, self.warm_start = history.fitting(spec, self._space, warm)
 
-    def rebuild(self, records: Iterable[TrialRecord]) -> None:
+    def rebuild(self, records: Iterable[Published]) -> None:
         """Know these records and no others."""
         self._records = {record.number: record for record in records}
         self._study = None
 
-    def tell(self, record: TrialRecord) -> None:
+    def tell(self, record: Published) -> None:
         """Know a trial's latest state."""
         self._records[record.number] = record
         if self._study is None:
@@ -124,7 +125,7 @@ class OptunaSampler:
             for objective, column in zip(self._spec.objectives, columns, strict=True)
         )
 
-    def _frozen(self, record: TrialRecord, told: Outcome | None, penalty: tuple[float, ...]) -> FrozenTrial:
+    def _frozen(self, record: Published, told: Outcome | None, penalty: tuple[float, ...]) -> FrozenTrial:
         params, distributions = self._codec.encode(record.config)
         if told is None:
             return create_trial(state=TrialState.RUNNING, params=params, distributions=distributions)

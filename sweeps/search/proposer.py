@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from sweeps.records import Proposal, TrialRecord
+from sweeps.records import Proposal
+from sweeps.release.published import Published
 from sweeps.search.history import WarmStart
 from sweeps.search.registry import Independent, Learning, Points, sampler
 from sweeps.search.seeds import seed_of_trial
@@ -24,7 +25,7 @@ class Learner(Protocol):
 
     warm_start: WarmStart
 
-    def rebuild(self, records: Iterable[TrialRecord]) -> None:
+    def rebuild(self, records: Iterable[Published]) -> None:
         """Forget everything, then know `records`."""
         ...
 
@@ -32,12 +33,12 @@ class Learner(Protocol):
         """The configuration of proposal `number`; None when there are no more."""
         ...
 
-    def tell(self, record: TrialRecord) -> None:
+    def tell(self, record: Published) -> None:
         """Know the latest state of one trial."""
         ...
 
 
-def _learner(entry: Learning, spec: SweepSpec, warm: Iterable[TrialRecord]) -> Learner:
+def _learner(entry: Learning, spec: SweepSpec, warm: Iterable[Published]) -> Learner:
     # A quarter of a second of imports that independent samplers do without.
     from sweeps.search.optuna_sampler import OptunaSampler
     from sweeps.search.stratified import StratifiedSampler
@@ -51,7 +52,7 @@ class Proposer:
     warm  records of an earlier sweep, to learn from where its configurations fit (`warm_start` says how many)
     """
 
-    def __init__(self, spec: SweepSpec, warm: Iterable[TrialRecord] = ()) -> None:
+    def __init__(self, spec: SweepSpec, warm: Iterable[Published] = ()) -> None:
         self._spec = spec
         entry = sampler(spec.search.sampler)
         self._learner: Learner | None = None
@@ -68,7 +69,7 @@ class Proposer:
         """How much of the earlier sweep could be used."""
         return WarmStart() if self._learner is None else self._learner.warm_start
 
-    def rebuild(self, records: Iterable[TrialRecord]) -> None:
+    def rebuild(self, records: Iterable[Published]) -> None:
         """Start from `records` alone: running, planned, finished, failed and infeasible ones."""
         known = sorted(records, key=lambda record: record.number)
         self._known, self._next = {record.number for record in known}, 0
@@ -100,7 +101,7 @@ class Proposer:
         self._known.add(proposal.number)
         self._skip_known()
 
-    def tell(self, record: TrialRecord) -> None:
+    def tell(self, record: Published) -> None:
         """Know a trial's latest state; a second telling of the same state changes nothing."""
         self._known.add(record.number)
         self._skip_known()

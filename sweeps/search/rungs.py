@@ -16,7 +16,8 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sweeps.records import TrialRecord, TrialState
+from sweeps.records import TrialState
+from sweeps.release.published import Published
 from sweeps.search.objectives import objective_at
 from sweeps.spec.model import EarlyStopping, SweepSpec
 
@@ -48,7 +49,7 @@ def first_stop(spec: SweepSpec, steps: int) -> int:
     return stops(spec, steps)[0]
 
 
-def next_rung(spec: SweepSpec, records: Iterable[TrialRecord], running: Collection[str] = ()) -> Promote | None:
+def next_rung(spec: SweepSpec, records: Iterable[Published], running: Collection[str] = ()) -> Promote | None:
     """The promotion to launch now, or None: then a new trial may start.
 
     running  keys that must not be promoted, whatever their record says
@@ -70,10 +71,10 @@ def next_rung(spec: SweepSpec, records: Iterable[TrialRecord], running: Collecti
     return None
 
 
-_Ranked = tuple[float, int, TrialRecord, tuple[int, ...]]
+_Ranked = tuple[float, int, Published, tuple[int, ...]]
 
 
-def _ranking(spec: SweepSpec, reached: Iterable[tuple[TrialRecord, tuple[int, ...]]], rung: int) -> list[_Ranked]:
+def _ranking(spec: SweepSpec, reached: Iterable[tuple[Published, tuple[int, ...]]], rung: int) -> list[_Ranked]:
     """The trials that have a value at the end of `rung`, best first: (cost, number, record, its ends)."""
     (objective,) = spec.objectives
     sign = 1.0 if objective.goal == "minimize" else -1.0

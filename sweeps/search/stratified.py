@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil
 
-from sweeps.records import TrialRecord
+from sweeps.release.published import Published
 from sweeps.search import history
 from sweeps.search.optuna_sampler import OptunaSampler
 from sweeps.search.registry import Learning
@@ -22,7 +22,7 @@ from trainables.system import Scalar
 class StratifiedSampler:
     """A sampler that learns, as `entry` says, for each system by itself."""
 
-    def __init__(self, entry: Learning, spec: SweepSpec, warm: Iterable[TrialRecord] = ()) -> None:
+    def __init__(self, entry: Learning, spec: SweepSpec, warm: Iterable[Published] = ()) -> None:
         found, self.warm_start = history.fitting(spec, Space.of(spec), warm)
         self._strata = Strata.of(spec)
         share = spec.search.model_copy(update={"trials": ceil(spec.search.trials / len(spec.systems))})
@@ -35,13 +35,13 @@ class StratifiedSampler:
             for system, knobs in spec.systems.items()
         }
 
-    def rebuild(self, records: Iterable[TrialRecord]) -> None:
+    def rebuild(self, records: Iterable[Published]) -> None:
         """Know these records and no others."""
         known = list(records)
         for system, sampler in self._samplers.items():
             sampler.rebuild([record for record in known if record.system == system])
 
-    def tell(self, record: TrialRecord) -> None:
+    def tell(self, record: Published) -> None:
         """Know a trial's latest state."""
         self._samplers[record.system].tell(record)
 

@@ -14,28 +14,6 @@ Conflict. What was charged never falls; a reservation that is not settled counts
 furthest executed step. Plans, configurations, seeds and claims stay the values that were written.
 
 What a reader may see. One state between two transactions, without waiting for the writer. A sweep of an earlier release
-is read by today's rules of what may leave it (`sweeps.release.policy`), and is refused where it cannot be.
+is read by today's rules of what may leave it (`sweeps.release.policy`), and is refused where it cannot be. Views read
+through the publisher (`sweeps.release.publisher`) alone.
 """
-
-from __future__ import annotations
-
-from collections.abc import Collection
-from typing import Protocol
-
-from sweeps.records import LedgerEntry, SweepRecord, TrialRecord, TrialState
-
-
-class Reader(Protocol):
-    """What a view may ask of a store. Raises UnknownSweep, StoreError."""
-
-    def sweep(self, name: str) -> SweepRecord:
-        """One sweep."""
-        ...
-
-    def trials(self, sweep: str, states: Collection[TrialState] | None = None) -> list[TrialRecord]:
-        """Trials in order of number, of the given states only if any are given."""
-        ...
-
-    def ledger(self, sweep: str) -> list[LedgerEntry]:
-        """All entries in order of trial and attempt."""
-        ...

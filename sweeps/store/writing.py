@@ -117,7 +117,8 @@ class Writer:
             reason="",
             finished_at=self.at if came.finished else None,
         )
-        self._announce("settled", number)
+        if came.announced:
+            self._announce("settled", number)
 
     def lose(self, number: int, attempt: int, executed_to: int | None, reason: str) -> None:
         """The attempt is gone; charged to its horizon (None: the whole reservation), the trial may go on."""

@@ -15,7 +15,8 @@ import time
 import traceback
 from pathlib import Path
 
-from sweeps.store import Store, StoreError
+from sweeps.release.publisher import Publisher
+from sweeps.store.errors import StoreError
 from sweeps.tracking.lock import DrainLock, DrainRunning
 from sweeps.tracking.view import STORE_VARIABLE, URI_VARIABLE
 from trainables.worker.redaction import redacted
@@ -29,7 +30,7 @@ LAST_TRIES_SECONDS = 5.0
 EXIT_UNDELIVERED, EXIT_FAILED = 3, 1
 
 
-def drain(store: Store, sweep: str, uri: str, ending: threading.Event) -> int:
+def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> int:
     """Deliver until `ending` is set and nothing is left: 0, or EXIT_UNDELIVERED when MLflow stays unreachable.
 
     Rows leave the outbox after their runs are written, so a kill in between repeats runs, and repeating changes
@@ -59,9 +60,11 @@ def drain(store: Store, sweep: str, uri: str, ending: threading.Event) -> int:
                 experiment.put(trial)
                 written.add(trial.key)
                 if time.monotonic() - since > DELIVER_SECONDS:
-                    store.delivered(None, [row.id for row in rows if row.key in written])
+                    store.delivered([row.id for row in rows if row.key in written])
                     since = time.monotonic()
             if any(row.key is None for row in rows):
+                for trial in store.held_back(sweep):
+                    experiment.put(trial)
                 experiment.put_sweep(store.sweep(sweep))
         except UNREACHABLE as error:
             # What was looked up may be stale after an outage: look again.
@@ -79,7 +82,7 @@ def drain(store: Store, sweep: str, uri: str, ending: threading.Event) -> int:
                 ending.wait(pause)
             continue
         pause, give_up_at = 0.0, float("inf")
-        store.delivered(None, [row.id for row in rows])
+        store.delivered([row.id for row in rows])
 
 
 def main() -> int:
@@ -92,7 +95,7 @@ def main() -> int:
     os.nice(5)
     ending = threading.Event()
     threading.Thread(target=_wait_for_end_of_input, args=(ending,), daemon=True).start()
-    store = Store.open(store_url, create=False)
+    store = Publisher.open(store_url)
     folder = Path(store.sweep(options.sweep).root) / options.sweep
     try:
         with DrainLock(folder, wait_seconds=float("inf"), give_up=ending.is_set):

@@ -18,6 +18,7 @@ from sweeps.process.collector import collector_paused
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import EPSILON, TrialRecord, TrialState
 from sweeps.release.policy import Release
+from sweeps.release.published import was_published
 from trainables.worker.redaction import shown_url
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def read_front(
     ends = {**spec_references(recorded), **(reference or {})}
     condition = "tags.`sweeps.state` = 'complete'" + (f" AND {filter}" if filter else "")
     with collector_paused(), asked_by_a_person(uri):
-        records = [_record(run) for run in read_trial_runs(client, found.experiment_id, condition)]
+        records = [was_published(_record(run)) for run in read_trial_runs(client, found.experiment_id, condition)]
         if HEADING not in found.tags:
             # Written before metrics said on what they depend.
             records = [Release(stated=False).seen(record) for record in records]

@@ -25,8 +25,9 @@ from sweeps.front.pareto import spec_objectives
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.process.patience import patience
 from sweeps.process.sqlite_files import path_of
-from sweeps.records import EPSILON, SweepRecord, TrialRecord, TrialState
+from sweeps.records import EPSILON, SweepRecord, TrialState
 from sweeps.release.policy import Release
+from sweeps.release.published import Published
 from sweeps.tracking.mlflow_door import (
     ASSUMPTIONS,
     HEADING,
@@ -101,7 +102,7 @@ class Experiment:
                 raise
             raise refused from error
 
-    def put(self, trial: TrialRecord) -> None:
+    def put(self, trial: Published) -> None:
         """Make the trial's run say what the record says."""
         run_id = self._runs.get(trial.key)
         tags = self._tags_of(trial) | {"mlflow.parentRunId": self._parent}
@@ -133,7 +134,7 @@ class Experiment:
             self._client.set_terminated(run_id, status=status, end_time=end or _milliseconds(trial.proposed_at))
         self._runs[trial.key] = run_id
 
-    def mend(self, trials: Iterable[TrialRecord]) -> tuple[str, ...]:
+    def mend(self, trials: Iterable[Published]) -> tuple[str, ...]:
         """Take out what the store does not say, whoever wrote it; one sentence each.
 
         What was logged once cannot be taken out of a run: such a run is deleted, and `put` makes it anew. So is a run
@@ -164,7 +165,7 @@ class Experiment:
         self._client.delete_run(run_id)
         self._runs = {key: one for key, one in self._runs.items() if one != run_id}
 
-    def _tags_of(self, trial: TrialRecord) -> dict[str, str]:
+    def _tags_of(self, trial: Published) -> dict[str, str]:
         return _tags(trial) | self._heading
 
     def forget(self) -> None:
@@ -252,7 +253,7 @@ def _spec_tags(sweep: SweepRecord) -> dict[str, str]:
     return {"sweeps.digest": sweep.digest, OBJECTIVES: json.dumps(objectives), REFERENCES: json.dumps(ends)}
 
 
-def _tags(trial: TrialRecord) -> dict[str, str]:
+def _tags(trial: Published) -> dict[str, str]:
     tags = {
         TRIAL_KEY: trial.key,
         "sweeps.number": str(trial.number),
@@ -275,11 +276,11 @@ def _tags(trial: TrialRecord) -> dict[str, str]:
     return tags
 
 
-def _params(trial: TrialRecord) -> dict[str, str]:
+def _params(trial: Published) -> dict[str, str]:
     return {_name(name): _text(value, 6000) for name, value in trial.config.items()}
 
 
-def _strange(trial: TrialRecord, run: WrittenRun) -> str | None:
+def _strange(trial: Published, run: WrittenRun) -> str | None:
     """What stands in the trial's run and not in its record, whenever it was logged."""
     params = _params(trial)
     for name, value in sorted(run.params.items()):
@@ -290,7 +291,7 @@ def _strange(trial: TrialRecord, run: WrittenRun) -> str | None:
     return next((f"metric {key} at step {step}" for key, step, _ in sorted(logged - expected, key=str)), None)
 
 
-def _metrics(trial: TrialRecord) -> list[Metric]:
+def _metrics(trial: Published) -> list[Metric]:
     start, end = _milliseconds(trial.proposed_at), _milliseconds(trial.finished_at or trial.proposed_at)
     metrics = [
         Metric(f"knob.{_name(name)}", float(value), start, 0)

@@ -13,7 +13,8 @@ from types import TracebackType
 from sweeps.process.waiting import waiting
 from sweeps.process.words import say
 from sweeps.release.policy import Release
-from sweeps.store import Store, StoreError
+from sweeps.release.publisher import Publisher
+from sweeps.store.errors import StoreError
 from sweeps.tracking.lock import DrainLock
 from trainables.worker.redaction import shown_url
 
@@ -34,7 +35,7 @@ class Drain:
     drain or `rebuild` delivers it. Nothing here raises because of MLflow.
     """
 
-    def __init__(self, store: Store, sweep: str, uri: str) -> None:
+    def __init__(self, store: Publisher, sweep: str, uri: str) -> None:
         self._store, self._sweep, self.uri = store, sweep, uri
         self.log = Path(store.sweep(sweep).root) / sweep / "tracking.log"
         """What the process had to say."""
@@ -113,7 +114,7 @@ class Rebuilt:
     mended: tuple[str, ...]
 
 
-def rebuild(store: Store, sweep: str, uri: str, folder: Path | None = None) -> Rebuilt:
+def rebuild(store: Publisher, sweep: str, uri: str, folder: Path | None = None) -> Rebuilt:
     """Make MLflow show exactly what the store holds of `sweep`. May be repeated.
 
     folder  the sweep's own one here, for the lock; default: where its controller was
@@ -142,5 +143,5 @@ def rebuild(store: Store, sweep: str, uri: str, folder: Path | None = None) -> R
         experiment.put_sweep(record)
         # Rows that came while this ran stay for the next drain.
         for start in range(0, len(rows), 500):
-            store.delivered(None, rows[start : start + 500])
+            store.delivered(rows[start : start + 500])
     return Rebuilt(runs=len(trials), mended=mended)

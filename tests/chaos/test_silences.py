@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import text
 
 from sweeps.process.exits import ExitCode
+from sweeps.release.publisher import Publisher
 from tests.chaos.silences import Silenced
 from tests.chaos.test_silent_cluster import below
 from tests.sweeps.clusters import free_ports
@@ -136,7 +137,7 @@ def test_an_mlflow_that_is_stopped(tmp_path):
         os.killpg(process.pid, signal.SIGCONT)
         store = sweep.opened()
         assert store.backlog("silent") > 0
-        rebuild(store, "silent", address)
+        rebuild(Publisher(store), "silent", address)
         assert store.backlog("silent") == 0
         store.close()
         quiet = sweep.longest_silence(began, ended)

@@ -14,6 +14,7 @@ from sweeps.control import session
 from sweeps.control.controller import Controller
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord
+from sweeps.release.publisher import Publisher
 from sweeps.report import write_report
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
@@ -134,8 +135,8 @@ def swept(
 def publish(workspace: Workspace) -> None:
     """MLflow and the report, anew."""
     store = Store.open(workspace.store_url)
-    rebuild(store, NAME, workspace.tracking_uri, workspace.folder(NAME))
-    write_report(store, NAME, workspace.report(NAME))
+    rebuild(Publisher(store), NAME, workspace.tracking_uri, workspace.folder(NAME))
+    write_report(Publisher(store), NAME, workspace.report(NAME))
     store.close()
 
 

@@ -23,6 +23,7 @@ from sweeps.ledger.assumptions import HEADING, NOT_RECORDED, ONE_TRIAL, Assumpti
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Settlement, SweepRecord, TrialRecord
+from sweeps.release.publisher import Publisher
 from sweeps.report import write_report
 from sweeps.search import Proposer
 from sweeps.spec import public_facts
@@ -203,7 +204,7 @@ def test_mlflow(workspace, store, tmp_path: Path) -> None:
     from mlflow import MlflowClient
 
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    rebuild(store, "mixed", uri, tmp_path)
+    rebuild(Publisher(store), "mixed", uri, tmp_path)
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name("mixed")
     runs = {run.data.tags.get("sweeps.trial_key"): run for run in client.search_runs([experiment.experiment_id])}

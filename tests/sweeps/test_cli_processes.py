@@ -19,6 +19,7 @@ import pytest
 from sweeps.ledger.steps import spending, total
 from sweeps.process.exits import ExitCode
 from sweeps.records import TrialState
+from sweeps.release.publisher import Publisher
 from sweeps.store import Store
 from sweeps.tracking import rebuild
 from tests.sweeps import awkward
@@ -251,7 +252,7 @@ def test_trials_that_end_badly_fail_alone_and_mlflow_may_be_away(tmp_path):
         assert "limits.stall_seconds ended it" in silent.reason
         assert [entry.steps_spent for entry in store.ledger("moods") if entry.key == silent.key] == [1, 1]
     assert store.backlog("moods") >= 4
-    assert rebuild(store, "moods", sweep.tracking).runs == 6
+    assert rebuild(Publisher(store), "moods", sweep.tracking).runs == 6
     assert store.backlog("moods") == 0
     shown = json.loads(sweep.run("show", "moods", "--json"))
     assert shown["state"] == "finished"

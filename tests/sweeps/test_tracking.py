@@ -24,6 +24,7 @@ from sweeps.front.panels import Objective
 from sweeps.front.pareto import MixedGuarantees, sweep_front
 from sweeps.process import waiting
 from sweeps.records import TrialRecord
+from sweeps.release.publisher import Publisher
 from sweeps.store import Store
 from sweeps.tracking import Drain, rebuild
 from sweeps.tracking.drain import EXIT_UNDELIVERED, drain
@@ -38,7 +39,7 @@ def tracked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str]:
     uri = f"sqlite:///{root}/mlflow.db"
     ending = threading.Event()
     ending.set()
-    assert drain(store, "views", uri, ending) == 0
+    assert drain(Publisher(store), "views", uri, ending) == 0
     return store, uri
 
 
@@ -115,7 +116,7 @@ def test_rebuilding_changes_nothing_and_heals(tracked):
 
     store, uri = tracked
     before = {key: found[0].to_dictionary() for key, found in runs_of(uri).items() if key != "parent"}
-    assert rebuild(store, "views", uri).runs == 15
+    assert rebuild(Publisher(store), "views", uri).runs == 15
     assert {key: found[0].to_dictionary() for key, found in runs_of(uri).items() if key != "parent"} == before
     client = MlflowClient(tracking_uri=uri)
     history = client.get_metric_history(before["views-3"]["info"]["run_id"], "accuracy")
@@ -123,7 +124,7 @@ def test_rebuilding_changes_nothing_and_heals(tracked):
     experiment = client.get_experiment_by_name("views").experiment_id
     client.delete_run(before["views-3"]["info"]["run_id"])
     client.create_run(experiment, tags={"sweeps.trial_key": "views-4"})
-    rebuild(store, "views", uri)
+    rebuild(Publisher(store), "views", uri)
     assert {len(found) for found in runs_of(uri).values()} == {1}
     assert len(runs_of(uri)) == 16
     assert not [key for key, found in runs_of(uri).items() if found[0].info.status == "RUNNING"]
@@ -134,10 +135,10 @@ def test_a_deleted_experiment_comes_back(tmp_path: Path):
 
     store = view_sweeps.mixed_sweep(tmp_path, trials=2)
     uri = prepared(tmp_path)
-    rebuild(store, "views", uri)
+    rebuild(Publisher(store), "views", uri)
     client = MlflowClient(tracking_uri=uri)
     client.delete_experiment(client.get_experiment_by_name("views").experiment_id)
-    rebuild(store, "views", uri)
+    rebuild(Publisher(store), "views", uri)
     assert len(runs_of(uri)) == 6
 
 
@@ -153,9 +154,9 @@ def test_a_drain_killed_between_run_and_receipt_doubles_nothing(tmp_path: Path, 
     with monkeypatch.context() as patched:
         patched.setattr(Store, "delivered", killed)
         with pytest.raises(KeyboardInterrupt):
-            drain(store, "views", uri, ending)
+            drain(Publisher(store), "views", uri, ending)
     assert store.backlog("views") > 0
-    assert drain(store, "views", uri, ending) == 0
+    assert drain(Publisher(store), "views", uri, ending) == 0
     assert {len(found) for found in runs_of(uri).values()} == {1}
 
 
@@ -164,11 +165,11 @@ def test_a_drain_that_never_looks_for_runs_is_caught(tmp_path: Path, monkeypatch
 
     store = view_sweeps.mixed_sweep(tmp_path, trials=1)
     uri = prepared(tmp_path)
-    rebuild(store, "views", uri)
+    rebuild(Publisher(store), "views", uri)
     monkeypatch.setattr(Experiment, "_find_runs", lambda self: None)
     # What mends would take the first run for a stray one.
     monkeypatch.setattr(Experiment, "mend", lambda self, trials: ())
-    rebuild(store, "views", uri)
+    rebuild(Publisher(store), "views", uri)
     assert max(len(found) for found in runs_of(uri).values()) == 2
 
 
@@ -283,7 +284,7 @@ def test_mlflow_refuses_to_mix_guarantees_too(tmp_path: Path):
     view_sweeps.complete(store, lease, 0)
     view_sweeps.complete(store, lease, 1, delta=1e-6)
     uri = prepared(tmp_path)
-    rebuild(store, "views", uri)
+    rebuild(Publisher(store), "views", uri)
     with pytest.raises(MixedGuarantees, match="--mix delta"):
         mlflow_front(uri, "views")
     assert len(mlflow_front(uri, "views", mix=["delta"])) == 2
@@ -293,7 +294,7 @@ def test_the_process_delivers_while_the_sweep_runs_and_ends_with_it(tmp_path: Pa
     store = view_sweeps.new_sweep(tmp_path)
     uri = prepared(tmp_path)
     lease = store.acquire("views")
-    with Drain(store, "views", uri) as running:
+    with Drain(Publisher(store), "views", uri) as running:
         view_sweeps.complete(store, lease, 0)
         deadline = time.monotonic() + 60
         while store.backlog("views") and time.monotonic() < deadline:
@@ -315,8 +316,8 @@ def test_a_controller_that_is_killed_leaves_a_drain_that_delivers_and_ends(tmp_p
     store = view_sweeps.mixed_sweep(tmp_path, trials=2)
     uri = prepared(tmp_path)
     code = (
-        "import os, signal; from sweeps.store import Store; from sweeps.tracking import Drain;"
-        f"Drain(Store.open('sqlite:///{tmp_path}/sweeps.db'), 'views', {uri!r}).__enter__();"
+        "import os, signal; from sweeps.release.publisher import Publisher; from sweeps.tracking import Drain;"
+        f"Drain(Publisher.open('sqlite:///{tmp_path}/sweeps.db'), 'views', {uri!r}).__enter__();"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
@@ -337,7 +338,7 @@ def test_unreachable_mlflow_keeps_the_rows_and_says_so(tmp_path: Path, capfd: py
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     started = time.monotonic()
-    with Drain(store, "views", f"http://user:hidden@127.0.0.1:{port}"):
+    with Drain(Publisher(store), "views", f"http://user:hidden@127.0.0.1:{port}"):
         pass
     assert time.monotonic() - started < 45
     error = capfd.readouterr().err
@@ -345,7 +346,7 @@ def test_unreachable_mlflow_keeps_the_rows_and_says_so(tmp_path: Path, capfd: py
     assert "hidden" not in error
     assert store.backlog("views") == backlog
     assert "does not answer" in (tmp_path / "views" / "tracking.log").read_text()
-    rebuild(store, "views", prepared(tmp_path))
+    rebuild(Publisher(store), "views", prepared(tmp_path))
     assert store.backlog("views") == 0
 
 
@@ -359,7 +360,7 @@ def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_th
         monkeypatch.setattr(waiting.PatientWait, "left", lambda self: 1.0)
     store = view_sweeps.mixed_sweep(tmp_path, trials=2)
     backlog = store.backlog("views")
-    running = Drain(store, "views", prepared(tmp_path)).__enter__()
+    running = Drain(Publisher(store), "views", prepared(tmp_path)).__enter__()
     assert running._process is not None
     running._process.send_signal(signal.SIGSTOP)
     leaving = threading.Thread(target=running.__exit__, args=(None, None, None))
@@ -376,7 +377,7 @@ def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_th
     assert "sweeps track views" in said
     assert not running.delivered
     assert store.backlog("views") == backlog
-    rebuild(store, "views", prepared(tmp_path))
+    rebuild(Publisher(store), "views", prepared(tmp_path))
     assert store.backlog("views") == 0
 
 
@@ -392,7 +393,7 @@ def test_slow_progress_is_waited_for_beyond_one_patience(tmp_path: Path, monkeyp
             store.delivered(None, [row])
         slow.send_signal(signal.SIGTERM)
 
-    view = Drain(store, "views", "http://127.0.0.1:9")
+    view = Drain(Publisher(store), "views", "http://127.0.0.1:9")
     threading.Thread(target=deliver, daemon=True).start()
     began = time.monotonic()
     assert view._ended(slow) == -signal.SIGTERM
@@ -416,7 +417,7 @@ def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(Experiment, "put", flaky)
     ending = threading.Event()
     ending.set()
-    assert drain(store, "views", uri, ending) == 0
+    assert drain(Publisher(store), "views", uri, ending) == 0
     assert {len(found) for found in runs_of(uri).values()} == {1}
     assert len(runs_of(uri)) == 7
 
@@ -429,7 +430,7 @@ def test_undelivered_is_an_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "file").write_text("")
     ending = threading.Event()
     ending.set()
-    assert drain(store, "views", f"sqlite:///{tmp_path}/file/mlflow.db", ending) == EXIT_UNDELIVERED
+    assert drain(Publisher(store), "views", f"sqlite:///{tmp_path}/file/mlflow.db", ending) == EXIT_UNDELIVERED
     assert store.backlog("views") > 0
 
 

@@ -11,6 +11,7 @@ from mlflow.exceptions import MlflowException
 
 from sweeps.front.export import rows
 from sweeps.front.pareto import sweep_front
+from sweeps.release.publisher import Publisher
 from sweeps.tracking import reading, rebuild
 from sweeps.tracking.drain import drain
 from sweeps.tracking.front import read_front
@@ -59,7 +60,7 @@ def test_what_others_wrote_is_taken_out_and_named(tmp_path: Path, monkeypatch: p
     uri = prepared(tmp_path)
     ending = threading.Event()
     ending.set()
-    assert drain(store, "views", uri, ending) == 0
+    assert drain(Publisher(store), "views", uri, ending) == 0
     before = written(uri)
     own = tamper(uri)
     assert written(uri) != before
@@ -71,9 +72,9 @@ def test_what_others_wrote_is_taken_out_and_named(tmp_path: Path, monkeypatch: p
         mutant.setattr(Experiment, "mend", lambda self, trials: ())
         with suppress(MlflowException):
             # It even gives up: a run that was retagged has another trial's params, and MLflow changes none.
-            rebuild(store, "views", uri)
+            rebuild(Publisher(store), "views", uri)
         assert written(uri)[0] != before[0]
-    told = rebuild(store, "views", uri).mended
+    told = rebuild(Publisher(store), "views", uri).mended
     monkeypatch.undo()
     held, experiment = written(uri)
     assert held.pop("none")[-1] is not None
@@ -91,7 +92,7 @@ def test_what_others_wrote_is_taken_out_and_named(tmp_path: Path, monkeypatch: p
     assert any(line.startswith("views-9: param a_knob_of_mine") for line in told)
     assert any(own in line and "left as it is" in line for line in told)
     assert runs_of(uri)["views-10"][0].data.tags["my.note"] == "a person's own"
-    assert rebuild(store, "views", uri).mended == (f"run {own}: not of this sweep: left as it is.",)
+    assert rebuild(Publisher(store), "views", uri).mended == (f"run {own}: not of this sweep: left as it is.",)
     mixed = ("notion", "status", "adjacency", "delta", "unit")
     shown = read_front(uri, "views", mix=mixed)
     assert [row["key"] for row in rows(shown)] == [row["key"] for row in rows(sweep_front(store, "views", mix=mixed))]

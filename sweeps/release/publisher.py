@@ -1,0 +1,97 @@
+"""The publisher: what stands between the store and every view of it.
+
+Views open a store by this alone, and read it by the store's own names. A trial comes out as its sweep's release policy
+lets it be seen (`sweeps.release.published`); ledger entries and counts say what was spent, whatever is seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from sweeps.records import LedgerEntry, OutboxRow, SweepRecord, SweepState, TrialState
+from sweeps.release.policy import Release
+from sweeps.release.published import Published
+
+if TYPE_CHECKING:
+    from sweeps.store import Store
+
+OVER = (SweepState.FINISHED, SweepState.EXHAUSTED)
+
+
+class Publisher:
+    """What of one store the world may see."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @classmethod
+    def open(cls, url: str) -> Publisher:
+        """That of the store at `url`. Raises StoreError, also where there is none."""
+        from sweeps.store import Store
+
+        return cls(Store.open(url, create=False))
+
+    def close(self) -> None:
+        """End its connections."""
+        self._store.close()
+
+    @property
+    def url(self) -> str:
+        """Where the store is, with a password if it has one: for another process, never for a message."""
+        return self._store.url
+
+    def sweep(self, name: str) -> SweepRecord:
+        """One sweep. Raises UnknownSweep."""
+        return self._store.sweep(name)
+
+    def sweeps(self) -> list[SweepRecord]:
+        """All sweeps, oldest first."""
+        return self._store.sweeps()
+
+    def trials(self, sweep: str, states: Collection[TrialState] | None = None) -> list[Published]:
+        """The trials of a sweep, in order of number, those that are seen in one of `states` if given.
+
+        Raises UnknownSweep.
+        """
+        record = self._store.sweep(sweep)
+        policy = Release.recorded(record.spec).policy
+        if policy.at_once:
+            return policy.published(self._store.trials(sweep, states))
+        objective = next(iter(record.spec.objectives), None)
+        seen = policy.published(self._store.trials(sweep), objective, over=record.state in OVER)
+        return seen if states is None else [one for one in seen if one.state in states]
+
+    def trials_of(self, sweep: str, keys: Collection[str]) -> list[Published]:
+        """Those with these keys, in order of number. Raises UnknownSweep, UnknownTrial."""
+        found = self._store.trials_of(sweep, keys)
+        policy = Release.recorded(self._store.sweep(sweep).spec).policy
+        return policy.published(found) if policy.at_once else [one for one in self.trials(sweep) if one.key in keys]
+
+    def held_back(self, sweep: str) -> list[Published]:
+        """The trials of which no view is told when they report, as they may be seen now. Raises UnknownSweep."""
+        at_once = Release.recorded(self._store.sweep(sweep).spec).policy.at_once
+        return [] if at_once else self.trials(sweep)
+
+    def counts(self, sweep: str) -> dict[str, int]:
+        """How many trials are seen in each state. Raises UnknownSweep."""
+        if Release.recorded(self._store.sweep(sweep).spec).policy.at_once:
+            return self._store.counts(sweep)
+        return {str(state): 0 for state in TrialState} | Counter(str(one.state) for one in self.trials(sweep))
+
+    def ledger(self, sweep: str) -> list[LedgerEntry]:
+        """All entries in order of trial and attempt."""
+        return self._store.ledger(sweep)
+
+    def outbox(self, sweep: str, limit: int = 1000) -> list[OutboxRow]:
+        """The oldest `limit` changes that the views have not been told."""
+        return self._store.outbox(sweep, limit)
+
+    def backlog(self, sweep: str) -> int:
+        """How many changes the views have not been told."""
+        return self._store.backlog(sweep)
+
+    def delivered(self, ids: Sequence[int]) -> None:
+        """Forget these changes; unknown ones are ignored."""
+        self._store.delivered(None, ids)

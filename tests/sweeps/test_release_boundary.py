@@ -1,0 +1,206 @@
+"""Between the store and the world stands one publisher: no view reaches a result that the release policy holds back."""
+
+from __future__ import annotations
+
+import ast
+import re
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeps.process.workspace import Workspace
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.records import TrialRecord, TrialState
+from sweeps.release import published
+from sweeps.release.policy import Release
+from sweeps.release.published import NOTHING, OPEN, WINNER_ONLY, ReleasePolicy
+from sweeps.release.publisher import Publisher
+from sweeps.search import Proposer
+from sweeps.spec import load_spec, loading
+from sweeps.store import Store
+from tests.sweeps.published_sweeps import NAME, publish, swept
+from tests.sweeps.test_publishing import printed, sweeps  # noqa: F401  # a fixture
+
+ROOT = Path(__file__).parents[2]
+VIEWS = ("front", "report", "tracking", "cli", "ledger")
+"""Rooms of which everything is a view, or serves views alone."""
+
+
+# -- by imports -------------------------------------------------------------------------------------------
+
+
+def modules():
+    for path in sorted((ROOT / "sweeps").rglob("*.py")):
+        yield str(path.relative_to(ROOT / "sweeps")), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{one.name}" for one in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+
+
+def test_no_view_imports_the_store():
+    """Its errors alone: a view opens a store by the publisher."""
+    for name, tree in modules():
+        if name.split("/")[0] in VIEWS:
+            taken = {one for one in imported(tree) if one.startswith("sweeps.store")}
+            assert all(one.startswith("sweeps.store.errors.") for one in taken), (name, taken)
+            assert not any(isinstance(one, ast.Attribute) and one.attr == "open_store" for one in ast.walk(tree)), name
+
+
+def test_only_the_publisher_makes_published_records():
+    """Types hold the rest (mypy): views, samplers and early stopping take no other."""
+    makers = {
+        "was_published": {"tracking/front.py"},
+        "OPEN": {"search/exam.py"},
+        "WINNER_ONLY": set(),
+        "NOTHING": set(),
+    }
+    callers = {"release/publisher.py", "release/published.py", "control/controller.py", "search/exam.py"}
+    for name, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Published":
+                assert name.startswith("release/"), name
+            if isinstance(node, ast.Attribute) and node.attr in ("published_alone", "policy"):
+                assert name in callers or name == "release/policy.py", (name, node.attr)
+        for one in imported(tree):
+            module, _, what = one.rpartition(".")
+            if module == "sweeps.release.published" and what in makers and not name.startswith("release/"):
+                assert name in makers[what], (name, what)
+
+
+@pytest.mark.parametrize(
+    ("room", "names"),
+    [
+        ("search", {"history.py", "rungs.py", "proposer.py", "optuna_sampler.py", "stratified.py"}),
+        ("report", {"content.py", "figures.py", "trials.py", "importance.py"}),
+        ("front", {"pareto.py", "panels.py"}),
+        ("tracking", {"mlflow_runs.py"}),
+        ("cli", {"display.py"}),
+    ],
+)
+def test_what_views_and_samplers_take_is_published(room, names):
+    for name in names:
+        taken = set(imported(ast.parse((ROOT / "sweeps" / room / name).read_text(encoding="utf-8"))))
+        assert "sweeps.release.published.Published" in taken, name
+        assert "sweeps.records.TrialRecord" not in taken, name
+
+
+# -- by trying --------------------------------------------------------------------------------------------
+
+SPEC = {
+    "name": NAME,
+    "data": {"source": "uniform", "n": 100},
+    "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4}},
+    "privacy": {"epsilon": 1.0, "delta": 1e-5},
+    "objectives": [{"metric": "expected_error"}],
+    "search": {"sampler": "tpe", "trials": 12, "seed": 0},
+}
+MEASURED = ("expected_error", "estimate", "seconds")
+
+
+def swept_under(policy: ReleasePolicy, root: Path, monkeypatch, told: list[TrialRecord] | None = None) -> Workspace:
+    """A whole sweep. No spec may ask for anything but `all` yet: the check is lifted, and the word given this sense."""
+    monkeypatch.setattr(loading, "check_unavailable", lambda *_: None)
+    monkeypatch.setitem(published._BY_WORD, "best", policy)
+    return swept(root, {**SPEC, "privacy": {**SPEC["privacy"], "release": "best"}}, told, views=False)
+
+
+def numbers(workspace: Workspace) -> dict[int, set[float]]:
+    """{trial: what was measured of it}, by the store itself; without what rounds to a knob, as an estimate may."""
+    records = Store.open(workspace.store_url).trials(NAME)
+    knobs = {f"{value:.4g}" for record in records for value in record.config.values() if isinstance(value, float)}
+    return {
+        record.number: {
+            value for name, value in record.metrics.items() if name in MEASURED and f"{value:.4g}" not in knobs
+        }
+        for record in records
+    }
+
+
+def seen_by(sweeps, workspace: Workspace) -> dict[str, bytes]:  # noqa: F811
+    """Every view, as bytes, by its name."""
+    publish(workspace)
+    root = Path(workspace.root)
+    files = {str(path.relative_to(root)): path.read_bytes() for path in root.glob("mlflow.db*")}
+    files[f"{NAME}/report.html"] = workspace.report(NAME).read_bytes()
+    return {**files, **{name: text.encode() for name, text in printed(sweeps, root).items()}}
+
+
+def shown(value: float, view: bytes) -> bool:
+    """As text, rounded to four digits or not, as NumPy keeps it, or as SQLite does."""
+    rounded = rf"(?<![\d.]){re.escape(f'{value:.4g}')}(?!\d)" if 0.1 < value < 1 else r"(?!)"
+    return (
+        repr(value)[:10].encode() in view
+        or re.search(rounded.encode(), view) is not None
+        or any(struct.pack(order, value) in view for order in ("<d", ">d"))
+    )
+
+
+def test_no_view_shows_a_number_that_is_held_back(tmp_path, sweeps, monkeypatch):  # noqa: F811
+    told: list[TrialRecord] = []
+    workspace = swept_under(NOTHING, tmp_path, monkeypatch, told)
+    kept = numbers(workspace)
+    assert len(kept) == 12
+    assert sum(len(values) == len(MEASURED) for values in kept.values()) > 6
+    assert {row.kind for row in Store.open(workspace.store_url).outbox(NAME)} == {"state"}
+    assert all(not one.metrics and not one.reports and one.guarantee is None for one in told)
+    for name, view in seen_by(sweeps, workspace).items():
+        leaked = [value for values in kept.values() for value in values if shown(value, view)]
+        assert not leaked, (name, leaked)
+    # The control: the same store, were the word to mean all of it. The test above can fail.
+    monkeypatch.setitem(published._BY_WORD, "best", OPEN)
+    for name, view in seen_by(sweeps, workspace).items():
+        if name in (f"{NAME}/report.html", "pareto --format csv", "pareto --format json", "pareto --mlflow"):
+            assert any(shown(value, view) for values in kept.values() for value in values), name
+
+
+def test_only_the_winner_is_seen_and_only_when_the_sweep_is_over(tmp_path, monkeypatch):
+    workspace = swept_under(WINNER_ONLY, tmp_path, monkeypatch)
+    store = Store.open(workspace.store_url)
+    best = min(store.trials(NAME), key=lambda one: one.metrics["expected_error"])
+    seen = Publisher(store).trials(NAME)
+    assert [one.number for one in seen if one.metrics] == [best.number]
+    assert next(one for one in seen if one.metrics) == best
+    assert Publisher(store).counts(NAME) == {"complete": 1, "planned": 11, "running": 0, "failed": 0, "infeasible": 0}
+    assert [one.number for one in Publisher(store).held_back(NAME)] == [one.number for one in seen]
+    assert [one.key for one in Publisher(store).trials(NAME, states=[TrialState.COMPLETE])] == [best.key]
+    lease = store.acquire(NAME)
+    store.set_state(lease, "running")
+    assert not any(one.metrics for one in Publisher(store).trials(NAME))
+    assert not any(one.metrics for one in Publisher(store).trials_of(NAME, {best.key}))
+    lease.release()
+
+
+def test_what_is_held_back_steers_nothing(tmp_path, monkeypatch):
+    """TPE proposes the same whatever comes of its trials; told results, it does not."""
+    raw = {**SPEC, "search": {**SPEC["search"], "trials": 30}}
+    spec = load_spec(raw)
+    base = swept_under(NOTHING, tmp_path, monkeypatch)
+    [record, *_] = Store.open(base.store_url).trials(NAME)
+
+    def proposals(policy: ReleasePolicy, sign: float) -> list[object]:
+        proposer, out = Proposer(spec), []
+        for _ in range(30):
+            proposal = proposer.propose()
+            out.append(proposal.config)
+            value = {"expected_error": sign * float(proposal.config["clip"])}
+            done = replace(record, number=proposal.number, config=proposal.config, metrics=value)
+            proposer.tell(policy.published_alone(done))
+        return out
+
+    assert proposals(NOTHING, 1.0) == proposals(NOTHING, -1.0)
+    assert proposals(OPEN, 1.0) != proposals(OPEN, -1.0)
+
+
+def test_a_word_without_a_meaning_publishes_nothing():
+    assert Release.recorded(RecordedSpec({})).policy == OPEN, "recorded before there was a word"
+    assert Release.recorded(RecordedSpec({"privacy": {"release": "all"}})).policy == OPEN
+    assert Release.recorded(RecordedSpec({"privacy": {"release": "best"}})).policy == WINNER_ONLY
+    for word in ("everything", "", None, "ALL"):
+        assert Release.recorded(RecordedSpec({"privacy": {"release": word}})).policy == NOTHING
