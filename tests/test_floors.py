@@ -96,3 +96,8 @@ def test_quick_commands_do_not_import_the_engines(modules):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_sweeps_holds_no_tensors():
+    for path in sorted((ROOT / "sweeps").rglob("*.py")):
+        assert "torch" not in imported_packages(path), path.relative_to(ROOT)

@@ -40,11 +40,7 @@ def reproduce(paper: str, data: Path | None, workspace: Workspace, effort: Effor
         remedy = "Pass the folder that holds the data sets with --data DIR; without it, what needs no data is computed."
         raise InvalidValue("data", str(data), "a folder that exists", remedy)
     # Papers bring plotting and data libraries that the others do without.
-    module = importlib.import_module(f"{__name__}.{paper}")
-    if hasattr(module, "TITLE"):
-        with one_cluster():
-            return module.reproduce(data, workspace, effort, say)
-    file = Paper.load(paper)
+    module, file = importlib.import_module(f"{__name__}.{paper}"), Paper.load(paper)
     result = Result(paper=paper, title=file.title)
     with one_cluster():
         module.reproduce(Run(file, data, workspace, effort, say, result))

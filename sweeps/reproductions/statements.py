@@ -11,7 +11,7 @@ A paper's file lists them by group. Each has `claim` and one of the tests, by it
     refuted: true            false by proof
 
     published  a number or a text, "holds" by default
-    ours       what was measured. A name in braces alone is the value itself, rounded to `digits` (4)
+    ours       what was measured; a name in braces alone is the value itself. Numbers are rounded to `digits` (4)
     note       what the verdict rests on, beside what the test says of itself
     tried      what the claim's words go on with once there is a result
 
@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,6 +38,7 @@ Values = Mapping[str, Any]
 NOT_RUN = "not run in this scope"
 ONE_SPLIT = "one split has no standard error"
 UNDECIDED = "undecided at two standard errors"
+ALONE = re.compile(r"\{[\w.]+\}")
 SIGNS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
 
 
@@ -60,17 +63,25 @@ class Estimate:
         return f"{self.value:.3f}" if math.isnan(self.error) else f"{self.value:.3f} +- {self.error:.3f}"
 
 
+def _value(name: str, values: Values) -> Any:
+    """A name among the values, or "name.attribute" of one."""
+    head, *rest = name.split(".")
+    return reduce(getattr, rest, values[head])
+
+
 def _number(name: float | str, values: Values) -> float:
-    """A name among the values, or a number as it is written."""
-    return float(values.get(str(name), name))
+    """A value by its name, or a number as it is written."""
+    try:
+        return float(name)
+    except ValueError:
+        return float(_value(str(name), values))
 
 
 def _filled(text: Any, values: Values) -> Any:
     """A template with its values; of one name in braces alone, the value itself."""
     if not isinstance(text, str):
         return text
-    name = text[1:-1]
-    return values[name] if text == f"{{{name}}}" and name in values else text.format_map(values)
+    return _value(text[1:-1], values) if ALONE.fullmatch(text) else text.format_map(values)
 
 
 def at_most(one: Estimate, margin: float) -> bool | None:
@@ -208,6 +219,11 @@ class Rule:
         return found or Verdict(None)
 
 
+def untried(claim: str, why: str, published: float | str = "holds") -> Claim:
+    """A claim that nothing was measured for."""
+    return Claim(claim=claim, published=published, ours=None, holds=None, note=why)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     """One row of the claims table; see the file's head."""
@@ -238,8 +254,10 @@ class Statement:
         measured = None if why else _filled(self.ours, values)
         found = Verdict(None) if measured is None else self.test.judge(values, measured, published)
         if found.ours is None:
-            return Claim(claim=claim, published=published, ours=None, holds=None, note=why or NOT_RUN)
-        ours = round(found.ours, self.digits) if isinstance(found.ours, float) else found.ours
+            return untried(claim, why or NOT_RUN, published)
+        ours, published = (
+            round(one, self.digits) if isinstance(one, float) else one for one in (found.ours, published)
+        )
         note = "; ".join(filter(None, (self.note.format_map(values), found.note)))
         return Claim(
             claim=claim + self.tried.format_map(values),

@@ -306,15 +306,15 @@ def published_specs(folder: Path) -> Iterator[Any]:
     for effort in (Effort(quick=True), Effort(grid="coarse"), Effort(grid="paper")):
         for part in triastcyn.PARTS:
             if not effort.quick or part.quick is not None:
-                yield triastcyn.spec_of(part, folder, effort)
-        for part in vandermaaten.parts(vandermaaten.Scope.of(effort), folder):
+                yield full_grid(triastcyn.spec_of(part, folder, effort))
+        for part in vandermaaten.parts(vandermaaten.PAPER.scope(vandermaaten.Scope, effort), folder):
             yield full_grid(part)
         scope = wu2020.PAPER.scope(wu2020.Scope, effort)
         yield full_grid(wu2020.credit(scope, folder, 0))
         images, _ = wu2020.images(scope, folder)
         if images is not None:
             yield full_grid(images)
-        lus = lu.Scope.of(effort)
+        lus = lu.PAPER.scope(lu.Scope, effort)
         for one in lus.sets():
             yield full_grid(lu.algorithm_1(one, lus, folder))
             yield full_grid(lu.beside(one, lus, folder, lu.baseline_noises(one, lus)))

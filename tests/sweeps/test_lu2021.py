@@ -10,18 +10,14 @@ import pytest
 
 from dpcore.convexified.baselines import Counting
 from sweeps.process.workspace import Workspace
-from sweeps.reproductions import Effort, reproduce, sweeping
-from sweeps.reproductions.lu2021 import figures, printed
-from sweeps.reproductions.lu2021.parts import (
-    EPSILONS,
-    SETS,
-    Scope,
-    algorithm_1,
-    baseline_noises,
-    beside,
-)
-from sweeps.reproductions.lu2021.results import GAUSSIAN, LAPLACE, Measured, Point
+from sweeps.reproductions import Claim, Effort, reproduce, statements, sweeping
+from sweeps.reproductions.lu2021 import hold, panels_of, tables
+from sweeps.reproductions.lu2021.curves import GAUSSIAN, LAPLACE, Measured, Point
+from sweeps.reproductions.lu2021.formulas import PAPER, ROWS, by_formula, without_data
+from sweeps.reproductions.lu2021.parts import SETS, Scope, algorithm_1, baseline_noises, beside
+from sweeps.reproductions.pictures import draw
 from sweeps.reproductions.sweeping import full_grid
+from tests.sweeps.reproducing import claims_of
 from trainables.data import SOURCES
 from trainables.planner import NOISE_MAX
 from trainables.registry import SYSTEMS
@@ -31,13 +27,13 @@ DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" /
 
 
 @pytest.fixture(scope="module")
-def by_formula() -> dict:
-    return {claim.claim: claim for claim in printed.claims()}
+def by_formulas() -> dict:
+    return {claim.claim: claim for claim in claims_of(PAPER, without_data)}
 
 
-def test_tables_v_and_vi_by_formula(by_formula: dict) -> None:
+def test_tables_v_and_vi_by_formula(by_formulas: dict) -> None:
     """Every printed digit but those of Purchase-2's Dz (0.1997, printed 0.2000), its exponential, and P-20's OARO."""
-    tables = {name: claim for name, claim in by_formula.items() if name.startswith("Table")}
+    tables = {name: claim for name, claim in by_formulas.items() if name.startswith("Table")}
     assert len(tables) == 22
     assert [name for name, claim in tables.items() if not claim.holds] == [
         "Table V, Purchase-20: OARO bound",
@@ -45,18 +41,17 @@ def test_tables_v_and_vi_by_formula(by_formula: dict) -> None:
     ]
 
 
-def test_the_stated_width_of_purchase_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stated_width_of_purchase_would_be_noticed() -> None:
     """Mutant: 600 features, as Table III says."""
-    row = next(row for row in printed.ROWS if row.name == "Purchase-100")
-    monkeypatch.setattr(printed, "ROWS", (replace(row, inputs=600), *printed.ROWS[:8]))
-    assert not any(claim.holds for claim in printed._table_vi()[:2])
+    values = by_formula(replace(ROWS["Purchase-100"], inputs=600))
+    assert not any(claim.holds for claim in statements.hold(PAPER.statements["table_vi"], values))
 
 
-def test_the_printed_correlations_hold_and_the_theorems_do_not(by_formula: dict) -> None:
-    correlations = [claim for name, claim in by_formula.items() if name.startswith("Figure 2")]
+def test_the_printed_correlations_hold_and_the_theorems_do_not(by_formulas: dict) -> None:
+    correlations = [claim for name, claim in by_formulas.items() if name.startswith("Figure 2")]
     assert [claim.ours for claim in correlations] == [0.8277, 0.7333, 0.6667, 0.7412, 0.9592, 1.0]
     assert all(claim.holds for claim in correlations)
-    theorems = {name: claim.holds for name, claim in by_formula.items() if not name.startswith(("Table", "Figure"))}
+    theorems = {name: claim.holds for name, claim in by_formulas.items() if not name.startswith(("Table", "Figure"))}
     assert [name for name, holds in theorems.items() if holds] == [
         "Theorem 4 on the mean loss: the weights move by at most 2 rho/(lambda n)"
     ]
@@ -66,7 +61,7 @@ def test_the_printed_correlations_hold_and_the_theorems_do_not(by_formula: dict)
 def test_without_data_everything_else_is_named(tmp_path: Path) -> None:
     result = reproduce("lu2021", None, Workspace.at(tmp_path), Effort(), lambda line: None)
     untried = [claim for claim in result.claims if claim.holds is None]
-    assert [claim.claim for claim in untried] == list(figures.STATEMENTS)
+    assert [claim.claim for claim in untried] == PAPER.printed["untried"]
     assert any("--data" in line for line in result.cut)
     assert not list(tmp_path.iterdir())
 
@@ -77,7 +72,7 @@ def test_without_data_everything_else_is_named(tmp_path: Path) -> None:
 )
 def test_every_part_is_a_valid_sweep_that_plans(one, effort: Effort, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """Every corner of the grid; the noise of the baselines is the accountants' affair and is left out here."""
-    scope = replace(Scope.of(effort), private={})
+    scope = replace(PAPER.scope(Scope, effort), private={})
     sized = scope.sized(one)
     for raw in (algorithm_1(sized, scope, tmp_path), beside(sized, scope, tmp_path, {})):
         spec = full_grid(raw)
@@ -91,7 +86,7 @@ def test_every_part_is_a_valid_sweep_that_plans(one, effort: Effort, tmp_path: P
 
 
 def test_baselines_that_are_noise_alone_are_not_launched(tmp_path: Path) -> None:
-    scope = replace(Scope.of(Effort()), private={Counting.ZCDP: (100.0,), Counting.NAIVE: (1.0, 1000.0)})
+    scope = replace(PAPER.scope(Scope, Effort()), private={"zcdp": [100.0], "naive": [1.0, 1000.0]})
     one = scope.sized(SETS[0])
     noises = baseline_noises(one, scope)
     assert noises[Counting.NAIVE, 1.0] > NOISE_MAX > noises[Counting.NAIVE, 1000.0] > noises[Counting.ZCDP, 100.0]
@@ -100,7 +95,7 @@ def test_baselines_that_are_noise_alone_are_not_launched(tmp_path: Path) -> None
 
 
 def test_sets_that_are_missing_or_refused_are_named_and_the_formulas_stand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_formulas: dict
 ) -> None:
     monkeypatch.setattr(sweeping, "_start_shared_cluster", lambda log: None)
     (tmp_path / "purchase").mkdir()
@@ -116,7 +111,7 @@ def test_sets_that_are_missing_or_refused_are_named_and_the_formulas_stand(
     assert "dataset_purchase.tgz" in refused
     assert len(missing) == len(SETS)
     assert f"US Adult: not run (missing: a9a/ or adult/ in {tmp_path})" in result.cut
-    assert len([claim for claim in result.claims if claim.holds is not None]) == len(printed.claims())
+    assert len([claim for claim in result.claims if claim.holds is not None]) == len(by_formulas)
 
 
 def test_adult_in_its_own_columns_serves_where_a9a_is_absent(tmp_path: Path) -> None:
@@ -130,12 +125,16 @@ def test_adult_in_its_own_columns_serves_where_a9a_is_absent(tmp_path: Path) -> 
 # Statements
 
 
+def held(*found: Measured) -> list[Claim]:
+    return claims_of(PAPER, lambda run: hold(run, found))
+
+
 def as_published(classes: int = 30) -> Measured:
     """Curves that do what the paper says."""
     one = replace(SETS[0], name="purchase", classes=classes)
     points = []
     for method, end in ((GAUSSIAN, 10.0), (LAPLACE, 100.0)):
-        for epsilon in EPSILONS:
+        for epsilon in PAPER.scope(Scope, Effort()).epsilons:
             share = 1.0 if classes == 2 and epsilon > 1 else min(1.0, epsilon / (10.0 if classes == 2 else end))
             leak = min(0.36, epsilon * 0.9)
             points.append(Point(method=method, epsilon=epsilon, claimed=1e9, loss=0.5 * (1 - share), leak=leak))
@@ -154,7 +153,7 @@ def as_published(classes: int = 30) -> Measured:
 
 @pytest.mark.parametrize("classes", [2, 30])
 def test_published_curves_satisfy_every_statement(classes: int) -> None:
-    made = figures.claims([as_published(classes)])
+    made = held(as_published(classes))
     assert len(made) >= 14
     assert [claim.claim for claim in made if not claim.holds] == []
 
@@ -182,7 +181,7 @@ def moved(method: str, epsilon: float, **change: float) -> Measured:
     ids=["plateau", "bump", "leak at small epsilon", "leak at large epsilon", "better DP-SGD", "leak", "accuracy"],
 )
 def test_each_statement_fails_where_it_is_wrong(measured: Measured, failing: list[str]) -> None:
-    broken = [claim.claim for claim in figures.claims([measured]) if not claim.holds]
+    broken = [claim.claim for claim in held(measured) if not claim.holds]
     assert len(broken) == len(failing), broken
     assert all(text in name for text, name in zip(failing, broken, strict=True)), broken
 
@@ -190,19 +189,17 @@ def test_each_statement_fails_where_it_is_wrong(measured: Measured, failing: lis
 def test_the_sets_that_the_paper_excepts_are_held_to_the_exception() -> None:
     excepted = replace(as_published(), set=replace(as_published().set, name="adult", row="US Adult"))
     better = replace(moved("DP-SGD (rdp)", 10.0, loss=-0.2), set=excepted.set)
-    found = [
-        next(claim for claim in figures.claims([one]) if "an exception" in claim.claim).holds
-        for one in (excepted, better)
-    ]
+    found = [next(claim for claim in held(one) if "an exception" in claim.claim).holds for one in (excepted, better)]
     assert found == [False, True]
 
 
 def test_tables_and_picture(tmp_path: Path) -> None:
     found = [as_published()]
-    tables = figures.tables(found)
-    assert all(len(row) == len(table.columns) for table in tables for row in table.rows)
-    assert any("not trained" in str(cell) for row in tables[1].rows for cell in row)
-    assert figures.plots(found, tmp_path)[0].stat().st_size > 10_000
+    shown = tables(found)
+    assert all(len(row) == len(table.columns) for table in shown for row in table.rows)
+    assert any("not trained" in str(cell) for row in shown[1].rows for cell in row)
+    panels = [panel for one in found for panel in panels_of(one)]
+    assert draw(tmp_path / "figures.png", panels, columns=2).stat().st_size > 10_000
 
 
 @pytest.mark.skipif(
@@ -223,7 +220,7 @@ def test_quick_runs_on_real_data_and_is_read_again(tmp_path: Path) -> None:
 
 
 def test_fewer_epsilons_are_said_to_be_cut() -> None:
-    lines = [Scope.of(effort).cut([]) for effort in (Effort(quick=True), Effort())]
+    lines = [PAPER.scope(Scope, effort).cut([]) for effort in (Effort(quick=True), Effort())]
     assert [any(line.startswith("Algorithm 1: epsilon 0.01, 1, 1000 instead of") for line in one) for one in lines] == [
         True,
         False,

@@ -13,10 +13,11 @@ from dpcore.checks import InvalidValue
 from sweeps.check.preview import preview
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord, TrialState
-from sweeps.reproductions import Claim, Effort, Result, Run, reproduce, wu2020
+from sweeps.reproductions import Claim, Effort, reproduce, wu2020
 from sweeps.reproductions.statements import hold
 from sweeps.reproductions.sweeping import full_grid
 from sweeps.reproductions.wu2020 import PAPER, TABLE_1, Measurements, Scope
+from tests.sweeps.reproducing import claims_of
 from tests.sweeps.view_sweeps import guarantee
 from tests.trainables.test_data import DATA, needs_data
 from trainables.data import idc
@@ -94,14 +95,8 @@ def drawn(sgld: float, sgd: float, splits: int = 10) -> Measurements:
     return found
 
 
-def claims_of(found: Measurements) -> list[Claim]:
-    result = Result(paper="wu2020", title="")
-    wu2020.table_1(Run(PAPER, None, Workspace.at(Path()), QUICK, print, result), found)
-    return result.claims
-
-
 def verdict(found: Measurements, part: str = "Table 1: SGLD leaks less than SGD") -> Claim:
-    (claim,) = [one for one in claims_of(found) if part in one.claim]
+    (claim,) = [one for one in claims_of(PAPER, lambda run: wu2020.table_1(run, found)) if part in one.claim]
     return claim
 
 
@@ -140,7 +135,9 @@ def test_table_cells_hold_within_both_errors() -> None:
     assert not verdict(far, "Table 1, SGD: attack AUC").holds
     # A failed trial leaves no number behind, and is not counted as one.
     assert verdict(near, "Table 1, SGLD: attack AUC").holds is None
-    assert len(claims_of(near)) == 2 * len(TABLE_1) + len(PAPER.statements["table_1"])
+    assert len(claims_of(PAPER, lambda run: wu2020.table_1(run, near))) == 2 * len(TABLE_1) + len(
+        PAPER.statements["table_1"]
+    )
 
 
 def test_vacuous_bounds_are_called_so() -> None:

@@ -6,6 +6,7 @@ from importlib.resources import files
 
 import pytest
 
+from sweeps.reproductions import PAPERS
 from sweeps.reproductions.effort import FULL
 from sweeps.reproductions.paper import Paper
 from sweeps.reproductions.statements import Estimate, Statement, Verdict
@@ -96,7 +97,7 @@ def test_errors_of_estimates_add_up() -> None:
     assert str(Estimate.of([0.5])) == "0.500"
 
 
-@pytest.mark.parametrize("name", ["bu2020", "wu2020"])
+@pytest.mark.parametrize("name", PAPERS)
 def test_the_file_of_a_paper_ships_and_can_be_read(name: str) -> None:
     assert files("sweeps.reproductions").joinpath(f"{name}.yaml").is_file()
     paper = Paper.load(name)

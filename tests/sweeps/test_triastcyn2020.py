@@ -21,9 +21,12 @@ from sweeps.records import TrialRecord, TrialState
 from sweeps.report import gather, report_page
 from sweeps.report.guarantees import BAYESIAN
 from sweeps.reproductions import Effort, reproduce
-from sweeps.reproductions.triastcyn2020 import distances, formulas, training
+from sweeps.reproductions.statements import hold
+from sweeps.reproductions.sweeping import full_grid
+from sweeps.reproductions.triastcyn2020 import PAPER, distances, formulas, training
 from sweeps.search.space import Space
 from tests.sweeps import view_sweeps
+from tests.sweeps.reproducing import claims_of
 from tests.sweeps.view_sweeps import guarantee
 from tests.trainables.test_data import DATA, needs_data
 from trainables.data import SOURCES
@@ -35,7 +38,11 @@ EFFORTS = {"coarse": Effort(), "paper": Effort(grid="paper"), "quick": Effort(qu
 
 @pytest.fixture(scope="module")
 def claims() -> dict:
-    found, _, _ = formulas.without_data(quick=True)
+    values = {**formulas.theorem_3(), "missed": formulas.theorem_4(200), "samples": 200, **formulas.table_1()}
+    values |= {**formulas.figure_1(1000)[0], **formulas.figure_5()[0], "delta": formulas.DELTA}
+    found = hold(PAPER.statements["formulas"], {**values, "delta_mu": formulas.DELTA_MU})
+    for epsilon, printed in PAPER.printed["attack"].items():
+        found += hold(PAPER.statements["attack"], formulas.attack(epsilon, printed))
     return {claim.claim: claim for claim in found}
 
 
@@ -73,7 +80,7 @@ def test_every_part_is_a_valid_sweep_whose_points_all_plan(effort: Effort, tmp_p
     for part in training.PARTS:
         if effort.quick and part.quick is None:
             continue
-        spec = training.spec_of(part, tmp_path, effort)
+        spec = full_grid(training.spec_of(part, tmp_path, effort))
         facts = SOURCES[spec.data.source].facts(spec.data.options())
         space, system = Space.of(spec), SYSTEMS[part.system]
         (branch,) = space.branches
@@ -95,7 +102,7 @@ def settings(*pairs: tuple[float, float, float], notion: Notion = Notion.DP) -> 
             seed=i,
             plan=None,
             violations={},
-            metrics={name: bayesian for _, name in training.PERCENTILES}
+            metrics={name: bayesian for name in training.PERCENTILES.values()}
             | {"epsilon": ordinary, "accuracy": accuracy, "steps_taken": 9.0},
             guarantee=guarantee(1.0, notion=notion),
         )
@@ -106,21 +113,21 @@ def settings(*pairs: tuple[float, float, float], notion: Notion = Notion.DP) -> 
 
 def test_claims_of_table_1_follow_the_runs() -> None:
     (part,) = [one for one in training.PARTS if one.id == "mnist"]
-    good = training.claims_of(part, settings((2.0, 0.9, 0.95), (9.0, 3.0, 0.97)))
+    good = claims_of(PAPER, lambda run: training.hold(run, part, settings((2.0, 0.9, 0.95), (9.0, 3.0, 0.97))))
     assert [claim.holds for claim in good] == [True, True, True]
     assert good[0].ours == 0.95
     # One run whose Bayesian epsilon is the larger one, and too low an accuracy within the budget.
-    bad = training.claims_of(part, settings((2.0, 0.9, 0.90), (3.0, 3.5, 0.97)))
+    bad = claims_of(PAPER, lambda run: training.hold(run, part, settings((2.0, 0.9, 0.90), (3.0, 3.5, 0.97))))
     assert [claim.holds for claim in bad] == [False, False, False]
     assert "1 of 2" in str(bad[2].ours)
-    none = training.claims_of(part, settings((9.0, 5.0, 0.97)))
+    none = claims_of(PAPER, lambda run: training.hold(run, part, settings((9.0, 5.0, 0.97))))
     assert [claim.verdict for claim in none] == ["undecided", "undecided", "yes"]
 
 
 def test_a_bayesian_target_never_stands_in_the_ordinary_column() -> None:
     (part,) = [one for one in training.PARTS if one.id == "abalone-draws"]
     found = settings((1000.0, 0.5, 0.77), (1000.0, 0.7, 0.78), notion=Notion.BAYESIAN_DP)
-    (claim,) = training.claims_of(part, found)
+    (claim,) = claims_of(PAPER, lambda run: training.hold(run, part, found))
     assert (claim.ours, claim.holds) == (0.77, True)
     assert "REFUTED" in claim.claim
     table = training.table_of(part, found)
@@ -152,10 +159,10 @@ def test_figures_2_to_4_tell_equal_from_different_distances() -> None:
     norms = rng.gamma(1.0, 1.0, 400)
     same = distances.Measured("same", norms[:200], norms[200:], norms)
     other = distances.Measured("other", norms[:200], 1.6 * norms[200:], norms)
-    assert all(claim.holds for claim in distances.figure_2_claims(same))
-    assert not any(claim.holds for claim in distances.figure_2_claims(other))
-    _, _, claims, _ = distances.figures_3_and_4(same)
-    assert [claim.holds for claim in claims[:2]] == [True, True]
+    assert all(claim.holds for claim in claims_of(PAPER, lambda run: distances.figure_2(run, same)))
+    assert not any(claim.holds for claim in claims_of(PAPER, lambda run: distances.figure_2(run, other)))
+    values, _, _ = distances.figures_3_and_4(same)
+    assert (values["below"], values["approaching"]) == (True, True)
 
 
 def test_without_data_the_arithmetic_is_done_and_the_rest_is_said_to_be_cut(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.process.workspace import Workspace
-from sweeps.reproductions import Effort, reproduce
+from sweeps.reproductions import Claim, Effort, reproduce
+from sweeps.reproductions.statements import hold
 from sweeps.reproductions.sweeping import full_grid
-from sweeps.reproductions.vandermaaten2020 import figures
-from sweeps.reproductions.vandermaaten2020.parts import Scope, parts
-from sweeps.reproductions.vandermaaten2020.results import Point
-from sweeps.reproductions.vandermaaten2020.statements import LOSS, MODEL, SGD, VOTES
+from sweeps.reproductions.vandermaaten2020 import PAPER, Scope, parts, tables, temperature
+from sweeps.reproductions.vandermaaten2020.curves import LOSS, MODEL, SGD, VOTES, Curve, Point, panels_of
+from sweeps.reproductions.vandermaaten2020.rules import deciding
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 POINT = Point(
@@ -47,15 +47,23 @@ def panel(levels: dict[str, tuple[float, float]]) -> list[Point]:
     return points
 
 
+def claims(points: list[Point]) -> list[Claim]:
+    return hold(PAPER.statements["figures"], deciding(panels_of(points)))
+
+
+def of_model(*points: Point) -> Curve:
+    return panels_of(points)["epsilon_pure"][MODEL]
+
+
 def answer(points: list[Point], statement: str) -> bool | None:
-    (claim,) = [claim for claim in figures.claims(points) if claim.claim == statement]
+    (claim,) = [claim for claim in claims(points) if claim.claim == statement]
     return claim.holds
 
 
 def test_the_best_mean_over_regularisation_is_shown_not_the_best_run() -> None:
     lucky = [replace(POINT, weight=0.5, accuracy=value) for value in (0.9, 0.1)]
     steady = [replace(POINT, weight=0.1, accuracy=value) for value in (0.6, 0.6)]
-    curve = figures.panels([*lucky, *steady]).epsilon_pure["model sensitivity"]
+    curve = of_model(*lucky, *steady)
     assert curve.mean == (0.6,)
     assert curve.spread == (0.0,)
 
@@ -82,13 +90,13 @@ def test_a_lead_that_few_answers_cannot_tell_is_undecided() -> None:
 
 
 def test_one_run_has_the_error_of_its_answers_and_no_deviation() -> None:
-    one = figures.panels([replace(POINT, accuracy=0.8)]).epsilon_pure["model sensitivity"]
+    one = of_model(replace(POINT, accuracy=0.8))
     assert math.isnan(one.spread[0])
     assert one.error[0] == pytest.approx(math.sqrt(0.8 * 0.2 / 10_000), rel=1e-3)
-    (row,) = figures.tables([replace(POINT, accuracy=0.8)])[0].rows
+    (row,) = tables(panels_of([replace(POINT, accuracy=0.8)]))[0].rows
     assert row[1] == "80.0"
     # Ten right answers of ten are no certainty.
-    assert figures.panels([replace(POINT, accuracy=1.0, answers=10)]).epsilon_pure["model sensitivity"].error[0] > 0.08
+    assert of_model(replace(POINT, accuracy=1.0, answers=10)).error[0] > 0.08
 
 
 ENOUGH, FEW = 10_000, 40
@@ -174,28 +182,28 @@ def test_statements_fall_where_they_are_wrong() -> None:
 
 def test_the_published_temperature_is_the_corrected_one_at_twice_epsilon() -> None:
     points = panel({"loss perturbation": (0.5, 0.5), "subsample-and-aggregate": (0.4, 0.7)})
-    curves = figures.panels(points).epsilon_pure
+    curves = panels_of(points)["epsilon_pure"]
     assert curves["subsample-and-aggregate, beta as published"].at(1.0) == 0.7
     assert curves["subsample-and-aggregate"].at(1.0) == 0.4
 
 
 def test_what_was_not_run_is_not_answered() -> None:
-    assert {claim.holds for claim in figures.claims([])} == {None}
+    assert {claim.holds for claim in claims([])} == {None}
 
 
 def test_beta_as_published_does_not_hold_its_epsilon() -> None:
     """eps/B is refuted for every B; the proved beta lies between its half and itself."""
-    claims = figures.temperatures()
-    assert [claim.holds for claim in claims] == [False] * 4
-    assert claims[2].published == 0.01
-    assert all(0.5 * claim.published <= claim.ours < claim.published for claim in claims)
+    held = [hold(PAPER.statements["temperature"], temperature(queries))[0] for queries in (1, 10, 100, 1000)]
+    assert [claim.holds for claim in held] == [False] * 4
+    assert held[2].published == 0.01
+    assert all(0.5 * claim.published <= claim.ours < claim.published for claim in held)
 
 
 @pytest.mark.parametrize("effort", [Effort(), Effort(grid="paper"), Effort(quick=True)])
 def test_every_part_is_a_valid_sweep(effort: Effort, tmp_path: Path) -> None:
     (tmp_path / "mnist").mkdir()
     names = []
-    for part in parts(Scope.of(effort), tmp_path):
+    for part in parts(PAPER.scope(Scope, effort), tmp_path):
         spec = full_grid(part)
         names.append(spec.name)
         assert spec.search.trials >= 2
@@ -221,7 +229,9 @@ def test_quick_runs_on_real_data_and_is_read_again(tmp_path: Path) -> None:
 
 
 def test_every_size_below_the_full_grid_is_said_with_both_numbers() -> None:
-    quick, coarse, paper = (Scope.of(one).cut() for one in (Effort(quick=True), Effort(), Effort(grid="paper")))
+    quick, coarse, paper = (
+        PAPER.scope(Scope, one).cut() for one in (Effort(quick=True), Effort(), Effort(grid="paper"))
+    )
     assert "epochs of DP-SGD 2 instead of 20" in quick
     assert "votes elsewhere 32 instead of 256" in quick
     assert "epochs of DP-SGD 10 instead of 20" in coarse
@@ -237,7 +247,7 @@ def test_a_no_says_why() -> None:
         for method, accuracy in (("DP-SGD", 0.5), ("loss perturbation", 0.9))
         for epsilon in (1.0, 2.0)
     ]
-    (claim,) = [claim for claim in figures.claims(sgd) if claim.claim == "F1b: DP-SGD best throughout"]
+    (claim,) = [claim for claim in claims(sgd) if claim.claim == "F1b: DP-SGD best throughout"]
     assert claim.verdict == "NO"
     assert "contradicted at two standard errors" in claim.note
     assert "loss perturbation leads DP-SGD" in str(claim.ours)

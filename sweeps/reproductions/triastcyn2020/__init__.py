@@ -9,103 +9,79 @@ Every run states its ordinary epsilon and its Bayesian one; they are different n
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from sweeps.reproductions.claims import Result, Say
-from sweeps.reproductions.effort import Effort, reduced
-from sweeps.reproductions.files import Missing, needing, section
-from sweeps.reproductions.sweeping import swept
-from sweeps.reproductions.triastcyn2020 import distances, formulas, plots, training
+from sweeps.reproductions.files import Missing, section
+from sweeps.reproductions.run import Run
+from sweeps.reproductions.statements import untried
+from sweeps.reproductions.triastcyn2020 import distances, training
+from sweeps.reproductions.triastcyn2020.formulas import PAPER, Scope, without_data
 
-if TYPE_CHECKING:
-    from sweeps.process.workspace import Workspace
-
-TITLE = "Bayesian differential privacy for machine learning (Triastcyn & Faltings 2020)"
 PAIRS = 300
 """Pairs of gradients a side in Figure 2."""
 FIGURES = {"mnist-whole": "MNIST", "cifar10": "CIFAR-10"}
 """Parts whose last weights Figures 2-4 look at."""
 
 
-def reproduce(data: Path | None, workspace: Workspace, effort: Effort, say: Say) -> Result:
-    """See `sweeps.reproductions`."""
-    folder = workspace.folder("triastcyn2020-plots")
-    say("Theorems 3 and 4, Figures 1 and 5")
-    claims, tables, (free, clipped, orders) = formulas.without_data(effort.quick)
-    result = Result(paper="triastcyn2020", title=TITLE, claims=claims, tables=tables)
-    if smaller := reduced(formulas.sizes(effort.quick), formulas.sizes(quick=False)):
-        result.cut.append(f"Without data: {'; '.join(smaller)} (--quick)")
-    steps = {"Figure 1, no clip for BDP": free, "Figure 1(d), clipped at the noise": clipped}
-    result.plots += [
-        plots.curves(folder / "figure-1.png", steps, "steps", "epsilon", x_log=True),
-        plots.curves(folder / "figure-5.png", {"Figure 5": orders}, "order", "epsilon", x_log=True, top=1e3),
-    ]
-    settings: dict[str, list[training.Setting]] = {}
+def reproduce(run: Run) -> None:
+    """Every figure and Table 1."""
+    run.say("Theorems 3 and 4, Figures 1 and 5")
+    scope, folder = PAPER.scope(Scope, run.effort), run.workspace.folder("triastcyn2020-plots")
+    without_data(run, scope)
+    if smaller := PAPER.cut(scope):
+        run.result.cut.append(f"Without data: {'; '.join(smaller)} (--quick)")
+    found: dict[str, Sequence[training.Setting]] = {}
     for part in training.PARTS:
-        why = "no --data DIR" if data is None else "--quick" if effort.quick and part.quick is None else ""
-        if why or data is None:
-            _leave(part, why, result)
-            continue
-        say(f"Table 1, {part.name}")
         try:
-            with needing(part.data, data, result, say):
-                found = training.settings_of(swept(training.spec_of(part, data, effort), workspace))
+            if run.data is not None:
+                if run.effort.quick and part.quick is None:
+                    raise Missing("--quick")
+                run.say(f"Table 1, {part.name}")
+            with run.needing(part.data) as data:
+                _, trials = run.trained(training.spec_of(part, data, run.effort))
+                settings = training.settings_of(trials)
         except Missing as missing:
-            _leave(part, str(missing), result)
+            epsilons = " -> ".join(
+                f"{part.published[one]:g}" for one in ("ordinary", "bayesian") if one in part.published
+            )
+            run.result.claims.append(untried(f"Table 1, {part.name}", f"not trained ({missing})", epsilons))
+            run.result.cut.append(f"Table 1, {part.name}: not trained ({missing})")
             continue
-        result.cut += training.cut(part, effort)
-        settings[part.id] = found
-        result.claims += training.claims_of(part, found)
-        result.tables.append(training.table_of(part, found))
-    if data is None or not settings:
-        result.cut.append("Figures 2-4: not looked at, nothing was trained")
-        return result
-    named = {part.name: settings[part.id] for part in training.PARTS if part.id in settings}
-    result.plots += [
-        plots.trade_off(folder / "table-1.png", named),
-        plots.percentiles(folder / "percentiles.png", named),
-    ]
-    _figures(data, workspace, say, settings, result)
-    return result
+        run.result.cut += training.cut(part, run.effort)
+        found[part.id] = settings
+        training.hold(run, part, settings)
+        run.result.tables.append(training.table_of(part, settings))
+    if not found:
+        run.result.cut.append("Figures 2-4: not looked at, nothing was trained")
+        return
+    named = {part.name: found[part.id] for part in training.PARTS if part.id in found}
+    run.draw(folder, "table-1.png", training.trade_off(named))
+    run.draw(folder, "percentiles.png", training.percentiles(named))
+    _figures(run, found)
 
 
-def _leave(part: training.Part, why: str, result: Result) -> None:
-    result.claims += training.not_tried(part, why)
-    result.cut.append(f"Table 1, {part.name}: not trained ({why})")
-
-
-def _figures(
-    data: Path,
-    workspace: Workspace,
-    say: Say,
-    settings: dict[str, list[training.Setting]],
-    result: Result,
-) -> None:
+def _figures(run: Run, found: Mapping[str, Sequence[training.Setting]]) -> None:
     """Figures 2-4 from the last weights of the least noisy runs."""
-    folder = workspace.folder("triastcyn2020-plots")
     several = []
     for part in training.PARTS:
         if part.id not in FIGURES:
             continue
-        if part.id not in settings:
-            result.cut.append(f"Figures 2-4, {FIGURES[part.id]}: not looked at, its part was not trained")
+        name = FIGURES[part.id]
+        if part.id not in found:
+            run.result.cut.append(f"Figures 2-4, {name}: not looked at, its part was not trained")
             continue
-        say(f"Figures 2-4, {FIGURES[part.id]}")
-        record, options = settings[part.id][-1].record, section(part.data, data)
+        run.say(f"Figures 2-4, {name}")
         try:
-            with needing(part.data, data, result, say):
-                several.append(distances.measured(FIGURES[part.id], record, options, workspace, PAIRS))
+            with run.needing(part.data) as data:
+                record, options = found[part.id][-1].record, section(part.data, data)
+                several.append(distances.measured(name, record, options, run.workspace, PAIRS))
         except Missing:
             continue
-        result.claims += distances.figure_2_claims(several[-1])
-    if not several:
-        return
-    clipped, free, claims, table = distances.figures_3_and_4(several[0])
-    result.claims += claims
-    result.tables.append(table)
-    lines = {"Figure 3, clipped": clipped, "Figure 4, no clip for BDP": free}
-    result.plots += [
-        plots.histograms(folder / "figure-2.png", several),
-        plots.curves(folder / "figures-3-4.png", lines, "noise over clip", "epsilon", x_log=True),
-    ]
+        distances.figure_2(run, several[-1])
+    if several:
+        folder = run.workspace.folder("triastcyn2020-plots")
+        values, panels, table = distances.figures_3_and_4(several[0])
+        run.hold("figures_3_and_4", values)
+        run.result.tables.append(table)
+        run.draw(folder, "figure-2.png", [distances.histogram(one) for one in several])
+        run.draw(folder, "figures-3-4.png", panels)

@@ -5,61 +5,92 @@ those are the claims here. Regularisation is chosen by the best accuracy on the 
 (it ignores what that leaks; so do the figures, and each trial's claim holds for that trial alone). As in the paper,
 loss perturbation and DP-SGD count a record added or removed, the other methods a record replaced.
 
-    parts     which sweeps are run, and how fine
-    results   trials as points of a figure
-    figures   tables, pictures and the statements held against them
+    parts   which sweeps are run
+    curves  trials as points of a figure, and figures as curves
+    rules   what decides a statement about curves
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sweeps.reproductions.claims import Claim, Result, Say
-from sweeps.reproductions.effort import Effort
-from sweeps.reproductions.files import Missing, needing
-from sweeps.reproductions.sweeping import full_grid, swept
-from sweeps.reproductions.vandermaaten2020 import figures
-from sweeps.reproductions.vandermaaten2020.parts import Scope, parts
-from sweeps.reproductions.vandermaaten2020.results import Point, points_of
-
-if TYPE_CHECKING:
-    from sweeps.process.workspace import Workspace
-
-TITLE = "The trade-offs of private prediction (van der Maaten & Hannun 2020)"
+from dpcore.mechanisms import soft_vote
+from sweeps.reproductions.claims import Table
+from sweeps.reproductions.pictures import Line, Panel
+from sweeps.reproductions.run import Run
+from sweeps.reproductions.vandermaaten2020.curves import (
+    CLASSES,
+    FIGURES,
+    METHODS,
+    MODELS,
+    PUBLISHED,
+    Curves,
+    Panels,
+    Point,
+    panels_of,
+    points_of,
+)
+from sweeps.reproductions.vandermaaten2020.parts import PAPER, Scope, parts
+from sweeps.reproductions.vandermaaten2020.rules import deciding
 
 RESNET = (
     "Figure 7 (ResNet-20 on CIFAR-10): a training of hours on a GPU; run noisy-sgd with `model: resnet20` by itself"
 )
 
 
-def reproduce(data: Path | None, workspace: Workspace, effort: Effort, say: Say) -> Result:
+def reproduce(run: Run) -> None:
     """Figures 1 to 6. `effort.repeats` (2 by default) averages each point over that many trainings and noises."""
-    result = Result(paper="vandermaaten2020", title=TITLE, claims=figures.temperatures(), cut=[RESNET])
-    if data is None:
-        return _without(result, "no --data DIR")
-    scope = Scope.of(effort)
+    run.result.cut.append(RESNET)
+    for queries in (1, 10, 100, 1000):
+        run.hold("temperature", temperature(queries))
+
+    def left(why: str) -> None:
+        run.result.cut.append(f"Figures 1-6: not run ({why})")
+        run.hold("figures", {}, f"not run ({why})")
+
+    run.part({"source": "mnist"}, lambda data: _figures(run, data), left)
+
+
+def temperature(queries: int) -> dict[str, float]:
+    """beta = epsilon/B as in the released experiments, beside the largest beta that is proved, at delta = 0."""
+    printed = 1 / queries
+    spent = queries * soft_vote.loss_per_query(printed, MODELS, CLASSES)
+    proved = soft_vote.beta_for_loss(printed, MODELS, CLASSES)
+    return {"queries": queries, "models": MODELS, "printed": round(printed, 6), "proved": proved, "spent": spent}
+
+
+def _figures(run: Run, data: Path) -> None:
+    scope = PAPER.scope(Scope, run.effort)
     points: list[Point] = []
-    try:
-        with needing({"source": "mnist"}, data, result, say):
-            for part in parts(scope, data):
-                say(f"{part['name']}: {', '.join(part['systems'])}")
-                spec = full_grid(part)
-                points += points_of(spec, swept(spec, workspace))
-    except Missing as missing:
-        return _without(result, str(missing))
-    result.cut += scope.cut()
-    result.claims += figures.claims(points)
-    result.tables = figures.tables(points)
-    result.plots = figures.plots(points, Path(workspace.root) / "reproductions" / "vandermaaten2020")
-    return result
+    for part in parts(scope, data):
+        run.say(f"{part['name']}: {', '.join(part['systems'])}")
+        points += points_of(*run.trained(part))
+    panels = panels_of(points)
+    run.result.cut += scope.cut()
+    run.hold("figures", deciding(panels))
+    run.result.tables += tables(panels)
+    drawn = [_panel(title, axis, panels[name]) for name, (title, axis) in FIGURES.items() if panels[name]]
+    run.draw("reproductions/vandermaaten2020", "figures.png", drawn, columns=3, size=(6, 4.2))
 
 
-def _without(result: Result, why: str) -> Result:
-    """Everything that needs the data, left out."""
-    result.cut.append(f"Figures 1-6: not run ({why})")
-    result.claims += [
-        Claim(claim=statement, published="holds", ours=None, holds=None, note=f"not run ({why})")
-        for statement in figures.STATEMENTS
-    ]
-    return result
+def tables(panels: Panels) -> list[Table]:
+    """The numbers behind the pictures: mean by method and place, and the standard deviation of several runs."""
+    found = []
+    for name, (title, axis) in FIGURES.items():
+        if curves := panels[name]:
+            rows = [[f"{place:g}", *(one.cell(place) for one in curves.values())] for place in _places(curves)]
+            found.append(Table(f"{title}: accuracy in % (sd)", (axis, *curves), rows))
+    return found
+
+
+def _places(curves: Curves) -> list[float]:
+    return sorted({place for one in curves.values() for place in one.axis})
+
+
+def _panel(title: str, axis: str, curves: Curves) -> Panel:
+    lines = []
+    for number, label in enumerate((*METHODS.values(), PUBLISHED)):
+        if one := curves.get(label):
+            style = {"color": f"C{number}", "linestyle": "--" if label == PUBLISHED else "-", "marker": "o", "ms": 3}
+            lines.append(Line(label, one.axis, one.mean, style, up=one.spread))
+    return Panel(title=title, x=axis, y="accuracy", lines=lines, log="x", places=_places(curves), limits=(0.0, 1.0))
