@@ -8,6 +8,7 @@ logits only, and a valid sensitivity, which the publication does not have, would
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -17,8 +18,10 @@ from scipy.special import log_softmax, softmax
 
 from dpcore import checks
 from dpcore.adjacency import Adjacency
+from dpcore.events import Event, NonPrivate, Repeated
 from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Guarantee, Status
+from dpcore.mechanisms.protocol import in_order, mechanism, within
 
 Array = NDArray[np.float64]
 
@@ -95,6 +98,49 @@ def log_predictions(
     z[np.arange(len(z)), chosen] += draw(0.0, scale, len(z))
     out: Array = log_softmax(z, axis=1)
     return out
+
+
+@mechanism("one-neuron-answers")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneNeuronAnswers:
+    """`steps` answers of Algorithm 1, each a vector of log-probabilities. They are not private.
+
+    logit_sensitivity, probability_sensitivity  Dz and Dp, as claimed
+    noise                                       its law
+    noise_multiplier                            one over the budget of an answer, above 0
+    split                                       epsilon_sampling / epsilon_neuron
+
+    Raises InvalidValue.
+    """
+
+    logit_sensitivity: float
+    probability_sensitivity: float
+    noise: Noise
+    noise_multiplier: float
+    split: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        checks.positive_finite(logit_sensitivity=self.logit_sensitivity, noise_multiplier=self.noise_multiplier)
+        checks.rate(probability_sensitivity=self.probability_sensitivity)
+        checks.non_negative_finite(split=self.split)
+        checks.count(steps=self.steps)
+        # Read from its written form, it is a plain word.
+        object.__setattr__(self, "noise", Noise(self.noise))
+
+    def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
+        """See `dpcore.mechanisms.protocol.Mechanism.event`: all but one output leave as they are."""
+        start, stop = within(self.steps, from_step, to_step)
+        return in_order([Repeated(event=NonPrivate(), count=stop - start)] if stop > start else [])
+
+    def scale(self, classes: int) -> float:
+        """Of the noise on the sampled logit."""
+        return self.logit_sensitivity / neuron_budget(1 / self.noise_multiplier, classes, self.noise, self.split)
+
+    def release(self, logits: ArrayLike, rng: np.random.Generator | RandomSource) -> Array:
+        """The answers to logits [queries, classes], of the same shape (`log_predictions`)."""
+        dz, dp, budget = self.logit_sensitivity, self.probability_sensitivity, 1 / self.noise_multiplier
+        return log_predictions(logits, dz, dp, budget, self.noise, rng, self.split)
 
 
 def published_guarantee(total: float, noise: Noise, delta: float | None = None) -> Guarantee:

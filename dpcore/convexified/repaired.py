@@ -22,8 +22,9 @@ from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.convexified.one_neuron import RandomSource
 from dpcore.convexified.risk_averse import linear_objective, modulus
-from dpcore.events import Gaussian, Repeated
+from dpcore.events import Event, Gaussian, Repeated
 from dpcore.guarantee import Guarantee
+from dpcore.mechanisms.protocol import in_order, mechanism, within
 
 Array = NDArray[np.float64]
 
@@ -184,6 +185,41 @@ def event(head: Head, sigma: float, queries: int) -> Repeated:
     """What answering `queries` queries releases, replace-one."""
     noise = Gaussian(noise_multiplier=sigma / head.sensitivity, adjacency=Adjacency.REPLACE_ONE)
     return Repeated(event=noise, count=queries)
+
+
+@mechanism("noisy-logits")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyLogits:
+    """`steps` answers, each a vector of logits with N(0, (noise_multiplier * sensitivity)^2) on every one.
+
+    sensitivity       of a logit vector in L2, replace-one, above 0: `Head.sensitivity`
+    noise_multiplier  above 0
+
+    Raises InvalidValue.
+    """
+
+    sensitivity: float
+    noise_multiplier: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        checks.positive_finite(sensitivity=self.sensitivity, noise_multiplier=self.noise_multiplier)
+        checks.count(steps=self.steps)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise."""
+        return self.noise_multiplier * self.sensitivity
+
+    def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
+        """See `dpcore.mechanisms.protocol.Mechanism.event`."""
+        start, stop = within(self.steps, from_step, to_step)
+        each = Gaussian(noise_multiplier=self.noise_multiplier, adjacency=Adjacency.REPLACE_ONE)
+        return in_order([Repeated(event=each, count=stop - start)] if stop > start else [])
+
+    def release(self, weights: Array, queries: Array, rng: np.random.Generator | RandomSource) -> Array:
+        """The answers to queries [queries, d] (`noisy_logits`). Raises InvalidValue."""
+        return noisy_logits(weights, queries, self.sigma, rng)
 
 
 def noisy_logits(weights: Array, queries: Array, sigma: float, rng: np.random.Generator | RandomSource) -> Array:

@@ -21,12 +21,14 @@ from sweeps.ledger.spending import procedure_guarantee
 from sweeps.records import LedgerEntry
 from tests.trainables.recording import counted, memory_run
 from trainables.data.digits import DIGITS
+from trainables.knobs import read
 from trainables.measures.protocols import Answering, Auditable
 from trainables.registry import SYSTEMS
 from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, Refusal, Split, Task
 from trainables.systems.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, repaired_fit
 from trainables.systems.convexified.draws import FromNormals
 from trainables.systems.convexified.model import logits_of
+from trainables.systems.convexified.knobs import ConvexifiedHeadKnobs, ConvexifiedLossKnobs
 from trainables.systems.convexified.network import Recipe, train
 from trainables.systems.convexified.published_fit import asked, attack_of, flat_inputs, question_order, train_group
 from trainables.systems.convexified.scales import head_of, sensitivities
@@ -46,7 +48,7 @@ def data():
 
 
 def target(system, epsilon=2.0, solve="noise", adjacency=None):
-    return PrivacyTarget(epsilon=epsilon, delta=DELTA, adjacency=adjacency or system.adjacency, solve=solve)
+    return PrivacyTarget(epsilon=epsilon, delta=DELTA, adjacency=adjacency or system.adjacencies[0], solve=solve)
 
 
 def planned(system, knobs, facts=FACTS, **settings):
@@ -153,7 +155,7 @@ def test_absurd_noise_is_refused_with_the_way_out():
 def test_the_sensitivities_are_those_of_table_vi():
     """Lu et al. (2021), Table VI: MNIST, 10,000 records of 784 pixels."""
     facts = replace(FACTS, n=10_000, features={"image": Feature(shape=(28, 28))})
-    bounds = sensitivities({"hidden": 128, "regularisation": 0.0005, "bound": "lu", "learning_rate": 0.001}, facts)
+    bounds = sensitivities(read(ConvexifiedLossKnobs, {"noise_multiplier": 1.0}), facts)
     assert bounds.lipschitz == pytest.approx(2.2274, abs=5e-5)
     assert bounds.weight == pytest.approx(0.0028, abs=5e-5)
     assert bounds.logit == pytest.approx(0.3577, abs=5e-5)
@@ -161,8 +163,8 @@ def test_the_sensitivities_are_those_of_table_vi():
 
 
 def test_every_row_of_table_i_is_a_knob_and_the_looser_ones_are_looser():
-    config = {"hidden": 128, "regularisation": 0.0005, "learning_rate": 0.001}
-    found = {bound: sensitivities({**config, "bound": str(bound)}, replace(FACTS, classes=2)).logit for bound in Bound}
+    knobs, facts = read(ConvexifiedLossKnobs, {"noise_multiplier": 1.0}), replace(FACTS, classes=2)
+    found = {bound: sensitivities(replace(knobs, bound=bound), facts).logit for bound in Bound}
     assert found[Bound.LU] == found[Bound.WU_DECREASING] == found[Bound.CHAUDHURI_BINARY]
     # C ||x|| / 2 with C = 2 and ||x|| = 8 for 64 pixels.
     assert found[Bound.CHAUDHURI_GENERAL] == pytest.approx(8 * found[Bound.LU])
@@ -270,9 +272,9 @@ def test_a_group_trains_once_and_its_runs_differ_in_noise_alone(data, monkeypatc
 
     trainings = []
 
-    def counted(config, data, device):
-        trainings.append(config)
-        return train_group(config, data, device)
+    def counted(knobs, data, device):
+        trainings.append(knobs)
+        return train_group(knobs, data, device)
 
     monkeypatch.setattr(published_fit, "train_group", counted)
     plans = [planned(CONVEXIFIED_LOSS, {"noise": noise, "queries": 50}, epsilon=e) for noise in Noise for e in (1, 9)]
@@ -299,9 +301,10 @@ def test_a_restart_goes_on_where_the_count_stands(system, data):
 
 
 def test_under_an_attack_members_and_others_take_turns(data):
-    config = planned(CONVEXIFIED_LOSS, {"queries": 41, "shadows": 2, "attack_epochs": 1}).config
-    trained = train_group(config, data, attacked=False)
-    pieces = [asked(config, trained, start, stop) for start, stop in ((0, 7), (7, 8), (8, 41))]
+    plan = planned(CONVEXIFIED_LOSS, {"queries": 41, "shadows": 2, "attack_epochs": 1})
+    knobs = read(ConvexifiedLossKnobs, plan.config)
+    trained = train_group(knobs, data, attacked=False)
+    pieces = [asked(knobs, trained, start, stop) for start, stop in ((0, 7), (7, 8), (8, 41))]
     members, others = (np.concatenate([piece[side] for piece in pieces]) for side in (0, 1))
     assert (len(members), len(others)) == (20, 21)
     assert np.array_equal(members, trained.members[:20])
@@ -338,9 +341,10 @@ def test_head_answers_carry_the_planned_noise_on_every_logit(data, monkeypatch):
     seen = []
     monkeypatch.setattr(repaired_fit.watching, "released", lambda run, **arrays: seen.append(arrays))
     CONVEXIFIED_HEAD.fit([memory_run(plan)], data, Execution())
-    weights = repaired_fit.train(plan.config, data)
-    queries = repaired_fit.features_of(plan.config, data.facts, data.validation)[seen[0]["asked"]]
-    head = head_of(plan.config, data.facts)
+    knobs = read(ConvexifiedHeadKnobs, plan.config)
+    weights = repaired_fit.train(knobs, data)
+    queries = repaired_fit.features_of(knobs, data.facts, data.validation)[seen[0]["asked"]]
+    head = head_of(knobs, data.facts)
     sigma = plan.config["noise_multiplier"] * head.sensitivity
     noise = (seen[0]["logits"] - queries @ weights) / sigma
     assert stats.kstest(noise.ravel(), "norm").pvalue > 1e-4
@@ -351,13 +355,14 @@ def test_head_answers_carry_the_planned_noise_on_every_logit(data, monkeypatch):
 
 
 def test_head_features_are_frozen_and_short(data):
-    config = planned(CONVEXIFIED_HEAD, {"features": "random-tanh", "hidden": 20}).config
-    features = repaired_fit.features_of(config, data.facts, data.train)
+    plan = planned(CONVEXIFIED_HEAD, {"features": "random-tanh", "hidden": 20})
+    knobs = read(ConvexifiedHeadKnobs, plan.config)
+    features = repaired_fit.features_of(knobs, data.facts, data.train)
     assert features.shape == (data.facts.n, 20)
     assert np.linalg.norm(features, axis=1).max() <= 1
     # A record's features do not depend on the others.
     alone = Split(inputs={"image": data.train.inputs["image"][5:6]}, targets=data.train.targets[5:6])
-    assert repaired_fit.features_of(config, data.facts, alone) == pytest.approx(features[5:6], rel=1e-12)
+    assert repaired_fit.features_of(knobs, data.facts, alone) == pytest.approx(features[5:6], rel=1e-12)
 
 
 def test_a_head_refuses_another_number_of_records(data):

@@ -10,9 +10,11 @@ from dpcore.convexified import repaired as mathematics
 from tests.trainables.test_convexified import ADD, DELTA, REPLACE, SECRET, planned, target
 from tests.trainables.worst_case_records import TINY, tiny_plan, worst_case_scores
 from trainables.data.digits import DIGITS
+from trainables.knobs import read
 from trainables.measures import evidence
 from trainables.system import Feature, PrivacyPlan
 from trainables.systems.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS
+from trainables.systems.convexified.knobs import ConvexifiedHeadKnobs
 from trainables.systems.convexified.scales import head_of
 
 
@@ -55,7 +57,7 @@ def test_the_audit_of_any_trial_finds_it_by_itself(system, outcome, data):
     )
     assert evidence.methods(system, plan.guarantee)[0] == "multi-run"
     found = evidence.gather(setting, "multi-run", runs=100, curve=None)
-    assert found.audit.adjacency is system.adjacency
+    assert found.audit.adjacency is system.adjacencies[0]
     assert Verdict(audit=found.audit, guarantee=plan.guarantee).outcome is outcome
 
 
@@ -95,7 +97,11 @@ def test_a_head_with_a_mean_objective_s_sensitivity_would_be_caught(monkeypatch)
     assert isinstance(plan, PrivacyPlan)
     right = worst_case_scores(plan, facts, runs=300, secret=SECRET)
     assert verdict(plan, *right, REPLACE).outcome is Outcome.CONSISTENT
-    factor = mathematics.largest_weight(5.0, head_of(plan.config, facts).loss_bound, 200) * 200
-    shrunk = replace(plan, config={**plan.config, "noise_multiplier": plan.config["noise_multiplier"] / factor})
+    factor = (
+        mathematics.largest_weight(5.0, head_of(read(ConvexifiedHeadKnobs, plan.config), facts).loss_bound, 200) * 200
+    )
+    assert isinstance(plan.mechanism, mathematics.NoisyLogits)
+    quieter = replace(plan.mechanism, noise_multiplier=plan.mechanism.noise_multiplier / factor)
+    shrunk = replace(plan, mechanism=quieter)
     wrong = worst_case_scores(shrunk, facts, runs=300, secret=SECRET)
     assert verdict(plan, *wrong, REPLACE).outcome is Outcome.REFUTED

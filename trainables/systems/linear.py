@@ -13,30 +13,32 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from dpcore.erm import unit_inputs
-from trainables.system import Parameter, PublicFacts, Split, Task
+from trainables.knobs import knob, knobs, parameters
+from trainables.system import PublicFacts, Split, Task
 
 LARGEST_WIDTH = 20_000
 """Columns; beyond it a dense matrix of records no longer fits in memory."""
 
-ROW_PARAMETERS = (
-    Parameter(
-        name="clip_norm",
-        kind="float",
+
+@knobs
+class RowKnobs:
+    """How `rows` sees a record, for every system with a linear model."""
+
+    clip_norm: float = knob(
         low=1e-6,
         high=1e6,
         default=1.0,
         unit="input norm",
         doc="each record is divided by the larger of this and its own L2 norm",
-    ),
-    Parameter(
-        name="bias",
-        kind="choice",
+    )
+    bias: bool = knob(
         choices=(False, True),
         default=False,
         doc="adds a constant column; inputs are then divided by sqrt(2) to keep their norm",
-    ),
-)
-"""How `rows` sees a record, for every system with a linear model."""
+    )
+
+
+ROW_PARAMETERS = parameters(RowKnobs)
 
 
 def classes_of(facts: PublicFacts) -> int:

@@ -20,12 +20,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.convexified.one_neuron import Noise, neuron_budget
+from dpcore.convexified.one_neuron import Noise, OneNeuronAnswers
+from dpcore.convexified.repaired import NoisyLogits
 from trainables.measures.protocols import Neighbours
-from trainables.system import Dataset, Feature, PrivacyPlan, PublicFacts, Split, State
+from trainables.system import Dataset, Feature, PublicFacts, Split, State
+from trainables.systems.convexified.knobs import ConvexifiedHeadKnobs, ConvexifiedLossKnobs
 from trainables.systems.convexified.published_fit import asked_logits
 from trainables.systems.convexified.repaired_fit import features_of, train
-from trainables.systems.convexified.scales import head_of, sensitivities
 from trainables.systems.linear import classes_of
 
 Array = NDArray[np.float64]
@@ -37,7 +38,7 @@ ROUND_OFF = 1e-9
 """Differences of logits that agree to this many units are the same number."""
 
 
-def published_neighbours(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
+def published_neighbours(knobs: ConvexifiedLossKnobs, mechanism: OneNeuronAnswers, facts: PublicFacts) -> Neighbours:
     """The last record of a synthetic data set, in or out (add-remove)."""
     with_it = synthetic(facts) if classes_of(facts) > 2 else _odd_one(facts)
     fewer = Split(
@@ -48,7 +49,7 @@ def published_neighbours(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
 
     @lru_cache(maxsize=1)
     def logits() -> tuple[Array, Array]:
-        return asked_logits(plan, with_it), asked_logits(plan, without_it)
+        return asked_logits(knobs, with_it), asked_logits(knobs, without_it)
 
     def score(released: State) -> float:
         inside, outside = logits()
@@ -56,7 +57,7 @@ def published_neighbours(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
         if classes > 2:
             return float(np.sum(np.log(_misfit(answers, outside)) - np.log(_misfit(answers, inside))))
         differences = (one[:, 1] - one[:, 0] for one in (answers, inside, outside))
-        return _log_likelihood_ratio(plan, facts, *differences)
+        return _log_likelihood_ratio(mechanism, *differences)
 
     looks = (
         "whose differences of logits occur in an answer: one logit alone has noise"
@@ -71,21 +72,20 @@ def published_neighbours(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
     )
 
 
-def repaired_neighbours(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
+def repaired_neighbours(knobs: ConvexifiedHeadKnobs, mechanism: NoisyLogits, facts: PublicFacts) -> Neighbours:
     """All records alike but for one label, flipped or not (replace-one): what moves a risk-averse minimiser most."""
     without_it, with_it = alike(facts), _odd_one(facts)
-    sigma = float(plan.config["noise_multiplier"]) * head_of(plan.config, facts).sensitivity
 
     @lru_cache(maxsize=1)
     def logits() -> tuple[Array, Array]:
         # All queries are alike.
-        query = features_of(plan.config, facts, without_it.validation)[:1]
-        return query @ train(plan.config, with_it), query @ train(plan.config, without_it)
+        query = features_of(knobs, facts, without_it.validation)[:1]
+        return query @ train(knobs, with_it), query @ train(knobs, without_it)
 
     def score(released: State) -> float:
         inside, outside = logits()
         answers = np.asarray(released["logits"], dtype=np.float64)
-        return float(np.sum((answers - outside) ** 2 - (answers - inside) ** 2) / (2 * sigma**2))
+        return float(np.sum((answers - outside) ** 2 - (answers - inside) ** 2) / (2 * mechanism.sigma**2))
 
     return Neighbours(
         with_it=with_it,
@@ -143,10 +143,8 @@ def _misfit(answers: Array, logits: Array) -> Array:
     return np.maximum(np.abs(differences).min(axis=1), ROUND_OFF)
 
 
-def _log_likelihood_ratio(plan: PrivacyPlan, facts: PublicFacts, seen: Array, inside: Array, outside: Array) -> float:
-    noise, split = Noise(str(plan.config["noise"])), float(plan.config["split"])
-    share = neuron_budget(1 / float(plan.config["noise_multiplier"]), 2, noise, split)
-    scale = sensitivities(plan.config, facts).logit / share
-    if noise is Noise.LAPLACE:
+def _log_likelihood_ratio(mechanism: OneNeuronAnswers, seen: Array, inside: Array, outside: Array) -> float:
+    scale = mechanism.scale(classes=2)
+    if mechanism.noise is Noise.LAPLACE:
         return float(np.sum(np.abs(seen - outside) - np.abs(seen - inside)) / scale)
     return float(np.sum((seen - outside) ** 2 - (seen - inside) ** 2) / (2 * scale**2))

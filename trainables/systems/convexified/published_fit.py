@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,17 +10,17 @@ from scipy.special import softmax
 
 from dpcore.attacks import Decisions
 from dpcore.convexified.metrics import accuracy_loss
-from dpcore.convexified.one_neuron import Noise, log_predictions
-from dpcore.mechanisms.query_budget import QueryBudget
+from dpcore.convexified.one_neuron import OneNeuronAnswers
 from trainables.attacks import AttackModel, train_attack, train_shadows
 from trainables.measures import watching
 from trainables.parallel import limited_threads
-from trainables.system import Config, Dataset, Execution, PrivacyPlan, PublicFacts, Run, Split, State
+from trainables.system import Dataset, Execution, PublicFacts, Run, Split, State
+from trainables.systems.answering import next_answers
 from trainables.systems.convexified.draws import draws_of
+from trainables.systems.convexified.knobs import ConvexifiedLossKnobs
 from trainables.systems.convexified.network import Recipe, train
 from trainables.systems.convexified.scales import held_out, sensitivities
 from trainables.systems.linear import classes_of
-from trainables.training.private_steps import device_of
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -50,37 +49,26 @@ class Trained:
     attack: AttackModel | None
 
 
-def fit(runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
-    """Execute every run; one training serves all runs of a group."""
-    trained: dict[str, Trained] = {}
-    with limited_threads(execution.threads):
-        for run in runs:
-            plan = run.member.plan
-            if plan.group not in trained:
-                trained = {plan.group: train_group(plan.config, data, str(device_of(execution)))}
-            _answer(run, data, trained[plan.group], execution)
-
-
-def train_group(config: Config, data: Dataset, device: str = "cpu", attacked: bool = True) -> Trained:
+def train_group(knobs: ConvexifiedLossKnobs, data: Dataset, device: str = "cpu", attacked: bool = True) -> Trained:
     """The target and, where asked for, the shadows and the attack: a function of data and public seed.
 
     attacked  False leaves the shadows out where only the answers matter
     """
-    facts, draw = data.facts, int(config["draw"])
-    classes, recipe = classes_of(facts), recipe_of(config)
+    facts, draw = data.facts, knobs.draw
+    classes, recipe = classes_of(facts), recipe_of(knobs)
     inputs, labels = flat_inputs(facts, data.train), data.train.targets.astype(np.int64)
     others = flat_inputs(facts, data.validation)
     order = question_order(draw, len(others))
-    pool = order[held_out(config, facts) :]
+    pool = order[held_out(knobs, facts) :]
     target = train(inputs, labels, np.arange(len(labels))[None], classes, recipe, _seed(draw, 1), device)
     attack = None
-    if attacked and int(config["shadows"]):
-        attack = _attacked(config, others[pool], data.validation.targets[pool].astype(np.int64), facts, device)
+    if attacked and knobs.shadows:
+        attack = _attacked(knobs, others[pool], data.validation.targets[pool].astype(np.int64), facts, device)
     return Trained(
         member_logits=target.logits(inputs)[0],
         other_logits=target.logits(others)[0],
         members=np.random.default_rng([draw, 5]).permutation(len(labels)),
-        others=order[: held_out(config, facts)],
+        others=order[: held_out(knobs, facts)],
         attack=attack,
     )
 
@@ -90,23 +78,23 @@ def question_order(draw: int, records: int) -> Positions:
     return np.random.default_rng([draw, 0]).permutation(records)
 
 
-def asked_logits(plan: PrivacyPlan, data: Dataset) -> Array:
+def asked_logits(knobs: ConvexifiedLossKnobs, data: Dataset) -> Array:
     """Logits without noise of the queried validation records, in the order of the answers, by a fresh training."""
     with limited_threads(Execution().threads):
-        trained = train_group(plan.config, data, attacked=False)
-    _, others = asked(plan.config, trained, 0, int(plan.config["queries"]))
+        trained = train_group(knobs, data, attacked=False)
+    _, others = asked(knobs, trained, 0, knobs.queries)
     return trained.other_logits[others]
 
 
-def recipe_of(config: Config) -> Recipe:
+def recipe_of(knobs: ConvexifiedLossKnobs) -> Recipe:
     """How the target and its shadows are trained."""
     return Recipe(
-        alpha=float(config["alpha"]),
-        regularisation=float(config["regularisation"]),
-        hidden=int(config["hidden"]),
-        learning_rate=float(config["learning_rate"]),
-        batch_size=int(config["batch_size"]),
-        epochs=int(config["epochs"]),
+        alpha=knobs.alpha,
+        regularisation=knobs.regularisation,
+        hidden=knobs.hidden,
+        learning_rate=knobs.learning_rate,
+        batch_size=knobs.batch_size,
+        epochs=knobs.epochs,
     )
 
 
@@ -122,9 +110,9 @@ def flat_inputs(facts: PublicFacts, split: Split) -> NDArray[np.float32]:
 
 
 def _attacked(
-    config: Config, inputs: NDArray[np.float32], labels: Positions, facts: PublicFacts, device: str
+    knobs: ConvexifiedLossKnobs, inputs: NDArray[np.float32], labels: Positions, facts: PublicFacts, device: str
 ) -> AttackModel:
-    draw, recipe, classes = int(config["draw"]), recipe_of(config), classes_of(facts)
+    draw, recipe, classes = knobs.draw, recipe_of(knobs), classes_of(facts)
 
     def fit_many(inside: NDArray[np.bool_]) -> Array:
         parts = []
@@ -137,37 +125,31 @@ def _attacked(
     examples = train_shadows(
         fit_many,
         labels,
-        shadows=int(config["shadows"]),
+        shadows=knobs.shadows,
         size=min(facts.n, len(labels) // 2),
         rng=np.random.default_rng([draw, 3]),
     )
-    return train_attack(examples, seed=_seed(draw, 4), epochs=int(config["attack_epochs"]))
+    return train_attack(examples, seed=_seed(draw, 4), epochs=knobs.attack_epochs)
 
 
-def _answer(run: Run, data: Dataset, trained: Trained, execution: Execution) -> None:
+def answer(
+    run: Run,
+    knobs: ConvexifiedLossKnobs,
+    mechanism: OneNeuronAnswers,
+    trained: Trained,
+    data: Dataset,
+    execution: Execution,
+) -> None:
     """Probability vectors for the next queries; only counts are kept, and the attack, never the model."""
-    plan, attack = run.member.plan, trained.attack
+    attack = trained.attack
     counts = {name: 0 if run.state is None else int(run.state[name]) for name in (_ANSWERED, *_TALLIES)}
-    spent = counts[_ANSWERED]
-    if spent != run.start_step:
-        raise ValueError(f"{run.member.key}: {spent} queries answered in its records, expected {run.start_step}")
-    budget = QueryBudget(limit=int(plan.config["queries"]), answered=spent)
-    budget = budget.take(run.member.to_step - spent)
-    run.may_execute(budget.answered)
-    members, others = asked(plan.config, trained, spent, budget.answered)
-    bounds = sensitivities(plan.config, data.facts)
-    released = log_predictions(
-        np.concatenate([trained.other_logits[others], trained.member_logits[members]]),
-        bounds.logit,
-        bounds.probability,
-        1 / float(plan.config["noise_multiplier"]),
-        Noise(str(plan.config["noise"])),
-        draws_of(run, execution),
-        float(plan.config["split"]),
-    )
+    next_ = next_answers(run, mechanism.steps, counts[_ANSWERED])
+    members, others = asked(knobs, trained, next_.start, next_.stop)
+    logits = np.concatenate([trained.other_logits[others], trained.member_logits[members]])
+    released = mechanism.release(logits, draws_of(run, execution))
     labels = released.argmax(axis=1)
     watching.released(run, asked=others, labels=labels[: len(others)], log_probabilities=released)
-    counts[_ANSWERED] = budget.answered
+    counts[_ANSWERED] = next_.stop
     counts[_CORRECT] += int((labels[: len(others)] == data.validation.targets[others]).sum())
     if attack is not None and len(members):
         probabilities = _probabilities(released)
@@ -182,7 +164,8 @@ def _answer(run: Run, data: Dataset, trained: Trained, execution: Execution) -> 
     state = {name: np.asarray(value) for name, value in counts.items()}
     if attack is not None:
         state |= {f"{ATTACK}{name}": value for name, value in attack.state().items()}
-    run.checkpoint(budget.answered, state, _metrics(plan.config, data, trained, counts, bounds.stability))
+    stability = sensitivities(knobs, data.facts).stability
+    run.checkpoint(next_.stop, state, _metrics(knobs, data, trained, counts, stability))
 
 
 _TALLIES = (_CORRECT, _CALLED, _MISCALLED)
@@ -195,9 +178,9 @@ def attack_of(state: State) -> AttackModel:
     )
 
 
-def asked(config: Config, trained: Trained, start: int, stop: int) -> tuple[Positions, Positions]:
+def asked(knobs: ConvexifiedLossKnobs, trained: Trained, start: int, stop: int) -> tuple[Positions, Positions]:
     """Training and validation records behind queries start..stop-1. Under an attack they take turns."""
-    if not int(config["shadows"]):
+    if not knobs.shadows:
         return np.empty(0, dtype=np.int64), trained.others[start:stop]
     # Odd queries ask members. A data set with one record less than declared has its first one asked again.
     members = np.arange(start // 2, stop // 2) % len(trained.members)
@@ -205,14 +188,14 @@ def asked(config: Config, trained: Trained, start: int, stop: int) -> tuple[Posi
 
 
 def _metrics(
-    config: Config, data: Dataset, trained: Trained, counts: dict[str, int], stability: float
+    knobs: ConvexifiedLossKnobs, data: Dataset, trained: Trained, counts: dict[str, int], stability: float
 ) -> dict[str, float]:
-    members, others = asked(config, trained, 0, counts[_ANSWERED])
+    members, others = asked(knobs, trained, 0, counts[_ANSWERED])
     metrics = {"stability": stability, "accuracy": counts[_CORRECT] / len(others)}
     attack = trained.attack if len(members) else None
     if attack is not None:
         metrics["shadow_leak"] = counts[_CALLED] / len(members) - counts[_MISCALLED] / len(others)
-    if not config["reference"]:
+    if not knobs.reference:
         return metrics
     other_labels, member_labels = data.validation.targets, data.train.targets.astype(np.int64)
     right = trained.other_logits[others].argmax(axis=1) == other_labels[others]

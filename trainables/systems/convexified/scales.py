@@ -6,16 +6,17 @@ import math
 from dataclasses import replace
 
 from dpcore.checks import InvalidValue
-from dpcore.convexified.published import Bound, PublishedNoise, chain
+from dpcore.convexified.published import PublishedNoise, chain
 from dpcore.convexified.repaired import Head
-from trainables.system import Config, PublicFacts
+from trainables.system import PublicFacts
+from trainables.systems.convexified.knobs import ConvexifiedHeadKnobs, ConvexifiedLossKnobs
 from trainables.systems.linear import classes_of, width_of
 
 OPEN = 0.01
 """Share of the exact sensitivity that the certificate may leave open."""
 
 
-def sensitivities(config: Config, facts: PublicFacts) -> PublishedNoise:
+def sensitivities(knobs: ConvexifiedLossKnobs, facts: PublicFacts) -> PublishedNoise:
     """Every sensitivity that the publication derives for this network, from public facts. None of them is a bound."""
     width = width_of(facts)
     largest = max(
@@ -23,13 +24,13 @@ def sensitivities(config: Config, facts: PublicFacts) -> PublishedNoise:
     )
     try:
         return chain(
-            (width, int(config["hidden"])),
+            (width, knobs.hidden),
             classes_of(facts),
             facts.n,
-            float(config["regularisation"]),
-            bound=Bound(str(config["bound"])),
+            knobs.regularisation,
+            bound=knobs.bound,
             input_norm=largest * math.sqrt(width),
-            step_size=float(config["learning_rate"]),
+            step_size=knobs.learning_rate,
         )
     except InvalidValue as error:
         if error.name != "step_size":
@@ -38,19 +39,19 @@ def sensitivities(config: Config, facts: PublicFacts) -> PublishedNoise:
         raise InvalidValue("learning_rate", error.value, error.expected, remedy) from error
 
 
-def held_out(config: Config, facts: PublicFacts) -> int:
+def held_out(knobs: ConvexifiedLossKnobs, facts: PublicFacts) -> int:
     """Validation records that are asked; under an attack the others are the attacker's own."""
-    return min(facts.n, facts.n_validation // 3) if int(config["shadows"]) else facts.n_validation
+    return min(facts.n, facts.n_validation // 3) if knobs.shadows else facts.n_validation
 
 
-def head_of(config: Config, facts: PublicFacts) -> Head:
+def head_of(knobs: ConvexifiedHeadKnobs, facts: PublicFacts) -> Head:
     """The training problem, with the tolerance that adds `OPEN` to its sensitivity."""
     exact = Head(
         records=facts.n,
         classes=classes_of(facts),
-        alpha=float(config["alpha"]),
-        regulariser=float(config["regularisation"]),
-        radius=float(config["radius"]),
+        alpha=knobs.alpha,
+        regulariser=knobs.regularisation,
+        radius=knobs.radius,
         tolerance=1.0,
     )
     return replace(exact, tolerance=OPEN * exact.exact_sensitivity * exact.modulus / 2)
