@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 
 from dpcore import events
@@ -36,6 +37,16 @@ Made = TypeVar("Made", bound=type)
 _KINDS: dict[str, type] = {"poisson-sampling": PoissonSampling}
 _NAMES: dict[type, str] = {PoissonSampling: "poisson-sampling"}
 _ADJACENCY = "adjacency"
+_HOMES = {
+    "average-case": "dpcore.mechanisms.average_case",
+    "noisy-logits": "dpcore.convexified.repaired",
+    "noisy-sum": "dpcore.mechanisms.noisy_sum",
+    "one-neuron-answers": "dpcore.convexified.one_neuron",
+    "sampled-gaussian": "dpcore.mechanisms.sampled_gaussian",
+    "scheduled": "dpcore.mechanisms.scheduled",
+    "sequence": "dpcore.mechanisms.sampled_gaussian",
+}
+"""Where each kind of ours registers itself: who reads a plan may never have met its system."""
 _EVENTS = get_args(Event)
 
 
@@ -99,9 +110,11 @@ def _valued(data: object) -> object:
         return tuple(_valued(one) for one in data)
     if not isinstance(data, Mapping):
         return data
-    kind = data.get("kind")
+    kind = str(data.get("kind"))
     if kind == _ADJACENCY:
         return Adjacency(data["value"])
+    if kind not in _KINDS and kind in _HOMES:
+        import_module(_HOMES[kind])
     if kind not in _KINDS:
         return events.from_dict(dict(data))
     fields = {name: _valued(one) for name, one in data.items() if name != "kind"}

@@ -27,8 +27,8 @@ from trainables.registry import SYSTEMS
 from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, Refusal, Split, Task
 from trainables.systems.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, repaired_fit
 from trainables.systems.convexified.draws import FromNormals
-from trainables.systems.convexified.model import logits_of
 from trainables.systems.convexified.knobs import ConvexifiedHeadKnobs, ConvexifiedLossKnobs
+from trainables.systems.convexified.model import logits_of
 from trainables.systems.convexified.network import Recipe, train
 from trainables.systems.convexified.published_fit import asked, attack_of, flat_inputs, question_order, train_group
 from trainables.systems.convexified.scales import head_of, sensitivities
