@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("dpcore", "trainables", "sweeps")
 
 CLASSES = {
-    "Curve",
+    "DescentKnobs",
     "Estimate",
     "Kind",
     "Line",
@@ -22,18 +22,19 @@ CLASSES = {
     "Outcome",
     "Panel",
     "Point",
+    "Posterior",
     "Reference",
     "Route",
     "Row",
     "Rows",
     "Run",
+    "SampledGaussian",
     "Scope",
     "Setting",
-    "Store",
+    "SquareKnobs",
     "Table",
     "Units",
     "Verdict",
-    "Watched",
 }
 """Public classes whose name another public class has."""
 
