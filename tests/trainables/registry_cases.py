@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from dpcore.adjacency import Adjacency
+from tests.trainables.exam.candidate import Candidate
 from tests.trainables.private_prediction_cases import small
 from trainables.data.uniform import UNIFORM
 from trainables.registry import SYSTEMS
-from trainables.system import Config, Dataset, PrivacyPlan, PrivacyTarget
+from trainables.system import Config, Dataset, Scalar
 
 _ADD, _REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 
@@ -27,6 +29,8 @@ class Case:
 _STEPS = {"model": "linear", "batch_size": 20, "epochs": 3, "learning_rate": 0.5, "clip_norm": 1.0}
 _WATCHED = {"distance_records": 8, "bayesian_delta": 1e-3}
 _WALK = {"model": "linear", "batch_size": 20, "epochs": 2, "halve_every": 1}
+_ALL = {**_WALK, "batch_size": 60, "epochs": 4}
+"""Every record in every batch, so that shuffles mean nothing."""
 _ANSWERS = {"regularisation": 0.1}
 _DRAWS = {name: value for name, value in _STEPS.items() if name != "model"}
 
@@ -40,9 +44,9 @@ CASES: dict[str, Case] = {
     "subsample-and-aggregate": Case({**_ANSWERS, "models": 5, "queries": 20}, _REPLACE),
     "clipped-sgld": Case({**_WALK, "step_size": 1e-3}),
     "dp-sgld": Case({**_WALK, "step_size": 1e-3, "clip_norm": 1.0}, solve="none"),
-    **{name: Case({**_WALK, "learning_rate": 0.1}) for name in ("sgd", "rmsprop")},
+    **{name: Case({**_ALL, "learning_rate": 0.1}) for name in ("sgd", "rmsprop")},
     "dropout": Case({**_WALK, "learning_rate": 0.1, "model": "mlp", "hidden": 8}),
-    **{name: Case({**_WALK, "step_size": 1e-3}) for name in ("sgld", "psgld", "sghmc")},
+    **{name: Case({**_ALL, "step_size": 1e-3, "draws": 3}) for name in ("sgld", "psgld", "sghmc")},
     "convexified-loss": Case({"epochs": 2, "hidden": 8, "learning_rate": 0.01, "queries": 20, "batch_size": 20}),
     "convexified-head": Case({"alpha": 0.1, "regularisation": 0.05, "queries": 20}, _REPLACE),
     "bayesian-sgd": Case({**_STEPS, **_WATCHED}),
@@ -53,15 +57,65 @@ CASES: dict[str, Case] = {
 """{name of the system: its case}; a system without one fails every exam."""
 
 
+_NOTHING_DRAWN = {"sgd", "rmsprop", "dropout"}
+"""Systems that add no noise; their epsilon is infinite."""
+_GRADIENTS = ("noisy-sgd", "noisy-adam", "clipped-sgld", "dp-sgld", "bayesian-sgd", "average-case-sgd")
+_UNPROTECTED = ("sgd", "rmsprop", "sgld", "psgld", "sghmc")
+_NETWORK = {"model": "mlp", "models": 3}
+_TWO_LAYERS: dict[str, Config] = {"hidden": {"model": "mlp"}}
+_ORDERS: dict[str, Scalar] = {"bayesian_orders": "2,4,8"}
+OTHERS: dict[str, dict[str, Scalar]] = {
+    **{name: {"model": "mlp"} for name in (*_GRADIENTS, "subsample-and-aggregate")},
+    **{name: {"model": "mlp", "batch_size": 30} for name in _UNPROTECTED},
+    "dropout": {"model": "mlp3"},
+    "bayesian-sgd": {"model": "mlp", **_ORDERS},
+    "average-case-sgd": {"model": "mlp", **_ORDERS},
+    "bayesian-variational": _ORDERS,
+    "variational-draws": _ORDERS,
+}
+BESIDE: dict[str, dict[str, Config]] = {
+    **dict.fromkeys((*_GRADIENTS, *_UNPROTECTED), _TWO_LAYERS),
+    "noisy-mean": {"prior": {"shrinkage": 0.5}},
+    "subsample-and-aggregate": {"epochs": _NETWORK},
+    "convexified-loss": {"attack_epochs": {"shadows": 2}},
+    "convexified-head": {"hidden": {"features": "random-tanh"}},
+}
+_SAME_LABELS = "its answers are labels, and none turns on records as well separated as these"
+_OF_MEMBERS = ("regularisation", "clip_norm", "bias", "hidden", "learning_rate", "batch_size")
+SILENT: dict[str, dict[str, str]] = {
+    "noisy-mean": {"step_seconds": "a pause, for practice"},
+    "loss-perturbation": {"jacobian": "counts the least regularisation, which this one is above"},
+    "prediction-sensitivity": {"clip_norm": _SAME_LABELS},
+    "subsample-and-aggregate": dict.fromkeys(_OF_MEMBERS, _SAME_LABELS),
+    "convexified-loss": {"bound": "another row of Table I, alike for this one"},
+}
+_LOOKED_AT = {"bayesian.": "each attempt draws anew whose distances are measured"}
+CHANCE: dict[str, dict[str, str]] = {
+    **dict.fromkeys(("bayesian-sgd", "bayesian-variational", "variational-draws", "average-case-sgd"), _LOOKED_AT),
+    "dropout": {"": "each attempt draws its masks anew"},
+}
+
+
 def data_of(name: str) -> Dataset:
     """Sixty records of two classes in four dimensions; for the toy, fifty values."""
     return UNIFORM.load({"n": 50}) if name == "noisy-mean" else small(n=60, n_validation=40, classes=2)
 
 
-def plan_of(name: str, data: Dataset) -> PrivacyPlan:
-    """The case's plan."""
-    case = CASES[name]
-    target = PrivacyTarget(epsilon=case.epsilon, delta=case.delta, adjacency=case.adjacency, solve=case.solve)  # type: ignore[arg-type]
-    plan = SYSTEMS[name].plan(case.config, data.facts, target, {})
-    assert isinstance(plan, PrivacyPlan), plan
-    return plan
+CANDIDATES = {
+    name: Candidate(
+        system=SYSTEMS[name],
+        config=case.config,
+        data=partial(data_of, name),
+        adjacency=case.adjacency,
+        solve=case.solve,
+        epsilon=case.epsilon,
+        delta=case.delta,
+        noisy=name not in _NOTHING_DRAWN,
+        others=OTHERS.get(name, {}),
+        beside=BESIDE.get(name, {}),
+        chance=CHANCE.get(name, {}),
+        silent=SILENT.get(name, {}),
+    )
+    for name, case in CASES.items()
+}
+"""{name of the system: how it sits the exam}"""

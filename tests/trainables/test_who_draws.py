@@ -1,0 +1,82 @@
+"""Who may hold a generator at all: a rule over the source, beside the exam that every system sits (`exam`)."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from pathlib import Path
+
+import trainables
+
+ROOT = Path(trainables.__file__).parent.parent
+DRAWING = {
+    *("default_rng", "Generator", "RandomState", "manual_seed", "seeded_generator", "numpy_generator"),
+    *("randn", "randn_like", "rand", "rand_like", "randint", "normal_", "uniform_", "exponential_", "bernoulli_"),
+    *("standard_normal", "normal", "laplace", "gumbel", "exponential", "gamma", "token_bytes", "urandom"),
+    *("SecureNoise", "PseudorandomNoise", "Keystream", "NOISE", "REPORT", "SAMPLING"),
+}
+PUBLIC = {
+    "dpcore/convexified/counterexamples.py": "made-up records",
+    "dpcore/gradients/": "coins of the models themselves, as dropout draws them",
+    "trainables/attacks/": "an attacker's own coins",
+    "trainables/rehearsal/": "made-up records",
+    "trainables/measures/": "an auditor's own coins and twins that are never released",
+    "trainables/models/": "starting weights",
+    "trainables/data/": "made-up records, public splits and frozen filters",
+    "trainables/systems/convexified/network.py": "a network that nothing is claimed of: starting weights, shuffles",
+    "trainables/systems/convexified/published_fit.py": "the order of questions, from a public number",
+    "trainables/systems/convexified/repaired_fit.py": "frozen units, from a public number",
+    "trainables/systems/convexified/neighbours.py": "made-up records",
+    "trainables/systems/private_prediction/voters.py": "parts, weights and shuffles of voters, from public numbers",
+    "trainables/parallel/sums.py": "starting weights",
+    "trainables/systems/bayesian_dp/sampled.py": "records looked at, and masks: no claim counts on their secrecy",
+    "trainables/systems/bayesian_dp/variational.py": "the public draws that predictions are averaged over",
+    "trainables/systems/sgmcmc/training.py": "shuffles and dropout of methods without a claim",
+}
+DOOR = {
+    *("dpcore/noise.py", "dpcore/keystream.py", "dpcore/randomness.py", "dpcore/_torch_generator.py"),
+    "trainables/training/noise.py",
+}
+MECHANISMS = {
+    "dpcore/convexified/repaired.py": "asks the `Draws` that it is given",
+    "trainables/training/optimisers.py": "asks the source that it is given",
+    "dpcore/mechanisms/average_case.py": "asks the coins that it is given",
+}
+
+
+def drawing(path: Path) -> set[str]:
+    """The names by which a source file calls for a generator or for its numbers, and the streams that it names."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    asked: list[ast.expr] = [node.func for node in nodes if isinstance(node, ast.Call)]
+    asked += [node for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Purpose"]
+    return DRAWING & {one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in asked}
+
+
+def around_the_door(files: dict[str, set[str]]) -> list[str]:
+    """Files that draw and are neither the door nor known for what they draw."""
+    known = (*PUBLIC, *DOOR, *MECHANISMS)
+    return [f"{name}: {sorted(found)}" for name, found in files.items() if found and not name.startswith(known)]
+
+
+@lru_cache
+def sources() -> dict[str, set[str]]:
+    return {
+        str(path.relative_to(ROOT)): drawing(path)
+        for room in ("dpcore", "trainables")
+        for path in sorted((ROOT / room).rglob("*.py"))
+    }
+
+
+def test_nobody_draws_around_the_door():
+    assert around_the_door(sources()) == []
+
+
+def test_only_the_door_knows_the_stream_of_noise_and_its_sources():
+    found = {name: names & {"NOISE", "REPORT", "SecureNoise", "PseudorandomNoise"} for name, names in sources().items()}
+    assert {name for name, names in found.items() if names} <= DOOR
+
+
+def test_a_generator_of_ones_own_is_seen(tmp_path):
+    path = tmp_path / "newcomer.py"
+    path.write_text("import numpy as np\ndef fit(runs):\n    return np.random.default_rng().standard_normal(3)\n")
+    assert around_the_door({"trainables/newcomer.py": drawing(path)}) != []
