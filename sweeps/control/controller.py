@@ -8,16 +8,18 @@ and a result is told to the proposer only after the store has it. Every method m
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from sweeps.control.decisions import Decision, Done, Wait
 from sweeps.control.lost_attempts import CONTROLLER_ENDED, worker_losses
+from sweeps.control.newest_store import check_newest
 from sweeps.control.planning import exhausted, plan_proposal
+from sweeps.control.plans_ahead import GROUP_AHEAD, GROUP_LIMIT, PlansAhead, together
 from sweeps.control.stopped_trials import claim_of
 from sweeps.records import Outcome, Proposal, Settlement, TrialRecord, TrialState, trial_key
 from sweeps.release.policy import Release
@@ -25,7 +27,7 @@ from sweeps.release.published import Published
 from sweeps.search import Proposer
 from sweeps.search.rungs import Promote, first_stop, next_rung
 from sweeps.spec import SweepSpec
-from sweeps.store import Lease, Store, StoreOlder
+from sweeps.store import Lease, Store
 from trainables.measures.objectives import MEASURES
 from trainables.publishing import Undeclared
 from trainables.system import Member, PrivacyPlan, PublicFacts, Refusal, TrialGroup
@@ -33,26 +35,6 @@ from trainables.worker.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, R
 from trainables.worker.files import Folder, NotAFolder
 from trainables.worker.results import TrialResult
 from trainables.worker.sealed import Damaged
-
-GROUP_LIMIT = 256
-"""Largest number of trials in one launch."""
-GROUP_AHEAD = 1024
-"""How many upcoming proposals are planned in search of trials that train together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to launch now; something still runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Nothing will ever be launched again. `exhausted`: the space ran dry before the trials were all launched."""
-
-    exhausted: bool = False
-
-
-Decision = TrialGroup | Wait | Done
 
 
 @dataclass(slots=True)
@@ -78,8 +60,7 @@ class Controller:
     """Losses of each trial's worker, earlier controllers' included; None until the first one of this controller."""
     launched: int = 0
     """Trials that were ever launched: what `search.trials` counts."""
-    _planned: dict[int, PrivacyPlan | Refusal] = field(default_factory=dict)
-    """Proposals that were planned before their turn, in search of companions."""
+    _plans: PlansAhead = field(init=False)
     _release: Release = field(init=False)
     """What may leave the trials: asked before anything of a result is written or told."""
     _infeasible_in_a_row: int = 0
@@ -87,6 +68,7 @@ class Controller:
 
     def __post_init__(self) -> None:
         self._release = Release.of(self.spec)
+        self._plans = PlansAhead(lambda one: plan_proposal(self.spec, one.config, self.facts, self.calibrations))
 
     # -- at start ---------------------------------------------------------------------------------------
 
@@ -97,7 +79,7 @@ class Controller:
         know.
         """
         self.records = {record.key: record for record in self.store.trials(self.sweep)}
-        self._check_store_is_newest()
+        check_newest(self.sweep, self.records, self.trials)
         for record in list(self.records.values()):
             if record.state is TrialState.RUNNING:
                 self._conclude(record, reason=CONTROLLER_ENDED)
@@ -109,20 +91,6 @@ class Controller:
                 break
             self._infeasible_in_a_row += 1
         self.proposer.rebuild(self.published())
-
-    def _check_store_is_newest(self) -> None:
-        # One listing, and one for each trial that is not over: others had no later attempts, but for promoted ones,
-        # whose worker finds its folder claimed.
-        mine = re.compile(rf"{re.escape(self.sweep)}-\d+")
-        for key in self.trials.names():
-            if key not in self.records and mine.fullmatch(key):
-                raise StoreOlder(self.sweep, f"trial {key}", self.trials.url)
-        for key, record in self.records.items():
-            if record.state in (TrialState.RUNNING, TrialState.PLANNED):
-                with suppress(NotAFolder):
-                    for name in self.trials.child(key).names():
-                        if name.isdecimal() and int(name) > record.attempts:
-                            raise StoreOlder(self.sweep, f"attempt {name} of trial {key}", self.trials.url)
 
     # -- what next --------------------------------------------------------------------------------------
 
@@ -170,7 +138,7 @@ class Controller:
             proposal = self.proposer.propose()
             if proposal is None:
                 return None
-            plan = self._planned.pop(proposal.number, None) or self._plan(proposal)
+            plan = self._plans.of(proposal)
             if isinstance(plan, Refusal):
                 self.store.record_infeasible(self.lease, [(proposal, plan)])
                 violations = dict(plan.violations)
@@ -181,28 +149,14 @@ class Controller:
                 self._infeasible_in_a_row += 1
                 continue
             self._infeasible_in_a_row = 0
-            companions = list(islice(self._companions(plan), self.spec.search.trials - self.launched - 1))
+            left = self.spec.search.trials - self.launched
+            ahead = self.proposer.upcoming(min(GROUP_AHEAD, left))
+            companions = list(islice(self._plans.companions(plan, ahead), left - 1))
             for companion, _ in companions:
                 self.proposer.take(companion)
             return self._launch([self._launched(*one) for one in ((proposal, plan), *companions)])
         self._exhausted = True
         return None
-
-    def _plan(self, proposal: Proposal) -> PrivacyPlan | Refusal:
-        return plan_proposal(self.spec, proposal.config, self.facts, self.calibrations)
-
-    def _companions(self, plan: PrivacyPlan) -> Iterator[tuple[Proposal, PrivacyPlan]]:
-        """Upcoming proposals that train together with `plan`: one training serves them all."""
-        if not plan.group:
-            return
-        found = 1
-        wanted = min(GROUP_AHEAD, self.spec.search.trials - self.launched)
-        for proposal in list(self.proposer.upcoming(wanted)):
-            other = self._planned.get(proposal.number) or self._plan(proposal)
-            self._planned[proposal.number] = other
-            if found < GROUP_LIMIT and isinstance(other, PrivacyPlan) and _together(plan, other):
-                found += 1
-                yield proposal, other
 
     def _is_exhausted(self) -> bool:
         return exhausted(self.spec, len(self.records), self._infeasible_in_a_row)
@@ -214,7 +168,7 @@ class Controller:
         """
         first = self._plan_of(self._relaunch[0])
         keys = [
-            key for position, key in enumerate(self._relaunch) if position == 0 or _together(first, self._plan_of(key))
+            key for position, key in enumerate(self._relaunch) if position == 0 or together(first, self._plan_of(key))
         ][:GROUP_LIMIT]
         members = []
         for key in keys:
@@ -451,10 +405,6 @@ def _doubted(reason: str, left: Recovered) -> str:
     if not left.doubt or left.doubt in reason:
         return reason
     return f"{reason}. Its whole reservation is charged: {left.doubt}"
-
-
-def _together(one: PrivacyPlan, other: PrivacyPlan) -> bool:
-    return bool(one.group) and (one.system, one.group) == (other.system, other.group)
 
 
 def _record(sweep: str, proposal: Proposal, state: TrialState, **fields: Any) -> TrialRecord:

@@ -24,7 +24,8 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from sweeps.control.controller import Controller, Done, Wait
+from sweeps.control.controller import Controller
+from sweeps.control.decisions import Done, Wait
 from sweeps.process import waiting
 from sweeps.process.patience import CLOCK, ticking
 from sweeps.process.words import say

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.control.controller import Controller, Done, Wait
+from sweeps.control.controller import Controller
+from sweeps.control.decisions import Done, Wait
 from sweeps.ledger.steps import spending
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord, TrialState

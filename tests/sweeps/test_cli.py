@@ -14,7 +14,8 @@ import yaml
 from sweeps.cli import app as cli
 from sweeps.cli.running import resume_command
 from sweeps.control import session
-from sweeps.control.controller import Controller, Done
+from sweeps.control.controller import Controller
+from sweeps.control.decisions import Done
 from sweeps.examples import load_example_or_file
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace

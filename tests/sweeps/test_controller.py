@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.control.controller import Controller, Done, Wait
+from sweeps.control.controller import Controller
+from sweeps.control.decisions import Done, Wait
 from sweeps.control.lost_attempts import INTERRUPTED, worker_losses
 from sweeps.records import Outcome, TrialState
 from sweeps.store import LeaseLost, Store

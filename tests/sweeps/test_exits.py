@@ -9,7 +9,8 @@ import pytest
 
 from sweeps.cli import app as cli
 from sweeps.control import session
-from sweeps.control.controller import Controller, Done
+from sweeps.control.controller import Controller
+from sweeps.control.decisions import Done
 from sweeps.control.failures import LONGEST, Failure, last_exception
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sweeps.control.controller import Controller, Done
+from sweeps.control.controller import Controller
+from sweeps.control.decisions import Done
 from sweeps.control.lost_attempts import worker_losses
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord, TrialState

@@ -23,7 +23,8 @@ from dpcore.parallel import headline_of_parts
 from sweeps.check.preview import preview
 from sweeps.cli.showing import shown
 from sweeps.control import session
-from sweeps.control.controller import Controller, Done
+from sweeps.control.controller import Controller
+from sweeps.control.decisions import Done
 from sweeps.control.planning import plan_proposal
 from sweeps.control.stopped_trials import ex_post
 from sweeps.ledger.spending import in_parallel, procedure_event, procedure_guarantee, reported_event
