@@ -246,7 +246,7 @@ def _records(workspace: Workspace) -> dict[str, Any]:
         store.close()
 
 
-_OF_THE_MACHINE = ("seconds", "memory_mb")
+_OF_THE_MACHINE = {"seconds", "peak_memory_mb", "metric.seconds", "metric.peak_memory_mb"}
 
 
 def _plain(guarantee: Any) -> dict[str, Any]:
@@ -273,7 +273,7 @@ def _printed(command: str, sweep: str, root: Path, *options: str) -> Any:
 def _without_machine(value: Any) -> Any:
     """A printed document without the seconds and the memory of its trials."""
     if isinstance(value, dict):
-        return {name: _without_machine(one) for name, one in value.items() if not name.endswith(_OF_THE_MACHINE)}
+        return {name: _without_machine(one) for name, one in value.items() if name not in _OF_THE_MACHINE}
     return [_without_machine(one) for one in value] if isinstance(value, list) else value
 
 
