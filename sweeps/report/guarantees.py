@@ -68,7 +68,7 @@ def _two_numbers(content: Content) -> str:
     else:
         claim = "<b>several kinds</b> see below; they cannot be compared"
     return (
-        '<div class="card numbers"><div><span class="soft">ClaimRange: one trial by itself</span>'
+        '<div class="card numbers"><div><span class="soft">Claim: one trial by itself</span>'
         f"{claim}<p>What the training of one trial released. It leaves out the search among the trials.</p></div>"
         f'<div><span class="soft">Total: all trials together</span>{_total(content)}'
         f'<p class="soft">Ledger: {executed_text(content.spending)}.</p></div></div>'
