@@ -54,8 +54,8 @@ class PatientWait:
 
     def _sentence(self, now: float) -> str:
         limit = f"{self.until - self.since:.0f} s{' without progress' if self.since > self.began else ''}"
-        since = f"{now - self.began:.0f} s"
-        return f"Waiting for {self.what} since {since}; giving up after {limit} ({patience.VARIABLE})."
+        so_far = f"{now - self.began:.0f} s so far"
+        return f"Waiting for {self.what}, {so_far}; giving up after {limit} ({patience.VARIABLE})."
 
 
 @contextmanager

@@ -70,6 +70,8 @@ class Database:
         """Whether this process holds the lease of a sweep: it then keeps a copy of a store that vanishes."""
         self._away_since: float | None = None
         """On the clock of `sweeps.process.patience`: since when the store did not answer; None while it does."""
+        self._held_up: DBAPIError | None = None
+        """What it said of who keeps it from answering: a line that is cut later has no such words of its own."""
 
     def prepare(self, create: bool) -> None:
         """Create or migrate the tables. Raises StoreError when there are none (`create` is False) or newer ones."""
@@ -169,15 +171,17 @@ class Database:
                     try:
                         with engine.begin() as connection:
                             done = work(connection)
-                        self._away_since = None
+                        self._away_since = self._held_up = None
                         return done
                     except DBAPIError as error:
                         lost = _connection_lost(error)
                         if not lost and not is_busy(error):
                             raise translated(error, self.where) from error
+                        if not lost:
+                            self._held_up = error
                         if wait.left() == 0 or not (lost or self.is_sqlite):
                             self._away_since = wait.began
-                            raise translated(error, self.where, wait.waited()) from error
+                            raise translated(self._held_up or error, self.where, wait.waited()) from error
                         if lost:
                             self._engine.dispose()
                         time.sleep(min(0.2, wait.left()))

@@ -70,7 +70,7 @@ def test_who_waits_says_so_and_that_it_is_over(quick, capsys, tmp_path):
         time.sleep(1.3)
         assert 0 < wait.left() < 30
     said = capsys.readouterr().err
-    assert re.search(r"Waiting for the moon since \d s; giving up after 30 s \(SWEEPS_PATIENCE\)\.", said)
+    assert re.search(r"Waiting for the moon, \d s so far; giving up after 30 s \(SWEEPS_PATIENCE\)\.", said)
     assert said.count("Waiting for") >= 2
     assert said.strip().splitlines()[-1] == "Waited 1 s for the moon; it goes on."
     assert [line.split(" ", 1)[1] for line in (tmp_path / "log").read_text().splitlines()] == said.splitlines()
