@@ -14,6 +14,7 @@ from sweeps.check.checking import before_launch
 from sweeps.ledger import spending
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.text import total_text
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.provenance.spec_code import code_of
 from sweeps.rehearsal import WouldFail
 from sweeps.search import Proposer, registry
@@ -152,9 +153,10 @@ def test_what_a_sampler_cannot_do_is_refused(installed):
 
 
 def total_of(sampler: object) -> str:
-    choices = spending.choices_by_results({"search": {"sampler": sampler}})
-    total = spending.summary([trial(0)], [entry()], choices)["procedure"]
-    return total_text(total, Assumptions.of([total]))
+    choices = spending.choices_by_results(RecordedSpec({"search": {"sampler": sampler}}))
+    total = spending.summary([trial(0)], [entry()], choices).procedure
+    assert total is not None
+    return total_text(total, Assumptions.of([total.guarantee]))
 
 
 def test_a_forgotten_sampler_lends_no_sweep_a_total(installed, monkeypatch):
