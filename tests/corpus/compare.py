@@ -66,9 +66,10 @@ def compared(part: str, now: Iterator[tuple[str, Any]]) -> list[Difference]:
     machine, values = frozen(part)
     walk = _Walk(exact=machine == freeze.machine())
     found, seen = [], set()
-    for name, value in now:
-        seen.add(name)
-        found += walk.differences(f"{part} > {name}", values.get(name, ABSENT), freeze.plain(value))
+    with freeze.one_thread():
+        for name, value in now:
+            seen.add(name)
+            found += walk.differences(f"{part} > {name}", values.get(name, ABSENT), freeze.plain(value))
     # Records are compared as far as they are at hand.
     gone = [] if part == "records" else values.keys() - seen
     return found + [Difference(f"{part} > {name}", values[name], ABSENT) for name in sorted(gone)]
