@@ -85,7 +85,8 @@ def read_front(
     ends = {**spec_references(recorded), **(reference or {})}
     condition = "tags.`sweeps.state` = 'complete'" + (f" AND {filter}" if filter else "")
     with collector_paused(), asked_by_a_person(uri):
-        records = [was_published(_record(run)) for run in read_trial_runs(client, found.experiment_id, condition)]
+        runs = read_trial_runs(client, found.experiment_id, condition)
+        records = [was_published(_as_written(run, experiment)) for run in runs]
         if HEADING not in found.tags:
             # Written before metrics said on what they depend.
             records = [Release(stated=False).seen(record) for record in records]
@@ -93,6 +94,20 @@ def read_front(
         records.sort(key=lambda record: record.number)
         shown = front(records, chosen, mix=mix, reference=ends, sweep=experiment)
     return shown if heading == NO_HEADING else replace(shown, heading=heading)
+
+
+def _as_written(run: TrialRun, experiment: str) -> TrialRecord:
+    """The trial of a run. Raises InvalidValue where its tags are none that a sweep writes: others changed them."""
+    from sweeps.tracking.mlflow_door import TRIAL_KEY
+
+    try:
+        return _record(run)
+    except (KeyError, ValueError) as error:
+        name, remedy = (
+            f"run of {run.tags[TRIAL_KEY]}",
+            f"Others changed its tags: `sweeps track {experiment}` mends them.",
+        )
+        raise InvalidValue(name, str(error), "the tags that its sweep wrote", remedy) from error
 
 
 def _record(run: TrialRun) -> TrialRecord:

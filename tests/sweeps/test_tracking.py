@@ -290,6 +290,19 @@ def test_mlflow_refuses_to_mix_guarantees_too(tmp_path: Path):
     assert len(mlflow_front(uri, "views", mix=["delta"])) == 2
 
 
+@pytest.mark.parametrize("tag", ["sweeps.status", "sweeps.state", "sweeps.number", "sweeps.delta"])
+def test_a_tag_that_others_changed_is_named_with_its_run(tag: str):
+    from sweeps.tracking.front import _as_written
+    from sweeps.tracking.reading import TrialRun
+
+    tags = {"sweeps.trial_key": "views-4", "sweeps.number": "4", "sweeps.state": "complete", "sweeps.delta": "1e-5"}
+    claim = {"notion": "differential-privacy", "adjacency": "add-remove", "unit": "record", "status": "proved"}
+    tags |= {f"sweeps.{name}": value for name, value in {**claim, "accountant": "pld", "theorem": "T"}.items()}
+    assert _as_written(TrialRun(tags, metrics={"epsilon": 1.0}), "views").number == 4
+    with pytest.raises(InvalidValue, match=r"run of views-4=.*tags that its sweep wrote.*sweeps track views"):
+        _as_written(TrialRun({**tags, tag: "as I like"}, metrics={"epsilon": 1.0}), "views")
+
+
 def test_the_process_delivers_while_the_sweep_runs_and_ends_with_it(tmp_path: Path):
     store = view_sweeps.new_sweep(tmp_path)
     uri = prepared(tmp_path)
