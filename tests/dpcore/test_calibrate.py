@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dpcore import calibrate
 from dpcore.accountants.registry import ACCOUNTANTS, make
 from dpcore.adjacency import Adjacency
-from dpcore.calibrate import CannotCalibrate, Parameter, Target, sampled_gaussian
+from dpcore.calibrate import CannotCalibrate, Solvable, Target, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, PureDP, UnsupportedEvent
 
@@ -136,7 +136,7 @@ def test_bad_targets_and_parameters():
         with pytest.raises(InvalidValue):
             Target(**{"epsilon": 1.0, "delta": 1e-5, **wrong})
     with pytest.raises(InvalidValue, match="low"):
-        Parameter(name="x", low=2.0, high=1.0, increases=True)
+        Solvable(name="x", low=2.0, high=1.0, increases=True)
     with pytest.raises(UnsupportedEvent):
         calibrate.noise_multiplier(Target(epsilon=1.0, delta=1e-5, accountant="gdp"), rate=0.1, steps=10)
 
@@ -152,6 +152,6 @@ def test_rounding_is_to_the_safe_side_and_idempotent(value):
 
 def test_rounding_the_wrong_way_is_caught(monkeypatch):
     """Mutant: with rounding to nearest the accountant's own check keeps the answer at or below its target."""
-    monkeypatch.setattr(Parameter, "rounded", lambda self, value: float(f"{value * 0.999:.4e}"))
+    monkeypatch.setattr(Solvable, "rounded", lambda self, value: float(f"{value * 0.999:.4e}"))
     noise = calibrate.noise_multiplier(TARGET, rate=0.01, steps=500)
     assert spent(sampled_gaussian(noise, 0.01, 500), TARGET).epsilon(1e-5) <= 2.0

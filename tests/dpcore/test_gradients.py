@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dpcore.checks import InvalidValue
-from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route
+from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, noisy_mean_gradient
+from dpcore.noise import SecureNoise
 from tests.dpcore import gradient_oracle as oracle
 
 torch.set_num_threads(1)
@@ -387,9 +388,12 @@ def test_dropout_is_the_example_s_own():
 def test_bad_values_are_refused():
     model = nn.Linear(3, 2)
     engine = PrivateGradients(model, oracle.squared_loss)
-    for clip_norm in (0, -1, float("nan"), float("inf"), "1"):
+    for clip_norm in (0, -1, float("nan"), "1"):
         with pytest.raises(InvalidValue, match="clip_norm"):
             engine.clipped_sum(torch.randn(2, 3), torch.randn(2), clip_norm=clip_norm)
+    unclipped = engine.clipped_sum(torch.randn(2, 3), torch.randn(2), clip_norm=float("inf"))
+    with pytest.raises(InvalidValue, match="clip_norm"):
+        noisy_mean_gradient(unclipped, noise_multiplier=1.0, expected_batch_size=2.0, noise=SecureNoise())
     with pytest.raises(InvalidValue, match="one row per example"):
         engine.clipped_sum(torch.randn(2, 3), torch.randn(3), clip_norm=1.0)
     with pytest.raises(InvalidValue, match="microbatch_size"):

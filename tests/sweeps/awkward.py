@@ -9,10 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trainables.system import Dataset, Execution, Parameter, Run
-from trainables.systems.noisy_mean import NoisyMean
+from trainables.knobs import knob, knobs
+from trainables.system import Dataset, Execution, Run
+from trainables.systems.noisy_mean import NoisyMean, NoisyMeanKnobs
 
 MOODS = ("fine", "nan", "raise", "die", "silent", "hang", "stop")
+
+
+@knobs
+class AwkwardKnobs(NoisyMeanKnobs):
+    """Of `awkward-mean`."""
+
+    mood: str = knob(choices=MOODS, default="fine", doc="its end")
 
 
 class AwkwardMean(NoisyMean):
@@ -22,10 +30,7 @@ class AwkwardMean(NoisyMean):
     """
 
     name = "awkward-mean"
-    parameters = (
-        *NoisyMean.parameters,
-        Parameter(name="mood", kind="choice", choices=MOODS, default="fine", doc="its end"),
-    )
+    knobs = AwkwardKnobs
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
         """As the toy, up to the mood."""

@@ -30,7 +30,9 @@ KNOBS: dict[str, dict[str, Scalar]] = {
 
 def planned(name: str, epsilon: float = 1.0, **knobs) -> PrivacyPlan:
     system = SYSTEMS[name]
-    adjacencies = system.adjacencies(DIGITS.facts) if hasattr(system, "adjacencies") else (Adjacency.ADD_REMOVE,)
+    adjacencies = getattr(system, "adjacencies", (Adjacency.ADD_REMOVE,))
+    if callable(adjacencies):
+        adjacencies = adjacencies(DIGITS.facts)
     target = PrivacyTarget(epsilon=epsilon, delta=1e-5, adjacency=adjacencies[0])
     plan = system.plan({**KNOBS.get(name, {}), **knobs}, DIGITS.facts, target, {})
     assert isinstance(plan, PrivacyPlan)

@@ -15,7 +15,6 @@ from dpcore.gdp_dual import mu_gdp
 from dpcore.guarantee import Guarantee
 from trainables.knobs import read
 from trainables.measures.protocols import Neighbours
-from trainables.parallel import limited_threads
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Run
 from trainables.systems.answering import AnsweringSystem
 from trainables.systems.convexified.knobs import NOISE_MAX, NOISE_MIN, PUBLISHED_METRICS, ConvexifiedLossKnobs
@@ -111,6 +110,8 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossKnobs, OneNeuronAnswers, "T
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
         """See `AnsweringSystem.fit`."""
+        from trainables.parallel import limited_threads
+
         with limited_threads(execution.threads):
             super().fit(runs, data, execution)
 
