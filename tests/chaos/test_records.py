@@ -108,6 +108,7 @@ def held(pid: int, folder: Path) -> set[str]:
 
 
 @pytest.mark.chaos
+@pytest.mark.outage
 @pytest.mark.timeout(900)
 def test_records_that_lie_or_are_damaged_cost_their_own_attempt(tmp_path: Path) -> None:
     sweep = Tortured(tmp_path, SLOW, seed=0)

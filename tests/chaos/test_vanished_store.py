@@ -24,6 +24,7 @@ def under_charged(sweep: Tortured) -> dict[tuple[str, int], tuple[int, int]]:
 
 
 @pytest.mark.chaos
+@pytest.mark.outage
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", ["deleted", "replaced by an older copy", "its log deleted"])
 def test_a_store_that_vanishes_stops_the_sweep_before_more_is_drawn(tmp_path: Path, fault: str) -> None:
