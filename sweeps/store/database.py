@@ -70,6 +70,8 @@ class Database:
         """Whether this process holds the lease of a sweep: it then keeps a copy of a store that vanishes."""
         self._away_since: float | None = None
         """On the clock of `sweeps.process.patience`: since when the store did not answer; None while it does."""
+        self._away_for_writers = False
+        """Whether that was said of a write: a lock lets readers pass, and a read that succeeds then tells nothing."""
         self._held_up: DBAPIError | None = None
         """What it said of who keeps it from answering: a line that is cut later has no such words of its own."""
 
@@ -158,7 +160,7 @@ class Database:
     def _run(
         self, engine: Engine, work: Callable[[Connection], T], turn: AbstractContextManager[Any] | None = None
     ) -> T:
-        here = threading.get_ident()
+        here, writing = threading.get_ident(), engine is self._writers
         since = self._away_since
         self._lines.given_up = since is not None
         seconds = self._patience if since is None else min(self._patience, LAST_TRY_SECONDS)
@@ -171,7 +173,8 @@ class Database:
                     try:
                         with engine.begin() as connection:
                             done = work(connection)
-                        self._away_since = self._held_up = None
+                        if writing or not self._away_for_writers:
+                            self._away_since = self._held_up = None
                         return done
                     except DBAPIError as error:
                         lost = _connection_lost(error)
@@ -180,7 +183,7 @@ class Database:
                         if not lost:
                             self._held_up = error
                         if wait.left() == 0 or not (lost or self.is_sqlite):
-                            self._away_since = wait.began
+                            self._away_since, self._away_for_writers = wait.began, writing
                             raise translated(self._held_up or error, self.where, wait.waited()) from error
                         if lost:
                             self._engine.dispose()
