@@ -111,7 +111,7 @@ class _Watched(MemoryRun):
 
 
 def what_runs_is_what_was_planned(one: Candidate) -> list[str]:
-    """Each planned batch is drawn once, each step draws its noise, none before it is announced, and all are run."""
+    """Steps draw noise in proportion, none before it is announced, all are run; batches come from the keystream."""
     plan = one.plan
     try:
         whole = _drawn(one, plan, 0, plan.steps)
