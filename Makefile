@@ -21,8 +21,8 @@ sweep: setup
 	$(BIN)/sweeps run quickstart
 
 test: lint
-	@# Two at a time, whole files each: half of the suite waits for processes.
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	@# Three at a time, whole files each, in the order of tests/conftest.py: half of the suite waits for processes.
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 corpus: setup
 	@# Plans, trainings, ledgers, fronts and published schedules against what was frozen, to the last digit.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 
 
@@ -14,40 +15,42 @@ class InvalidValue(ValueError):
         super().__init__(f"{name}={value!r}: expected {expected}." + (f" {remedy}" if remedy else ""))
 
 
-def _real(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidValue(name, value, "a number")
-    return float(value)
+def _each(values: Mapping[str, object], holds: Callable[[float], bool], expected: str) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise InvalidValue(name, value, "a number")
+        if not holds(float(value)):
+            raise InvalidValue(name, value, expected)
 
 
 def positive_finite(**values: float) -> None:
     """Each value is a finite real above 0. Raises InvalidValue."""
-    for name, value in values.items():
-        number = _real(name, value)
-        if not (math.isfinite(number) and number > 0):
-            raise InvalidValue(name, value, "a finite number above 0")
+    _each(values, lambda number: 0 < number < math.inf, "a finite number above 0")
 
 
 def non_negative_finite(**values: float) -> None:
     """Each value is a finite real of at least 0. Raises InvalidValue."""
-    for name, value in values.items():
-        number = _real(name, value)
-        if not (math.isfinite(number) and number >= 0):
-            raise InvalidValue(name, value, "a finite number of at least 0")
+    _each(values, lambda number: 0 <= number < math.inf, "a finite number of at least 0")
+
+
+def non_negative(**values: float) -> None:
+    """Each value is a real of at least 0, or infinity, as an epsilon may be. Raises InvalidValue."""
+    _each(values, lambda number: number >= 0, "a number of at least 0, or infinity")
 
 
 def rate(**values: float) -> None:
     """Each value is a sampling rate in (0, 1]. Raises InvalidValue."""
-    for name, value in values.items():
-        if not 0 < _real(name, value) <= 1:
-            raise InvalidValue(name, value, "a sampling rate in (0, 1]")
+    _each(values, lambda number: 0 < number <= 1, "a sampling rate in (0, 1]")
 
 
 def probability_open(**values: float) -> None:
     """Each value is strictly between 0 and 1, as a delta must be. Raises InvalidValue."""
-    for name, value in values.items():
-        if not 0 < _real(name, value) < 1:
-            raise InvalidValue(name, value, "a number strictly between 0 and 1")
+    _each(values, lambda number: 0 < number < 1, "a number strictly between 0 and 1")
+
+
+def probability_below_one(**values: float) -> None:
+    """Each value is in [0, 1), as the delta of a claim is. Raises InvalidValue."""
+    _each(values, lambda number: 0 <= number < 1, "a number in [0, 1)")
 
 
 def count(minimum: int = 0, **values: int) -> None:

@@ -51,6 +51,7 @@ def unit_inputs(records: NDArray[np.generic], clip_norm: float = 1.0, bias: bool
 
     No record's result depends on another record. With `bias` a column of ones is added and everything is divided by
     sqrt(2), which keeps the norm at most 1. A record with a non-finite value becomes zero: it must not spoil a sum.
+    Raises InvalidValue.
     """
     checks.positive_finite(clip_norm=clip_norm)
     inputs = np.array(records, dtype=np.float64).reshape(len(records), -1)

@@ -25,6 +25,8 @@ class Gaussian:
     noise_multiplier  sigma divided by the L2 sensitivity under `adjacency`; dimensionless, above 0
     adjacency         the relation that this sensitivity refers to. Under replace-one, an add-remove
                       sensitivity counts twice (a record leaves, another enters).
+
+    Raises InvalidValue.
     """
 
     noise_multiplier: float
@@ -36,7 +38,10 @@ class Gaussian:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureDP:
-    """Any mechanism known only to be (epsilon, 0)-DP under `adjacency` (Laplace, exponential, ...)."""
+    """Any mechanism known only to be (epsilon, 0)-DP under `adjacency` (Laplace, exponential, ...).
+
+    Raises InvalidValue.
+    """
 
     epsilon: float
     adjacency: Adjacency = Adjacency.ADD_REMOVE
@@ -50,6 +55,8 @@ class ApproximateDP:
     """Any mechanism known only to be (epsilon, delta)-DP under `adjacency`.
 
     delta  in (0, 1); a mechanism without one is PureDP
+
+    Raises InvalidValue.
     """
 
     epsilon: float
@@ -65,7 +72,7 @@ class ApproximateDP:
 class PoissonSampled:
     """`event` run on a subset that holds each record independently with probability `rate`.
 
-    Only a sampler that really draws so may issue this event (`dpcore.sampling.PoissonSampling`).
+    Only a sampler that really draws so may issue this event (`dpcore.sampling.PoissonSampling`). Raises InvalidValue.
     """
 
     rate: float
@@ -77,7 +84,7 @@ class PoissonSampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """`event` run `count` times, adaptively, `count` fixed in advance."""
+    """`event` run `count` times, adaptively, `count` fixed in advance. Raises InvalidValue."""
 
     event: Event
     count: int

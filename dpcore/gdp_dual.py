@@ -26,6 +26,7 @@ def delta_gdp(epsilon: float, mu: float) -> float:
 
     Phi(x) - exp(epsilon) Phi(x - mu) with x = mu/2 - epsilon/mu. Because (x-mu)^2/2 - x^2/2 = epsilon, both terms
     share the factor exp(-x^2/2), and the difference is taken between scaled tails that neither over- nor underflow.
+    Raises InvalidValue.
     """
     checks.non_negative_finite(epsilon=epsilon, mu=mu)
     if mu == 0:
@@ -41,7 +42,7 @@ def delta_gdp(epsilon: float, mu: float) -> float:
 def eps_gdp(mu: float, delta: float) -> float:
     """The smallest epsilon >= 0 at which a mu-GDP Gaussian release has delta at most `delta` in (0, 1).
 
-    Rounded up; 0 where `delta` already covers epsilon 0.
+    Rounded up; 0 where `delta` already covers epsilon 0. Raises InvalidValue.
     """
     checks.non_negative_finite(mu=mu)
     checks.probability_open(delta=delta)
@@ -62,7 +63,10 @@ def eps_gdp(mu: float, delta: float) -> float:
 
 
 def mu_gdp(epsilon: float, delta: float) -> float:
-    """The largest mu whose Gaussian release is (epsilon, delta)-DP, epsilon >= 0, delta in (0, 1). Rounded down."""
+    """The largest mu whose Gaussian release is (epsilon, delta)-DP, epsilon >= 0, delta in (0, 1). Rounded down.
+
+    Raises InvalidValue.
+    """
     checks.non_negative_finite(epsilon=epsilon)
     checks.probability_open(delta=delta)
     if epsilon == 0:
@@ -85,7 +89,7 @@ def mu_gdp(epsilon: float, delta: float) -> float:
 def sigma_gaussian(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """The least noise, in the units of `sensitivity` (L2), that makes one Gaussian release (epsilon, delta)-DP.
 
-    Analytic Gaussian mechanism (Balle & Wang 2018); valid for every epsilon >= 0. Rounded up.
+    Analytic Gaussian mechanism (Balle & Wang 2018); valid for every epsilon >= 0. Rounded up. Raises InvalidValue.
     """
     checks.positive_finite(sensitivity=sensitivity)
     return sensitivity / mu_gdp(epsilon, delta) * (1 + _ROUND_OFF)
@@ -96,6 +100,7 @@ def mu_of_pure_dp(epsilon: float) -> float:
 
     The trade-off curve of pure DP has its kink at type I = type II = 1/(1 + exp(epsilon)). A convex curve through
     the kink and the two corners lies below it, so G_mu does for mu = -2 Phi^-1(1 / (1 + exp(epsilon))).
+    Raises InvalidValue.
     """
     checks.non_negative_finite(epsilon=epsilon)
     if epsilon > 700:

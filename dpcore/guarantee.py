@@ -66,6 +66,8 @@ class Guarantee:
     epsilon_lower  certified lower bound on the exact epsilon of the same event; None if unknown
     aimed_at       the budget that the noise was solved for, at this delta, adjacency and unit, and that this claim
                    keeps (epsilon is at most this); None where no budget was aimed at
+
+    Raises InvalidValue.
     """
 
     notion: Notion = Notion.DP

@@ -29,7 +29,7 @@ class Keystream:
 
     @classmethod
     def derived(cls, key: bytes) -> Keystream:
-        """The stream of `key`, 32 secret bytes (`dpcore.randomness.Streams.derived_seed`)."""
+        """The stream of `key`, 32 secret bytes (`dpcore.randomness.Streams.derived_seed`). Raises ValueError."""
         if len(key) != KEY_BYTES:
             raise ValueError(f"key: {len(key)} bytes, expected {KEY_BYTES}")
         stream = cls.__new__(cls)

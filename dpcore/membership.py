@@ -22,7 +22,7 @@ from dpcore.guarantee import Status
 
 
 def threshold(shadow_losses: ArrayLike) -> float:
-    """t_p(z) = -ln mean exp(-l(z, theta)) over draws theta ~ p_S, in nats; shape (draws,)."""
+    """t_p(z) = -ln mean exp(-l(z, theta)) over draws theta ~ p_S, in nats; shape (draws,). Raises InvalidValue."""
     losses = np.asarray(shadow_losses, dtype=np.float64)
     if losses.ndim != 1 or losses.size == 0 or not np.all(np.isfinite(losses)):
         raise checks.InvalidValue("shadow_losses", shadow_losses, "a non-empty vector of finite losses")
@@ -35,7 +35,7 @@ def score(shadow_losses: ArrayLike, loss: float) -> float:
 
 
 def leakage(score: float, prior: float = 0.5) -> float:
-    """Mpl = max(sigmoid(score + logit(prior)) - prior, 0), prior in (0, 1)."""
+    """Mpl = max(sigmoid(score + logit(prior)) - prior, 0), prior in (0, 1). Raises InvalidValue."""
     checks.probability_open(prior=prior)
     return max(0.0, float(expit(score + logit(prior))) - prior)
 
@@ -44,13 +44,16 @@ def leakage(score: float, prior: float = 0.5) -> float:
 
 
 def published_bound(loss_bound: float) -> float:
-    """(B/4) (exp(2B) - 1): Theorem 1 without its remainder O(1/S_L + sum e^2 / S_L)."""
+    """(B/4) (exp(2B) - 1): Theorem 1 without its remainder O(1/S_L + sum e^2 / S_L). Raises InvalidValue."""
     checks.positive_finite(loss_bound=loss_bound)
     return loss_bound / 4 * math.expm1(2 * loss_bound)
 
 
 def trivial_bound(loss_bound: float, prior: float = 0.5) -> float:
-    """sigmoid(B + t) - prior, at most B/4: what losses in [0, B] allow at all, by any algorithm."""
+    """sigmoid(B + t) - prior, at most B/4: what losses in [0, B] allow at all, by any algorithm.
+
+    Raises InvalidValue.
+    """
     checks.positive_finite(loss_bound=loss_bound)
     return leakage(loss_bound, prior)
 
@@ -59,7 +62,7 @@ def leave_one_out_constant(loss_bound: float) -> float:
     """B tanh(B/4): the exact supremum of |E_{p_S} l - E_{p_D} l| for l in [0, B], S being D without the record.
 
     p_D is p_S tilted by exp(-l). For a given difference a two-point loss is extreme; with mass p on B the difference is
-    p B (1 - e^-B)(1 - p) / (1 - p + p e^-B), largest at p = 1 / (1 + e^(-B/2)).
+    p B (1 - e^-B)(1 - p) / (1 - p + p e^-B), largest at p = 1 / (1 + e^(-B/2)). Raises InvalidValue.
     """
     checks.positive_finite(loss_bound=loss_bound)
     return loss_bound * math.tanh(loss_bound / 4)
@@ -94,15 +97,18 @@ def dp_leakage_bound(epsilon: float, prior: float = 0.5) -> float:
     """sigmoid(epsilon + t) - prior, at most epsilon/4: pure (epsilon, 0)-DP bounds the leakage of every outcome.
 
     The score of the optimal attack is a log-likelihood ratio of neighbouring runs, so at most epsilon.
+    Raises InvalidValue.
     """
     checks.non_negative_finite(epsilon=epsilon)
     return leakage(epsilon, prior)
 
 
 def property_1_status(delta: float) -> Status:
-    """How Property 1 (leakage at most epsilon/4 with probability 1 - delta) stands: it needs delta = 0."""
-    if not 0 <= delta < 1:
-        raise checks.InvalidValue("delta", delta, "a number in [0, 1)")
+    """How Property 1 (leakage at most epsilon/4 with probability 1 - delta) stands: it needs delta = 0.
+
+    Raises InvalidValue.
+    """
+    checks.probability_below_one(delta=delta)
     return Status.PROVED if delta == 0 else Status.REFUTED
 
 
@@ -126,6 +132,7 @@ def property_1_counterexample(mu: float = 1.0, epsilon: float = 1.0) -> Property
 
     Its privacy loss is N(mu^2/2, mu^2). delta averages how far the loss passes epsilon; the probability that it does is
     larger: at mu = epsilon = 1, 0.3085 against 0.1269, and the leakage passes 1/4 with probability 0.2747.
+    Raises InvalidValue.
     """
     checks.positive_finite(mu=mu, epsilon=epsilon)
     if epsilon >= 2:

@@ -27,10 +27,12 @@ class NoiseSource(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """A word."""
 
     @property
-    def floating_point(self) -> str: ...
+    def floating_point(self) -> str:
+        """A sentence."""
 
     def fill_(self, tensor: Tensor) -> Tensor:
         """Overwrite `tensor` (floating point, any shape and device) with fresh draws; returns it."""
@@ -55,6 +57,7 @@ class PseudorandomNoise:
         self._generator = generator
 
     def fill_(self, tensor: Tensor) -> Tensor:
+        """See `NoiseSource.fill_`."""
         return tensor.normal_(generator=self._generator)
 
 
@@ -92,6 +95,7 @@ class SecureNoise:
         return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count].reshape(shape)
 
     def fill_(self, tensor: Tensor) -> Tensor:
+        """See `NoiseSource.fill_`. Raises TypeError for a tensor that is not in floating point."""
         import torch
 
         if not tensor.dtype.is_floating_point:

@@ -81,7 +81,7 @@ class Streams:
         checks.count(seed=self.seed, attempt=self.attempt)
 
     def derived_seed(self, purpose: Purpose, step: int | None = None) -> bytes:
-        """The 32-byte seed of one stream; `step` names a stream of its own within the purpose."""
+        """The 32-byte seed of one stream; `step` names a stream of its own within the purpose. Raises InvalidValue."""
         purpose = Purpose(purpose)
         if step is not None:
             checks.count(step=step)

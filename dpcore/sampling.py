@@ -35,6 +35,8 @@ class PoissonSampling:
 
     rate  probability of each record, in (0, 1]; public. `rate * n` is the expected batch size, by which
           a mean must be divided: the realised size is a fact about the data.
+
+    Raises InvalidValue.
     """
 
     rate: float
@@ -52,6 +54,8 @@ class PoissonSampling:
                shard (0 is record `start`). The coins of different records are independent, so this is a
                Poisson batch of the shard at the same rate, independent of the parts of disjoint shards;
                generators at the same place of one stream give shards that together hold the whole batch.
+
+        Raises InvalidValue.
         """
         checks.count(n=n)
         drawn = self._drawn(n, rng)

@@ -24,7 +24,7 @@ from dpcore.events import Composed, Gaussian, PoissonSampled, Repeated
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of `steps` steps (at least 1) with the same `step_size` e, above 0."""
+    """A stretch of `steps` steps (at least 1) with the same `step_size` e, above 0. Raises InvalidValue."""
 
     step_size: float
     steps: int
@@ -41,6 +41,8 @@ def halving_schedule(step_size: float, every_epochs: int, epochs: int, steps_per
     every_epochs     epochs in a block, at least 1; the last block may be shorter
     epochs           in all, at least 1
     steps_per_epoch  at least 1; ceil(N / b) for one expected pass over the data
+
+    Raises InvalidValue.
     """
     checks.positive_finite(step_size=step_size)
     checks.count(1, every_epochs=every_epochs, epochs=epochs, steps_per_epoch=steps_per_epoch)
@@ -67,6 +69,8 @@ def noise_multiplier(step_size: float, records: int, batch_size: float, clip_nor
     records     N, public, at least 1
     batch_size  b, the expected batch size that the update divides by, in (0, N]
     clip_norm   C of every per-record gradient of the negative log-likelihood, above 0
+
+    Raises InvalidValue.
     """
     checks.positive_finite(step_size=step_size, clip_norm=clip_norm)
     return 2 * _rate(records, batch_size) / (clip_norm * math.sqrt(step_size))
@@ -102,6 +106,8 @@ def published_noise_variance(
     passes     t over the data, at least 1
     lipschitz  L, bound on every per-record gradient's norm, above 0
     epsilon    above 0; delta in (0, 1)
+
+    Raises InvalidValue.
     """
     checks.positive_finite(step_size=step_size)
     factor = published_noise_factor(records, passes, lipschitz, batch_size, epsilon, delta)
@@ -111,7 +117,10 @@ def published_noise_variance(
 def published_noise_factor(
     records: int, passes: int, lipschitz: float, batch_size: float, epsilon: float, delta: float
 ) -> float:
-    """The factor of e^2 in `published_noise_variance` (Wang, Fienberg & Smola 2015, Algorithm 2)."""
+    """The factor of e^2 in `published_noise_variance` (Wang, Fienberg & Smola 2015, Algorithm 2).
+
+    Raises InvalidValue.
+    """
     checks.positive_finite(lipschitz=lipschitz, epsilon=epsilon)
     checks.count(1, passes=passes)
     checks.probability_open(delta=delta)

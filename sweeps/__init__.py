@@ -1,0 +1,32 @@
+"""Hyperparameter sweeps for differentially private machine learning.
+
+    import sweeps
+
+    sweep = sweeps.run("quickstart", trials=8)
+    sweep.front().table()
+    print(sweep)
+
+Each command of the command line is a call of these; nothing heavy is imported before one is made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sweeps.face.opening import SweepWarning, check, list_sweeps, load, open, resume, run
+    from sweeps.face.sweep import Sweep
+
+__all__ = ["Sweep", "SweepWarning", "check", "list_sweeps", "load", "open", "resume", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sweeps.face import opening, sweep
+
+    return getattr(sweep if name == "Sweep" else opening, name)
+
+
+def __dir__() -> Any:
+    return sorted({*globals(), *__all__})

@@ -144,8 +144,8 @@ class Proposal(Configured):
     seed: int
 
 
-class Rows(Protocol):
-    """Rows of a table, as texts that are parsed when somebody looks into them."""
+class StoredRows(Protocol):
+    """Rows of a table, which are parsed when somebody looks into them."""
 
     def decoded(self, name: str, row: int) -> Any:
         """The field `name` of a record."""
@@ -179,17 +179,28 @@ class TrialRecord(Configured):
     proposed_at: float = 0.0
     finished_at: float | None = None
     reports: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    _rows: Rows | None = field(default=None, init=False, repr=False, compare=False)
+    _rows: StoredRows | None = field(default=None, init=False, repr=False, compare=False)
     _row: int = field(default=0, init=False, repr=False, compare=False)
 
     @classmethod
-    def stored(cls, rows: Rows, row: int, **fields: Any) -> Self:
-        """A record of the store: a field that is not given is decoded from `rows` when it is first asked for."""
-        record = object.__new__(cls)
-        for name, value in fields.items():
-            object.__setattr__(record, name, value)
-        object.__setattr__(record, "_rows", rows)
-        object.__setattr__(record, "_row", row)
+    def of(cls, sweep: str, proposal: Proposal, state: TrialState, **fields: Any) -> Self:
+        """A trial that begins as `proposal`; fields that are not given say that there is nothing yet."""
+        own: dict[str, Any] = {"number": proposal.number, "config": proposal.config, "seed": proposal.seed}
+        own |= {"key": trial_key(sweep, proposal.number), "plan": None, "violations": {}}
+        return cls(state=state, **(own | fields))
+
+    @classmethod
+    def stored(
+        cls, rows: StoredRows, row: int, *, key: str, number: int, state: TrialState, metrics: Mapping[str, float]
+    ) -> Self:
+        """A record of the store: what nearly everybody asks for, and the rest decoded from `rows` once it is asked."""
+        record, put = object.__new__(cls), object.__setattr__
+        put(record, "_rows", rows)
+        put(record, "_row", row)
+        put(record, "key", key)
+        put(record, "number", number)
+        put(record, "state", state)
+        put(record, "metrics", metrics)
         return record
 
     if not TYPE_CHECKING:
@@ -253,17 +264,30 @@ class Settlement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerEntry:
-    """Steps [from_step, to_step) of one attempt: reserved before launch, settled to what was (or may have been) run.
+class Reservation:
+    """Steps [from_step, to_step) that one attempt of a trial may run: durable before it is launched.
 
-    executed_to  None while only reserved (all of it counts as spent); then the step up to which noise may
-                 have been drawn
+    Raises InvalidValue for no steps.
     """
 
     key: str
     attempt: int
     from_step: int
     to_step: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.from_step < self.to_step:
+            raise InvalidValue("from_step", self.from_step, f"an integer in [0, to_step={self.to_step})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry(Reservation):
+    """A reservation, and what it was settled to.
+
+    executed_to  None while only reserved (all of it counts as spent); then the step up to which noise may
+                 have been drawn
+    """
+
     executed_to: int | None = None
 
     @property

@@ -1,7 +1,4 @@
-"""A name means one thing: no two public classes of the packages have the same.
-
-The list below only gets shorter. What is on it waits for a name of its own.
-"""
+"""A name means one thing: no two public classes of the packages have the same."""
 
 from __future__ import annotations
 
@@ -11,32 +8,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("dpcore", "trainables", "sweeps")
-
-CLASSES = {
-    "DescentKnobs",
-    "Estimate",
-    "Kind",
-    "Line",
-    "Measured",
-    "Objective",
-    "Outcome",
-    "Panel",
-    "Point",
-    "Posterior",
-    "Reference",
-    "Route",
-    "Row",
-    "Rows",
-    "Run",
-    "SampledGaussian",
-    "Scope",
-    "Setting",
-    "SquareKnobs",
-    "Table",
-    "Units",
-    "Verdict",
-}
-"""Public classes whose name another public class has."""
 
 
 def classes() -> Counter[str]:
@@ -52,4 +23,4 @@ def classes() -> Counter[str]:
 def test_no_two_public_classes_have_one_name() -> None:
     found = classes()
     assert len(found) > 300, "the search itself finds what is there"
-    assert {name for name, count in found.items() if count > 1} <= CLASSES
+    assert not {name for name, count in found.items() if count > 1}

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar, Generic, TypeVar
 
@@ -37,6 +37,15 @@ NOISE_MIN, NOISE_MAX = 0.2, 1000.0
 """Range of noise multipliers that a plan may ask for. Below it a single unsampled step spends epsilon 33 at delta 1e-5;
 above it the gradient is noise in all but name."""
 STEPS_MAX = 10_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimTerms:
+    """What a claim is stated at, of which a mechanism may be a function besides its knobs and public facts."""
+
+    delta: float
+    adjacency: Adjacency
+
 
 Knobs = TypeVar("Knobs")
 Released = TypeVar("Released", bound=Mechanism)
@@ -91,7 +100,7 @@ class PlannedSystem(ABC, Generic[Knobs, Released]):
         knobs = read(self.knobs, full)
         if refused := self.check_solved(knobs, facts, target):
             return refused
-        released = self.mechanism(knobs, facts)
+        released = self.mechanism(knobs, facts, terms_of(target))
         claim = self.claim(knobs, released, facts, target)
         if self.bounded and claim.epsilon > target.epsilon:
             return Refusal(
@@ -104,7 +113,7 @@ class PlannedSystem(ABC, Generic[Knobs, Released]):
             mechanism=released,
             description=self.describe(knobs, released, facts),
             guarantee=replace(claim, assumptions=(*claim.assumptions, *self.rests_on(knobs, facts))),
-            beside=self.beside(knobs, released, claim, target),
+            beside=self.beside(knobs, released, claim, facts, target),
             work=self.work(knobs, released, facts),
             group=self.group(knobs),
         )
@@ -122,7 +131,7 @@ class PlannedSystem(ABC, Generic[Knobs, Released]):
         """
         if not isinstance(plan.mechanism, Scheduled):
             return plan.mechanism  # type: ignore[return-value]
-        made = self.mechanism(read(self.knobs, plan.config), facts)
+        made = self.mechanism(read(self.knobs, plan.config), facts, terms_of(plan.guarantee))
         if made.event() != plan.event():
             remedy = "The plan is of another version or of other data: run the trial again."
             raise InvalidValue("plan", plan.event(), f"what its configuration releases, {made.event()}", remedy)
@@ -130,13 +139,14 @@ class PlannedSystem(ABC, Generic[Knobs, Released]):
 
     def check_target(self, facts: PublicFacts, target: PrivacyTarget) -> None:
         """Raises InvalidValue for a target that no configuration of this system has."""
-        if target.adjacency not in self.adjacencies:
-            raise InvalidValue(
-                "privacy.adjacency",
-                str(target.adjacency),
-                f"{' or '.join(self.adjacencies)} for {self.name}",
-                self.why_adjacency,
-            )
+        able = self.adjacencies_on(facts)
+        if target.adjacency not in able:
+            expected = f"{' or '.join(able)} for {self.name}"
+            raise InvalidValue("privacy.adjacency", str(target.adjacency), expected, self.why_adjacency)
+
+    def adjacencies_on(self, facts: PublicFacts) -> tuple[Adjacency, ...]:
+        """The neighbouring relations that it can claim under on such data."""
+        return self.adjacencies
 
     def check(self, knobs: Knobs, facts: PublicFacts, target: PrivacyTarget, given: Config) -> Refusal | None:
         """Raises InvalidValue for what makes no sense; a Refusal for what is not launched, whatever is solved.
@@ -152,12 +162,12 @@ class PlannedSystem(ABC, Generic[Knobs, Released]):
         name = self.solves.get(target.solve)
         if target.solve != "noise" or name is None:
             return {}
-        noise = replace(calibrate.NOISE, low=NOISE_MIN)
+        noise, terms = replace(calibrate.NOISE, low=NOISE_MIN), terms_of(target)
         return {
             name: calibrate.solve(
                 goal_of(target),
                 noise,
-                lambda value: self.mechanism(replace(knobs, **{name: value}), facts).event(),  # type: ignore[type-var]
+                lambda value: self.mechanism(replace(knobs, **{name: value}), facts, terms).event(),  # type: ignore[type-var]
                 cache=calibrations,
             )
         }
@@ -167,7 +177,7 @@ class PlannedSystem(ABC, Generic[Knobs, Released]):
         return None
 
     @abstractmethod
-    def mechanism(self, knobs: Knobs, facts: PublicFacts) -> Released:
+    def mechanism(self, knobs: Knobs, facts: PublicFacts, terms: ClaimTerms) -> Released:
         """What a trial releases. A function of public values alone."""
 
     def claim(self, knobs: Knobs, released: Released, facts: PublicFacts, target: PrivacyTarget) -> Guarantee:
@@ -194,7 +204,7 @@ class PlannedSystem(ABC, Generic[Knobs, Released]):
         """See `PrivacyPlan.work`."""
 
     def beside(
-        self, knobs: Knobs, released: Released, claim: Guarantee, target: PrivacyTarget
+        self, knobs: Knobs, released: Released, claim: Guarantee, facts: PublicFacts, target: PrivacyTarget
     ) -> tuple[Guarantee, ...]:
         """The same release under other notions and accountants."""
         return ()
@@ -210,6 +220,11 @@ class PlannedSystem(ABC, Generic[Knobs, Released]):
     @abstractmethod
     def train(self, run: Run, knobs: Knobs, released: Released, data: Dataset, execution: Execution) -> None:
         """Execute one run up to its `member.to_step`, by `released`."""
+
+
+def terms_of(stated: PrivacyTarget | Guarantee) -> ClaimTerms:
+    """Those of a target, or of the claim that was made for it."""
+    return ClaimTerms(delta=stated.delta, adjacency=stated.adjacency)
 
 
 def goal_of(target: PrivacyTarget) -> calibrate.Target:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from dpcore.checks import InvalidValue
+from dpcore.mechanisms import protocol
 
 VARIABLE = "SWEEPS_PLUGINS"
 ENTRY_POINTS = "private_sweeps.systems"
@@ -72,7 +73,7 @@ def check_permitted(knob: str, function: str) -> None:
 @lru_cache(maxsize=256)
 def _announce(function: str) -> None:
     _log.warning(
-        "Importing %s and calling %s, as the spec says (%s=deny would refuse it).",
+        "Importing %s and calling %s, as the spec or the command says (%s=deny would refuse it).",
         function.partition(":")[0],
         function,
         VARIABLE,
@@ -101,6 +102,15 @@ def offered_systems() -> Iterator[Any]:
             yield entry.load()
 
 
+def meet(system: str) -> bool:
+    """Imports the installed package that offers `system`; whether there is one. Raises InvalidValue: not permitted."""
+    offering = [entry for entry in entry_points(group=ENTRY_POINTS) if entry.name == system]
+    for entry in offering:
+        check_permitted("system", entry.value)
+        entry.load()
+    return bool(offering)
+
+
 def withheld_systems() -> dict[str, str]:
     """{name: why} of those that they offer and the operator does not let run."""
     policy = Policy.of_environment()
@@ -109,3 +119,13 @@ def withheld_systems() -> dict[str, str]:
         for entry in entry_points(group=ENTRY_POINTS)
         if not policy.permits(entry.value)
     }
+
+
+def mechanism_of(system: str, written: Mapping[str, Any]) -> protocol.Mechanism:
+    """Read from a plan of `system`: a kind that is not ours lives in the installed package that offers the system."""
+    try:
+        return protocol.from_dict(written)
+    except InvalidValue as unknown:
+        if unknown.name != "kind" or not meet(system):
+            raise
+    return protocol.from_dict(written)

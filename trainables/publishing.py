@@ -9,52 +9,32 @@ withheld.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from dpcore.checks import InvalidValue
 from trainables.measures.objectives import MEASURES
 from trainables.metrics import Config, Dependence, Metric
 from trainables.system import System
 
-_MACHINE = "time and memory of a run over private records: a side channel that no claim covers"
+_planned = partial(Metric, goal="minimize", released="the plan: no record", depends=Dependence.PUBLIC)
+_of_machine = partial(
+    Metric,
+    goal="minimize",
+    released="time and memory of a run over private records: a side channel that no claim covers",
+    depends=Dependence.SIDE_CHANNEL,
+)
 
 OWN_METRICS: Mapping[str, Metric] = {
     one.name: one
     for one in (
-        Metric(
-            name="epsilon",
-            goal="minimize",
-            doc="claimed epsilon of the steps behind the other metrics",
-            released="the plan: no record",
-            depends=Dependence.PUBLIC,
-        ),
-        Metric(
+        _planned(name="epsilon", doc="claimed epsilon of the steps behind the other metrics"),
+        _planned(
             name="target_epsilon",
-            goal="minimize",
             doc="the budget that the trial was held to; infinite where its claim exceeds that (no protection)",
-            released="the plan: no record",
-            depends=Dependence.PUBLIC,
         ),
-        Metric(
-            name="work",
-            goal="minimize",
-            doc="planned cost in the system's unit of work",
-            released="the plan: no record",
-            depends=Dependence.PUBLIC,
-        ),
-        Metric(
-            name="seconds",
-            goal="minimize",
-            doc="time from the trial's first step to its last",
-            released=_MACHINE,
-            depends=Dependence.SIDE_CHANNEL,
-        ),
-        Metric(
-            name="peak_memory_mb",
-            goal="minimize",
-            doc="largest memory of the trial's processes, in MiB",
-            released=_MACHINE,
-            depends=Dependence.SIDE_CHANNEL,
-        ),
+        _planned(name="work", doc="planned cost in the system's unit of work"),
+        _of_machine(name="seconds", doc="time from the trial's first step to its last"),
+        _of_machine(name="peak_memory_mb", doc="largest memory of the trial's processes, in MiB"),
     )
 }
 """Metrics of every trial, whatever its system."""

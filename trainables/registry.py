@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainables import plugins
+from trainables.named import by_name
 from trainables.system import System
 from trainables.systems import (
     bayesian_dp,
@@ -15,18 +16,8 @@ from trainables.systems import (
     sgmcmc,
 )
 
-
-def by_name(*systems: System) -> dict[str, System]:
-    """Systems keyed by name. Raises ValueError when two share one."""
-    named: dict[str, System] = {}
-    for system in systems:
-        if system.name in named:
-            raise ValueError(f"system {system.name!r} is registered twice")
-        named[system.name] = system
-    return named
-
-
 SYSTEMS: dict[str, System] = by_name(
+    "system",
     noisy_mean.NOISY_MEAN,  # the toy: milliseconds, no download, known answer
     noisy_sgd.NOISY_SGD,  # Bu, Dong, Long & Su 2020, Algorithm 1
     noisy_sgd.NOISY_ADAM,  # Bu, Dong, Long & Su 2020, Algorithm 2

@@ -6,6 +6,7 @@ Public values travel in fields; private records and randomness are call argument
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -18,9 +19,9 @@ from dpcore.adjacency import Adjacency
 from dpcore.events import Event, from_dict
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms import protocol
-from dpcore.mechanisms.protocol import Mechanism
 from dpcore.mechanisms.scheduled import Scheduled
 from dpcore.randomness import Streams
+from trainables import plugins
 from trainables.capabilities import Capabilities
 from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalar, Task
 from trainables.units import RECORD, Unit, Units
@@ -164,8 +165,15 @@ class PrivacyTarget:
     solve: Literal["noise", "steps", "none"] = "noise"
 
 
+class _Written:
+    """Keeps its own text, which is no field: a plan is written once, for the store and for its worker."""
+
+    __slots__ = ("_text",)
+    _text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrivacyPlan:
+class PrivacyPlan(_Written):
     """What one trial will release, decided from configuration and public facts alone.
 
     config     complete: defaults and solved values included
@@ -182,7 +190,7 @@ class PrivacyPlan:
     system: str
     config: Config
     solved: tuple[str, ...]
-    mechanism: Mechanism
+    mechanism: protocol.Mechanism
     description: str
     guarantee: Guarantee
     beside: tuple[Guarantee, ...] = ()
@@ -213,6 +221,12 @@ class PrivacyPlan:
             "validation": None if self.validation is None else self.validation.to_dict(),
         }
 
+    def to_json(self) -> str:
+        """`to_dict` as compact text."""
+        if not hasattr(self, "_text"):
+            object.__setattr__(self, "_text", json.dumps(self.to_dict(), separators=(",", ":")))
+        return self._text
+
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> PrivacyPlan:
         """The inverse of `to_dict`. Reads what earlier versions wrote: a sentence as "mechanism", and a "schedule"."""
@@ -221,12 +235,12 @@ class PrivacyPlan:
             schedule = tuple((from_dict(event), count) for event, count in fields.pop("schedule"))
             fields |= {"description": fields["mechanism"], "mechanism": Scheduled(schedule=schedule)}
         else:
-            fields["mechanism"] = protocol.from_dict(fields["mechanism"])
+            fields["mechanism"] = plugins.mechanism_of(fields["system"], fields["mechanism"])
         fields["solved"] = tuple(fields["solved"])
         fields["guarantee"] = Guarantee.from_dict(fields["guarantee"])
         fields["beside"] = tuple(Guarantee.from_dict(one) for one in fields["beside"])
-        reports = fields.get("validation")
-        fields["validation"] = None if reports is None else PrivateReports.from_dict(reports)
+        if (reports := fields.get("validation")) is not None:
+            fields["validation"] = PrivateReports.from_dict(reports)
         return cls(**fields)
 
 
@@ -378,22 +392,3 @@ class TrialGroup:
     execution: Execution = field(default_factory=Execution)
     measures: tuple[str, ...] = ()
     withheld: frozenset[Dependence] = WITHHELD
-
-
-class DataSource(Protocol):
-    """One kind of data. `facts` and `inspect` read no record; `load` does."""
-
-    name: str
-    doc: str
-
-    def facts(self, options: Mapping[str, object]) -> PublicFacts:
-        """Public facts under the spec's `data` options. Raises InvalidValue."""
-        ...
-
-    def inspect(self, options: Mapping[str, object]) -> None:
-        """Whether what `load` needs is there: files, columns and their types. Reads no record. Raises InvalidValue."""
-        ...
-
-    def load(self, options: Mapping[str, object]) -> Dataset:
-        """All records in memory. Raises InvalidValue (wrong magic, NaN, missing labels, one class, ...)."""
-        ...

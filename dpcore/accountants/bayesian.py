@@ -43,6 +43,8 @@ class BayesianAccountant:
     failure   gamma, probability that one estimate is too small, in (0, 0.5)
     costs     sum of the step costs so far, one per order, in nats
     observed  steps counted so far
+
+    Raises InvalidValue.
     """
 
     steps: int
@@ -134,9 +136,11 @@ def beside_ordinary(bayesian: Guarantee, event: Event | None, delta: float) -> t
 
 
 def attack_success(epsilon: float) -> float:
-    """Largest posterior probability of a right guess with even prior odds: exp(eps) / (1 + exp(eps)) (equation 1)."""
-    if math.isnan(epsilon) or epsilon < 0:
-        raise checks.InvalidValue("epsilon", epsilon, "a number of at least 0, or infinity")
+    """Largest posterior probability of a right guess with even prior odds: exp(eps) / (1 + exp(eps)) (equation 1).
+
+    Raises InvalidValue.
+    """
+    checks.non_negative(epsilon=epsilon)
     return float(expit(epsilon))
 
 

@@ -42,7 +42,7 @@ def pair_distances(
     """Distance between rows 2i and 2i+1: the distances for batches of fixed size, from independent pairs only.
 
     Arguments as in `contribution_norms`, with an even number of rows. Returns shape (m/2,). Two clipped contributions
-    may be 2C apart.
+    may be 2C apart. Raises InvalidValue.
     """
     rows = _contributions(gradients, clip_norm, mask)
     if len(rows) % 2:
@@ -55,6 +55,8 @@ def random_mask(dimension: int, fraction: float, rng: np.random.Generator) -> ND
     """A random set of ceil(fraction * dimension) coordinates to update, drawn without looking at the data.
 
     fraction  in (0, 1]. Returns shape (dimension,).
+
+    Raises InvalidValue.
     """
     checks.count(1, dimension=dimension)
     checks.rate(fraction=fraction)

@@ -10,17 +10,16 @@ from typing import ClassVar, Self
 
 from dpcore import checks
 from dpcore.accountants.countable import (
+    NEEDS_ADD_REMOVE,
     Composing,
     amplified,
     approximate,
-    gaussian_mu,
+    factor,
     has_no_bound,
     merge,
-    pure_epsilon,
-    refuse,
 )
 from dpcore.adjacency import Adjacency
-from dpcore.events import ApproximateDP, Event, Gaussian, NonPrivate, PoissonSampled, PureDP
+from dpcore.events import ApproximateDP, Event, Gaussian, PoissonSampled, PureDP
 from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Status
 
@@ -36,10 +35,13 @@ class _Composition(Composing):
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     parts: dict[Event, int] = field(default_factory=dict)
 
+    def _why_not(self, part: Event) -> str:
+        match part:
+            case PoissonSampled(event=Gaussian(adjacency=Adjacency.REPLACE_ONE)):
+                return NEEDS_ADD_REMOVE
+        return ""
+
     def _with(self, parts: dict[Event, int]) -> Self:
-        for part in parts:
-            if not isinstance(part, NonPrivate):
-                _step_epsilon(self.name, part, self.adjacency, 0.5)
         return type(self)(self.adjacency, merge(self.parts, parts))
 
     def epsilon(self, delta: float) -> float:
@@ -75,7 +77,27 @@ class _Composition(Composing):
         if needy and not left:
             return [(math.inf, 1)]
         each = left / needy * (1 - 1e-15) if needy else delta
-        return [(_step_epsilon(self.name, part, self.adjacency, each), times) for part, times in self.parts.items()]
+        return [(self._step_epsilon(part, each), times) for part, times in self.parts.items()]
+
+    def _step_epsilon(self, part: Event, delta: float) -> float:
+        """epsilon of one step at its own share of delta."""
+        match part:
+            case PureDP(epsilon=epsilon):
+                return epsilon
+            case Gaussian(noise_multiplier=noise):
+                return eps_gdp(1 / noise, delta)
+            case ApproximateDP():
+                return approximate(self.name, part, self.adjacency)[0]
+            case PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise) as inner):
+                # (eps, delta) -> (ln(1 + q (exp(eps) - 1)), q delta): Balle, Barthe & Gaboardi (2018), Theorem 8. Under
+                # replace-one their advanced joint convexity, with a shared coin, compares the record drawn with a
+                # mixture of its rival (mu = 2/s) and none (mu = 1/s); mu = 2/s bounds both.
+                share = delta / rate
+                if share >= 1:
+                    return 0.0
+                return amplified(rate, eps_gdp(factor(self.name, inner, self.adjacency) / noise, share))
+            case _:
+                raise AssertionError(f"{part!r} is not countable")
 
 
 @dataclass(frozen=True)
@@ -105,29 +127,6 @@ class AdvancedAccountant(_Composition):
             spread = math.fsum(times * one * one for one, times in steps)
             bounds.append(drift + math.sqrt(2 * math.log(1 / slack) * spread))
         return min(bounds)
-
-
-def _step_epsilon(name: str, part: Event, adjacency: Adjacency, delta: float) -> float:
-    """epsilon of one step at its own share of delta."""
-    match part:
-        case PureDP():
-            return pure_epsilon(name, part, adjacency)
-        case Gaussian():
-            return eps_gdp(gaussian_mu(name, part, adjacency), delta)
-        case ApproximateDP():
-            return approximate(name, part, adjacency)[0]
-        case PoissonSampled(rate=rate, event=Gaussian() as inner):
-            if inner.adjacency is not Adjacency.ADD_REMOVE:
-                raise refuse(name, part, adjacency, "amplification by sampling needs the add-remove sensitivity.")
-            # (eps, delta) -> (ln(1 + q (exp(eps) - 1)), q delta): Balle, Barthe & Gaboardi (2018), Theorem 8. Under
-            # replace-one their advanced joint convexity, with a shared coin, compares the record drawn with a mixture
-            # of its rival (mu = 2/s) and none (mu = 1/s); mu = 2/s bounds both.
-            share = delta / rate
-            if share >= 1:
-                return 0.0
-            return amplified(rate, eps_gdp(gaussian_mu(name, inner, adjacency), share))
-        case _:
-            raise refuse(name, part, adjacency, "no (epsilon, delta) of one step is known.")
 
 
 def _least_delta(epsilon_at: Callable[[float], float], epsilon: float) -> float:

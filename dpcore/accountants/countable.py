@@ -21,20 +21,31 @@ from dpcore.events import (
     phases,
 )
 
+NEEDS_ADD_REMOVE = "amplification by sampling needs the add-remove sensitivity."
+
 
 class Composing(ABC):
-    """What accountants share that count an event by composing it."""
+    """What accountants share that count an event by composing it. They support what `_why_not` leaves."""
 
     name: ClassVar[str]
     adjacency: Adjacency
 
     def compose(self, event: Event, count: int = 1) -> Self:
         """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""
-        return self._with(countable(self.name, event, self.adjacency, count))
+        parts = countable(self.name, event, self.adjacency, count)
+        for part in parts:
+            why = self._why_not(part)
+            if why:
+                raise refuse(self.name, part, self.adjacency, why)
+        return self._with(parts)
+
+    @abstractmethod
+    def _why_not(self, part: Event) -> str:
+        """Why this accountant cannot count a part, as `countable` gives it; empty where it can."""
 
     @abstractmethod
     def _with(self, parts: dict[Event, int]) -> Self:
-        """This accountant after more parts, as `countable` gives them."""
+        """This accountant after more parts, all of which it can count."""
 
     def supports(self, event: Event) -> bool:
         """Whether every part of `event` can be counted under this adjacency."""
@@ -51,9 +62,10 @@ def refuse(name: str, part: Event, adjacency: Adjacency, why: str) -> Unsupporte
 
 
 def countable(name: str, event: Event, adjacency: Adjacency, count: int = 1) -> dict[Event, int]:
-    """The parts of `event`, `count` times: Gaussian, PureDP, ApproximateDP, NonPrivate, or a sample of the first two.
+    """The parts of `event`, `count` times: Gaussian, PureDP, ApproximateDP, NonPrivate, or a sampled Gaussian.
 
-    Sampled pure DP is replaced by the pure DP that it is. Raises UnsupportedEvent, naming the part.
+    A Gaussian or PureDP among them refers to `adjacency`; sampled pure DP is replaced by the pure DP that it is. Raises
+    UnsupportedEvent, naming the part, and InvalidValue for a negative count.
     """
     checks.count(count=count)
     parts: dict[Event, int] = {}
@@ -81,16 +93,6 @@ def factor(name: str, part: Gaussian | PureDP | ApproximateDP, adjacency: Adjace
     raise refuse(name, part, adjacency, "a replace-one sensitivity says nothing about adding or removing a record.")
 
 
-def gaussian_mu(name: str, part: Gaussian, adjacency: Adjacency) -> float:
-    """mu of an unsampled Gaussian release: its sensitivity under `adjacency` divided by its noise."""
-    return factor(name, part, adjacency) / part.noise_multiplier
-
-
-def pure_epsilon(name: str, part: PureDP, adjacency: Adjacency) -> float:
-    """epsilon of a pure-DP release under `adjacency`."""
-    return factor(name, part, adjacency) * part.epsilon
-
-
 def approximate(name: str, part: ApproximateDP, adjacency: Adjacency) -> tuple[float, float]:
     """(epsilon, delta) of an (epsilon, delta)-DP release under `adjacency`; delta may exceed 1.
 
@@ -103,28 +105,26 @@ def approximate(name: str, part: ApproximateDP, adjacency: Adjacency) -> tuple[f
 
 def _simplify(name: str, part: Event, adjacency: Adjacency) -> Event:
     match part:
-        case Unknown(description=text):
-            raise refuse(name, part, adjacency, f"nobody has described {text!r}.")
-        case PoissonSampled(event=NonPrivate()):
+        case NonPrivate() | PoissonSampled(event=NonPrivate()):
             return NonPrivate()
-        case PoissonSampled(event=Unknown(description=text)):
+        case Unknown(description=text) | PoissonSampled(event=Unknown(description=text)):
             raise refuse(name, part, adjacency, f"nobody has described {text!r}.")
         case PoissonSampled(rate=rate, event=PureDP() as inner):
             if inner.adjacency is not Adjacency.ADD_REMOVE:
                 raise refuse(name, part, adjacency, "amplification by sampling needs the add-remove epsilon.")
             # Balle, Barthe & Gaboardi (2018), Theorem 8; under replace-one the shared coin of their advanced joint
             # convexity leaves a comparison of the record drawn with the mixture of its rival and none: twice epsilon.
-            return PureDP(
-                epsilon=amplified(rate, pure_epsilon(name, inner, adjacency)),
-                adjacency=adjacency,
-            )
-        case PoissonSampled(event=Gaussian() as inner):
-            factor(name, inner, adjacency)
-            return part
-        case Gaussian() | PureDP() | ApproximateDP():
+            epsilon = factor(name, inner, adjacency) * inner.epsilon
+            return PureDP(epsilon=amplified(rate, epsilon), adjacency=adjacency)
+        case Gaussian(noise_multiplier=noise):
+            return Gaussian(noise_multiplier=noise / factor(name, part, adjacency), adjacency=adjacency)
+        case PureDP(epsilon=epsilon):
+            return PureDP(epsilon=factor(name, part, adjacency) * epsilon, adjacency=adjacency)
+        case ApproximateDP():
             factor(name, part, adjacency)
             return part
-        case NonPrivate():
+        case PoissonSampled(event=Gaussian() as inner):
+            factor(name, inner, adjacency)
             return part
         case PoissonSampled(event=PoissonSampled()):
             raise refuse(name, part, adjacency, "sampled twice; multiply the rates in the event that you issue.")

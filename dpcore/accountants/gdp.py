@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from dpcore import checks
-from dpcore.accountants.countable import Composing, factor, gaussian_mu, pure_epsilon, refuse
+from dpcore.accountants.countable import Composing
 from dpcore.accountants.rounding import LEAST_PROBABILITY
 from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, NonPrivate, PoissonSampled, PureDP
+from dpcore.events import ApproximateDP, Event, Gaussian, NonPrivate, PoissonSampled, PureDP
 from dpcore.gdp_dual import delta_gdp, eps_gdp, mu_of_pure_dp
 from dpcore.guarantee import Status
 
@@ -51,17 +51,14 @@ class _GaussianDP(Composing):
 
     def _mu_squared(self, part: Event) -> float:
         match part:
-            case Gaussian():
-                return gaussian_mu(self.name, part, self.adjacency) ** 2
-            case PureDP():
-                return mu_of_pure_dp(pure_epsilon(self.name, part, self.adjacency)) ** 2
-            case NonPrivate():
-                return math.inf
+            case Gaussian(noise_multiplier=noise):
+                return (1 / noise) ** 2
+            case PureDP(epsilon=epsilon):
+                return mu_of_pure_dp(epsilon) ** 2
+            case PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise)):
+                return mu_clt(rate, noise, 1) ** 2
             case _:
-                return self._sampled(part)
-
-    def _sampled(self, part: Event) -> float:
-        raise refuse(self.name, part, self.adjacency, "exact GDP covers Gaussians without sampling only.")
+                return math.inf
 
 
 @dataclass(frozen=True)
@@ -72,6 +69,10 @@ class GDPAccountant(_GaussianDP):
     status: ClassVar[Status] = Status.PROVED
     theorem: ClassVar[str] = "Dong, Roth & Su (2022), Corollaries 1 and 3; Balle & Wang (2018), Theorem 8"
 
+    def _why_not(self, part: Event) -> str:
+        plain = isinstance(part, Gaussian | PureDP | NonPrivate)
+        return "" if plain else "exact GDP covers Gaussians without sampling only."
+
 
 @dataclass(frozen=True)
 class GDPCLTAccountant(_GaussianDP):
@@ -81,14 +82,10 @@ class GDPCLTAccountant(_GaussianDP):
     status: ClassVar[Status] = Status.ASYMPTOTIC
     theorem: ClassVar[str] = "Bu, Dong, Long & Su (2020), Theorem 5 (central limit theorem, not a bound)"
 
-    def _sampled(self, part: Event) -> float:
-        match part:
-            case PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise) as inner):
-                if factor(self.name, inner, self.adjacency) != 1 or inner.adjacency is not Adjacency.ADD_REMOVE:
-                    raise refuse(self.name, part, self.adjacency, "the limit is known for add-remove only.")
-                return mu_clt(rate, noise, 1) ** 2
-            case _:
-                raise refuse(self.name, part, self.adjacency, "no limit theorem for it here.")
+    def _why_not(self, part: Event) -> str:
+        if isinstance(part, PoissonSampled) and self.adjacency is not Adjacency.ADD_REMOVE:
+            return "the limit is known for add-remove only."
+        return "no limit theorem for it here." if isinstance(part, ApproximateDP) else ""
 
 
 def mu_clt(rate: float, noise_multiplier: float, steps: float) -> float:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from dpcore import checks
-from dpcore.accountants.countable import Composing, gaussian_mu, pure_epsilon, refuse
+from dpcore.accountants.countable import Composing, factor
 from dpcore.accountants.rounding import exp_up
 from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, NonPrivate, PoissonSampled, PureDP
+from dpcore.events import ApproximateDP, Event, Gaussian, PoissonSampled, PureDP
 from dpcore.guarantee import Status
 
 _ROUND_UP = 1 + 1e-14
@@ -30,6 +30,9 @@ class ZCDPAccountant(Composing):
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     rho: float = 0.0
 
+    def _why_not(self, part: Event) -> str:
+        return "no zCDP bound for it here." if isinstance(part, ApproximateDP) else ""
+
     def _with(self, parts: dict[Event, int]) -> Self:
         rho = self.rho
         for part, times in parts.items():
@@ -37,12 +40,12 @@ class ZCDPAccountant(Composing):
         return type(self)(self.adjacency, rho)
 
     def epsilon(self, delta: float) -> float:
-        """rho + 2 sqrt(rho ln(1/delta)), at `delta` in (0, 1)."""
+        """rho + 2 sqrt(rho ln(1/delta)), at `delta` in (0, 1). Raises InvalidValue."""
         checks.probability_open(delta=delta)
         return (self.rho + 2 * math.sqrt(self.rho * math.log(1 / delta))) * _ROUND_UP
 
     def delta(self, epsilon: float) -> float:
-        """exp(-(epsilon - rho)^2 / (4 rho)) for epsilon above rho, else 1."""
+        """exp(-(epsilon - rho)^2 / (4 rho)) for epsilon above rho, else 1. Raises InvalidValue."""
         checks.non_negative_finite(epsilon=epsilon)
         if self.rho == 0:
             return 0.0
@@ -51,13 +54,11 @@ class ZCDPAccountant(Composing):
 
     def _rho(self, part: Event) -> float:
         match part:
-            case Gaussian():
-                return gaussian_mu(self.name, part, self.adjacency) ** 2 / 2
-            case PoissonSampled(event=Gaussian() as inner):
-                return gaussian_mu(self.name, inner, self.adjacency) ** 2 / 2
-            case PureDP():
-                return pure_epsilon(self.name, part, self.adjacency) ** 2 / 2
-            case NonPrivate():
-                return math.inf
+            case Gaussian(noise_multiplier=noise):
+                return (1 / noise) ** 2 / 2
+            case PoissonSampled(event=Gaussian(noise_multiplier=noise) as inner):
+                return (factor(self.name, inner, self.adjacency) / noise) ** 2 / 2
+            case PureDP(epsilon=epsilon):
+                return epsilon**2 / 2
             case _:
-                raise refuse(self.name, part, self.adjacency, "no zCDP bound for it here.")
+                return math.inf

@@ -16,7 +16,7 @@ def sampled_log_likelihood_ratio(responses: ArrayLike, noise_multiplier: float, 
     """Sum over steps of log(1 - q + q exp((2 x - 1) / (2 z^2))), from responses x of shape [T, M]; shape [M].
 
     The most powerful score of a canary under Poisson sampling at rate q with noise multiplier z (Neyman & Pearson
-    1933, for the pair that dominates the sampled Gaussian: Zhu, Dong & Wang 2022).
+    1933, for the pair that dominates the sampled Gaussian: Zhu, Dong & Wang 2022). Raises InvalidValue.
     """
     checks.positive_finite(noise_multiplier=noise_multiplier)
     checks.rate(rate=rate)

@@ -29,10 +29,12 @@ class Decisions:
 
     @property
     def tpr(self) -> float:
+        """Share of the members that were called members."""
         return self.true_positives / self.members
 
     @property
     def fpr(self) -> float:
+        """Share of the non-members that were called members."""
         return self.false_positives / self.non_members
 
     @property
@@ -53,7 +55,10 @@ class Decisions:
 
 
 def decide(members: ArrayLike, non_members: ArrayLike, threshold: float) -> Decisions:
-    """Call everybody with a score of at least `threshold` a member. Scores are [N], higher for likelier members."""
+    """Call everybody with a score of at least `threshold` a member. Scores are [N], higher for likelier members.
+
+    Raises InvalidValue.
+    """
     in_, out = samples("members", members), samples("non_members", non_members)
     if math.isnan(threshold):
         raise checks.InvalidValue("threshold", threshold, "a number")
@@ -78,12 +83,9 @@ def advantage_bound(epsilon: float, delta: float = 0.0) -> float:
     """The largest TPR - FPR of any attack on an (epsilon, delta)-DP mechanism: (exp(eps)-1+2 delta)/(exp(eps)+1).
 
     epsilon at least 0, infinity included; delta in [0, 1). From Kairouz, Oh & Viswanath (2015): the error region of
-    (epsilon, delta)-DP; at delta 0 it is tanh(epsilon/2).
+    (epsilon, delta)-DP; at delta 0 it is tanh(epsilon/2), reached by randomised response. Raises InvalidValue.
     """
-    if math.isnan(epsilon) or epsilon < 0:
-        raise checks.InvalidValue("epsilon", epsilon, "a number of at least 0, or infinity")
-    if not 0 <= delta < 1:
-        raise checks.InvalidValue("delta", delta, "a number in [0, 1)")
-    # Divided by exp(epsilon), so that it does not overflow.
-    shrunk = math.exp(-epsilon)
-    return (1 - shrunk + 2 * delta * shrunk) / (1 + shrunk)
+    checks.non_negative(epsilon=epsilon)
+    checks.probability_below_one(delta=delta)
+    # The rest divided by exp(epsilon), so that it does not overflow.
+    return math.tanh(epsilon / 2) + 2 * delta * math.exp(-epsilon) / (1 + math.exp(-epsilon))

@@ -28,6 +28,7 @@ class Gaussians:
     sd: NDArray[np.float64]
 
     def standardised(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values [N] in standard deviations from their means."""
         return (values - self.mean) / self.sd
 
     def log_density(self, values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -39,7 +39,10 @@ def tpr_at_fpr(members: ArrayLike, non_members: ArrayLike, fpr: float) -> float:
 
 
 def threshold_at_fpr(non_members: ArrayLike, fpr: float) -> float:
-    """The smallest threshold that at most a share `fpr` of these non-members reaches; inf if +inf scores forbid any."""
+    """The smallest threshold that at most a share `fpr` of these non-members reaches; inf if +inf scores forbid any.
+
+    Raises InvalidValue.
+    """
     out = np.sort(samples("non_members", non_members))
     if not 0 <= fpr <= 1:
         raise checks.InvalidValue("fpr", fpr, "a rate in [0, 1]")

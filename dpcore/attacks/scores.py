@@ -9,7 +9,7 @@ from dpcore import checks
 
 
 def negative_loss(losses: ArrayLike) -> NDArray[np.float64]:
-    """-loss, any shape (Yeom et al. 2018)."""
+    """-loss, any shape (Yeom et al. 2018). Raises InvalidValue."""
     found = np.asarray(losses, dtype=np.float64)
     if np.isnan(found).any():
         raise checks.InvalidValue("losses", losses, "numbers without NaN", "Score a failed loss as +inf.")

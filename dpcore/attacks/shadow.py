@@ -27,7 +27,10 @@ class ShadowSplits:
 
 
 def disjoint_splits(examples: int, size: int, shadows: int, rng: np.random.Generator) -> ShadowSplits:
-    """`shadows` draws of `size` members and `size` non-members out of `examples`, disjoint within each draw."""
+    """`shadows` draws of `size` members and `size` non-members out of `examples`, disjoint within each draw.
+
+    Raises InvalidValue.
+    """
     checks.count(minimum=1, examples=examples, size=size, shadows=shadows)
     if 2 * size > examples:
         raise checks.InvalidValue("size", size, f"at most {examples // 2}, half of the examples")
@@ -43,6 +46,7 @@ def balanced_splits(examples: int, shadows: int, rng: np.random.Generator) -> Sh
     """Every example inside exactly half of the shadows and outside the others, as LiRA needs; `shadows` is even.
 
     The examples of one shadow are independent of each other: their number is Binomial(examples, 1/2), not fixed.
+    Raises InvalidValue.
     """
     checks.count(minimum=1, examples=examples)
     checks.count(minimum=2, shadows=shadows)
@@ -77,6 +81,7 @@ def prediction_features(probabilities: ArrayLike, labels: ArrayLike, top: int | 
                    entries in decreasing order, which carry over between classes (Salem et al.)
 
     Returns [..., N, C + 1] or [..., N, top + 1]. A probability of 0 counts as the smallest positive number.
+    Raises InvalidValue.
     """
     p, y = np.asarray(probabilities, dtype=np.float64), np.asarray(labels)
     # float32 softmax of many classes sums to 1 within about 1e-6.
@@ -97,7 +102,10 @@ def prediction_features(probabilities: ArrayLike, labels: ArrayLike, top: int | 
 def attack_examples(
     probabilities: ArrayLike, labels: ArrayLike, splits: ShadowSplits, top: int | None = None
 ) -> AttackExamples:
-    """The attack model's training set from every shadow's predictions, [K, N, C], on the examples of `splits`."""
+    """The attack model's training set from every shadow's predictions, [K, N, C], on the examples of `splits`.
+
+    Raises InvalidValue.
+    """
     features = prediction_features(probabilities, labels, top)
     if features.shape[:-1] != splits.inside.shape:
         expected = "(shadows, examples) = " + str(splits.inside.shape)

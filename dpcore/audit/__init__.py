@@ -4,7 +4,7 @@ coins = toss(1000, rng)                                    # which canaries go i
 observed = guess(scores, coins, guesses_in=50, guesses_out=50)
 audit = Audit(evidence=OneRunFDP(observed=observed), threat_model=ThreatModel.EVERY_UPDATE,
               adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
-Verdict(audit=audit, guarantee=claim, audits=3).outcome    # consistent or refuted, never verified
+AuditVerdict(audit=audit, guarantee=claim, audits=3).outcome    # consistent or refuted, never verified
 
 Scores come from `dpcore.attacks`. Canaries are synthetic; on real members a score is a new private release.
 """
@@ -15,19 +15,19 @@ from dpcore.audit.multi_run import MultiRun
 from dpcore.audit.one_run import Guesses, OneRun
 from dpcore.audit.one_run_fdp import OneRunFDP
 from dpcore.audit.thresholds import choose_threshold, choose_threshold_against, count_at, count_best
-from dpcore.audit.verdict import Outcome, Verdict, claimed
+from dpcore.audit.verdict import AuditOutcome, AuditVerdict, claimed
 
 __all__ = [
     "CONFIDENCE",
     "Audit",
+    "AuditOutcome",
+    "AuditVerdict",
     "Evidence",
     "Guesses",
     "MultiRun",
     "OneRun",
     "OneRunFDP",
-    "Outcome",
     "ThreatModel",
-    "Verdict",
     "choose_threshold",
     "choose_threshold_against",
     "claimed",

@@ -42,9 +42,9 @@ class Audit:
                   runs) decided whether a record was there, replace-one where it decided which of two was
     unit          what the experiment put in or left out
     delta         in [0, 1)
-    confidence    in (0, 1), for this audit alone; several audits of one sweep share the error (`Verdict`)
+    confidence    in (0, 1), for this audit alone; several audits of one sweep share the error (`AuditVerdict`)
 
-    An audit proves violations and never the absence of one.
+    An audit proves violations and never the absence of one. Raises InvalidValue.
     """
 
     evidence: Evidence
@@ -56,11 +56,11 @@ class Audit:
 
     def __post_init__(self) -> None:
         checks.probability_open(confidence=self.confidence)
-        if not 0 <= self.delta < 1:
-            raise checks.InvalidValue("delta", self.delta, "a number in [0, 1)")
+        checks.probability_below_one(delta=self.delta)
 
     @property
     def method(self) -> str:
+        """The name of how the evidence is read."""
         return self.evidence.method
 
     @property

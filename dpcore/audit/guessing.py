@@ -12,11 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpcore import checks
+from dpcore.attacks.roc import samples
 from dpcore.audit.one_run import Guesses
 
 
 def toss(canaries: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """One fair coin per canary, shape [canaries]: True puts it into the data. The mechanism never sees the coins."""
+    """One fair coin per canary, shape [canaries]: True puts it into the data. The mechanism never sees the coins.
+
+    Raises InvalidValue.
+    """
     checks.count(minimum=1, canaries=canaries)
     return rng.random(canaries) < 0.5
 
@@ -43,6 +47,8 @@ def guess_best(
 
     quality  for instance `lambda g: OneRun(observed=g).epsilon_lower(delta, level)`; it may look at the coins, since
              the error is divided by the length of the grid. The first of equals is taken.
+
+    Raises InvalidValue.
     """
     if not grid:
         raise checks.InvalidValue("grid", grid, "at least one pair (guesses_in, guesses_out)")
@@ -51,9 +57,7 @@ def guess_best(
 
 
 def _checked(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    score_M, coin_M = np.asarray(scores, dtype=np.float64), np.asarray(included)
-    if score_M.ndim != 1 or not score_M.size or np.isnan(score_M).any():
-        raise checks.InvalidValue("scores", scores, "numbers (no NaN) of shape [canaries]")
+    score_M, coin_M = samples("scores", scores), np.asarray(included)
     if coin_M.dtype != np.bool_ or coin_M.shape != score_M.shape:
         raise checks.InvalidValue("included", included, f"booleans of shape {score_M.shape}, one per score")
     return score_M, coin_M

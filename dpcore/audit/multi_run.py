@@ -16,9 +16,6 @@ from dpcore import checks
 from dpcore.audit import clopper_pearson
 from dpcore.tradeoff import TradeOff
 
-# Half of this level is still a normal float64.
-_LEAST_LOG_LEVEL = -690.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultiRun:
@@ -29,7 +26,7 @@ class MultiRun:
     tried            attacks or thresholds from which this one was picked after seeing these runs; each is held
                      to 1/tried of the error (Bonferroni)
 
-    Source: Jagielski, Ullman & Oprea (2020); Nasr et al. (2021, 2023).
+    Source: Jagielski, Ullman & Oprea (2020); Nasr et al. (2021, 2023). Raises InvalidValue.
     """
 
     true_positives: int
@@ -55,7 +52,10 @@ class MultiRun:
         return f"{self.true_positives}/{self.runs_in} in, {self.false_positives}/{self.runs_out} out"
 
     def rates(self, level: float) -> tuple[float, float]:
-        """(lower limit of the true positive rate, upper limit of the false positive rate), jointly at 1 - level."""
+        """(lower limit of the true positive rate, upper limit of the false positive rate), jointly at 1 - level.
+
+        Raises InvalidValue.
+        """
         checks.probability_open(level=level)
         each = level / (2 * self.tried)
         return (
@@ -67,9 +67,11 @@ class MultiRun:
         """With probability 1 - level, no mechanism that is (epsilon, delta)-DP has a smaller epsilon. At least 0.
 
         Both directions of the pair count: log((TPR - delta) / FPR) and log((1 - FPR - delta) / (1 - TPR)).
+        Raises InvalidValue.
         """
+        checks.probability_below_one(delta=delta)
         tpr, fpr = self.rates(level)
-        return max(0.0, _log_ratio(tpr - _delta(delta), fpr), _log_ratio(1 - fpr - delta, 1 - tpr))
+        return max(0.0, _log_ratio(tpr - delta, fpr), _log_ratio(1 - fpr - delta, 1 - tpr))
 
     def mu_lower(self, level: float) -> float:
         """The same for the mu of Gaussian DP: Phi^-1(1 - FPR) - Phi^-1(1 - TPR). Refutes claims of GDP only."""
@@ -86,25 +88,6 @@ class MultiRun:
     def rejects_dp(self, epsilon: float, delta: float, level: float) -> bool:
         """Whether the mechanism cannot be (epsilon, delta)-DP, with error at most `level`."""
         return self.epsilon_lower(delta, level) > epsilon
-
-    def p_value(self, epsilon: float, delta: float) -> float:
-        """The smallest level at which (epsilon, delta)-DP is rejected, found to 1e-9 from above; 1 if there is none.
-
-        A p-value, since the limits are nested: what is rejected at one level is rejected at every larger one.
-        """
-        low, high = _LEAST_LOG_LEVEL, -1e-12
-        if not self.rejects_dp(epsilon, delta, math.exp(high)):
-            return 1.0
-        while high - low > 1e-9:
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.rejects_dp(epsilon, delta, math.exp(middle)) else (middle, high)
-        return math.exp(high)
-
-
-def _delta(delta: float) -> float:
-    if not 0 <= delta < 1:
-        raise checks.InvalidValue("delta", delta, "a number in [0, 1)")
-    return delta
 
 
 def _log_ratio(above: float, below: float) -> float:

@@ -7,6 +7,7 @@ of two records in its place.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,6 +26,8 @@ class Guesses:
     correct   v, guesses that were right
     tried     ways of guessing from which this one was picked after the coins were shown; each is held to 1/tried
               of the error (Bonferroni)
+
+    Raises InvalidValue.
     """
 
     canaries: int
@@ -45,13 +48,10 @@ class Guesses:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneRun:
-    """The test of (epsilon, delta)-DP of Steinke, Nasr & Jagielski (2023), its theorem for approximate DP."""
+class FromOneRun:
+    """Evidence from the guesses about one run's canaries, however it is read."""
 
     observed: Guesses
-
-    method: ClassVar[str] = "one-run"
-    theorem: ClassVar[str] = "Steinke, Nasr & Jagielski (2023), approximate DP"
 
     @property
     def counts(self) -> str:
@@ -60,18 +60,25 @@ class OneRun:
 
     @property
     def tried(self) -> int:
+        """Ways of guessing that share the error."""
         return self.observed.tried
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneRun(FromOneRun):
+    """The test of (epsilon, delta)-DP of Steinke, Nasr & Jagielski (2023), its theorem for approximate DP."""
+
+    method: ClassVar[str] = "one-run"
+    theorem: ClassVar[str] = "Steinke, Nasr & Jagielski (2023), approximate DP"
 
     def p_value(self, epsilon: float, delta: float) -> float:
         """The probability, at most, of so many right guesses under (epsilon, delta)-DP, times `tried`. At most 1.
 
         beta + 2 m delta alpha with q = exp(epsilon)/(1 + exp(epsilon)), beta = P[Bin(r, q) >= v] and
-        alpha = max over i = 1..v of P[v > Bin(r, q) >= v - i] / i.
+        alpha = max over i = 1..v of P[v > Bin(r, q) >= v - i] / i. Raises InvalidValue.
         """
-        if math.isnan(epsilon) or epsilon < 0:
-            raise checks.InvalidValue("epsilon", epsilon, "a number of at least 0, or infinity")
-        if not 0 <= delta < 1:
-            raise checks.InvalidValue("delta", delta, "a number in [0, 1)")
+        checks.non_negative(epsilon=epsilon)
+        checks.probability_below_one(delta=delta)
         m, r, v = self.observed.canaries, self.observed.guesses, self.observed.correct
         if v == 0:
             return 1.0
@@ -82,7 +89,7 @@ class OneRun:
         return min(1.0, (beta + 2 * m * delta * alpha) * self.tried)
 
     def rejects_dp(self, epsilon: float, delta: float, level: float) -> bool:
-        """Whether the mechanism cannot be (epsilon, delta)-DP, with error at most `level`."""
+        """Whether the mechanism cannot be (epsilon, delta)-DP, with error at most `level`. Raises InvalidValue."""
         checks.probability_open(level=level)
         return self.p_value(epsilon, delta) < level
 
@@ -92,15 +99,25 @@ class OneRun:
         Any rejected epsilon is a valid bound: p dominates the concave envelope of i -> P[Bin >= v - i] at 2 m delta,
         which grows with epsilon, is itself a valid p-value, and so would be below `level` at the true epsilon too.
         """
-        if not self.rejects_dp(0.0, delta, level):
-            return 0.0
-        low, high = 0.0, 1.0
-        while self.rejects_dp(high, delta, level):
-            low, high = high, 2 * high
-        while high - low > 1e-10:
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.rejects_dp(middle, delta, level) else (low, middle)
-        return low
+        return largest(lambda epsilon: self.rejects_dp(epsilon, delta, level), 1e-10)
+
+
+def largest(rejected: Callable[[float], bool], close: float) -> float:
+    """The largest value of at least 0 that is rejected, found to `close` from below; 0 if there is none.
+
+    Raises ArithmeticError where every value is rejected.
+    """
+    if not rejected(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while rejected(high):
+        low, high = high, 2 * high
+        if math.isinf(high):
+            raise ArithmeticError("every hypothesis is rejected")
+    while high - low > close:
+        middle = (low + high) / 2
+        low, high = (middle, high) if rejected(middle) else (low, middle)
+    return low
 
 
 def _binomial(k: np.ndarray, r: int, q: float, one_minus_q: float) -> np.ndarray:

@@ -2,52 +2,35 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from dpcore import checks, tradeoff
-from dpcore.audit.one_run import Guesses
-from dpcore.gdp_dual import eps_gdp
+from dpcore.audit.one_run import FromOneRun, largest
 from dpcore.tradeoff import TradeOff
 
-# Relative: a lower bound that is read off an upper one steps back over the other's allowance for rounding.
-_ROUND_DOWN = 1 - 1e-12
-
-# exp() of more than this overflows, and no number of canaries reaches it.
-_BEYOND_EVIDENCE = 700.0
+# How closely the largest rejected value is found.
+_CLOSE = 1e-8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneRunFDP:
+class OneRunFDP(FromOneRun):
     """The test of f-DP of Mahloujifar, Melis & Chaudhuri (2025), "Auditing f-differential privacy in one run".
 
     It uses the whole trade-off function: against a Gaussian-shaped claim it finds more than `OneRun`, which sees
-    one (epsilon, delta) of it. `rejects_dp` and `epsilon_lower` assume no shape; `mu_lower` and
-    `epsilon_lower_gaussian` say something about claims of Gaussian DP only.
+    one (epsilon, delta) of it. `rejects_dp` and `epsilon_lower` assume no shape; `mu_lower` says something about claims
+    of Gaussian DP only.
     """
-
-    observed: Guesses
 
     method: ClassVar[str] = "one-run-f-dp"
     theorem: ClassVar[str] = "Mahloujifar, Melis & Chaudhuri (2025), bounded number of guesses"
-
-    @property
-    def counts(self) -> str:
-        """The observation as it is printed."""
-        return str(self.observed)
-
-    @property
-    def tried(self) -> int:
-        return self.observed.tried
 
     def rejects(self, hypothesis: TradeOff, level: float) -> bool:
         """Whether the mechanism cannot have trade-off function `hypothesis` (symmetric), with error at most `level`.
 
         Suppose v or more of the r guesses were right with probability `level`. Going down one right guess at a time,
         f-DP forces a least expected number of right and of wrong guesses (`right`, `wrong`, per canary); if the two
-        together exceed r/m, the supposition was false, and seeing v has probability below `level`.
+        together exceed r/m, the supposition was false, and seeing v has probability below `level`. Raises InvalidValue.
         """
         checks.probability_open(level=level)
         m, r, v = self.observed.canaries, self.observed.guesses, self.observed.correct
@@ -64,32 +47,14 @@ class OneRunFDP:
 
     def rejects_dp(self, epsilon: float, delta: float, level: float) -> bool:
         """Whether the mechanism cannot be (epsilon, delta)-DP, with error at most `level`."""
-        if epsilon > _BEYOND_EVIDENCE:
+        if epsilon > tradeoff.LARGEST_EPSILON:
             return False
         return self.rejects(tradeoff.epsilon_delta(epsilon, delta), level)
 
     def epsilon_lower(self, delta: float, level: float) -> float:
         """The largest epsilon whose (epsilon, delta)-DP is rejected (found to 1e-8, from below); 0 if there is none."""
-        return _largest(lambda epsilon: self.rejects_dp(epsilon, delta, level))
+        return largest(lambda epsilon: self.rejects_dp(epsilon, delta, level), _CLOSE)
 
     def mu_lower(self, level: float) -> float:
         """The largest mu whose mu-GDP is rejected (found to 1e-8, from below); 0 if there is none."""
-        return _largest(lambda mu: self.rejects(tradeoff.gaussian(mu), level))
-
-    def epsilon_lower_gaussian(self, delta: float, level: float) -> float:
-        """epsilon at `delta` in (0, 1) of `mu_lower`: a bound on the epsilon of a mechanism that is Gaussian-shaped."""
-        return eps_gdp(self.mu_lower(level), delta) * _ROUND_DOWN
-
-
-def _largest(rejected: Callable[[float], bool]) -> float:
-    if not rejected(0.0):
-        return 0.0
-    low, high = 0.0, 1.0
-    while rejected(high):
-        low, high = high, 2 * high
-        if math.isinf(high):
-            raise ArithmeticError("every hypothesis is rejected")
-    while high - low > 1e-8:
-        middle = (low + high) / 2
-        low, high = (middle, high) if rejected(middle) else (low, middle)
-    return low
+        return largest(lambda mu: self.rejects(tradeoff.gaussian(mu), level), _CLOSE)

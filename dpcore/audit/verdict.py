@@ -12,7 +12,7 @@ from dpcore.guarantee import Guarantee, Notion
 from dpcore.tradeoff import TradeOff
 
 
-class Outcome(StrEnum):
+class AuditOutcome(StrEnum):
     """There is no third one: an audit that finds nothing may have looked in the wrong place."""
 
     CONSISTENT = "consistent"
@@ -23,7 +23,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class AuditVerdict:
     """One of `audits` audits held against one claim.
 
     audit      tested at the claim's own delta, whatever delta its printed bound has
@@ -71,13 +71,14 @@ class Verdict:
         return self.curve is not None and not isinstance(self.audit.evidence, OneRun)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> AuditOutcome:
+        """What the evidence says about the claim, at this audit's share of the error."""
         claim, evidence = self.guarantee, self.audit.evidence
         if self.curve is None or isinstance(evidence, OneRun):
             refuted = evidence.rejects_dp(claim.epsilon, claim.delta, self.level)
         else:
             refuted = evidence.rejects(claimed(claim, self.curve), self.level)
-        return Outcome.REFUTED if refuted else Outcome.CONSISTENT
+        return AuditOutcome.REFUTED if refuted else AuditOutcome.CONSISTENT
 
     def __str__(self) -> str:
         claim = self.guarantee
@@ -89,11 +90,8 @@ class Verdict:
 
 def claimed(guarantee: Guarantee, curve: TradeOff | None = None) -> TradeOff:
     """The trade-off function of a claim: that of its (epsilon, delta), and of `curve` where that is known."""
-    # No canary tells exp(700) from infinity, and exp() of more overflows.
-    point = tradeoff.epsilon_delta(min(guarantee.epsilon, _BEYOND_EVIDENCE), guarantee.delta)
+    # No canary tells exp(700) from infinity.
+    point = tradeoff.epsilon_delta(min(guarantee.epsilon, tradeoff.LARGEST_EPSILON), guarantee.delta)
     if curve is None:
         return point
     return lambda level: max(point(level), curve(level))
-
-
-_BEYOND_EVIDENCE = 700.0

@@ -71,14 +71,14 @@ def noise_multiplier(target: Target, *, rate: float, steps: int, cache: Cache | 
 
 
 def steps(target: Target, *, rate: float, noise_multiplier: float, cache: Cache | None = None) -> int:
-    """The largest number of steps. Raises CannotCalibrate when one step already spends too much."""
+    """The largest number of steps. Raises CannotCalibrate when one step already spends too much, and InvalidValue."""
     checks.rate(rate=rate)
     checks.positive_finite(noise_multiplier=noise_multiplier)
     return int(solve(target, STEPS, lambda count: sampled_gaussian(noise_multiplier, rate, int(count)), cache=cache))
 
 
 def sample_rate(target: Target, *, noise_multiplier: float, steps: int, cache: Cache | None = None) -> float:
-    """The largest Poisson sampling rate, rounded down to `DIGITS` digits. Raises CannotCalibrate."""
+    """The largest Poisson sampling rate, rounded down to `DIGITS` digits. Raises CannotCalibrate, InvalidValue."""
     checks.positive_finite(noise_multiplier=noise_multiplier)
     checks.count(minimum=1, steps=steps)
     return solve(target, RATE, lambda rate: sampled_gaussian(noise_multiplier, rate, steps), cache=cache)

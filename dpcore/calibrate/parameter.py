@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpcore import checks
 
@@ -23,6 +23,8 @@ class Solvable:
     increases  whether epsilon rises with it (steps, rate, queries) or falls (noise)
     integer    whether it is counted
     remedy     what to change when no value meets the target
+
+    Raises InvalidValue.
     """
 
     name: str
@@ -90,11 +92,4 @@ STEPS = Solvable(
     integer=True,
     remedy="Raise epsilon or the noise, or lower the sampling rate.",
 )
-QUERIES = Solvable(
-    name="queries",
-    low=COUNT_RANGE[0],
-    high=COUNT_RANGE[1],
-    increases=True,
-    integer=True,
-    remedy="Raise epsilon, or spend less on each query.",
-)
+QUERIES = replace(STEPS, name="queries", remedy="Raise epsilon, or spend less on each query.")

@@ -24,8 +24,10 @@ _LEAD, _MARGIN = 0.7, 0.25
 _ROUNDS = 12
 _LOOSE = 0.02
 """Instead, where the accountant's own bounds are farther apart than asked."""
-# How closely a root is wanted that only starts a search.
-_COARSE = 1e-4
+# How closely a root is wanted that only starts a search, and one of bounds.
+_COARSE, _FINE = 1e-4, 5e-5
+_COARSE_AGAIN = 2
+"""How often coarse bounds are asked again where the accountant's own were not close to its target."""
 
 
 @runtime_checkable
@@ -34,6 +36,14 @@ class Estimating(Protocol):
 
     def epsilon_estimate(self, delta: float) -> float:
         """Close to `epsilon(delta)`, without any guarantee."""
+        ...
+
+    def takes_large_grid(self, delta: float) -> bool:
+        """Whether `epsilon(delta)` takes seconds."""
+        ...
+
+    def epsilon_coarse(self, delta: float) -> float:
+        """Above `epsilon(delta)`, usually by some percent, in milliseconds; infinite where that is not known."""
         ...
 
 
@@ -47,29 +57,40 @@ class Calibration:
         self.gap = target.tolerance if estimating else 0.0
         """Relative distance to be expected between an estimate and the accountant's upper bound."""
         self.counted: dict[float, float] = {}
+        self.coarse: dict[float, float] = {}
         self.loose = False
         """Whether some bound was farther from the truth than asked: then the last digits are not worth their time."""
 
     def run(self) -> float:
+        """The boldest value that is found to meet the target. Raises CannotCalibrate, and as the accountant does."""
         return self._by_estimate() if self.gap > 0 else self._by_root()
 
     def _by_root(self) -> float:
         """Where nothing lies between estimate and bound: the root of epsilon itself, rounded."""
-        value = self.parameter.rounded(self._root(self.target.epsilon, self._start(), 10.0**-DIGITS / 4))
+        value = self.parameter.rounded(
+            self._root(self._estimate, self.target.epsilon, self._start(), 10.0**-DIGITS / 4)
+        )
         feasible, infeasible = self._sorted(value, None, None)
         return self._bisect(feasible, infeasible)
 
     def _by_estimate(self) -> float:
         """From the estimate's root by secants of ln epsilon over ln value, between what was found on either side."""
         parameter, target = self.parameter, self.target
-        guess = self._root(target.epsilon * (1 - _LEAD * self.gap), self._start(), _COARSE)
+        aim = target.epsilon * (1 - _LEAD * self.gap)
+        guess = self._root(self._estimate, aim, self._start(), _COARSE)
         feasible: float | None = None
         infeasible: float | None = None
         before: tuple[float, float] | None = None
+        # Where bounds take seconds, or the estimate led far off, coarse bounds, in milliseconds, tell where to look.
+        coarse_aim, asked_again = 0.0, 0
         while len(self.counted) < _ROUNDS:
             value = parameter.rounded(guess)
             if value in self.counted:
                 break
+            if not coarse_aim and not parameter.integer and self._takes_large_grid(value):
+                coarse_aim = target.epsilon
+                guess = self._root(self._coarse, coarse_aim, value, _FINE)
+                continue
             spent = self.epsilon(value)
             feasible, infeasible = self._sorted(value, feasible, infeasible)
             if feasible is not None and (feasible == parameter.boldest or self._is_last(feasible, infeasible)):
@@ -79,13 +100,23 @@ class Calibration:
                 self.gap = 0.0
             if self.gap > 0 and not parameter.integer and value == feasible and self._close(value):
                 return value
+            if spent == 0 and not coarse_aim and not parameter.integer:
+                coarse_aim = target.epsilon
+                guess = self._root(self._coarse, coarse_aim, value, _FINE)
+                continue
             if not 0 < spent < math.inf:
                 break
             here = math.log(value), math.log(spent)
-            slope = self._slope(value) if before is None else (here[1] - before[1]) / (here[0] - before[0])
-            if not slope * (1 if parameter.increases else -1) > 0:
-                break
-            following = here[0] + (math.log(target.epsilon * (1 - _MARGIN * self.gap)) - here[1]) / slope
+            if coarse_aim and asked_again < _COARSE_AGAIN:
+                # By as much as coarse bounds are off here they will be off beside.
+                coarse_aim *= target.epsilon * (1 - self._slack / 2) / spent
+                following = math.log(self._root(self._coarse, coarse_aim, value, _FINE))
+                asked_again += 1
+            else:
+                slope = self._slope(value) if before is None else (here[1] - before[1]) / (here[0] - before[0])
+                if not slope * (1 if parameter.increases else -1) > 0:
+                    break
+                following = here[0] + (math.log(target.epsilon * (1 - _MARGIN * self.gap)) - here[1]) / slope
             guess = math.exp(min(max(following, math.log(parameter.low)), math.log(parameter.high)))
             if feasible is not None and infeasible is not None:
                 low, high = sorted((feasible, infeasible))
@@ -123,8 +154,11 @@ class Calibration:
 
     def _close(self, value: float) -> bool:
         """Whether a feasible value already spends nearly all of the target."""
-        slack = _LOOSE if self.loose else _SLACK * self.target.tolerance
-        return self.epsilon(value) >= self.target.epsilon * (1 - slack)
+        return self.epsilon(value) >= self.target.epsilon * (1 - self._slack)
+
+    @property
+    def _slack(self) -> float:
+        return _LOOSE if self.loose else _SLACK * self.target.tolerance
 
     def epsilon(self, value: float) -> float:
         """The accountant's upper bound at a value of the parameter; the headline's, where that is the accountant."""
@@ -146,6 +180,17 @@ class Calibration:
             return composed.epsilon_estimate(self.target.delta)
         return self.epsilon(value)
 
+    def _takes_large_grid(self, value: float) -> bool:
+        composed = self.accountant.compose(self.event_of(value))
+        return isinstance(composed, Estimating) and composed.takes_large_grid(self.target.delta)
+
+    def _coarse(self, value: float) -> float:
+        if value not in self.coarse:
+            composed = self.accountant.compose(self.event_of(value))
+            assert isinstance(composed, Estimating)
+            self.coarse[value] = composed.epsilon_coarse(self.target.delta)
+        return self.coarse[value]
+
     def _start(self) -> float:
         """Where the central limit theorem, in closed form, meets the target; the middle of the range without one."""
         parameter, target = self.parameter, self.target
@@ -154,17 +199,14 @@ class Calibration:
         if not limit.supports(self.event_of(middle if not parameter.integer else round(middle))):
             return min(max(1.0, parameter.low), parameter.high)
         # Epsilon grows with mu alone: its inverse is taken once.
-        return self._monotone_root(
+        return self._root(
             lambda value: limit.compose(self.event_of(value)).mu,
             max(mu_gdp(target.epsilon, target.delta), 1e-300),
             max(1.0, parameter.low),
             _COARSE,
         )
 
-    def _root(self, aim: float, guess: float, relative: float) -> float:
-        return self._monotone_root(self._estimate, aim, guess, relative)
-
-    def _monotone_root(self, epsilon_at: Callable[[float], float], aim: float, guess: float, relative: float) -> float:
+    def _root(self, epsilon_at: Callable[[float], float], aim: float, guess: float, relative: float) -> float:
         """Where `epsilon_at`, nearly monotone, crosses `aim`, within `relative`; else the nearer end of the range."""
         parameter = self.parameter
         low, high = math.log(parameter.low), math.log(parameter.high)
@@ -217,7 +259,7 @@ class Calibration:
         while parameter.next(feasible, towards_safe=False) != infeasible:
             if self.loose and not parameter.integer and self._close(feasible):
                 break
-            between = parameter.rounded((feasible + infeasible) / 2)
+            between = parameter.rounded(self._between(feasible, infeasible))
             if between in (feasible, infeasible):
                 break
             if self.epsilon(between) <= target.epsilon:
@@ -225,6 +267,15 @@ class Calibration:
             else:
                 infeasible = between
         return feasible
+
+    def _between(self, feasible: float, infeasible: float) -> float:
+        """The middle; where a bound takes seconds, where a straight line of logarithms meets the target."""
+        if not self.loose or self.parameter.integer:
+            return (feasible + infeasible) / 2
+        aim = self.target.epsilon * (1 - self._slack / 2)
+        below, above = (max(self.epsilon(value) / aim, 1e-6) for value in (feasible, infeasible))
+        share = min(max(math.log(below) / math.log(below / above), 0.1), 0.9) if math.isfinite(above) else 0.5
+        return feasible * (infeasible / feasible) ** share
 
     def _bolder(self, one: float, other: float) -> float:
         return max(one, other) if self.parameter.increases else min(one, other)

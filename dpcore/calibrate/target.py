@@ -18,6 +18,8 @@ class Target:
     accountant  a name in `dpcore.accountants.registry.ACCOUNTANTS`; by "pld" the headline counts, which names another
                 accountant where the loss distribution cannot be bounded (`dpcore.accounting.headline`)
     tolerance   relative gap between bounds that the accountant is asked for
+
+    Raises InvalidValue.
     """
 
     epsilon: float

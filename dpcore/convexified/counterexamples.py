@@ -38,7 +38,7 @@ def one_neuron_distinguisher(
 
     Softmax regression (n = 200, d = 5, C = 3), one record removed, one query, a fair coin per trial. The attacker knows
     both models and asks whose logit differences occur among the output's: one pair of classes has no noise. With
-    Gaussian noise the claimed epsilon is a mu, which allows Phi(mu/2).
+    Gaussian noise the claimed epsilon is a mu, which allows Phi(mu/2). Raises InvalidValue.
     """
     checks.count(1, trials=trials)
     rng = np.random.default_rng(seed)

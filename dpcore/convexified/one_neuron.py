@@ -18,10 +18,10 @@ from scipy.special import log_softmax, softmax
 
 from dpcore import checks
 from dpcore.adjacency import Adjacency
-from dpcore.events import Event, NonPrivate, Repeated
+from dpcore.events import Event, NonPrivate
 from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.protocol import in_order, mechanism, within
+from dpcore.mechanisms.protocol import mechanism, repeated
 
 Array = NDArray[np.float64]
 
@@ -59,6 +59,8 @@ def neuron_budget(budget: float, classes: int, noise: Noise, split: float = 1.0)
 
     budget  epsilon per query; with Gaussian noise it is a mu of Gaussian differential privacy
     split   epsilon_sampling / epsilon_neuron, at least 0; 1 as published
+
+    Raises InvalidValue.
     """
     checks.positive_finite(budget=budget)
     checks.count(2, classes=classes)
@@ -84,6 +86,8 @@ def log_predictions(
     split                    epsilon_sampling / epsilon_neuron; 1 as published
     Neuron v is sampled with probability proportional to exp(e_s p_v / (2 Dp)) and gets noise of scale Dz / e_n.
     Logarithms carry the same information as the probabilities and do not underflow. Returns shape (queries, classes).
+
+    Raises InvalidValue.
     """
     z = np.array(logits, dtype=np.float64)
     if z.ndim != 2:
@@ -130,8 +134,7 @@ class OneNeuronAnswers:
 
     def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
         """See `dpcore.mechanisms.protocol.Mechanism.event`: all but one output leave as they are."""
-        start, stop = within(self.steps, from_step, to_step)
-        return in_order([Repeated(event=NonPrivate(), count=stop - start)] if stop > start else [])
+        return repeated(NonPrivate(), self.steps, from_step, to_step)
 
     def scale(self, classes: int) -> float:
         """Of the noise on the sampled logit."""
@@ -148,6 +151,8 @@ def published_guarantee(total: float, noise: Noise, delta: float | None = None) 
 
     total  epsilon (Laplace, Theorem 6) or mu (Gaussian), above 0
     delta  in (0, 1), needed for Gaussian noise only: mu = 1 reads epsilon 4.377 at delta 1e-5
+
+    Raises InvalidValue.
     """
     checks.positive_finite(total=total)
     if noise is Noise.GAUSSIAN and delta is None:

@@ -15,52 +15,31 @@ from itertools import pairwise
 
 from dpcore import checks
 
-# Table I: bounds on the L2 sensitivity of the trained weights.
 
+class Bound(StrEnum):
+    """A row of Table I: the bound on the L2 sensitivity of the weights that the chain starts from; convex losses."""
 
-def chaudhuri_binary(lipschitz: float, convexity: float, records: int) -> float:
-    """2 rho / (lambda n): Chaudhuri et al. (2011), two classes, inputs of norm at most 1, convex loss."""
-    _check(lipschitz, convexity, records)
-    return 2 * lipschitz / (convexity * records)
+    CHAUDHURI_BINARY = "chaudhuri-binary"
+    """2 rho / (lambda n): Chaudhuri et al. (2011), two classes, inputs of norm at most 1."""
 
+    CHAUDHURI_GENERAL = "chaudhuri-general"
+    """C ||x|| rho / (lambda n): Chaudhuri et al. (2011), any number of classes."""
 
-def chaudhuri_general(lipschitz: float, convexity: float, records: int, classes: int, input_norm: float) -> float:
-    """C ||x|| rho / (lambda n): Chaudhuri et al. (2011), any number of classes, convex loss."""
-    _check(lipschitz, convexity, records)
-    checks.count(2, classes=classes)
-    checks.positive_finite(input_norm=input_norm)
-    return classes * input_norm * lipschitz / (convexity * records)
+    WU_DECREASING = "wu-decreasing"
+    """2 rho / (lambda n): Wu et al. (2017), smooth loss, decreasing step sizes."""
 
+    WU_CONSTANT = "wu-constant"
+    """2 eta rho / (1 - (1 - eta lambda)^n): Wu et al. (2017), smooth loss, eta lambda below 1."""
 
-def wu_decreasing_step(lipschitz: float, convexity: float, records: int) -> float:
-    """2 rho / (lambda n): Wu et al. (2017), convex smooth loss, decreasing step sizes."""
-    _check(lipschitz, convexity, records)
-    return 2 * lipschitz / (convexity * records)
-
-
-def wu_constant_step(lipschitz: float, convexity: float, records: int, step_size: float) -> float:
-    """2 eta rho / (1 - (1 - eta lambda)^n): Wu et al. (2017), convex smooth loss, eta lambda below 1."""
-    _check(lipschitz, convexity, records)
-    checks.positive_finite(step_size=step_size)
-    if step_size * convexity >= 1:
-        raise checks.InvalidValue("step_size", step_size, f"a number below 1 / convexity = {1 / convexity:g}")
-    return 2 * step_size * lipschitz / -math.expm1(records * math.log1p(-step_size * convexity))
+    LU = "lu"
+    """2 rho / (lambda n): Lu et al. (2021), Theorem 4, mean objective."""
 
 
 def lu_convex(lipschitz: float, convexity: float, records: int) -> float:
-    """2 rho / (lambda n): Lu et al. (2021), Theorem 4, convex loss, mean objective."""
-    _check(lipschitz, convexity, records)
+    """2 rho / (lambda n), three rows of Table I alike. Raises InvalidValue."""
+    checks.positive_finite(lipschitz=lipschitz, convexity=convexity)
+    checks.count(1, records=records)
     return 2 * lipschitz / (convexity * records)
-
-
-class Bound(StrEnum):
-    """A row of Table I: the bound on the L2 sensitivity of the weights that the chain starts from."""
-
-    CHAUDHURI_BINARY = "chaudhuri-binary"
-    CHAUDHURI_GENERAL = "chaudhuri-general"
-    WU_DECREASING = "wu-decreasing"
-    WU_CONSTANT = "wu-constant"
-    LU = "lu"
 
 
 def weights_bound(
@@ -74,19 +53,21 @@ def weights_bound(
     step_size: float | None = None,
 ) -> float:
     """The bound by name. `step_size` is needed for WU_CONSTANT alone. Raises InvalidValue."""
+    same = lu_convex(lipschitz, convexity, records)
     match bound:
-        case Bound.CHAUDHURI_BINARY:
-            return chaudhuri_binary(lipschitz, convexity, records)
         case Bound.CHAUDHURI_GENERAL:
-            return chaudhuri_general(lipschitz, convexity, records, classes, input_norm)
-        case Bound.WU_DECREASING:
-            return wu_decreasing_step(lipschitz, convexity, records)
+            checks.count(2, classes=classes)
+            checks.positive_finite(input_norm=input_norm)
+            return classes * input_norm * lipschitz / (convexity * records)
         case Bound.WU_CONSTANT:
             if step_size is None:
                 raise checks.InvalidValue("step_size", None, "a number above 0 for a bound with constant steps")
-            return wu_constant_step(lipschitz, convexity, records, step_size)
-        case Bound.LU:
-            return lu_convex(lipschitz, convexity, records)
+            checks.positive_finite(step_size=step_size)
+            if step_size * convexity >= 1:
+                raise checks.InvalidValue("step_size", step_size, f"a number below 1 / convexity = {1 / convexity:g}")
+            return 2 * step_size * lipschitz / -math.expm1(records * math.log1p(-step_size * convexity))
+        case _:
+            return same
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,23 +95,20 @@ class PublishedNoise:
         return min(self.probability_raw, 1.0)
 
 
-def lipschitz_constant(layers: tuple[int, ...], classes: int, activations: tuple[float, ...] | None = None) -> float:
+def lipschitz_constant(layers: tuple[int, ...], classes: int) -> float:
     """rho = (C-1)/(C |V_last|) * product of sqrt(|V_t|) x_t: Proposition 1.
 
-    layers       sizes of the input and hidden layers, biases not counted
-    activations  x_t, the largest absolute value in each of these layers; None for 1, as the printed numbers have it.
-                 Read off training data it is private, which the publication does not account for.
+    layers  sizes of the input and hidden layers, biases not counted
+
+    x_t, the largest absolute value in each of these layers, is 1, as the printed numbers have it. Read off training
+    data it is private, which the publication does not account for. Raises InvalidValue.
     """
     checks.count(2, classes=classes)
     if not layers:
         raise checks.InvalidValue("layers", layers, "at least the input layer")
     for size in layers:
         checks.count(1, layers=size)
-    bounds = (1.0,) * len(layers) if activations is None else activations
-    if len(bounds) != len(layers):
-        raise checks.InvalidValue("activations", activations, f"{len(layers)} numbers, one per layer")
-    product = math.prod(math.sqrt(size) * bound for size, bound in zip(layers, bounds, strict=True))
-    return (classes - 1) / (classes * layers[-1]) * product
+    return (classes - 1) / (classes * layers[-1]) * math.prod(math.sqrt(size) for size in layers)
 
 
 def chain(
@@ -138,30 +116,24 @@ def chain(
     classes: int,
     records: int,
     regulariser: float,
-    activation_bound: float = 1.0,
     *,
     bound: Bound = Bound.LU,
     input_norm: float = 1.0,
     step_size: float | None = None,
 ) -> PublishedNoise:
-    """Every sensitivity of a fully connected network.
+    """Every sensitivity of a fully connected network, a_u of whose last hidden layer is 1, as for tanh.
 
     layers            sizes of the input and hidden layers, biases not counted
     regulariser       lambda, taken as the strong convexity of 2 lambda ||W||^2, as published
-    activation_bound  a_u of the last hidden layer; 1 for tanh
     bound             which row of Table I the chain starts from; two of them have further conditions, see there
     input_norm, step_size  what CHAUDHURI_GENERAL and WU_CONSTANT ask for
+
+    Raises InvalidValue.
     """
     rho = lipschitz_constant(layers, classes)
     total = weights_bound(bound, rho, regulariser, records, classes=classes, input_norm=input_norm, step_size=step_size)
-    checks.positive_finite(activation_bound=activation_bound)
     sizes = (*layers, classes)
     weight = total / math.sqrt(sum(a * b for a, b in pairwise(sizes)))
-    logit = activation_bound * layers[-1] * weight
+    logit = layers[-1] * weight
     raw = math.expm1(2 * logit) if logit < 350 else math.inf
     return PublishedNoise(rho, total, weight, logit, raw, 2 * rho**2 / (regulariser * records))
-
-
-def _check(lipschitz: float, convexity: float, records: int) -> None:
-    checks.positive_finite(lipschitz=lipschitz, convexity=convexity)
-    checks.count(1, records=records)

@@ -20,11 +20,9 @@ from numpy.typing import NDArray
 from dpcore import checks
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
-from dpcore.convexified.one_neuron import RandomSource
 from dpcore.convexified.risk_averse import linear_objective, modulus
-from dpcore.events import Event, Gaussian, Repeated
+from dpcore.events import Gaussian, Repeated
 from dpcore.guarantee import Guarantee
-from dpcore.mechanisms.protocol import in_order, mechanism, within
 
 Array = NDArray[np.float64]
 
@@ -35,7 +33,7 @@ FROZEN = "Features have norm at most 1 and were fixed without looking at private
 def largest_weight(alpha: float, loss_bound: float, records: int) -> float:
     """exp(alpha Bl) / (exp(alpha Bl) + n - 1): the most of softmax(alpha l) for l in [0, Bl]; 1/n in the limit alpha 0.
 
-    alpha, loss_bound above 0; records n at least 1.
+    alpha, loss_bound above 0; records n at least 1. Raises InvalidValue.
     """
     checks.positive_finite(alpha=alpha, loss_bound=loss_bound)
     checks.count(1, records=records)
@@ -52,6 +50,8 @@ class Head:
     regulariser  lambda of 2 lambda ||W||^2, above 0
     radius       r, largest Frobenius norm of the weights, above 0
     tolerance    tau, above 0: the minimiser is approached to within tau / (4 lambda)
+
+    Raises InvalidValue.
     """
 
     records: int
@@ -166,6 +166,7 @@ def certified_distance(weights: Array, gradient: Array, modulus: float, radius: 
     For any v >= 0, strong convexity and the minimiser's place in the ball give
     modulus d^2 <= ||gradient + v W|| d + v ||W|| (radius - ||W||). v = 0 is the plain certificate, useless on the
     boundary, where the gradient does not vanish; v = -<gradient, W> / ||W||^2 serves there. The smaller bound counts.
+    Raises InvalidValue.
     """
     checks.positive_finite(modulus=modulus, radius=radius)
     norm = float(np.linalg.norm(weights))
@@ -187,53 +188,15 @@ def event(head: Head, sigma: float, queries: int) -> Repeated:
     return Repeated(event=noise, count=queries)
 
 
-@mechanism("noisy-logits")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoisyLogits:
-    """`steps` answers, each a vector of logits with N(0, (noise_multiplier * sensitivity)^2) on every one.
-
-    sensitivity       of a logit vector in L2, replace-one, above 0: `Head.sensitivity`
-    noise_multiplier  above 0
-
-    Raises InvalidValue.
-    """
-
-    sensitivity: float
-    noise_multiplier: float
-    steps: int
-
-    def __post_init__(self) -> None:
-        checks.positive_finite(sensitivity=self.sensitivity, noise_multiplier=self.noise_multiplier)
-        checks.count(steps=self.steps)
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of the noise."""
-        return self.noise_multiplier * self.sensitivity
-
-    def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
-        """See `dpcore.mechanisms.protocol.Mechanism.event`."""
-        start, stop = within(self.steps, from_step, to_step)
-        each = Gaussian(noise_multiplier=self.noise_multiplier, adjacency=Adjacency.REPLACE_ONE)
-        return in_order([Repeated(event=each, count=stop - start)] if stop > start else [])
-
-    def release(self, weights: Array, queries: Array, rng: np.random.Generator | RandomSource) -> Array:
-        """The answers to queries [queries, d] (`noisy_logits`). Raises InvalidValue."""
-        return noisy_logits(weights, queries, self.sigma, rng)
-
-
-def noisy_logits(weights: Array, queries: Array, sigma: float, rng: np.random.Generator | RandomSource) -> Array:
-    """What is released: queries @ weights with independent N(0, sigma^2) on every logit; softmax and argmax are free.
+def logits(weights: Array, queries: Array) -> Array:
+    """queries @ weights, shape (queries, classes): what needs noise on every entry; softmax and argmax are free then.
 
     weights  shape (d, classes), as `minimise` returned them
     queries  shape (queries, d), each row of norm at most 1: a longer one would have a larger sensitivity
-    Returns shape (queries, classes). Raises InvalidValue.
+    Raises InvalidValue.
     """
-    checks.positive_finite(sigma=sigma)
     _check_norms("queries", queries)
-    logits = queries @ weights
-    out: Array = logits + rng.normal(0.0, sigma, logits.shape)
-    return out
+    return queries @ weights
 
 
 def guarantee(head: Head, sigma: float, queries: int, delta: float) -> Guarantee:

@@ -20,21 +20,30 @@ Array = NDArray[np.float64]
 
 
 def risk_averse_loss(losses: ArrayLike, alpha: float) -> float:
-    """(1/alpha) ln mean exp(alpha l), losses of shape (n,), alpha above 0. Between their mean and their maximum."""
+    """(1/alpha) ln mean exp(alpha l), losses of shape (n,), alpha above 0. Between their mean and their maximum.
+
+    Raises InvalidValue.
+    """
     checks.positive_finite(alpha=alpha)
     values = np.asarray(losses, dtype=np.float64)
     return (float(logsumexp(alpha * values)) - math.log(values.size)) / alpha
 
 
 def record_weights(losses: ArrayLike, alpha: float) -> Array:
-    """softmax(alpha l): each record's weight in the gradient, summing to 1; a badly fitted record may have it all."""
+    """softmax(alpha l): each record's weight in the gradient, summing to 1; a badly fitted record may have it all.
+
+    Raises InvalidValue.
+    """
     checks.positive_finite(alpha=alpha)
     weights: Array = softmax(alpha * np.asarray(losses, dtype=np.float64))
     return weights
 
 
 def modulus(regulariser: float) -> float:
-    """Strong convexity of 2 lambda ||W||^2: 4 lambda. The publication says lambda, which errs on the safe side."""
+    """Strong convexity of 2 lambda ||W||^2: 4 lambda. The publication says lambda, which errs on the safe side.
+
+    Raises InvalidValue.
+    """
     checks.positive_finite(regulariser=regulariser)
     return 4 * regulariser
 

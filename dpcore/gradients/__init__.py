@@ -7,20 +7,18 @@ mean = noisy_mean_gradient(clipped, noise_multiplier=1.1, expected_batch_size=ra
 Models are judged with the records apart as well: isolated(model)(inputs).
 """
 
-from dpcore.gradients.clipped import ClippedSum, noise_event, noisy_mean_gradient
+from dpcore.gradients.clipped import ClippedSum, noisy_mean_gradient
 from dpcore.gradients.engine import PrivateGradients, Route
-from dpcore.gradients.isolation import Isolated, isolated, one_by_one
+from dpcore.gradients.isolation import isolated, one_by_one
 from dpcore.gradients.refusals import MixesExamples, Refused
 
 __all__ = [
     "ClippedSum",
-    "Isolated",
     "MixesExamples",
     "PrivateGradients",
     "Refused",
     "Route",
     "isolated",
-    "noise_event",
     "noisy_mean_gradient",
     "one_by_one",
 ]

@@ -6,8 +6,8 @@ parameters are mapped over the records, so that a weight used outside its layer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from dpcore.gradients import mapping
 from dpcore.gradients.layers import Kinds, NotServed, Use
 from dpcore.gradients.refusals import Refused
-from dpcore.gradients.slots import Place, Slots
-from dpcore.gradients.substitutes import forward_of
+from dpcore.gradients.slots import Slots, standing_in
+from dpcore.gradients.substitutes import computing, forward_of
 
 
 @dataclass(slots=True)
@@ -52,25 +52,18 @@ class Tape:
     def edges(self) -> list[GradientEdge]:
         return [call.edge for call in self._calls]
 
-    @contextmanager
-    def listening(self) -> Iterator[None]:
+    def listening(self) -> AbstractContextManager[None]:
         """Captured layers note their uses for the length of the block."""
-        try:
-            for name, layer in self._layers.items():
-                # An alias: the parameters themselves must not appear in the graph (see Passes._backward).
-                held = [
-                    (place, self._slots.parameters[own].detach().requires_grad_())
-                    for own in self._owned[name]
-                    for place in self._slots.places(own)
-                ]
-                layer.__dict__["forward"] = self._forward_of(name, layer, held)
-            yield
-        finally:
-            for layer in self._layers.values():
-                layer.__dict__.pop("forward", None)
+        return computing({layer: self._forward_of(name, layer) for name, layer in self._layers.items()})
 
-    def _forward_of(self, name: str, layer: nn.Module, held: list[tuple[Place, Tensor]]) -> Callable[..., Any]:
+    def _forward_of(self, name: str, layer: nn.Module) -> Callable[..., Any]:
         own, captured = forward_of(layer), self._kinds[type(layer)].forward
+        # An alias: the parameters themselves must not appear in the graph (see Passes._backward).
+        held = [
+            (place, self._slots.parameters[one].detach().requires_grad_())
+            for one in self._owned[name]
+            for place in self._slots.places(one)
+        ]
 
         def tap(inputs: Tensor, output: Tensor, part: str = "") -> Tensor:
             return self._tapped(name, part, inputs, output)
@@ -80,16 +73,11 @@ class Tape:
             if mapping.level() != self.level or not torch.is_grad_enabled():
                 return own(layer, *args, **kwargs)
             seen = len(self._calls)
-            before = [(table, key, table[key]) for (table, key), _ in held]
-            for (table, key), one in held:
-                table[key] = one
             try:
-                return captured(layer, tap, *args, **kwargs)
+                with standing_in(held):
+                    return captured(layer, tap, *args, **kwargs)
             except NotServed:
                 del self._calls[seen:]
-            finally:
-                for table, key, one in before:
-                    table[key] = one
             return own(layer, *args, **kwargs)
 
         return forward

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
@@ -12,34 +11,31 @@ from dpcore.gradients import mapping
 from dpcore.gradients.layers import Use
 
 
-@dataclass(slots=True)
-class Chain:
-    """layers  in their order, the output of one the input of the next (dpcore.gradients.structure.chain_of)
-    captured   names of the layers whose uses are noted, by their identity; parameters are used at their ends alone
+def passed(
+    layers: Sequence[nn.Module], captured: Mapping[int, str], inputs: Tensor
+) -> tuple[Tensor, list[tuple[str, Tensor]], list[GradientEdge]]:
+    """The last output; of each use of a captured layer its name and input [N, ...], and where its output's gradient is
+    found.
+
+    layers    in their order, the output of one the input of the next (dpcore.gradients.structure.chain_of)
+    captured  names of the layers whose uses are noted, by their identity; parameters are used at their ends alone
 
     Nothing is put in a parameter's place. Gradients are asked for by the captured outputs alone, so that PyTorch skips
     every product for a shared weight's gradient.
     """
-
-    layers: Sequence[nn.Module]
-    captured: Mapping[int, str]
-
-    def __call__(self, inputs: Tensor) -> tuple[Tensor, list[tuple[str, Tensor]], list[GradientEdge]]:
-        """The last output; of each use of a captured layer its name and input [N, ...], and where its output's gradient
-        is found."""
-        seen: list[tuple[str, Tensor]] = []
-        edges: list[GradientEdge] = []
-        for layer in self.layers:
-            output = layer.forward(inputs)
-            name = self.captured.get(id(layer))
-            if name is not None:
-                seen.append((name, inputs.detach()))
-                if output._is_view():
-                    # An operation in place behind a view rewrites the history that the edge belongs to.
-                    output = mapping.apart(output)
-                edges.append(get_gradient_edge(output))
-            inputs = output
-        return inputs, seen, edges
+    seen: list[tuple[str, Tensor]] = []
+    edges: list[GradientEdge] = []
+    for layer in layers:
+        output = layer.forward(inputs)
+        name = captured.get(id(layer))
+        if name is not None:
+            seen.append((name, inputs.detach()))
+            if output._is_view():
+                # An operation in place behind a view rewrites the history that the edge belongs to.
+                output = mapping.apart(output)
+            edges.append(get_gradient_edge(output))
+        inputs = output
+    return inputs, seen, edges
 
 
 def uses_of(seen: Sequence[tuple[str, Tensor]], gradients: Sequence[Tensor | None]) -> dict[str, list[Use]]:

@@ -1,4 +1,4 @@
-"""The clipped sum as a value that knows its own sensitivity, and the noisy mean made from it."""
+"""The clipped sum as a value beside its bound, and the noisy mean made from it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 
 from dpcore import checks
-from dpcore.adjacency import Adjacency
-from dpcore.events import Gaussian
 from dpcore.noise import NoiseSource
 
 
@@ -21,28 +19,10 @@ class ClippedSum:
     tensors    {parameter name: sum, shaped like the parameter}
     clip_norm  L2 bound of one example's contribution to all tensors together; infinite where nothing was clipped: such
                a sum has no sensitivity, and `noisy_mean_gradient` refuses it
-
-    Sums over disjoint parts of a batch (microbatches, ranks) add up with `+`.
     """
 
     tensors: Mapping[str, Tensor]
     clip_norm: float
-
-    def sensitivity(self, adjacency: Adjacency) -> float:
-        """L2 bound on the change of the sum between neighbours: a replaced example leaves and another enters."""
-        return self.clip_norm if adjacency is Adjacency.ADD_REMOVE else 2.0 * self.clip_norm
-
-    def __add__(self, other: ClippedSum) -> ClippedSum:
-        if other.clip_norm != self.clip_norm or other.tensors.keys() != self.tensors.keys():
-            raise ValueError("sums of different clip norms or parameters have no common sensitivity")
-        return ClippedSum(
-            tensors={name: one + other.tensors[name] for name, one in self.tensors.items()}, clip_norm=self.clip_norm
-        )
-
-
-def noise_event(noise_multiplier: float) -> Gaussian:
-    """What one `noisy_mean_gradient` releases, given its batch. Sample it with `PoissonSampling.event`."""
-    return Gaussian(noise_multiplier=noise_multiplier, adjacency=Adjacency.ADD_REMOVE)
 
 
 def noisy_mean_gradient(
@@ -67,12 +47,11 @@ def noised_mean(
     tensors: Mapping[str, Tensor], deviation: float, expected_batch_size: float, noise: NoiseSource
 ) -> dict[str, Tensor]:
     """(sum + deviation * N(0, I)) / expected_batch_size, whatever bounds the sum: no claim follows by itself."""
-    sizes = [one.numel() for one in tensors.values()]
-    first = next(iter(tensors.values()))
+    sums = list(tensors.values())
     # One draw for all parameters: small tensors cost a call each otherwise.
-    drawn = noise.fill_(torch.empty(sum(sizes), dtype=first.dtype, device=first.device))
+    sizes = [one.numel() for one in sums]
+    drawn = noise.fill_(torch.empty(sum(sizes), dtype=sums[0].dtype, device=sums[0].device))
     drawn.mul_(deviation / expected_batch_size)
-    return {
-        name: part.view(total.shape).add_(total, alpha=1.0 / expected_batch_size)
-        for (name, total), part in zip(tensors.items(), drawn.split(sizes), strict=True)
-    }
+    parts = [part.view_as(one) for part, one in zip(torch.split_with_sizes(drawn, sizes), sums, strict=True)]
+    torch._foreach_add_(parts, sums, alpha=1.0 / expected_batch_size)
+    return dict(zip(tensors, parts, strict=True))

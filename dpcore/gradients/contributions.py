@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import reduce
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from dpcore.gradients.layers import Contribution, Kinds, Materialised, Use
-from dpcore.gradients.records import Recorded
-from dpcore.gradients.units import Units
+from dpcore.gradients.layers import Contribution, Materialised, Use
+from dpcore.gradients.records import Passes, Recorded
+from dpcore.gradients.units import UnitRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,41 +28,41 @@ class Parts:
     squared_norms: Tensor
 
     @classmethod
-    def of(cls, recorded: Recorded, units: Units, layers: Mapping[str, nn.Module], kinds: Kinds) -> Parts | None:
-        """None where no parameter was reached. Uses are taken out of `recorded`: what a rule is done with is freed."""
+    def of(cls, recorded: Recorded, units: UnitRows, passes: Passes) -> Parts:
+        """Uses are taken out of `recorded`: what a rule is done with is freed."""
         by_layer: dict[str, Contribution] = {}
+        rest: Contribution | None = None
         squares: list[Tensor] = []
         all_finite = True
         while recorded.uses:
             name, several = recorded.uses.popitem()
             uses = [units.of_use(one) for one in several]
             del several
-            layer = layers[name]
-            found = kinds[type(layer)].rule(layer, uses)
-            squares.append(found.squared_norms)
-            if not _all_finite(found.squared_norms):
+            layer = passes.captured[name]
+            rule = passes.kinds[type(layer)].rule
+            by_layer[name] = rule(layer, uses)
+            squares.append(by_layer[name].squared_norms)
+            if not _all_finite(squares[-1]):
                 all_finite = False
-                bad_U = ~torch.isfinite(found.squared_norms)
                 # 0 * inf is NaN: a weight of zero does not remove such a unit, so what it left is cleared instead.
-                found = kinds[type(layer)].rule(layer, [_cleared(one, bad_U) for one in uses])
-            by_layer[name] = found
-        rest: Contribution | None = None
+                bad_U = ~torch.isfinite(squares[-1])
+                cleared = [Use(_without(one.inputs, bad_U), _without(one.gradients, bad_U), one.part) for one in uses]
+                by_layer[name] = rule(layer, cleared)
         if recorded.gradients:
             gradients = {name: units.of_gradient(one) for name, one in recorded.gradients.items()}
             rest = Materialised(gradients)
             squares.append(rest.squared_norms)
-            if not _all_finite(rest.squared_norms):
+            if not _all_finite(squares[-1]):
                 all_finite = False
-                bad_U = ~torch.isfinite(rest.squared_norms)
+                bad_U = ~torch.isfinite(squares[-1])
                 rest = Materialised({name: _without(one, bad_U) for name, one in gradients.items()})
         if not squares:
-            return None
-        squared_norms_U = squares[0]
-        for one in squares[1:]:
-            squared_norms_U = squared_norms_U + one
-        return cls(
-            by_layer, rest, squared_norms_U if all_finite else squared_norms_U.nan_to_num(torch.inf, posinf=torch.inf)
-        )
+            parameter = next(iter(passes.slots.parameters.values()))
+            squares.append(torch.zeros(units.size, dtype=torch.float64, device=parameter.device))
+        squared_norms_U = reduce(torch.add, squares)
+        if not all_finite:
+            squared_norms_U = squared_norms_U.nan_to_num(torch.inf, posinf=torch.inf)
+        return cls(by_layer, rest, squared_norms_U)
 
     @property
     def finite(self) -> Tensor:
@@ -82,10 +83,6 @@ class Parts:
 def _all_finite(squares_U: Tensor) -> bool:
     """False for what is finite as well, where the sum of all overflows."""
     return math.isfinite(float(squares_U.sum()))
-
-
-def _cleared(use: Use, bad_U: Tensor) -> Use:
-    return replace(use, inputs=_without(use.inputs, bad_U), gradients=_without(use.gradients, bad_U))
 
 
 def _without(tensor: Tensor, bad_U: Tensor) -> Tensor:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from enum import StrEnum
 from typing import Any
 
@@ -22,7 +24,8 @@ from dpcore.gradients.layers import KINDS, Kinds, accumulation_type
 from dpcore.gradients.precision import Name, Precision, all_digits
 from dpcore.gradients.records import Columns, Passes, Recorded
 from dpcore.gradients.refusals import fixed_statistics, refuse, refuse_new_statistics
-from dpcore.gradients.units import Units
+from dpcore.gradients.state import CLOSELY
+from dpcore.gradients.units import UnitRows
 
 Batch = Tensor | tuple[Tensor, ...]
 
@@ -128,27 +131,24 @@ class PrivateGradients:
         if clip_norm != math.inf:
             checks.positive_finite(clip_norm=clip_norm)
         columns, answers = _columns(inputs), _columns(targets)
-        units = self._units(columns, answers, taken)
+        self._fit(columns, answers, taken)
+        passes: Iterable[tuple[Columns, Columns, Tensor | None]] = [(columns, answers, taken)]
         if microbatch_size is not None:
             checks.count(minimum=1, microbatch_size=microbatch_size)
+            masks = itertools.repeat(None) if taken is None else taken.split(microbatch_size)
+            passes = zip(_split(columns, microbatch_size), _split(answers, microbatch_size), masks, strict=False)
         if _structure(self._model) != self._structure:
             self._prepare()
         refuse_new_statistics(self._model, self._statistics)
         total: dict[str, Tensor] = {}
-        step = microbatch_size or max(units, 1)
-        for start in range(0, units, step):
-            rows = slice(start, start + step)
-            part = self._clipped(
-                tuple(one[rows] for one in columns),
-                tuple(one[rows] for one in answers),
-                None if taken is None else taken[rows],
-                clip_norm,
-            )
-            for name, one in part.items():
+        for one_pass in passes:
+            for name, one in self._clipped(*one_pass, clip_norm).items():
                 total[name] = total[name].add_(one) if name in total else one
-        parameters = self._passes.slots.parameters
-        total |= _zeros({name: one for name, one in parameters.items() if name not in total})
-        return ClippedSum(tensors={name: total[name] for name in parameters}, clip_norm=clip_norm)
+        tensors = {
+            name: total[name] if name in total else one.new_zeros(one.shape, dtype=accumulation_type(one))
+            for name, one in self._passes.slots.parameters.items()
+        }
+        return ClippedSum(tensors=tensors, clip_norm=clip_norm)
 
     def record_gradients(self, inputs: Batch, targets: Batch) -> Tensor:
         """Every record's own gradient, not clipped: [B, parameters] with all of them side by side in their order.
@@ -167,41 +167,31 @@ class PrivateGradients:
         joined = torch.cat(rows, 1)
         return torch.where(torch.isfinite(joined).all(1, keepdim=True), joined, 0.0)
 
-    def _units(self, columns: Columns, answers: Columns, taken: Tensor | None) -> int:
-        """How many there are. Raises InvalidValue for shapes that do not fit."""
+    def _fit(self, columns: Columns, answers: Columns, taken: Tensor | None) -> None:
+        """Raises InvalidValue for shapes that do not fit."""
         axes = 1 if self._unit_records == 1 and taken is None else 2
         shapes = [tuple(one.shape[:axes]) for one in (*columns, *answers)]
-        units = shapes[0][0] if shapes[0] else 0
-        lead = (units,) if axes == 1 else (units, self._unit_records)
-        if any(shape != lead for shape in shapes):
+        lead = (*shapes[0][:1], self._unit_records)[:axes]
+        if not shapes[0] or any(shape != lead for shape in shapes):
             expected = "one row per example" if axes == 1 else f"{self._unit_records} records for each unit"
             raise checks.InvalidValue("inputs, targets", shapes, f"tensors with {expected}")
         if taken is not None and (taken.dtype != torch.bool or tuple(taken.shape) != lead):
             raise checks.InvalidValue("taken", (taken.dtype, tuple(taken.shape)), f"a bool tensor of shape {lead}")
-        return units
 
     def _clipped(self, inputs: Columns, targets: Columns, taken: Tensor | None, clip_norm: float) -> dict[str, Tensor]:
-        units = Units.of(len(targets[0]), self._unit_records, taken)
+        units = UnitRows.of(len(targets[0]), self._unit_records, taken)
         inputs = tuple(units.present(one) for one in inputs)
         targets = tuple(units.present(one) for one in targets)
         if not len(targets[0]):
             return {}
         # A caller's own autocast would round the sums after their norms were taken.
-        with torch.autocast(targets[0].device.type, enabled=False):
-            return self._summed(inputs, targets, units, clip_norm)
-
-    def _summed(self, inputs: Columns, targets: Columns, units: Units, clip_norm: float) -> dict[str, Tensor]:
-        self._check(inputs, targets)
-        recorded = self._passes.recorded(inputs, targets)
-        self._note(recorded)
-        with all_digits():
-            parts = self._parts(recorded, units)
-            if parts is None:
-                return {}
-            return clipped_total(parts, clip_norm)
-
-    def _parts(self, recorded: Recorded, units: Units) -> Parts | None:
-        return Parts.of(recorded, units, self._passes.captured, self._kinds)
+        kind = targets[0].device.type
+        with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
+            self._check(inputs, targets)
+            recorded = self._passes.recorded(inputs, targets)
+            self._note(recorded)
+            with all_digits():
+                return clipped_total(Parts.of(recorded, units, self._passes), clip_norm)
 
     def _check(self, inputs: Columns, targets: Columns) -> None:
         """Once for each kind of input, before anything of it is summed up."""
@@ -209,13 +199,14 @@ class PrivateGradients:
         if kind in self._checked:
             return
 
-        def parts_of(inputs: Columns, targets: Columns) -> Parts | None:
-            return self._parts(self._passes.recorded(inputs, targets), Units(len(targets[0]), 1))
+        def parts_of(inputs: Columns, targets: Columns) -> Parts:
+            recorded = self._passes.recorded(inputs, targets, depth=CLOSELY)
+            return Parts.of(recorded, UnitRows(len(targets[0]), 1), self._passes)
 
         first = slice(0, RECORDS)
         few = tuple(one[first] for one in inputs), tuple(one[first] for one in targets)
         with loops_noted(self._looped):
-            check_gradients(self._passes, parts_of, self._precision, *few)
+            check_gradients(self._passes, parts_of, *few)
         self._looped |= set(self._passes.in_loops.values())
         self._checked.add(kind)
 
@@ -249,16 +240,9 @@ def _structure(model: nn.Module) -> list[object]:
     seen: list[object] = [len(torch_module._global_backward_hooks), len(torch_module._global_backward_pre_hooks)]
     met, waiting = {id(model)}, [model]
     for module in waiting:
-        seen += (
-            id(module),
-            type(module),
-            id(vars(module).get("forward")),
-            module.training,
-            len(module._forward_hooks),
-            len(module._forward_pre_hooks),
-            len(module._backward_hooks),
-            len(module._backward_pre_hooks),
-        )
+        seen += (id(module), type(module), id(module.__dict__.get("forward")), module.training)
+        seen += (len(module._forward_hooks), len(module._forward_pre_hooks))
+        seen += (len(module._backward_hooks), len(module._backward_pre_hooks))
         for parameter in module._parameters.values():
             if parameter is not None:
                 seen += (id(parameter), parameter.requires_grad, bool(parameter._backward_hooks))
@@ -269,11 +253,8 @@ def _structure(model: nn.Module) -> list[object]:
     return seen
 
 
-def _zeros(parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
-    return {
-        name: torch.zeros(one.shape, dtype=accumulation_type(one), device=one.device)
-        for name, one in parameters.items()
-    }
+def _split(columns: Columns, size: int) -> Iterable[Columns]:
+    return zip(*(one.split(size) for one in columns), strict=True)
 
 
 def _columns(batch: Batch) -> tuple[Tensor, ...]:

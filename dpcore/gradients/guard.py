@@ -5,15 +5,13 @@ It checks the machinery (capture, rules, mapped axes). Isolation needs no check:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from dpcore.gradients.contributions import Parts
 from dpcore.gradients.isolation import Watching
-from dpcore.gradients.precision import Precision
 from dpcore.gradients.records import Columns, Passes, backward
 from dpcore.gradients.refusals import Refused
 
@@ -28,8 +26,7 @@ _ESCAPED = "Something in this model escapes the capture of layers; please report
 
 def check_gradients(
     passes: Passes,
-    parts_of: Callable[[Columns, Columns], Parts | None],
-    precision: Precision,
+    parts_of: Callable[[Columns, Columns], Parts],
     inputs: Columns,
     targets: Columns,
 ) -> None:
@@ -42,23 +39,24 @@ def check_gradients(
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(0)
         before = _random_state(devices)
-        with Watching(), passes.closely():
+        with Watching():
             parts = parts_of(inputs, targets)
         drew = any(not torch.equal(a, b) for a, b in zip(before, _random_state(devices), strict=True))
-        if parts is not None and not bool(parts.finite.all()):
+        if not bool(parts.finite.all()):
             left = [tuple(one[parts.finite] for one in columns) for columns in (inputs, targets)]
             if len(left[1][0]):
-                check_gradients(passes, parts_of, precision, *left)
+                check_gradients(passes, parts_of, *left)
             return
         torch.manual_seed(0)
-        reference = _Reference.of(passes, precision, inputs, targets, parts if drew else None)
+        leaves, losses_N = _reference(passes, inputs, targets, parts if drew else None)
+    precision = passes.precision
+    half = precision.half is not None or any(one.dtype.itemsize < 4 for one in leaves.values())
+    tolerance = _HALF if half else _FULL
     generator = torch.Generator().manual_seed(0)
     weights_N = (0.5 + torch.rand(len(targets[0]), generator=generator)).to(targets[0].device)
-    expected = reference.gradients(weights_N)
-    found = parts.weighted_sum(weights_N.double()) if parts is not None else {}
-    squared_norms_N = weights_N.double().square() * (parts.squared_norms if parts is not None else 0.0)
-    lengths = float(squared_norms_N.sqrt().sum())
-    tolerance = reference.tolerance
+    expected = _gradients(leaves, losses_N, weights_N, precision.scale)
+    found = parts.weighted_sum(weights_N.double())
+    lengths = float((weights_N.double() * parts.squared_norms.sqrt()).sum())
     for name, one in expected.items():
         got = found[name].double() if name in found else torch.zeros_like(one)
         lost = float((got - one).norm())
@@ -69,55 +67,44 @@ def check_gradients(
             )
     first = torch.zeros_like(weights_N)
     first[0] = 1.0
-    squared = sum(float(one.square().sum()) for one in reference.gradients(first).values())
-    if parts is not None and parts.rest is not None and drew:
+    alone = _gradients(leaves, losses_N, first, precision.scale)
+    squared = sum(float(one.square().sum()) for one in alone.values())
+    if parts.rest is not None and drew:
         squared += float(parts.rest.squared_norms[0])
-    norm = float(parts.squared_norms[0]) ** 0.5 if parts is not None else 0.0
+    norm = float(parts.squared_norms[0]) ** 0.5
     # Rules may round a norm up, never down.
     if norm < (1 - tolerance) * squared**0.5:
         raise Refused(f"one record's gradient has norm {squared**0.5:.6g} by autograd, {norm:.6g} by rules. {_ESCAPED}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Reference:
-    """Losses of the isolated pass without capture, and the leaves that they depend on."""
+def _reference(
+    passes: Passes, inputs: Columns, targets: Columns, parts: Parts | None
+) -> tuple[Mapping[str, Tensor], Tensor]:
+    """The leaves of an isolated pass without capture, and its losses.
 
-    leaves: Mapping[str, Tensor]
-    losses_N: Tensor
-    precision: Precision
+    parts  given where the model draws at random: then all but the captured layers are mapped as they were, so that the
+           same numbers are drawn for the same records, and only captured layers are compared
+    """
+    names = set(passes.slots.parameters)
+    if parts is not None:
+        names = {name for layer in parts.by_layer for name in passes.owned(layer)}
+    leaves = {name: one.detach().requires_grad_() for name, one in passes.slots.parameters.items() if name in names}
+    plain = passes.chain(inputs) is not None
+    others = {} if plain else passes.per_record(len(targets[0]))
+    mapped = {name: one for name, one in others.items() if name not in names}
+    return leaves, passes.losses(inputs, targets, plain=plain, mapped=mapped, shared=leaves)
 
-    @classmethod
-    def of(
-        cls, passes: Passes, precision: Precision, inputs: Columns, targets: Columns, parts: Parts | None
-    ) -> _Reference:
-        """parts  given where the model draws at random: then all but the captured layers are mapped as they were, so
-        that the same numbers are drawn for the same records, and only captured layers are compared."""
-        names = set(passes.slots.parameters)
-        if parts is not None:
-            names = {name for layer in parts.by_layer for name in passes.owned(layer)}
-        leaves = {name: one.detach().requires_grad_() for name, one in passes.slots.parameters.items() if name in names}
-        plain = passes.chain(inputs) is not None
-        others = {} if plain else passes.per_record(len(targets[0]))
-        mapped = {name: one for name, one in others.items() if name not in names}
-        losses_N = passes.losses(inputs, targets, plain=plain, mapped=mapped, shared=leaves)
-        return cls(leaves, losses_N, precision)
 
-    @property
-    def tolerance(self) -> float:
-        half = self.precision.half is not None or any(one.dtype.itemsize < 4 for one in self.leaves.values())
-        return _HALF if half else _FULL
-
-    def gradients(self, weights_N: Tensor) -> dict[str, Tensor]:
-        """Of the weighted sum of the losses, in float64."""
-        zeros = {name: torch.zeros_like(one, dtype=torch.float64) for name, one in self.leaves.items()}
-        if not self.losses_N.requires_grad or not self.leaves:
-            return zeros
-        weights_N = weights_N.to(self.losses_N.dtype) * self.precision.scale
-        found = backward(self.losses_N, list(self.leaves.values()), weights_N, retain_graph=True)
-        return {
-            name: zero if one is None else one.to_dense().double() / self.precision.scale
-            for (name, zero), one in zip(zeros.items(), found, strict=True)
-        }
+def _gradients(leaves: Mapping[str, Tensor], losses_N: Tensor, weights_N: Tensor, scale: float) -> dict[str, Tensor]:
+    """Of the weighted sum of the losses, in float64."""
+    found: Sequence[Tensor | None] = [None] * len(leaves)
+    if losses_N.requires_grad and leaves:
+        weights_N = weights_N.to(losses_N.dtype) * scale
+        found = backward(losses_N, list(leaves.values()), weights_N, retain_graph=True)
+    return {
+        name: torch.zeros_like(leaf, dtype=torch.float64) if one is None else one.to_dense().double() / scale
+        for (name, leaf), one in zip(leaves.items(), found, strict=True)
+    }
 
 
 def _random_state(devices: list[int]) -> list[Tensor]:

@@ -138,24 +138,23 @@ def _explained(modules: Mapping[str, nn.Module], error: BaseException) -> str:
     )
 
 
-class Isolated:
+def isolated(model: nn.Module) -> Callable[..., Any]:
     """`model` as a function whose row b depends on row b of its inputs and the weights alone.
 
     Called with tensors [B, ...], B at least 1; returns what the model returns, every tensor [B, ...]. The mode
     (training or evaluation) is the model's. Where structure proves isolation, the model is called as it is; else it is
-    mapped over records, each as a batch of one. Raises Refused.
+    mapped over records, each as a batch of one. Raises Refused, at once for a model that mixes by its structure.
     """
+    refuse(model)
 
-    def __init__(self, model: nn.Module) -> None:
+    def called(*inputs: Tensor) -> Any:
         refuse(model)
-        self._model = model
+        if proves_isolation(model, inputs):
+            return model(*inputs)
+        with isolating(dict(model.named_modules()), depth=CLOSELY), Watching():
+            return over_records(lambda *one: tree_map(_of_one, model(*alone(one))), *inputs)
 
-    def __call__(self, *inputs: Tensor) -> Any:
-        refuse(self._model)
-        if proves_isolation(self._model, inputs):
-            return self._model(*inputs)
-        with isolating(dict(self._model.named_modules()), depth=CLOSELY), Watching():
-            return over_records(lambda *one: tree_map(_of_one, self._model(*alone(one))), *inputs)
+    return called
 
 
 @contextmanager
@@ -170,11 +169,6 @@ def one_by_one(model: nn.Module) -> Iterator[None]:
     before = kept(modules, depth=CLOSELY)
     yield
     refuse_change(modules, before, depth=CLOSELY)
-
-
-def isolated(model: nn.Module) -> Isolated:
-    """See Isolated. Raises Refused for a model that mixes records by its structure."""
-    return Isolated(model)
 
 
 def _of_one(output: Any) -> Any:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from dpcore import checks
-from dpcore.gradients.layers import Use, accumulation_type
+from dpcore.gradients.layers import Use, accumulated
 
 Name = Literal["float32", "bfloat16", "float16"]
 _TYPES: Mapping[str, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -76,28 +77,21 @@ class Precision:
             raise checks.InvalidValue("precision", name, "float32, bfloat16 or float16")
         return cls(_TYPES[name], _FLOAT16_SCALE if name == "float16" else 1.0)
 
-    @contextmanager
-    def products(self, device: torch.device) -> Iterator[None]:
+    def products(self, device: torch.device) -> AbstractContextManager[Any]:
         """Inside the block, products are formed in half precision.
 
         Casts of weights are not cached: a weight that is used twice has to be seen twice, since a use outside its
         layer would escape the norm.
         """
         if self.half is None:
-            yield
-            return
-        with torch.autocast(device.type, dtype=self.half, cache_enabled=False):
-            yield
+            return nullcontext()
+        return torch.autocast(device.type, dtype=self.half, cache_enabled=False)
 
     def full(self, outputs: Any) -> Any:
         """Outputs of the model as the loss needs them: floating-point tensors in float32."""
         if self.half is None:
             return outputs
-        if isinstance(outputs, Tensor):
-            return outputs.float() if outputs.dtype == self.half else outputs
-        if isinstance(outputs, tuple | list):
-            return type(outputs)(self.full(one) for one in outputs)
-        return outputs
+        return tree_map(lambda one: one.float() if isinstance(one, Tensor) and one.dtype == self.half else one, outputs)
 
     def use(self, use: Use) -> Use:
         """Inputs and unscaled gradients of one use of a layer, in float32."""
@@ -108,5 +102,5 @@ class Precision:
 
     def unscaled(self, gradient: Tensor) -> Tensor:
         """A parameter's gradient as it is added up: unscaled, in float32 at least."""
-        gradient = gradient.to(accumulation_type(gradient))
+        gradient = accumulated(gradient)
         return gradient if self.scale == 1.0 else gradient / self.scale

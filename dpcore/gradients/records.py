@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +12,13 @@ from torch import Tensor, nn
 from dpcore import checks
 from dpcore.gradients import mapping
 from dpcore.gradients.capture import Tape
-from dpcore.gradients.chain import Chain, uses_of
+from dpcore.gradients.chain import passed, uses_of
 from dpcore.gradients.isolation import alone, isolating, over_records
 from dpcore.gradients.layers import Kinds, Use, tapped_at_the_end, trainable
 from dpcore.gradients.losses import loss_proves_isolation
 from dpcore.gradients.precision import Precision
 from dpcore.gradients.refusals import Refused, label
 from dpcore.gradients.slots import Slots
-from dpcore.gradients.state import CLOSELY
 from dpcore.gradients.structure import chain_of
 from dpcore.gradients.substitutes import SUBSTITUTES, one_at_a_time
 
@@ -44,15 +42,13 @@ class Passes:
 
     captured  layers served by their rule, by name; a layer that turns out to be used in other ways too leaves it
     in_loops  parameters of layers that go through records one at a time, and those layers
-    depth     how closely each pass looks at what the model keeps (dpcore.gradients.state)
     """
 
     def __init__(self, model: nn.Module, loss_fn: LossFunction, kinds: Kinds, precision: Precision) -> None:
-        self._model, self._loss_fn, self._kinds, self._precision = model, loss_fn, kinds, precision
+        self._model, self._loss_fn, self.kinds, self.precision = model, loss_fn, kinds, precision
         self.slots = Slots(model)
         self.captured = dict(_capturable(model, kinds, {id(self.slots.parameters[name]) for name in self.slots.tied}))
         self._modules = dict(model.named_modules()) | _loss_modules(loss_fn)
-        self.depth = 1
         names = {id(one): name for name, one in self.slots.parameters.items()}
         self.in_loops = {
             names[id(one)]: label(name, module)
@@ -68,35 +64,38 @@ class Passes:
             kinds[type(module)].forward is tapped_at_the_end for module in self.captured.values()
         )
 
-    @contextmanager
-    def closely(self) -> Iterator[None]:
-        """Passes of the block look closely at what the model keeps."""
-        try:
-            self.depth = CLOSELY
-            yield
-        finally:
-            self.depth = 1
-
     def owned(self, layer: str) -> list[str]:
         """Names of the trainable parameters of a captured layer."""
         return self._owned[layer]
 
-    def chain(self, inputs: Columns) -> Chain | None:
-        """How records pass without being mapped, where structure proves isolation and rules serve all parameters."""
-        layers = chain_of(self._model, inputs) if self._all_at_ends else None
-        return None if layers is None else Chain(layers, self._names)
+    def chain(self, inputs: Columns) -> list[nn.Module] | None:
+        """Layers through which records pass one after the other without being mapped, where structure proves isolation
+        and rules serve all parameters."""
+        return chain_of(self._model, inputs) if self._all_at_ends else None
 
-    def recorded(self, inputs: Columns, targets: Columns) -> Recorded:
-        """One forward and one backward pass. inputs and targets are [N, ...], N at least 1. Raises Refused."""
+    def recorded(self, inputs: Columns, targets: Columns, *, depth: int = 1) -> Recorded:
+        """One forward and one backward pass. inputs and targets are [N, ...], N at least 1. Raises Refused.
+
+        depth  how closely to look at what the model keeps (dpcore.gradients.state)
+        """
         chain = self.chain(inputs)
         if chain is not None:
-            return self._along(chain, inputs[0], targets)
+            return self._along(chain, inputs[0], targets, depth)
         while True:
-            tape = Tape(self.captured, self._owned, self._kinds, self.slots)
+            tape = Tape(self.captured, self._owned, self.kinds, self.slots)
             mapped = self.per_record(len(targets[0]))
             with tape.listening():
-                losses_N = self.losses(inputs, targets, tape=tape, mapped=mapped)
-            uses, gradients = self._backward(losses_N, tape, mapped)
+                losses_N = self.losses(inputs, targets, tape=tape, mapped=mapped, depth=depth)
+            # Asked for by captured outputs and stand-ins alone, PyTorch skips every product for a shared weight's
+            # gradient.
+            edges = tape.edges
+            found = self._by(losses_N, [*edges, *mapped.values()])
+            uses = self._full(tape.uses(found[: len(edges)]))
+            gradients = {
+                name: self.precision.unscaled(one)
+                for name, one in zip(mapped, found[len(edges) :], strict=True)
+                if one is not None
+            }
             both = [layer for layer in uses if any(name in gradients for name in self.owned(layer))]
             if not both:
                 return Recorded(uses, gradients)
@@ -105,18 +104,18 @@ class Passes:
                 del self.captured[layer]
             self._all_at_ends = False
 
-    def _along(self, chain: Chain, inputs: Tensor, targets: Columns) -> Recorded:
+    def _along(self, chain: list[nn.Module], inputs: Tensor, targets: Columns, depth: int) -> Recorded:
         with torch.enable_grad():
-            with self._precision.products(inputs.device):
-                outputs, seen, edges = chain(inputs)
-            outputs = self._precision.full(outputs)
+            with self.precision.products(inputs.device):
+                outputs, seen, edges = passed(chain, self._names, inputs)
+            outputs = self.precision.full(outputs)
             if loss_proves_isolation(self._loss_fn, outputs, targets):
                 last: Tensor = self._loss_fn(outputs, targets[0])
-                by_last: Tensor | None = torch.full_like(last, self._precision.scale)
+                by_last: Tensor | None = torch.full_like(last, self.precision.scale)
             else:
                 # A loss of the user's own may hold on to a parameter, which shows where the model is cut off from it.
                 last, cut = outputs, outputs.detach().requires_grad_()
-                (by_last,) = self._by(self._losses_of(mapping.apart(cut), targets), [cut])
+                (by_last,) = self._by(self._losses_of(mapping.apart(cut), targets, depth), [cut])
         if by_last is None or not last.requires_grad:
             return Recorded({}, {})
         return Recorded(self._full(uses_of(seen, backward(last, edges, by_last))), {})
@@ -130,6 +129,7 @@ class Passes:
         plain: bool = False,
         mapped: Mapping[str, Tensor] | None = None,
         shared: Mapping[str, Tensor] | None = None,
+        depth: int = 1,
     ) -> Tensor:
         """Each record's own loss, [N].
 
@@ -138,8 +138,8 @@ class Passes:
         """
 
         def outputs_of(*one: Tensor) -> Any:
-            with self._precision.products(one[0].device):
-                return self._precision.full(self._model(*one))
+            with self.precision.products(one[0].device):
+                return self.precision.full(self._model(*one))
 
         def whole(stand_ins: Mapping[str, Tensor], inputs: Columns, targets: Columns) -> Tensor:
             if tape is not None:
@@ -150,18 +150,18 @@ class Passes:
 
         with torch.enable_grad():
             if not plain:
-                with isolating(self._modules, depth=self.depth):
+                with isolating(self._modules, depth=depth):
                     return over_records(whole, mapped or {}, inputs, targets)
             with self.slots.holding(shared or {}):
                 outputs = outputs_of(*inputs)
-            return self._losses_of(outputs, targets)
+            return self._losses_of(outputs, targets, depth)
 
-    def _losses_of(self, outputs: Any, targets: Columns) -> Tensor:
+    def _losses_of(self, outputs: Any, targets: Columns, depth: int) -> Tensor:
         """Each record's own loss [N] from outputs and targets that were not mapped."""
         if loss_proves_isolation(self._loss_fn, outputs, targets):
             losses_N: Tensor = self._loss_fn(outputs, targets[0])
             return losses_N
-        with isolating(_loss_modules(self._loss_fn), depth=self.depth):
+        with isolating(_loss_modules(self._loss_fn), depth=depth):
             return over_records(lambda *one: self._loss_of(*alone(one)), outputs, targets)
 
     def _loss_of(self, outputs: Any, targets: Columns) -> Tensor:
@@ -182,26 +182,12 @@ class Passes:
             name: one.detach().expand(size, *one.shape).requires_grad_() for name, one in self.slots.parameters.items()
         }
 
-    def _backward(
-        self, losses_N: Tensor, tape: Tape, mapped: Mapping[str, Tensor]
-    ) -> tuple[dict[str, list[Use]], dict[str, Tensor]]:
-        edges = tape.edges
-        # Asked for by captured outputs and stand-ins alone, PyTorch skips every product for a shared weight's gradient.
-        found = self._by(losses_N, [*edges, *mapped.values()])
-        uses = self._full(tape.uses(found[: len(edges)]))
-        gradients = {
-            name: self._precision.unscaled(one)
-            for name, one in zip(mapped, found[len(edges) :], strict=True)
-            if one is not None
-        }
-        return uses, gradients
-
     def _by(self, losses_N: Tensor, wanted: Any) -> Sequence[Tensor | None]:
         """Gradients of the sum of the losses, scaled. Raises Refused where the parameters themselves are reached: a use
         that went round what stands for them would count for nothing."""
         if not losses_N.requires_grad:
             return [None] * len(wanted)
-        weights_N = torch.full_like(losses_N, self._precision.scale)
+        weights_N = torch.full_like(losses_N, self.precision.scale)
         found = backward(losses_N, [*wanted, *self.slots.parameters.values()], weights_N)
         for name, one in zip(self.slots.parameters, found[len(wanted) :], strict=True):
             if one is not None:
@@ -212,9 +198,9 @@ class Passes:
         return found[: len(wanted)]
 
     def _full(self, uses: dict[str, list[Use]]) -> dict[str, list[Use]]:
-        if self._precision.half is None:
+        if self.precision.half is None:
             return uses
-        return {name: [self._precision.use(one) for one in several] for name, several in uses.items()}
+        return {name: [self.precision.use(one) for one in several] for name, several in uses.items()}
 
 
 def backward(

@@ -25,8 +25,8 @@ def label(name: str, module: nn.Module) -> str:
 
 def refuse(model: nn.Module) -> None:
     """Raises Refused for what is plain from the model's structure alone."""
-    refuse_mixing(model)
     for name, module in model.named_modules():
+        _refuse_mixing(label(name, module), module)
         _refuse_wrappers(label(name, module), module)
     if torch_module._global_backward_hooks or torch_module._global_backward_pre_hooks:
         raise Refused("a global backward hook is registered; under a mapped pass it would do nothing. Remove it.")
@@ -34,33 +34,29 @@ def refuse(model: nn.Module) -> None:
         _refuse_parameter(f"parameter {name!r}", one)
 
 
-def refuse_mixing(model: nn.Module) -> None:
+def _refuse_mixing(named: str, module: nn.Module) -> None:
     """Raises MixesExamples for a layer that mixes the records of a batch or keeps statistics of them.
 
     A normalisation in evaluation mode is a fixed map and passes. Its statistics have to be public: nothing can be seen
     of where they come from.
     """
-    for name, module in model.named_modules():
-        named = label(name, module)
-        if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats):
+    if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats):
+        raise MixesExamples(
+            f"{named} normalises over the batch: every record's loss depends on all others, and clipping "
+            "bounds nobody's influence. Use GroupNorm, or evaluation mode with public statistics."
+        )
+    if isinstance(module, _InstanceNorm) and module.training and module.track_running_stats:
+        raise MixesExamples(
+            f"{named} keeps running statistics of private records, released without noise. "
+            "Use track_running_stats=False, or GroupNorm."
+        )
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+        if module.scale_grad_by_freq:
+            raise MixesExamples(f"{named} divides by token counts over the whole batch. Use scale_grad_by_freq=False.")
+        if module.max_norm is not None:
             raise MixesExamples(
-                f"{named} normalises over the batch: every record's loss depends on all others, and clipping "
-                "bounds nobody's influence. Use GroupNorm, or evaluation mode with public statistics."
+                f"{named} rescales the rows that private tokens touch, without noise. Use max_norm=None."
             )
-        if isinstance(module, _InstanceNorm) and module.training and module.track_running_stats:
-            raise MixesExamples(
-                f"{named} keeps running statistics of private records, released without noise. "
-                "Use track_running_stats=False, or GroupNorm."
-            )
-        if isinstance(module, nn.Embedding | nn.EmbeddingBag):
-            if module.scale_grad_by_freq:
-                raise MixesExamples(
-                    f"{named} divides by token counts over the whole batch. Use scale_grad_by_freq=False."
-                )
-            if module.max_norm is not None:
-                raise MixesExamples(
-                    f"{named} rescales the rows that private tokens touch, without noise. Use max_norm=None."
-                )
 
 
 def fixed_statistics(model: nn.Module) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,19 @@ from torch import Tensor, nn
 
 Place = tuple[dict[str, Any], str]
 """A module's own table of parameters, and the key in it."""
+
+
+@contextmanager
+def standing_in(stand_ins: Sequence[tuple[Place, Any]]) -> Iterator[None]:
+    """Inside the block each place holds its stand-in."""
+    before = [(table, key, table[key]) for (table, key), _ in stand_ins]
+    try:
+        for (table, key), one in stand_ins:
+            table[key] = one
+        yield
+    finally:
+        for table, key, one in before:
+            table[key] = one
 
 
 class Slots:
@@ -36,14 +49,9 @@ class Slots:
     @contextmanager
     def holding(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
         """Inside the block the model computes with `tensors`, {parameter name: stand-in}."""
-        before = [(place, place[0][place[1]]) for name in tensors for place in self._places[name]]
         try:
-            for name, one in tensors.items():
-                for table, key in self._places[name]:
-                    table[key] = one
-            yield
+            with standing_in([(place, one) for name, one in tensors.items() for place in self._places[name]]):
+                yield
         finally:
-            for (table, key), one in before:
-                table[key] = one
             for module in self._recurrent:
                 module._update_flat_weights()

@@ -6,6 +6,7 @@ model that hides records there does so on purpose.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
@@ -63,22 +64,16 @@ def _print(value: Any, depth: int) -> Hashable:
         return repr(value)
     if isinstance(value, nn.Module | type) or callable(value):
         return id(value)
-    if isinstance(value, Mapping):
-        return _several(value, (part for pair in value.items() for part in pair), len(value), depth)
-    if isinstance(value, list | tuple):
-        return _several(value, value, len(value), depth)
-    if isinstance(value, set | frozenset):
-        return id(value), len(value), hash(frozenset(id(one) for one in value)) if depth > 1 else 0
     if hasattr(value, "tobytes"):
         return id(value), hash(value.tobytes()) if depth > 1 else 0
-    if hasattr(value, "__dict__"):
-        return _several(value, (part for pair in vars(value).items() for part in pair), 0, depth)
-    if hasattr(value, "__iter__") and hasattr(value, "__len__"):
-        return _several(value, value, len(value), depth)
-    return id(value)
-
-
-def _several(value: Any, parts: Iterable[Any], length: int, depth: int) -> Hashable:
-    if depth <= 1:
-        return id(value), length
-    return id(value), length, tuple(_print(one, depth - 1) for one in parts)
+    if isinstance(value, set | frozenset):
+        return id(value), len(value), hash(frozenset(id(one) for one in value)) if depth > 1 else 0
+    parts: Iterable[Any] = ()
+    length = 0
+    if isinstance(value, Mapping):
+        parts, length = itertools.chain.from_iterable(value.items()), len(value)
+    elif hasattr(value, "__dict__") and not isinstance(value, list | tuple):
+        parts = itertools.chain.from_iterable(vars(value).items())
+    elif hasattr(value, "__iter__") and hasattr(value, "__len__"):
+        parts, length = value, len(value)
+    return id(value), length, tuple(_print(one, depth - 1) for one in parts) if depth > 1 else ()

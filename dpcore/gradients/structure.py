@@ -29,7 +29,7 @@ def _max_pool(needed: int) -> _RankOf:
     return lambda layer, rank: rank if rank == needed and not layer.return_indices else None
 
 
-def _linear(_: nn.Module, rank: int) -> int | None:
+def _from_two(_: nn.Module, rank: int) -> int | None:
     return rank if rank >= 2 else None
 
 
@@ -39,10 +39,6 @@ def _embedding(layer: nn.Embedding, rank: int) -> int | None:
 
 def _last_axes(layer: nn.LayerNorm | nn.RMSNorm, rank: int) -> int | None:
     return rank if rank > len(layer.normalized_shape) else None
-
-
-def _group_norm(_: nn.Module, rank: int) -> int | None:
-    return rank if rank >= 2 else None
 
 
 def _flatten(layer: nn.Flatten, rank: int) -> int | None:
@@ -57,30 +53,21 @@ def _softmax(layer: nn.Softmax | nn.LogSoftmax, rank: int) -> int | None:
 
 
 PROVED: dict[type[nn.Module], Any] = {
-    nn.Linear: _linear,
+    nn.Linear: _from_two,
     nn.Embedding: _embedding,
     nn.LayerNorm: _last_axes,
     nn.RMSNorm: _last_axes,
-    nn.GroupNorm: _group_norm,
+    nn.GroupNorm: _from_two,
     nn.Flatten: _flatten,
     nn.Softmax: _softmax,
     nn.LogSoftmax: _softmax,
     # Convolution and pooling take a batch at this rank alone: at one less, axis 0 would be channels.
-    nn.Conv1d: _at(3),
-    nn.Conv2d: _at(4),
-    nn.Conv3d: _at(5),
-    nn.AvgPool1d: _at(3),
-    nn.AvgPool2d: _at(4),
-    nn.AvgPool3d: _at(5),
-    nn.AdaptiveAvgPool1d: _at(3),
-    nn.AdaptiveAvgPool2d: _at(4),
-    nn.AdaptiveAvgPool3d: _at(5),
+    **dict.fromkeys((nn.Conv1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d, nn.Dropout1d), _at(3)),
+    **dict.fromkeys((nn.Conv2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Dropout2d), _at(4)),
+    **dict.fromkeys((nn.Conv3d, nn.AvgPool3d, nn.AdaptiveAvgPool3d, nn.Dropout3d), _at(5)),
     nn.MaxPool1d: _max_pool(3),
     nn.MaxPool2d: _max_pool(4),
     nn.MaxPool3d: _max_pool(5),
-    nn.Dropout1d: _at(3),
-    nn.Dropout2d: _at(4),
-    nn.Dropout3d: _at(5),
 } | dict.fromkeys(
     (
         nn.Identity,

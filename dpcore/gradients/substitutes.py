@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -13,6 +14,7 @@ from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from dpcore.gradients import mapping
+from dpcore.gradients.slots import standing_in
 
 
 def padded_embedding(module: nn.Module, codes: Tensor) -> Tensor:
@@ -26,11 +28,9 @@ def padded_embedding(module: nn.Module, codes: Tensor) -> Tensor:
 
 def one_at_a_time(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     """The layer's own forward pass in a loop over records: right, and slow."""
-    places: list[tuple[dict[str, Any], str, Any]] = [
-        (one._parameters, key, value) for one in module.modules() for key, value in one._parameters.items()
-    ]
+    places = [(one._parameters, key) for one in module.modules() for key in one._parameters]
     leaves, form = tree_flatten((args, kwargs))
-    seen = [*leaves, *(one for _, _, one in places)]
+    seen: list[Any] = [*leaves, *(table[key] for table, key in places)]
     axes = [mapping.axis(one) if isinstance(one, Tensor) else None for one in seen]
     memory = [one if at is None else mapping.whole(one) for one, at in zip(seen, axes, strict=True)]
     sizes = [one.shape[at] for one, at in zip(memory, axes, strict=True) if at is not None]
@@ -38,29 +38,19 @@ def one_at_a_time(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         return type(module).forward(module, *args, **kwargs)
     columns: list[list[Any]] = []
     with temporarily_pop_interpreter_stack():
-        try:
-            for record in range(sizes[0]):
-                own = [one if at is None else one.select(at, record) for one, at in zip(memory, axes, strict=True)]
-                for (table, key, _), one in zip(places, own[len(leaves) :], strict=True):
-                    table[key] = one
-                own_args, own_kwargs = tree_unflatten(own[: len(leaves)], form)
+        for record in range(sizes[0]):
+            own = [one if at is None else one.select(at, record) for one, at in zip(memory, axes, strict=True)]
+            own_args, own_kwargs = tree_unflatten(own[: len(leaves)], form)
+            with standing_in(list(zip(places, own[len(leaves) :], strict=True))):
                 found, found_form = tree_flatten(type(module).forward(module, *own_args, **own_kwargs))
-                columns.append(found)
-        finally:
-            for table, key, one in places:
-                table[key] = one
+            columns.append(found)
         stacked = [torch.stack(one) if isinstance(one[0], Tensor) else one[0] for one in zip(*columns, strict=True)]
     return tree_unflatten([mapping.mapped(one, 0) if isinstance(one, Tensor) else one for one in stacked], found_form)
 
 
 SUBSTITUTES: dict[type[nn.Module], Callable[..., Any]] = {
     nn.Embedding: padded_embedding,
-    nn.RNN: one_at_a_time,
-    nn.LSTM: one_at_a_time,
-    nn.GRU: one_at_a_time,
-    nn.RNNCell: one_at_a_time,
-    nn.LSTMCell: one_at_a_time,
-    nn.GRUCell: one_at_a_time,
+    **dict.fromkeys((nn.RNN, nn.LSTM, nn.GRU, nn.RNNCell, nn.LSTMCell, nn.GRUCell), one_at_a_time),
 }
 """Exact types: a subclass may compute something else."""
 
@@ -71,20 +61,18 @@ def forward_of(module: nn.Module) -> Callable[..., Any]:
 
 
 @contextmanager
-def substituted(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Substitutes run for the length of the block, except where something else is in place of a forward pass."""
-    modules = [one for one in modules if type(one) in SUBSTITUTES and "forward" not in vars(one)]
+def computing(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
+    """Inside the block these run in place of the modules' own forward passes."""
     try:
-        for module in modules:
-            module.__dict__["forward"] = _bound(module)
+        for module, forward in forwards.items():
+            module.__dict__["forward"] = forward
         yield
     finally:
-        for module in modules:
+        for module in forwards:
             module.__dict__.pop("forward", None)
 
 
-def _bound(module: nn.Module) -> Callable[..., Any]:
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        return SUBSTITUTES[type(module)](module, *args, **kwargs)
-
-    return forward
+def substituted(modules: Iterable[nn.Module]) -> AbstractContextManager[None]:
+    """Substitutes run for the length of the block, except where something else is in place of a forward pass."""
+    own = [one for one in modules if type(one) in SUBSTITUTES and "forward" not in vars(one)]
+    return computing({one: partial(SUBSTITUTES[type(one)], one) for one in own})

@@ -10,7 +10,7 @@ from dpcore.gradients.layers import Use
 
 
 @dataclass(frozen=True, slots=True)
-class Units:
+class UnitRows:
     """U units of at most k records each, N records in all.
 
     rows  each record's place among the U * k, [N]; None where every place is taken
@@ -21,7 +21,7 @@ class Units:
     rows: Tensor | None = None
 
     @classmethod
-    def of(cls, size: int, records: int, taken: Tensor | None) -> Units:
+    def of(cls, size: int, records: int, taken: Tensor | None) -> UnitRows:
         """taken is bool [U, k]; None for all."""
         if taken is None or bool(taken.all()):
             return cls(size, records)

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
-from dpcore.events import Composed, Event, NonPrivate, Repeated
-from dpcore.mechanisms.protocol import mechanism, within
+from dpcore.events import Event, NonPrivate
+from dpcore.mechanisms.protocol import mechanism, repeated
 from dpcore.sampling import PoissonSampling, Uniforms
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ class AverageCase:
 
     def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
         """See `dpcore.mechanisms.protocol.Mechanism.event`: not private."""
-        start, stop = within(self.steps, from_step, to_step)
-        return Repeated(event=NonPrivate(), count=stop - start) if stop > start else Composed()
+        return repeated(NonPrivate(), self.steps, from_step, to_step)
 
     def batch(self, present: int, draws: Uniforms) -> NDArray[np.int64]:
         """The rows of one batch of `present` records."""

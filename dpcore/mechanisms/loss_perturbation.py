@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Generic, Literal
+from enum import StrEnum
+from typing import Generic
 
 from scipy.special import ndtr, ndtri
 
@@ -28,9 +29,14 @@ from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.minimiser import EXACT_MINIMISER, SOFTMAX_LIPSCHITZ, UNIT_INPUTS
 from dpcore.mechanisms.noise_families import Family, GaussianNoise, RadialNoise
 
-Jacobian = Literal["rank", "trace"]
-
 _THEOREM = "van der Maaten & Hannun 2020, Theorem {number}{repair}"
+
+
+class Jacobian(StrEnum):
+    """How the least modulus is counted: see `least_modulus`."""
+
+    RANK = "rank"
+    TRACE = "trace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +48,7 @@ class PerturbedLoss(Generic[Family]):
     guarantee: Guarantee
 
 
-def least_modulus(epsilon: float, n: int, classes: int, jacobian: Jacobian = "rank") -> float:
+def least_modulus(epsilon: float, n: int, classes: int, jacobian: Jacobian = Jacobian.RANK) -> float:
     """Least strong convexity that holds the Jacobian factor to exp(epsilon/2).
 
     rank   (c-1)/(n epsilon): rank c-1 and eigenvalues at most 1/2 (van der Maaten & Hannun 2020, Lemma 2)
@@ -51,7 +57,7 @@ def least_modulus(epsilon: float, n: int, classes: int, jacobian: Jacobian = "ra
     checks.positive_finite(epsilon=epsilon)
     checks.count(minimum=1, n=n)
     checks.count(minimum=2, classes=classes)
-    weight = classes - 1 if jacobian == "rank" else 2 * (1 - 1 / classes)
+    weight = classes - 1 if jacobian == Jacobian.RANK else 2 * (1 - 1 / classes)
     return weight / (n * epsilon)
 
 
@@ -61,7 +67,7 @@ def pure(
     classes: int,
     adjacency: Adjacency,
     *,
-    jacobian: Jacobian = "rank",
+    jacobian: Jacobian = Jacobian.RANK,
     lipschitz: float = SOFTMAX_LIPSCHITZ,
     unit: str = "record",
 ) -> PerturbedLoss[RadialNoise]:
@@ -83,7 +89,7 @@ def gaussian(
     classes: int,
     adjacency: Adjacency,
     *,
-    jacobian: Jacobian = "rank",
+    jacobian: Jacobian = Jacobian.RANK,
     lipschitz: float = SOFTMAX_LIPSCHITZ,
     unit: str = "record",
 ) -> PerturbedLoss[GaussianNoise]:
@@ -110,7 +116,7 @@ def gaussian_published(
     n: int,
     classes: int,
     *,
-    jacobian: Jacobian = "rank",
+    jacobian: Jacobian = Jacobian.RANK,
     lipschitz: float = SOFTMAX_LIPSCHITZ,
     unit: str = "record",
 ) -> PerturbedLoss[GaussianNoise]:

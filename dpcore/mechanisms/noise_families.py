@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeVar
 
 import numpy as np
@@ -69,3 +70,20 @@ class RadialNoise:
 
 Noise = GaussianNoise | RadialNoise
 Family = TypeVar("Family", GaussianNoise, RadialNoise)
+
+
+class NoiseLaw(StrEnum):
+    """The two families by name."""
+
+    GAUSSIAN = "gaussian"
+    PURE = "pure"
+
+    def noise(self, scale: float) -> Noise:
+        """Of that scale, above 0: sigma, or one over beta."""
+        return GaussianNoise(scale) if self is NoiseLaw.GAUSSIAN else RadialNoise(1 / scale)
+
+    def event(self, noise_multiplier: float, adjacency: Adjacency) -> Gaussian | PureDP:
+        """What noise of `noise_multiplier` times a query's sensitivity under `adjacency` releases of that query."""
+        if self is NoiseLaw.GAUSSIAN:
+            return Gaussian(noise_multiplier=noise_multiplier, adjacency=adjacency)
+        return PureDP(epsilon=1 / noise_multiplier, adjacency=adjacency)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from dpcore import checks
 from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, Repeated
+from dpcore.events import Event, Gaussian
 from dpcore.mechanisms.noise_families import Normals
-from dpcore.mechanisms.protocol import in_order, mechanism, within
+from dpcore.mechanisms.protocol import mechanism, repeated
 
 
 @mechanism("noisy-sum")
@@ -43,9 +43,7 @@ class NoisySum:
 
     def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
         """See `dpcore.mechanisms.protocol.Mechanism.event`."""
-        start, stop = within(self.steps, from_step, to_step)
-        each = Gaussian(noise_multiplier=self.noise_multiplier)
-        return in_order([Repeated(event=each, count=stop - start)] if stop > start else [])
+        return repeated(Gaussian(noise_multiplier=self.noise_multiplier), self.steps, from_step, to_step)
 
     def clipped_sum(self, values: NDArray[np.float64]) -> float:
         """Of values [n]; private: not yet noised."""

@@ -39,12 +39,14 @@ _NAMES: dict[type, str] = {PoissonSampling: "poisson-sampling"}
 _ADJACENCY = "adjacency"
 _HOMES = {
     "average-case": "dpcore.mechanisms.average_case",
-    "noisy-logits": "dpcore.convexified.repaired",
+    "loss-perturbation": "dpcore.mechanisms.perturbed_minimiser",
     "noisy-sum": "dpcore.mechanisms.noisy_sum",
     "one-neuron-answers": "dpcore.convexified.one_neuron",
+    "output-perturbation": "dpcore.mechanisms.output_perturbation",
     "sampled-gaussian": "dpcore.mechanisms.sampled_gaussian",
     "scheduled": "dpcore.mechanisms.scheduled",
     "sequence": "dpcore.mechanisms.sampled_gaussian",
+    "soft-vote": "dpcore.mechanisms.soft_vote",
 }
 """Where each kind of ours registers itself: who reads a plan may never have met its system."""
 _EVENTS = get_args(Event)
@@ -83,6 +85,12 @@ def within(steps: int, from_step: int, to_step: int | None) -> tuple[int, int]:
     if not 0 <= from_step <= stop <= steps:
         raise InvalidValue("to_step", stop, f"between from_step={from_step} and {steps}")
     return from_step, stop
+
+
+def repeated(each: Event, steps: int, from_step: int, to_step: int | None) -> Event:
+    """A range of `steps` steps that each release the same. Raises InvalidValue as `within` does."""
+    start, stop = within(steps, from_step, to_step)
+    return in_order([events.Repeated(event=each, count=stop - start)] if stop > start else [])
 
 
 def in_order(parts: list[Event]) -> Event:

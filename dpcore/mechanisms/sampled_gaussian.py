@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dpcore import checks
 from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, PoissonSampled, Repeated
-from dpcore.mechanisms.protocol import in_order, mechanism, within
+from dpcore.events import Event, Gaussian, PoissonSampled
+from dpcore.mechanisms.protocol import in_order, mechanism, repeated, within
 from dpcore.sampling import PoissonSampling, Uniforms
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ class SampledGaussian:
 
     def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
         """See `Mechanism.event`."""
-        start, stop = within(self.steps, from_step, to_step)
-        return in_order([Repeated(event=self.each, count=stop - start)] if stop > start else [])
+        return repeated(self.each, self.steps, from_step, to_step)
 
     def noisy_mean(self, clipped: ClippedSum, noise: NoiseSource) -> dict[str, Tensor]:
         """One step's release, shaped like the sum's tensors; an empty batch is noised like any other.

@@ -17,16 +17,56 @@ from scipy.optimize import brentq
 
 from dpcore import checks
 from dpcore.adjacency import Adjacency
-from dpcore.events import PureDP, Repeated
+from dpcore.events import Event, PureDP, Repeated
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.noise_families import Normals
 from dpcore.mechanisms.prediction_sensitivity import advanced_epsilon
+from dpcore.mechanisms.protocol import mechanism, repeated
 from dpcore.mechanisms.pure_composition import ACCOUNTANT, THEOREM, each_pure
 
 ZCDP_THEOREM = "Cesar & Rogers 2021 (bounded range); Bun & Steinke 2016, Proposition 1.3"
 ONE_VOTE = "One record or unit changes at most one model: parts are disjoint, and fixed without looking at the records."
 
 _DOWN = 1 - 1e-12
+
+
+@mechanism("soft-vote")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftVote:
+    """`steps` adaptive votes, as a value that a plan carries.
+
+    beta       inverse temperature, above 0
+    models     M, at least 1; under `adjacency` one neighbour changes one vote
+    classes    at least 2
+    steps      at least 0
+
+    Raises InvalidValue.
+    """
+
+    beta: float
+    models: int
+    classes: int
+    adjacency: Adjacency
+    steps: int
+
+    def __post_init__(self) -> None:
+        checks.positive_finite(beta=self.beta)
+        checks.count(minimum=1, models=self.models)
+        checks.count(minimum=2, classes=self.classes)
+        checks.count(steps=self.steps)
+
+    @property
+    def each(self) -> PureDP:
+        """What one vote releases."""
+        return PureDP(epsilon=loss_per_query(self.beta, self.models, self.classes), adjacency=self.adjacency)
+
+    def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
+        """See `dpcore.mechanisms.protocol.Mechanism.event`."""
+        return repeated(self.each, self.steps, from_step, to_step)
+
+    def release(self, votes: NDArray[np.int64], draw: Normals) -> int:
+        """One label for the counts `votes`, shape [classes], summing to `models`."""
+        return sample(self.beta, votes, draw)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -54,16 +53,18 @@ class Question:
                 raise checks.InvalidValue(name, value, f"nothing, since {self.unknown} is asked for", "Leave it out.")
         if self.accountant not in (*ACCOUNTANTS, ALL):
             raise checks.InvalidValue("accountant", self.accountant, "one of " + ", ".join((*ACCOUNTANTS, ALL)))
-        assert self.sample_rate is not None
         if self.delta is not None:
             checks.probability_open(delta=self.delta)
-        checks.rate(sample_rate=self.sample_rate)
-        if self.noise_multiplier is not None:
-            checks.positive_finite(noise_multiplier=self.noise_multiplier)
-        if self.epsilon is not None:
-            checks.positive_finite(epsilon=self.epsilon)
+        checks.rate(sample_rate=self.needed("sample_rate"))
+        for name in ("noise_multiplier", "epsilon"):
+            if getattr(self, name) is not None:
+                checks.positive_finite(**{name: getattr(self, name)})
         if self.steps is not None:
             checks.count(minimum=1, steps=self.steps)
+
+    def needed(self, name: str) -> Any:
+        """A value that was given where this question needs it; None of the one that it leaves open."""
+        return getattr(self, name)
 
 
 def answer(question: Question) -> list[dict[str, Any]]:
@@ -96,62 +97,34 @@ def _row(question: Question, accountant: str) -> dict[str, Any]:
 
 
 def _delta_row(question: Question, accountant: str) -> dict[str, Any]:
-    rate, noise, steps, epsilon = question.sample_rate, question.noise_multiplier, question.steps, question.epsilon
-    assert rate is not None
-    assert noise is not None
-    assert steps is not None
-    assert epsilon is not None
-    event = calibrate.sampled_gaussian(noise, rate, steps)
+    setting = {name: question.needed(name) for name in ("noise_multiplier", "sample_rate", "steps")}
+    event, epsilon = calibrate.sampled_gaussian(*setting.values()), question.needed("epsilon")
     if accountant == HEADLINE:
         claim = headline_delta(event, epsilon, question.adjacency)
     else:
         claim = delta_claim(accountant, event, epsilon, question.adjacency)
-    return {
-        **asdict(claim),
-        "adjacency": claim.adjacency.value,
-        "status": claim.status.value,
-        "assumptions": list(claim.assumptions),
-        "noise_multiplier": noise,
-        "sample_rate": rate,
-        "steps": steps,
-    }
+    words = {"adjacency": claim.adjacency.value, "status": claim.status.value, "assumptions": list(claim.assumptions)}
+    return {**asdict(claim), **words, **setting}
 
 
 def _epsilon_row(question: Question, accountant: str) -> dict[str, Any]:
-    rate, delta = question.sample_rate, question.delta
-    assert rate is not None
-    assert delta is not None
-    noise, steps = question.noise_multiplier, question.steps
-
-    def target() -> calibrate.Target:
-        assert question.epsilon is not None
-        return calibrate.Target(
-            epsilon=question.epsilon, delta=delta, adjacency=question.adjacency, accountant=accountant
-        )
-
-    solvers: dict[Unknown, Callable[[], tuple[float | None, int | None]]] = {
-        "epsilon": lambda: (noise, steps),
-        "noise": lambda: (calibrate.noise_multiplier(target(), rate=rate, steps=steps or 1), steps),
-        "steps": lambda: (noise, calibrate.steps(target(), rate=rate, noise_multiplier=noise or math.nan)),
-    }
-    noise, steps = solvers[question.unknown]()
-    assert noise is not None
-    assert steps is not None
+    noise, rate, steps, delta = map(question.needed, ("noise_multiplier", "sample_rate", "steps", "delta"))
+    if question.unknown != "epsilon":
+        budget = {"epsilon": question.needed("epsilon"), "delta": delta, "adjacency": question.adjacency}
+        target = calibrate.Target(**budget, accountant=accountant)
+        if question.unknown == "noise":
+            noise = calibrate.noise_multiplier(target, rate=rate, steps=steps)
+        else:
+            steps = calibrate.steps(target, rate=rate, noise_multiplier=noise)
     event = calibrate.sampled_gaussian(noise, rate, steps)
     if accountant == HEADLINE:
         # Under another's name where the loss distribution cannot be bounded as closely.
         claim = headline(event, delta, question.adjacency).to_dict()
     else:
         claim = guarantee(accountant, event, delta, question.adjacency).to_dict()
-    return {
-        **claim,
-        "noise_multiplier": noise,
-        "sample_rate": rate,
-        "steps": steps,
-        "target_epsilon": question.epsilon,
-        "lower": _word(claim["epsilon_lower"]),
-        "epsilon_lower": _word(claim["epsilon_lower"]),
-    }
+    setting = {"noise_multiplier": noise, "sample_rate": rate, "steps": steps, "target_epsilon": question.epsilon}
+    lower = _word(claim["epsilon_lower"])
+    return {**claim, **setting, "lower": lower, "epsilon_lower": lower}
 
 
 def _word(value: float | None) -> float | str | None:

@@ -10,10 +10,30 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sweeps.cli.arguments import hide_passwords
+from sweeps.account import account_app
+from sweeps.audit.audit_command import audit
+from sweeps.cli.hidden_passwords import hide_passwords
+from sweeps.cli.options import (
+    DEFAULT_ROOT,
+    Accepted,
+    AsJson,
+    Changes,
+    ClusterAddress,
+    DataFolder,
+    NewName,
+    Records,
+    Root,
+    Seed,
+    SpecSource,
+    StoreUrl,
+    TrackingUri,
+    Trials,
+)
 from sweeps.cli.output import clear_errors, print_json
+from sweeps.export.export_command import export, predict
 from sweeps.process import exits
 from sweeps.provenance.user_code import working_folder_is_importable
+from sweeps.submission.submit import submit
 from trainables.worker.redaction import redacted, shown_url
 
 # Typer has a click of its own in some releases, and the installed one in others.
@@ -46,27 +66,10 @@ def _quoting_no_password() -> Iterator[None]:
 app = typer.Typer(
     cls=_Careful,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
-    help="Hyperparameter sweeps for differentially private machine learning.",
     epilog=exits.TABLE,
 )
-
-Root = Annotated[Path, typer.Option("--root", envvar="SWEEPS_ROOT", help="Folder of store, records and reports.")]
-StoreUrl = Annotated[str | None, typer.Option("--store", envvar="SWEEPS_STORE", help="Store by SQLAlchemy URL.")]
-Records = Annotated[
-    str | None,
-    typer.Option("--records", envvar="SWEEPS_RECORDS", help="Workers' records: a folder or URL that every node sees."),
-]
-TrackingUri = Annotated[str | None, typer.Option("--tracking", envvar="SWEEPS_TRACKING", help="MLflow tracking URI.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
-DataDir = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's upstream files.")]
-ClusterAddress = Annotated[str | None, typer.Option("--address", help="Ray cluster: auto or HOST:PORT.")]
-Address = Annotated[str | None, typer.Option("--address", help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")]
-Changes = Annotated[
-    list[str] | None, typer.Option("--set", help="path.to.key=VALUE (YAML) over the spec's own; repeatable.")
-]
-DEFAULT_ROOT = Path(".sweeps")
 
 
 def main() -> None:
@@ -77,6 +80,23 @@ def main() -> None:
         app()
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(version("private-sweeps"))
+        raise typer.Exit
+
+
+@app.callback()
+def sweeps(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Hyperparameter sweeps for differentially private machine learning."""
+
+
 def _workspace(root: Path, store: str | None, tracking: str | None = None, records: str | None = None) -> Any:
     from sweeps.process.workspace import Workspace
 
@@ -85,17 +105,17 @@ def _workspace(root: Path, store: str | None, tracking: str | None = None, recor
 
 @app.command()
 def check(
-    spec: Annotated[str, typer.Argument(help="Spec file, or the name of a packaged example.")],
-    data: DataDir = None,
-    trials: Annotated[int | None, typer.Option(help="Override search.trials.")] = None,
+    spec: SpecSource,
+    data: DataFolder = None,
+    trials: Trials = None,
     changes: Changes = None,
     rehearsal: Annotated[
         bool, typer.Option(help="Try it out on made-up records: shapes, loss, isolation, time of a step, metrics.")
     ] = True,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
-    address: ClusterAddress = None,
-    as_json: Json = False,
+    address: Annotated[str | None, typer.Option("--address", help="Ray cluster: auto or HOST:PORT.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Validate a spec, print its plan (space, noise, cost, total) and rehearse it on made-up records.
 
@@ -103,113 +123,110 @@ def check(
     cluster of --address. With --no-rehearsal nothing but the spec is looked at. The store is opened only for a spec
     that names an earlier sweep in search.warm_start.
     """
-    from sweeps.check.checking import checked
-    from sweeps.examples import load_example_or_file
+    from sweeps.face import opening
 
-    loaded = load_example_or_file(spec, data=data, trials=trials, changes=changes or ())
-    started_from = _started_from(loaded, _workspace(root, store or loaded.store))
-    found = checked(loaded, rehearsal=rehearsal, address=address, **started_from)
+    found = opening.check(
+        spec,
+        data=data,
+        trials=trials,
+        changes=changes or (),
+        rehearsal=rehearsal,
+        root=root,
+        store=store,
+        address=address,
+    )
     if as_json:
         print_json(found.to_dict())
     else:
-        print(found.render())
-
-
-def _started_from(spec: Any, workspace: Any) -> dict[str, Any]:
-    if spec.search.warm_start is None:
-        return {}
-    from sweeps.ledger.totals import earlier_totals
-    from sweeps.release.publisher import Publisher
-
-    opened = Publisher.open(workspace.store_url)
-    return {
-        "warm": opened.trials(spec.search.warm_start),
-        "started_from": earlier_totals(opened, spec.search.warm_start),
-    }
+        print(found)
 
 
 @app.command()
 def run(
-    spec: Annotated[str, typer.Argument(help="Spec file, or the name of a packaged example.")],
-    name: Annotated[str | None, typer.Option(help="Name of the sweep; default: the spec's, numbered if taken.")] = None,
-    trials: Annotated[int | None, typer.Option(help="Override search.trials.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Override search.seed.")] = None,
+    spec: SpecSource,
+    name: NewName = None,
+    trials: Trials = None,
+    seed: Seed = None,
     changes: Changes = None,
-    data: DataDir = None,
+    data: DataFolder = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
     records: Records = None,
     tracking: TrackingUri = None,
-    address: Address = None,
+    address: ClusterAddress = None,
     rehearsal: Annotated[
         bool, typer.Option(help="Try a model of your own out on made-up records first, in a process of its own.")
     ] = True,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Start a sweep and run it to its end. By ray://HOST:PORT it is submitted: the controller runs on the cluster."""
-    if _by_client(address, as_json):
-        places = _places_there(root, store, records, tracking)
-        return _submit(spec, address, name=name, trials=trials, seed=seed, changes=changes, data=data, **places)
-    from sweeps.check.checking import before_launch
+    if client := _client_address(address, as_json):
+        places = _places_on_cluster(root, store, records, tracking)
+        return submit(spec, client, name=name, trials=trials, seed=seed, changes=changes, data=data, **places)
     from sweeps.cli.running import drive
-    from sweeps.control import session
-    from sweeps.examples import load_example_or_file
+    from sweeps.face import opening
 
-    loaded = load_example_or_file(spec, data=data, trials=trials, seed=seed, changes=changes or ())
-    before_launch(loaded, address, rehearsal=rehearsal)
-    workspace = _workspace(root, store or loaded.store, tracking, records)
-    drive(session.create(loaded, workspace, name), workspace, address=address, shown=_shown if as_json else None)
+    created, workspace = opening.created(
+        spec,
+        name=name,
+        trials=trials,
+        seed=seed,
+        changes=changes or (),
+        data=data,
+        root=root,
+        store=store,
+        records=records,
+        tracking=tracking,
+        address=address,
+        rehearsal=rehearsal,
+    )
+    drive(created, workspace, address=address, as_json=as_json)
 
 
 @app.command()
 def resume(
     sweep: str,
     spec: Annotated[Path | None, typer.Option(help="Compare with this spec first.")] = None,
-    accept: Annotated[list[str] | None, typer.Option(help="Go on although this changed: spec, code or data.")] = None,
+    accept: Accepted = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
     records: Records = None,
     tracking: TrackingUri = None,
-    address: Address = None,
-    as_json: Json = False,
+    address: ClusterAddress = None,
+    as_json: AsJson = False,
 ) -> None:
     """Go on with a sweep from wherever it stopped."""
-    if _by_client(address, as_json, spec):
-        return _submit(sweep, address, resume=True, accept=accept, **_places_there(root, store, records, tracking))
+    if client := _client_address(address, as_json, spec):
+        places = _places_on_cluster(root, store, records, tracking)
+        return submit(sweep, client, resume=True, accept=accept, **places)
     from sweeps.cli.running import drive
     from sweeps.provenance.fingerprint import check_accepted
     from sweeps.spec import load_spec
 
     check_accepted(accept or [])
-
     workspace = _workspace(root, store, tracking, records)
     given = load_spec(spec) if spec is not None else None
-    drive(sweep, workspace, spec=given, accept=accept or [], address=address, shown=_shown if as_json else None)
+    drive(sweep, workspace, spec=given, accept=accept or [], address=address, as_json=as_json)
 
 
-def _by_client(address: str | None, as_json: bool, spec: Path | None = None) -> bool:
-    """Tune moves itself to the cluster for a Ray client, and the controller has to be where Tune is."""
+def _client_address(address: str | None, as_json: bool, spec: Path | None = None) -> str | None:
+    """The address if it is that of a Ray client: Tune would move itself to the cluster, and the controller has to be
+    where Tune is, so the sweep is submitted. Raises InvalidValue for options that this leaves without an answer."""
     from dpcore.checks import InvalidValue
 
     if address is None or not address.startswith("ray://"):
-        return False
+        return None
     expected = "left out with a ray:// address"
     if as_json:
         raise InvalidValue("json", True, expected, "Ask `sweeps show NAME --json --store URL` afterwards.")
     if spec is not None:
         raise InvalidValue("spec", str(spec), expected, "Compare on the cluster itself: --address auto there.")
-    return True
+    return address
 
 
-def _submit(what: str, address: str | None, **options: Any) -> None:
-    from sweeps.submission.command import submit
-
-    assert address is not None
-    submit(what, address, **options)
-
-
-def _places_there(root: Path, store: str | None, records: str | None, tracking: str | None) -> dict[str, Any]:
-    """The folder here is none there: without --root, the submission's own."""
+def _places_on_cluster(root: Path, store: str | None, records: str | None, tracking: str | None) -> dict[str, Any]:
+    """Where a submitted sweep keeps its files. A root that was not named is the submission's own: the default one
+    here is no folder of the cluster."""
     places: dict[str, Any] = {"store": store, "records": records, "tracking": tracking}
     return places if root == DEFAULT_ROOT else {**places, "root": str(root)}
 
@@ -219,40 +236,30 @@ def show(
     sweep: Annotated[str | None, typer.Argument(help="One sweep; default: a list of all.")] = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Where a sweep stands: its trials, what one of them and all of them promise, the steps that were charged."""
+    from sweeps.face import overview
+
+    workspace = _workspace(root, store)
+    if sweep is not None:
+        found = overview.shown(sweep, workspace)
+        if as_json:
+            print_json(found.to_dict())
+        else:
+            print("\n".join(found.lines()))
+        return
+    rows = overview.counted(workspace)
+    if as_json:
+        print_json(rows)
+        return
     from rich.console import Console
     from rich.table import Table
 
-    from sweeps.release.publisher import Publisher
-
-    workspace = _workspace(root, store)
-    opened = Publisher.open(workspace.store_url)
-    if sweep is None:
-        rows = [{"sweep": one.name, "state": one.state, **opened.counts(one.name)} for one in opened.sweeps()]
-        if as_json:
-            print_json(rows)
-            return
-        table = Table("sweep", "state", "complete", "running", "failed", "infeasible", "planned")
-        for row in rows:
-            table.add_row(*(str(row[column.header]) for column in table.columns))  # type: ignore[index]
-        Console().print(table)
-        return
-    from sweeps.cli.showing import shown
-
-    found = shown(sweep, workspace)
-    if as_json:
-        print_json(found.to_dict())
-        return
-    for line in found.lines():
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _shown(sweep: str, workspace: Any) -> dict[str, Any]:
-    from sweeps.cli.showing import shown
-
-    return shown(sweep, workspace).to_dict()
+    table = Table("sweep", "state", "complete", "running", "failed", "infeasible", "planned")
+    for row in rows:
+        table.add_row(*(str(row[str(column.header)]) for column in table.columns))
+    Console().print(table)
 
 
 @app.command()
@@ -273,10 +280,10 @@ def pareto(
     ] = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """The exact non-dominated front and its hypervolume."""
-    from sweeps.front.command import pareto_command
+    from sweeps.front.pareto_command import pareto_command
 
     pareto_command(
         sweep=sweep,
@@ -296,14 +303,12 @@ def report(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Page to write.")] = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write one self-contained HTML page about a sweep."""
-    from sweeps.release.publisher import Publisher
-    from sweeps.report import write_report
+    from sweeps.face import opening
 
-    workspace = _workspace(root, store)
-    path = write_report(Publisher.open(workspace.store_url), sweep, output or workspace.report(sweep))
+    path = opening.open(sweep, root=root, store=store).report(output)
     if as_json:
         print_json({"sweep": sweep, "report": str(path)})
     else:
@@ -316,15 +321,13 @@ def track(
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
     tracking: TrackingUri = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Rebuild the sweep's MLflow experiment from the store, and say what of it the store had not written."""
-    from sweeps.release.publisher import Publisher
-    from sweeps.tracking import rebuild
+    from sweeps.face import opening
 
-    workspace = _workspace(root, store, tracking)
-    shown = shown_url(workspace.tracking_uri)
-    rebuilt = rebuild(Publisher.open(workspace.store_url), sweep, workspace.tracking_uri, workspace.folder(sweep))
+    opened = opening.open(sweep, root=root, store=store, tracking=tracking)
+    shown, rebuilt = shown_url(opened.workspace.tracking_uri), opened.track()
     if as_json:
         print_json({"sweep": sweep, "runs": rebuilt.runs, "mended": rebuilt.mended, "tracking": shown})
     else:
@@ -336,77 +339,43 @@ def track(
 @app.command()
 def reproduce(
     paper: Annotated[str, typer.Argument(help="The paper, by first author and year; `bu2020` for example.")],
-    data: DataDir = None,
+    data: DataFolder = None,
     grid: Annotated[str, typer.Option(help="coarse (minutes) or paper (the published grid, hours).")] = "coarse",
     repeats: Annotated[int | None, typer.Option(help="Trainings with different seeds for each point.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only what takes a minute or less.")] = False,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """A paper's tables and figures beside ours. A killed reproduction resumes when it is run again."""
     from sweeps.reproductions import Effort
-    from sweeps.reproductions.command import reproduce_command
+    from sweeps.reproductions.reproduce_command import reproduce_command
 
     effort = Effort(grid=grid, repeats=repeats, quick=quick)  # type: ignore[arg-type]  # checked by Effort
     reproduce_command(paper, data, _workspace(root, store), effort, as_json=as_json)
 
 
 @app.command()
-def systems(as_json: Json = False) -> None:
-    """Every system with its hyperparameters and metrics."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from trainables.registry import SYSTEMS
+def systems(
+    name: Annotated[str | None, typer.Argument(help="One of them; default: all.")] = None, as_json: AsJson = False
+) -> None:
+    """Every system, or one, with its hyperparameters and metrics."""
+    from sweeps.cli.catalogue import described, print_systems
 
     if as_json:
-        print_json([_system(system) for system in SYSTEMS.values()])
-        return
-    for system in SYSTEMS.values():
-        table = Table("parameter", "kind", "range", "default", "meaning", title=f"{system.name}  ({system.source})")
-        for one in _system(system)["parameters"]:
-            table.add_row(one["name"], one["kind"], one["range"], str(one["default"]), one["doc"])
-        Console().print(table)
-        for metric in system.metrics:
-            Console().print(
-                f"  {metric.name} ({metric.goal}): {metric.doc}. Depends on {metric.released}: {metric.depends}.",
-                highlight=False,
-            )
-
-
-def _system(system: Any) -> dict[str, Any]:
-    return {
-        "name": system.name,
-        "source": system.source,
-        "parameters": [
-            {
-                "name": one.name,
-                "kind": one.kind,
-                "range": ", ".join(map(str, one.choices)) if one.choices else f"{one.low} .. {one.high}",
-                "default": one.default if one.default is not None else "required",
-                "unit": one.unit,
-                "doc": one.doc,
-            }
-            for one in system.parameters
-        ],
-        "metrics": [
-            {"name": one.name, "goal": one.goal, "doc": one.doc, "released": one.released, "depends": str(one.depends)}
-            for one in system.metrics
-        ],
-    }
+        print_json(described(name))
+    else:
+        print_systems(name)
 
 
 @app.command()
-def datasets(as_json: Json = False) -> None:
-    """Every data source."""
-    from trainables.data import SOURCES
+def datasets(
+    name: Annotated[str | None, typer.Argument(help="Of one of them, its options too.")] = None, as_json: AsJson = False
+) -> None:
+    """Every data source, or one with its options."""
+    from sweeps.cli.datasets import datasets_command
 
-    if as_json:
-        print_json([{"name": source.name, "doc": source.doc} for source in SOURCES.values()])
-        return
-    for source in SOURCES.values():
-        print(f"{source.name:14} {source.doc}")
+    datasets_command(name, as_json=as_json)
 
 
 @app.command()
@@ -417,14 +386,8 @@ def schema() -> None:
     print_json(spec_schema())
 
 
-def _mount() -> None:
-    from sweeps.account import account_app
-    from sweeps.audit.command import audit
-    from sweeps.submission.command import submit
-
-    app.add_typer(account_app, name="account")
-    app.command()(audit)
-    app.command()(submit)
-
-
-_mount()
+app.add_typer(account_app, name="account")
+app.command()(audit)
+app.command()(export)
+app.command()(predict)
+app.command()(submit)

@@ -1,21 +1,21 @@
-"""What `run` and `resume` show around a session: progress, the result, and always how to go on."""
+"""`sweeps run` and `sweeps resume` around a session: progress, the result, and always how to go on."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from rich.console import Console
 
-from sweeps.cli.display import ProgressDisplay
 from sweeps.cli.output import print_json
 from sweeps.cli.streams import steadfast_streams
 from sweeps.control import session
-from sweeps.control.failures import Failure
+from sweeps.face.overview import shown
+from sweeps.face.progress import ProgressDisplay
 from sweeps.process.exits import ExitCode
 from sweeps.process.words import LOG, keep, kept_in, say
 from sweeps.process.workspace import DEFAULT_ROOT, Workspace
@@ -43,88 +43,77 @@ def resume_command(sweep: str, workspace: Workspace, address: str | None = None)
 
 
 def drive(
-    sweep: str,
-    workspace: Workspace,
-    *,
-    shown: Callable[[str, Workspace], Any] | None = None,
-    address: str | None = None,
-    **options: Any,
+    sweep: str, workspace: Workspace, *, as_json: bool = False, address: str | None = None, **options: Any
 ) -> None:
-    """Run the session and print what came of it; with `shown`, its value as the one JSON document on stdout.
+    """Run the session and print what came of it; with `as_json`, as the one JSON document on stdout.
 
     A terminal that is closed stops the sweep as Ctrl-C does; a pipe whose reader ended changes nothing. Whatever is
     said beside the answer is in the sweep's `words.LOG` too.
 
-    Exits with `Outcome.code` where that is not OK: INTERRUPTED after Ctrl-C, SOME_FAILED, NONE_RANKED.
+    options  of `sweeps.control.session.resume`
+
+    Exits with `SweepEnd.code` where that is not OK: INTERRUPTED after Ctrl-C, SOME_FAILED, NONE_RANKED.
     """
     with steadfast_streams(), kept_in(workspace.folder(sweep) / LOG):
-        _drive(sweep, workspace, shown=shown, address=address, **options)
+        _drive(sweep, workspace, as_json, address, options)
 
 
-def _drive(
-    sweep: str,
-    workspace: Workspace,
-    *,
-    shown: Callable[[str, Workspace], Any] | None,
-    address: str | None,
-    **options: Any,
-) -> None:
-    console = Console(stderr=shown is not None)
+def _drive(sweep: str, workspace: Workspace, as_json: bool, address: str | None, options: Mapping[str, Any]) -> None:
+    console = Console(stderr=as_json)
     again = resume_command(sweep, workspace, address)
 
     def cluster_lost(name: str) -> None:
         say(f"\nThe Ray cluster does not answer any more. Nothing is lost; go on with:\n  {again}")
 
-    def failed(failure: Failure) -> None:
-        _say(console, failure.lines())
-
-    if heading := Release.recorded(Publisher.open(workspace.store_url).sweep(sweep).spec).heading:
-        console.print(heading, highlight=False, markup=False, soft_wrap=True)
+    spec = Publisher.open(workspace.store_url).sweep(sweep).spec
+    if heading := Release.recorded(spec).heading:
+        _print(console, heading)
     console.print(f"Sweep [bold]{sweep}[/bold]  (Ctrl-C stops cleanly)", highlight=False)
-    if (validation := recorded_text(Publisher.open(workspace.store_url).sweep(sweep).spec)) is not None:
-        console.print(f"validation records: {validation}", highlight=False, soft_wrap=True)
+    if (validation := recorded_text(spec)) is not None:
+        _print(console, f"validation records: {validation}")
     try:
         with ProgressDisplay(console) as display:
             outcome = session.resume(
                 sweep,
                 workspace,
                 progress=display,
-                on_failure=failed,
+                on_failure=lambda failure: _print(console, *failure.lines()),
                 on_cluster_lost=cluster_lost,
                 address=address,
                 **options,
             )
     except KeyboardInterrupt:
         _stopped(console, again)
-    if shown is not None:
-        print_json(shown(sweep, workspace))
+    if as_json:
+        print_json(shown(sweep, workspace).to_dict())
     if outcome.state == "stopped":
         _stopped(console, again)
-    if shown is None:
+    if not as_json:
         _summary(sweep, workspace, outcome, console)
     if outcome.code is not ExitCode.OK:
-        _say(console, _why(outcome))
+        _print(console, *_why(outcome))
         sys.exit(outcome.code)
 
 
 def _why(outcome: session.SweepEnd) -> list[str]:
     """What went wrong, last on the screen: the first failure, and what the exit code says."""
-    told = []
+    lines = []
     if outcome.failure is not None:
         count = outcome.counts["failed"]
-        told += [f"{count} trial{'s' if count > 1 else ''} failed. The first:", *outcome.failure.lines()]
+        lines += [f"{count} trial{'s' if count > 1 else ''} failed. The first:", *outcome.failure.lines()]
     code = outcome.code
-    return [*told, f"{code.meaning[0].upper()}{code.meaning[1:]} (exit code {code.value})."]
+    return [*lines, f"{code.meaning[0].upper()}{code.meaning[1:]} (exit code {code.value})."]
 
 
-def _say(console: Console, lines: Iterable[str]) -> None:
+def _print(console: Console, *lines: str) -> None:
+    """As they are: no colours, no markup, and no line broken but by the terminal."""
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _stopped(console: Console, again: str) -> None:
+def _stopped(console: Console, again: str) -> NoReturn:
     text = f"Stopped. Nothing is lost; go on with:\n  {again}"
-    console.print(text, highlight=False, soft_wrap=True)
+    _print(console, text)
     keep(text)
     sys.exit(ExitCode.INTERRUPTED)
 
@@ -134,18 +123,15 @@ def _summary(sweep: str, workspace: Workspace, outcome: session.SweepEnd, consol
     from sweeps.front.terminal import table
     from sweeps.report import write_report
 
-    opened = Publisher.open(workspace.store_url)
+    store = Publisher.open(workspace.store_url)
     counts = ", ".join(f"{count} {state}" for state, count in outcome.counts.items() if count)
-    console.print(f"{outcome.state.capitalize()} after {outcome.seconds:.0f} s: {counts}.", highlight=False)
-    for reason in outcome.reasons:
-        console.print(reason, highlight=False, markup=False)
+    _print(console, f"{outcome.state.capitalize()} after {outcome.seconds:.0f} s: {counts}.", *outcome.reasons)
     if outcome.ranked:
         # One panel for each kind of claim, as on the report page.
-        console.print(table(sweep_front(opened, sweep, mix=LABELS, total=True)))
-    path = write_report(opened, sweep, workspace.report(sweep))
-    console.print(f"Report  {path}", highlight=False, soft_wrap=True)
+        console.print(table(sweep_front(store, sweep, mix=LABELS, total=True)))
+    _print(console, f"Report  {write_report(store, sweep, workspace.report(sweep))}")
     if outcome.tracking is not None:
-        console.print(f"MLflow  {_view(outcome.tracking)}", highlight=False, soft_wrap=True)
+        _print(console, f"MLflow  {_view(outcome.tracking)}")
 
 
 def _view(uri: str) -> str:

@@ -7,7 +7,6 @@ and a result is told to the proposer only after the store has it. Every method m
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
@@ -20,8 +19,8 @@ from sweeps.control.lost_attempts import CONTROLLER_ENDED, worker_losses
 from sweeps.control.newest_store import check_newest
 from sweeps.control.planning import exhausted, plan_proposal
 from sweeps.control.plans_ahead import GROUP_AHEAD, GROUP_LIMIT, PlansAhead, together
-from sweeps.control.stopped_trials import claim_of
-from sweeps.records import Outcome, Proposal, Settlement, TrialRecord, TrialState, trial_key
+from sweeps.control.settlements import NoResult, doubted, settlement_of
+from sweeps.records import Outcome, Proposal, Reservation, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.search import Proposer
@@ -29,7 +28,6 @@ from sweeps.search.rungs import Promote, first_stop, next_rung
 from sweeps.spec import SweepSpec
 from sweeps.store import Lease, Store
 from trainables.measures.objectives import MEASURES
-from trainables.publishing import Undeclared
 from trainables.system import Member, PrivacyPlan, PublicFacts, Refusal, TrialGroup
 from trainables.worker.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovered, latest_checkpoint
 from trainables.worker.files import Folder, NotAFolder
@@ -141,11 +139,8 @@ class Controller:
             plan = self._plans.of(proposal)
             if isinstance(plan, Refusal):
                 self.store.record_infeasible(self.lease, [(proposal, plan)])
-                violations = dict(plan.violations)
-                refused = _record(
-                    self.sweep, proposal, TrialState.INFEASIBLE, violations=violations, reason=plan.reason
-                )
-                self._changed(refused)
+                why: dict[str, Any] = {"violations": dict(plan.violations), "reason": plan.reason}
+                self._changed(TrialRecord.of(self.sweep, proposal, TrialState.INFEASIBLE, **why))
                 self._infeasible_in_a_row += 1
                 continue
             self._infeasible_in_a_row = 0
@@ -173,7 +168,7 @@ class Controller:
         members = []
         for key in keys:
             self._relaunch.remove(key)
-            member = self._relaunched(key, self.store.last_entry(key).to_step)
+            member = self._relaunched(key, self.store.ledger_of(key)[-1].to_step)
             if member is not None:
                 members.append(member)
         return self._launch(members) if members else None
@@ -196,20 +191,9 @@ class Controller:
             self._changed(replace(record, state=TrialState.FAILED, reason=reason))
             return None
         resume_attempt, from_step = start
-        attempt = self.store.relaunch(self.lease, key, from_step, to_step)
-        record = replace(record, state=TrialState.RUNNING, attempts=attempt)
-        self._changed(record)
-        Attempt.of(self.trials, key, attempt).reserve()
-        self.running.add(key)
-        return Member(
-            key=key,
-            attempt=attempt,
-            seed=record.seed,
-            plan=self._plan_of(key),
-            from_step=from_step,
-            to_step=to_step,
-            resume_attempt=resume_attempt,
-        )
+        reserved = self.store.relaunch(self.lease, key, from_step, to_step)
+        again = replace(record, state=TrialState.RUNNING, attempts=reserved.attempt)
+        return self._reserved(again, reserved, resume_attempt)
 
     def _start(self, record: TrialRecord, to_step: int) -> tuple[int, int] | None:
         """(attempt, step) of the state to go on from, (0, 0) for none; None where that may not be.
@@ -237,13 +221,25 @@ class Controller:
 
     def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> Member:
         to_step = first_stop(self.spec, plan.steps)
-        attempt = self.store.launch(self.lease, proposal, plan, to_step)
+        reserved = self.store.launch(self.lease, proposal, plan, to_step)
         self.launched += 1
-        record = _record(self.sweep, proposal, TrialState.RUNNING, plan=plan, attempts=attempt)
+        record = TrialRecord.of(self.sweep, proposal, TrialState.RUNNING, plan=plan, attempts=reserved.attempt)
+        return self._reserved(record, reserved)
+
+    def _reserved(self, record: TrialRecord, reserved: Reservation, resume_attempt: int = 0) -> Member:
+        """What a worker is given: its reservation is durable by now."""
         self._changed(record)
-        Attempt.of(self.trials, record.key, attempt).reserve()
+        Attempt.of(self.trials, record.key, reserved.attempt).reserve()
         self.running.add(record.key)
-        return Member(key=record.key, attempt=attempt, seed=record.seed, plan=plan, from_step=0, to_step=to_step)
+        return Member(
+            key=record.key,
+            attempt=reserved.attempt,
+            seed=record.seed,
+            plan=self._plan_of(record.key),
+            from_step=reserved.from_step,
+            to_step=reserved.to_step,
+            resume_attempt=resume_attempt,
+        )
 
     def _launch(self, members: Sequence[Member]) -> TrialGroup:
         measures = tuple(one.metric for one in self.spec.objectives if one.metric in MEASURES)
@@ -331,57 +327,37 @@ class Controller:
         return True
 
     def _relaunch_lost(self, record: TrialRecord, left: Recovered, reason: str) -> None:
-        self.store.lose(self.lease, record.key, record.attempts, left.executed_to, _doubted(reason, left))
+        self.store.lose(self.lease, record.key, record.attempts, left.executed_to, doubted(reason, left))
         self._relaunch.append(record.key)
         self._changed(replace(record, state=TrialState.PLANNED))
 
     def _commit(self, record: TrialRecord, result: TrialResult) -> None:
-        assert record.plan is not None
-        plan = record.plan
         try:
-            metrics = self._release.metrics(result.metrics, plan.system, plan.config)
-        except Undeclared as undeclared:
-            self._fail(record, str(undeclared))
+            came = settlement_of(result, self._plan_of(record.key), self._release)
+        except NoResult as failed:
+            self._fail(record, str(failed))
             return
-        broken = [name for name, value in metrics.items() if not math.isfinite(value)]
-        if broken:
-            values = ", ".join(f"{name}={metrics[name]}" for name in broken)
-            self._fail(record, f"{values}: expected finite metrics. Lower the learning rate or narrow the space.")
-            return
-        guarantee = claim_of(plan)
-        metrics |= {
-            "epsilon": guarantee.epsilon,
-            "seconds": result.seconds,
-            "peak_memory_mb": result.peak_memory_mb,
-        }
-        step, attempt = result.step, result.attempt
-        came = Settlement(
-            executed_to=step,
-            step=step,
-            metrics=metrics,
-            guarantee=guarantee,
-            seconds=result.seconds,
-            announced=self._release.policy.at_once,
+        self.store.settle(self.lease, record.key, result.attempt, came)
+        done = replace(
+            record, state=TrialState.COMPLETE, metrics=came.metrics, guarantee=came.guarantee, step=came.step
         )
-        self.store.settle(self.lease, record.key, attempt, came)
-        done = replace(record, state=TrialState.COMPLETE, metrics=metrics, guarantee=guarantee, step=step)
-        self._changed(replace(done, reports={**record.reports, step: metrics}))
+        self._changed(replace(done, reports={**record.reports, came.step: came.metrics}))
         # What cannot be deleted only takes space; the next write says why.
         with suppress(OSError, NotAFolder):
-            Attempt.of(self.trials, record.key, attempt).checkpoints.discard(but=step)
-            for earlier in range(1, attempt):
+            Attempt.of(self.trials, record.key, result.attempt).checkpoints.discard(but=came.step)
+            for earlier in range(1, result.attempt):
                 Attempt.of(self.trials, record.key, earlier).checkpoints.discard()
 
     def _fail(self, record: TrialRecord, reason: str) -> None:
         self._settle_failed(record, self._recovered(record), reason)
 
     def _settle_failed(self, record: TrialRecord, left: Recovered, reason: str) -> None:
-        reason = _doubted(reason, left)
+        reason = doubted(reason, left)
         self.store.fail(self.lease, record.key, record.attempts, left.executed_to, reason)
         self._changed(replace(record, state=TrialState.FAILED, reason=reason))
 
     def _recovered(self, record: TrialRecord) -> Recovered:
-        entry = self.store.last_entry(record.key)
+        entry = self.store.ledger_of(record.key)[-1]
         try:
             return Attempt.of(self.trials, record.key, record.attempts).recover(entry.from_step, entry.to_step)
         except OSError as error:
@@ -398,23 +374,3 @@ class Controller:
     def published(self) -> list[Published]:
         """The trials as the world may see them while the sweep runs: all that steers it."""
         return self._release.policy.published(self.records.values())
-
-
-def _doubted(reason: str, left: Recovered) -> str:
-    """Why an attempt ended and, where its records did not agree, why all of it is charged."""
-    if not left.doubt or left.doubt in reason:
-        return reason
-    return f"{reason}. Its whole reservation is charged: {left.doubt}"
-
-
-def _record(sweep: str, proposal: Proposal, state: TrialState, **fields: Any) -> TrialRecord:
-    return TrialRecord(
-        key=trial_key(sweep, proposal.number),
-        number=proposal.number,
-        state=state,
-        config=proposal.config,
-        seed=proposal.seed,
-        plan=fields.pop("plan", None),
-        violations=fields.pop("violations", {}),
-        **fields,
-    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,8 +24,8 @@ from sweeps.release.policy import Release
 from sweeps.search.rungs import stops
 from sweeps.search.space import Branch, Space
 from sweeps.spec.domains import Domain
-from sweeps.spec.errors import Problems
 from sweeps.spec.model import SweepSpec
+from sweeps.spec.problems import Problems
 from trainables.claims import check_unit
 from trainables.measures.objectives import check_measurable
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar, System
@@ -62,39 +62,79 @@ def plan_proposal(
     InvalidValue, loudly. So is an unprotected plan that no reason was given for. What the claims of a sound plan are
     worth in this sweep is the publisher's to say.
     """
+    planner = _Planner(spec, facts, calibrations, _systems(systems))
     try:
-        plan = _planned(spec, config, facts, calibrations, systems)
+        plan = planner.planned(config)
     except _Senseless as error:
         return Refusal(violations={error.found.name: 1.0}, reason=str(error.found))
     if isinstance(plan, Refusal):
         return plan
     claim = replace(plan.guarantee, assumptions=(*plan.guarantee.assumptions, ONE_TRIAL))
-    held = _held(spec, config, replace(plan, guarantee=claim), systems)
+    held = planner.held(config, replace(plan, guarantee=claim))
     return held if isinstance(held, Refusal) else Release.of(spec).plan(held)
 
 
-def _held(
-    spec: SweepSpec, config: Config, plan: PrivacyPlan, systems: Mapping[str, System] | None
-) -> PrivacyPlan | Refusal:
-    """The plan, if its claim and its size are within the spec. Raises InvalidValue as `plan_proposal`."""
-    system, epsilon = _systems(systems)[str(config[SYSTEM])], float(config[TARGET_EPSILON])
-    claim = plan.guarantee
-    if is_unprotected(plan):
-        if spec.privacy.allow_unprotected is None:
-            raise InvalidValue(
-                "privacy.allow_unprotected",
-                None,
-                f"the reason why {system.name} may run: it claims nothing, its epsilon is infinite",
-                "Give a reason of at least 10 characters, or drop the system.",
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """Plans for one sweep."""
+
+    spec: SweepSpec
+    facts: PublicFacts
+    calibrations: MutableMapping[str, float]
+    systems: Mapping[str, System]
+
+    def planned(self, config: Config) -> PrivacyPlan | Refusal:
+        """The system's own plan, if what the objectives ask can be measured of it. Raises _Senseless."""
+        spec, system = self.spec, self.systems[str(config[SYSTEM])]
+        knobs = {name: value for name, value in config.items() if name not in (SYSTEM, TARGET_EPSILON)}
+        try:
+            check_unit(system, self.facts, spec.privacy.unit)
+            target = spec.privacy.target(float(config[TARGET_EPSILON]))
+            plan = plan_with_reports(
+                system, knobs, self.facts, target, self.calibrations, lambda steps: stops(spec, steps)
             )
-    elif not (claim.epsilon <= epsilon and claim.delta <= spec.privacy.delta):
-        raise InvalidValue(
-            f"{system.name}.plan",
-            (claim.epsilon, claim.delta),
-            f"a claim within epsilon={epsilon} and delta={spec.privacy.delta}",
-            "The system's calibration is wrong: nothing was launched.",
-        )
-    return _within_limits(spec, _aimed(plan, system, spec.privacy.target(epsilon)), system)
+            if isinstance(plan, PrivacyPlan):
+                check_measurable([one.metric for one in spec.objectives], system, plan)
+        except InvalidValue as error:
+            raise _Senseless(error) from error
+        return plan if isinstance(plan, Refusal) else named(plan, spec.privacy.noise_source)
+
+    def held(self, config: Config, plan: PrivacyPlan) -> PrivacyPlan | Refusal:
+        """The plan, if its claim and its size are within the spec. Raises InvalidValue as `plan_proposal`."""
+        system, epsilon = self.systems[str(config[SYSTEM])], float(config[TARGET_EPSILON])
+        claim, privacy = plan.guarantee, self.spec.privacy
+        if is_unprotected(plan):
+            if privacy.allow_unprotected is None:
+                raise InvalidValue(
+                    "privacy.allow_unprotected",
+                    None,
+                    f"the reason why {system.name} may run: it claims nothing, its epsilon is infinite",
+                    "Give a reason of at least 10 characters, or drop the system.",
+                )
+        elif not (claim.epsilon <= epsilon and claim.delta <= privacy.delta):
+            raise InvalidValue(
+                f"{system.name}.plan",
+                (claim.epsilon, claim.delta),
+                f"a claim within epsilon={epsilon} and delta={privacy.delta}",
+                "The system's calibration is wrong: nothing was launched.",
+            )
+        return _within_limits(self.spec, _aimed(plan, system, privacy.target(epsilon)), system)
+
+    def senseless(self, configs: Sequence[Config]) -> InvalidValue | None:
+        """What is wrong with the first configuration, unless one of the others makes sense."""
+        first = None
+        for config in configs:
+            try:
+                plan = self.planned(config)
+                if isinstance(plan, PrivacyPlan):
+                    self.held(config, plan)
+            except _Senseless as error:
+                first = first or error.found
+            except InvalidValue as error:
+                return error
+            else:
+                return None
+        return first
 
 
 def _aimed(plan: PrivacyPlan, system: System, target: PrivacyTarget) -> PrivacyPlan:
@@ -113,27 +153,6 @@ class _Senseless(Exception):
     def __init__(self, found: InvalidValue) -> None:
         super().__init__(str(found))
         self.found = found
-
-
-def _planned(
-    spec: SweepSpec,
-    config: Config,
-    facts: PublicFacts,
-    calibrations: MutableMapping[str, float],
-    systems: Mapping[str, System] | None,
-) -> PrivacyPlan | Refusal:
-    """The system's own plan, if what the objectives ask can be measured of it. Raises _Senseless."""
-    system = _systems(systems)[str(config[SYSTEM])]
-    knobs = {name: value for name, value in config.items() if name not in (SYSTEM, TARGET_EPSILON)}
-    try:
-        check_unit(system, facts, spec.privacy.unit)
-        target = spec.privacy.target(float(config[TARGET_EPSILON]))
-        plan = plan_with_reports(system, knobs, facts, target, calibrations, lambda steps: stops(spec, steps))
-        if isinstance(plan, PrivacyPlan):
-            check_measurable([one.metric for one in spec.objectives], system, plan)
-    except InvalidValue as error:
-        raise _Senseless(error) from error
-    return plan if isinstance(plan, Refusal) else named(plan, spec.privacy.noise_source)
 
 
 def is_unprotected(plan: PrivacyPlan) -> bool:
@@ -167,8 +186,8 @@ def check_corners(
     An end that makes sense beside some other draws of the remaining knobs is none: it is refused where it does not.
     Raises SpecErrors with one error per end that the system calls senseless, and for what `plan_proposal` raises.
     """
-    problems = Problems()
-    space = Space.of(spec)
+    problems, space = Problems(), Space.of(spec)
+    planner = _Planner(spec, facts, calibrations, _systems(systems))
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(spec.search.seed, spawn_key=(0, 4))))
     for branch in space.branches:
         middle = {name: domain.draw(0.5) for name, domain in branch.searched.items()}
@@ -177,35 +196,12 @@ def check_corners(
             for end in [None] if domain is None else dict.fromkeys(_ends(domain)):
                 moved = {} if end is None else {name: end}
                 configs = [space.config(branch, space.epsilons[0], {**knobs, **moved}) for knobs in (middle, *others)]
-                found = _senseless(spec, configs, facts, calibrations, systems)
+                found = planner.senseless(configs)
                 if found is not None:
                     path = _path(branch, found.name)
                     if all((path, found.value) != (one.path, one.value) for one in problems.errors):
                         problems.add(path, found.value, found.expected, found.remedy)
     problems.raise_any()
-
-
-def _senseless(
-    spec: SweepSpec,
-    configs: Sequence[Config],
-    facts: PublicFacts,
-    calibrations: MutableMapping[str, float],
-    systems: Mapping[str, System] | None,
-) -> InvalidValue | None:
-    """What is wrong with the first configuration, unless one of the others makes sense."""
-    first = None
-    for config in configs:
-        try:
-            plan = _planned(spec, config, facts, calibrations, systems)
-            if isinstance(plan, PrivacyPlan):
-                _held(spec, config, plan, systems)
-        except _Senseless as error:
-            first = first or error.found
-        except InvalidValue as error:
-            return error
-        else:
-            return None
-    return first
 
 
 def _drawn(branch: Branch, rng: np.random.Generator) -> dict[str, Scalar]:

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.guarantee import Status
-from sweeps.front.panels import Objective, Panel
+from sweeps.front.panels import FrontAxis, Panel
 from sweeps.front.pareto import nondominated
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class SystemPoints:
     """The points of one system whose claims have one status.
 
     name     the system; with the status where the panel has several
@@ -30,7 +30,7 @@ class Kind:
     own: NDArray[np.intp]
 
 
-def kinds(panel: Panel, objectives: Sequence[Objective], across: int, up: int) -> list[Kind]:
+def kinds(panel: Panel, objectives: Sequence[FrontAxis], across: int, up: int) -> list[SystemPoints]:
     """The kinds of a panel, by name; `across` and `up` are the two objectives that are drawn."""
     of_point = [(record.system, panel.status(i)) for i, record in enumerate(panel.records)]
     systems = sorted({system for system, _ in of_point})
@@ -42,7 +42,7 @@ def kinds(panel: Panel, objectives: Sequence[Objective], across: int, up: int) -
         mine = np.flatnonzero(members)
         best = mine[nondominated(panel.compared[mine][:, [across, up]], maximize)]
         found.append(
-            Kind(
+            SystemPoints(
                 name=f"{system} ({status})" if len(statuses) > 1 else system,
                 system=systems.index(system),
                 status=status,

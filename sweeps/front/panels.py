@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Objective:
+class FrontAxis:
     """One axis and its direction: a reported metric, or a number of `sweeps.records.DECIDED`."""
 
     metric: str
@@ -33,7 +33,7 @@ class Objective:
             raise InvalidValue(f"goal of {self.metric}", self.goal, "'maximize' or 'minimize'")
 
     @classmethod
-    def parse(cls, text: str) -> Objective:
+    def parse(cls, text: str) -> FrontAxis:
         """Read "METRIC:maximize" or "METRIC:minimize". Raises InvalidValue."""
         metric, separator, goal = text.rpartition(":")
         if not separator or goal not in ("maximize", "minimize"):
@@ -54,7 +54,7 @@ class Objective:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class AxisEnd:
     """Where an axis of the hypervolume ends, and where that comes from: a public value, never an observed one."""
 
     value: float
@@ -65,7 +65,7 @@ class Reference:
             raise InvalidValue("reference", self.value, "a finite value")
 
     @classmethod
-    def parse(cls, text: str) -> tuple[str, Reference]:
+    def parse(cls, text: str) -> tuple[str, AxisEnd]:
         """Read "METRIC=VALUE". Raises InvalidValue."""
         metric, separator, value = text.rpartition("=")
         try:
@@ -132,10 +132,10 @@ class Front:
     assumptions  what the statuses rest on: those of the points and of the totals, numbered for the whole view
     """
 
-    objectives: tuple[Objective, ...]
+    objectives: tuple[FrontAxis, ...]
     panels: tuple[Panel, ...]
     excluded: Mapping[str, int]
-    reference: Mapping[str, Reference]
+    reference: Mapping[str, AxisEnd]
     log10: tuple[str, ...] = ()
     sweep: str = ""
     heading: str = ""

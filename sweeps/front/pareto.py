@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Guarantee, Status
-from sweeps.front.panels import Floats, Front, Objective, Panel, Reference
+from sweeps.front.panels import AxisEnd, Floats, Front, FrontAxis, Panel
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import totals
 from sweeps.process.collector import collector_paused
@@ -47,10 +47,10 @@ class MixedGuarantees(InvalidValue):
 def sweep_front(
     store: Publisher,
     sweep: str,
-    objectives: Sequence[Objective] | None = None,
+    objectives: Sequence[FrontAxis] | None = None,
     *,
     mix: Collection[str] = (),
-    reference: Mapping[str, Reference] | None = None,
+    reference: Mapping[str, AxisEnd] | None = None,
     log10: Collection[str] = (),
     total: bool = False,
 ) -> Front:
@@ -73,32 +73,32 @@ def sweep_front(
     return replace(found, totals=counted, assumptions=Assumptions.of(claims))
 
 
-def spec_objectives(spec: RecordedSpec) -> list[Objective]:
+def spec_objectives(spec: RecordedSpec) -> list[FrontAxis]:
     """The objectives of a recorded spec that may be seen, or epsilon alone where none may.
 
     Raises InvalidValue for one whose direction was never settled.
     """
     unseen = Release.recorded(spec).steered_by
-    seen = [Objective(metric, goal) for metric, goal in spec.objectives if metric not in unseen]  # type: ignore[arg-type]
-    return seen or [Objective(EPSILON, "minimize")]
+    seen = [FrontAxis(metric, goal) for metric, goal in spec.objectives if metric not in unseen]  # type: ignore[arg-type]
+    return seen or [FrontAxis(EPSILON, "minimize")]
 
 
-def rankable(records: Iterable[Published], objectives: Sequence[Objective]) -> int:
+def rankable(records: Iterable[Published], objectives: Sequence[FrontAxis]) -> int:
     """How many of `records` have a value in every objective: those that a front or a ranking can hold."""
     return sum(_values(record, objectives)[1] is None for record in records)
 
 
-def spec_references(spec: RecordedSpec) -> dict[str, Reference]:
+def spec_references(spec: RecordedSpec) -> dict[str, AxisEnd]:
     """The references of a recorded spec; none in one that was written before there were any."""
-    return {metric: Reference(one["value"], one["source"]) for metric, one in spec.references.items()}
+    return {metric: AxisEnd(one["value"], one["source"]) for metric, one in spec.references.items()}
 
 
 def front(
     records: Iterable[Published],
-    objectives: Sequence[Objective],
+    objectives: Sequence[FrontAxis],
     *,
     mix: Collection[str] = (),
-    reference: Mapping[str, Reference] | None = None,
+    reference: Mapping[str, AxisEnd] | None = None,
     log10: Collection[str] = (),
     states: Collection[TrialState] = (TrialState.COMPLETE,),
     sweep: str = "",
@@ -222,7 +222,7 @@ def hypervolume(values: Floats, maximize: Sequence[bool], reference: Sequence[fl
     return float(exact(points, ref=corner)) if points.shape[1] > 1 else float(corner[0] - points.min())
 
 
-def _check(objectives: Sequence[Objective], mix: Collection[str], log10: Collection[str]) -> None:
+def _check(objectives: Sequence[FrontAxis], mix: Collection[str], log10: Collection[str]) -> None:
     metrics = [one.metric for one in objectives]
     if not metrics or len(set(metrics)) < len(metrics):
         raise InvalidValue("objectives", metrics, "at least one, each named once")
@@ -234,7 +234,7 @@ def _check(objectives: Sequence[Objective], mix: Collection[str], log10: Collect
             raise InvalidValue("log10", name, f"one of the objectives {', '.join(metrics)}")
 
 
-def _values(record: Published, objectives: Sequence[Objective]) -> tuple[list[float], str | None]:
+def _values(record: Published, objectives: Sequence[FrontAxis]) -> tuple[list[float], str | None]:
     if record.guarantee is None:
         return [], "without a guarantee"
     values = []
@@ -265,8 +265,8 @@ def _panel(
     label: Mapping[str, Any],
     records: list[Published],
     values: Floats,
-    objectives: Sequence[Objective],
-    reference: Mapping[str, Reference],
+    objectives: Sequence[FrontAxis],
+    reference: Mapping[str, AxisEnd],
     log10: Collection[str],
 ) -> Panel:
     maximize = [one.goal == "maximize" for one in objectives]
@@ -287,7 +287,7 @@ def _panel(
     return Panel(label, records, values, compared, on_front, volume)
 
 
-def _compared(records: Sequence[Published], values: Floats, objectives: Sequence[Objective]) -> Floats:
+def _compared(records: Sequence[Published], values: Floats, objectives: Sequence[FrontAxis]) -> Floats:
     compared = values.copy()
     for column, one in enumerate(objectives):
         if one.metric == EPSILON:

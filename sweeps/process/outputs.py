@@ -20,11 +20,11 @@ def write_output(content: str | bytes, target: Path) -> Path:
         # A pipe or a device takes the bytes as they come.
         target.write_bytes(data)
         return target
-    beside = target.with_name(f"{target.name}.part")
+    unfinished = target.with_name(f"{target.name}.part")
     try:
-        beside.write_bytes(data)
-        beside.replace(target)
+        unfinished.write_bytes(data)
+        unfinished.replace(target)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise
     return target

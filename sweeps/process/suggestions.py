@@ -1,4 +1,4 @@
-"""What a person may have meant by a name that nobody knows: one rule for specs, sweeps, options and columns."""
+"""Names that a person may have meant by one that nobody knows: one rule for specs, sweeps, options and columns."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class PatientWait:
     since: float
     until: float
     give_up: Callable[[], None] | None = None
-    _said: float | None = None
+    _spoke: bool = False
 
     def waited(self) -> float:
         """Seconds so far."""
@@ -77,7 +77,7 @@ def waiting(
         _WATCH.remove(wait)
         raise
     _WATCH.remove(wait)
-    if wait._said is not None:
+    if wait._spoke:
         say(f"Waited {wait.waited():.0f} s for {wait.what}; it goes on.")
 
 
@@ -86,6 +86,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self._waits: list[PatientWait] = []
+        self._said: dict[str, float] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -99,6 +100,8 @@ class _Watch:
     def remove(self, wait: PatientWait) -> None:
         with self._lock:
             self._waits = [one for one in self._waits if one is not wait]
+            if all(one.what != wait.what for one in self._waits):
+                self._said.pop(wait.what, None)
 
     def _loop(self) -> None:
         while True:
@@ -115,13 +118,12 @@ class _Watch:
 
     def _due(self, now: float) -> list[str]:
         """What is to be said now: one sentence for each thing that is waited for, by however many threads."""
-        due, seen = [], set()
+        due = []
         for wait in self._waits:
-            if wait.what in seen or now - wait.began < WORD_SECONDS:
-                continue
-            seen.add(wait.what)
-            if wait._said is None or now - wait._said >= AGAIN_SECONDS:
-                wait._said = now
+            last = self._said.get(wait.what)
+            if now - wait.began >= WORD_SECONDS and (last is None or now - last >= AGAIN_SECONDS):
+                self._said[wait.what] = now
+                wait._spoke = True
                 due.append(wait._sentence(now))
         return due
 

@@ -1,4 +1,4 @@
-"""What a command says beside its answer: on stderr, and in the sweep's own log, whoever listens.
+"""Messages of a command, apart from its answer: on stderr, and in the sweep's own log, whoever listens.
 
 A terminal that was closed and a pipe whose reader ended refuse what is written to them: that is no reason for a sweep
 to end, so what is said here never raises.

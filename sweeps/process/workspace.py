@@ -89,9 +89,9 @@ class Workspace:
 
     def open_store(self, create: bool = False) -> Store:
         """The store. Raises StoreError; by default also where there is none yet."""
-        from sweeps.store import Store
+        from sweeps.store import open_store
 
-        return Store.open(self.store_url, create=create)
+        return open_store(self.store_url, create=create)
 
     @property
     def tracking_uri(self) -> str:

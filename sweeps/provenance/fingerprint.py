@@ -1,4 +1,4 @@
-"""Digests that tell whether a resumed sweep would still be the same sweep."""
+"""Digests that show whether a resumed sweep would still be the same sweep."""
 
 from __future__ import annotations
 

@@ -8,7 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+class _At(Generic[Value]):
+    """What stands at a dotted path of a recorded spec; `absent` where a part of the path was not recorded."""
+
+    def __init__(self, path: str, absent: Value) -> None:
+        self._keys, self._absent = path.split("."), absent
+
+    def __get__(self, spec: RecordedSpec, owner: type) -> Value:
+        place: Any = spec.canonical
+        for key in self._keys:
+            if key not in place:
+                return self._absent
+            place = place[key]
+        found: Value = place
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,89 +35,42 @@ class RecordedSpec:
 
     canonical: Mapping[str, Any]
 
-    @property
-    def systems(self) -> Mapping[str, Mapping[str, Any]]:
-        """{system: {knob: value, or a mapping where it is searched}}."""
-        return self.canonical.get("systems", {})
-
-    @property
-    def source(self) -> str:
-        """Of the data."""
-        return str(self._data.get("source", ""))
-
-    @property
-    def data_unit(self) -> Mapping[str, Any] | None:
-        """Whose the records are."""
-        return self._data.get("unit")
+    systems = _At[Mapping[str, Mapping[str, Any]]]("systems", {})
+    """{system: {knob: value, or a mapping where it is searched}}."""
+    source = _At[str]("data.source", "")
+    """Of the data."""
+    data_unit = _At[Mapping[str, Any] | None]("data.unit", None)
+    """Whose the records are."""
+    unit = _At[str | None]("privacy.unit", None)
+    """The word for what neighbours differ in."""
+    public_because = _At[str | None]("data.records_are_public", None)
+    """Why the records are public."""
+    raw_because = _At[str | None]("privacy.allow_raw_measures", None)
+    """Why metrics leave that read training records outside of every claim."""
+    release = _At[str]("privacy.release", "all")
+    """The word for what leaves the sweep: all of it, before there was a word."""
+    references = _At[Mapping[str, Mapping[str, Any]]]("front.reference", {})
+    """{metric: {"value": ..., "source": ...}}: where the axes of a front end."""
+    sampler = _At[str | None]("search.sampler", None)
+    """What chose the trials."""
+    is_stratified = _At[bool]("search.stratified", False)
+    """Whether systems and budgets took turns."""
+    warm_start = _At[str | None]("search.warm_start", None)
+    """The sweep whose results the search started from."""
+    early_stopping = _At[Mapping[str, Any] | None]("early_stopping", None)
+    """The rule that ended trials by their results."""
 
     @property
     def enforces_units(self) -> bool:
         """Whether it is of a time when a word for a unit had to be enforced."""
-        return "unit" in self._data
-
-    @property
-    def unit(self) -> str | None:
-        """The word for what neighbours differ in."""
-        return self._privacy.get("unit")
-
-    @property
-    def public_because(self) -> str | None:
-        """Why the records are public."""
-        return self._data.get("records_are_public")
-
-    @property
-    def raw_because(self) -> str | None:
-        """Why metrics leave that read training records outside of every claim."""
-        return self._privacy.get("allow_raw_measures")
-
-    @property
-    def release(self) -> str:
-        """The word for what leaves the sweep: all of it, before there was a word."""
-        return str(self._privacy.get("release", "all"))
+        return "unit" in self.canonical.get("data", {})
 
     @property
     def is_stated(self) -> bool:
         """Whether it is of a time when metrics said on what they depend."""
-        return "allow_raw_measures" in self._privacy
+        return "allow_raw_measures" in self.canonical.get("privacy", {})
 
     @property
     def objectives(self) -> tuple[tuple[str, str], ...]:
         """(metric, goal) each."""
         return tuple((one["metric"], one.get("goal", "")) for one in self.canonical.get("objectives", ()))
-
-    @property
-    def references(self) -> Mapping[str, Mapping[str, Any]]:
-        """{metric: {"value": ..., "source": ...}}: where the axes of a front end."""
-        return self.canonical.get("front", {}).get("reference", {})
-
-    @property
-    def sampler(self) -> str | None:
-        """What chose the trials."""
-        return self._search.get("sampler")
-
-    @property
-    def is_stratified(self) -> bool:
-        """Whether systems and budgets took turns."""
-        return bool(self._search.get("stratified"))
-
-    @property
-    def warm_start(self) -> str | None:
-        """The sweep whose results the search started from."""
-        return self._search.get("warm_start")
-
-    @property
-    def early_stopping(self) -> Mapping[str, Any] | None:
-        """The rule that ended trials by their results."""
-        return self.canonical.get("early_stopping")
-
-    @property
-    def _data(self) -> Mapping[str, Any]:
-        return self.canonical.get("data", {})
-
-    @property
-    def _privacy(self) -> Mapping[str, Any]:
-        return self.canonical.get("privacy", {})
-
-    @property
-    def _search(self) -> Mapping[str, Any]:
-        return self.canonical.get("search", {})

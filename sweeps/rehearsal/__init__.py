@@ -2,21 +2,20 @@
 
 corners   which configurations
 child     the process, and how it may end
-findings  what is printed, or refused
+result    what is printed, or refused
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sweeps.control.failures import shortened
 from sweeps.control.planning import plan_proposal
 from sweeps.process.patience import patience
 from sweeps.rehearsal.child import Child, ProcessEnded, Send
 from sweeps.rehearsal.corners import corners, first_plan
-from sweeps.rehearsal.findings import Rehearsal, Tried, WouldFail, label
+from sweeps.rehearsal.result import Rehearsal, Tried, WouldFail, label
 from sweeps.search import registry
 from sweeps.search.exam import faults
 from sweeps.spec import SweepSpec, public_facts
@@ -44,7 +43,7 @@ class _Failed:
     reason: str
 
 
-class Rehearsing:
+class Rehearsing(Child):
     """A rehearsal that has begun, beside whatever this process does meanwhile. Leaving the block ends it.
 
     One part of it, such as building a model, counts as stuck after `sweeps.process.patience.patience` seconds.
@@ -52,20 +51,14 @@ class Rehearsing:
 
     def __init__(self, spec: SweepSpec) -> None:
         self._patience = patience()
-        self._child = Child(_rehearse_all, spec)
-
-    def __enter__(self) -> Rehearsing:
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._child.__exit__(*exception)
+        super().__init__(_rehearse_all, spec)
 
     def finished(self) -> Rehearsal:
         """Wait for its end. Raises WouldFail."""
         failed: list[tuple[str, str]] = []
         at = _Next("systems", "it began")
         try:
-            for message in self._child.messages(self._patience):
+            for message in self.messages(self._patience):
                 match message:
                     case _Next():
                         at = message

@@ -15,8 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from sweeps.process.exits import ExitCode
 
@@ -63,12 +62,10 @@ class Child:
                 return
             yield message
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         assert self._process.pid is not None
         with suppress(ProcessLookupError, PermissionError):
             # Its own group, once it has one, with whatever it started.

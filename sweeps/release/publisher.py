@@ -29,9 +29,9 @@ class Publisher:
     @classmethod
     def open(cls, url: str) -> Publisher:
         """That of the store at `url`. Raises StoreError, also where there is none."""
-        from sweeps.store import Store
+        from sweeps.store import open_store
 
-        return cls(Store.open(url, create=False))
+        return cls(open_store(url, create=False))
 
     def close(self) -> None:
         """End its connections."""

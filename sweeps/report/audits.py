@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from dpcore.audit import Outcome
-from sweeps.audit.records import AuditRecord
+from dpcore.audit import AuditOutcome
+from sweeps.audit.audit_records import AuditRecord
 from sweeps.release.policy import Release
 from sweeps.release.rounding import epsilon_text
 from trainables.metrics import Dependence
@@ -26,7 +26,7 @@ def audits_section(audits: Sequence[AuditRecord], release: Release) -> str:
     """
     if not audits:
         return ""
-    refuted = sorted({one.system for one in audits if one.outcome is Outcome.REFUTED})
+    refuted = sorted({one.system for one in audits if one.outcome is AuditOutcome.REFUTED})
     warning = "".join(
         f'<p><span class="badge refuted">refuted</span> Publish no trial of {escape(system)}: an audit refuted its '
         "claim, and its trials share the code.</p>"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpcore.guarantee import Guarantee
-from sweeps.audit.records import AuditRecord, audits_of
-from sweeps.front.panels import Front, Objective
+from sweeps.audit.audit_records import AuditRecord, audits_of
+from sweeps.front.panels import Front, FrontAxis
 from sweeps.front.pareto import LABELS, front, label_of, spec_objectives, spec_references
 from sweeps.ledger import spending as ledger
 from sweeps.ledger.assumptions import Assumptions
@@ -51,7 +51,7 @@ class Content:
 
     sweep: SweepRecord
     trials: Sequence[Published]
-    objectives: Sequence[Objective]
+    objectives: Sequence[FrontAxis]
     front: Front
     claims: Sequence[ClaimRange]
     spending: Summary

@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpcore.guarantee import Status
 from sweeps.front.axes import log_ticks
-from sweeps.front.kinds import Kind, kinds
-from sweeps.front.panels import Front, Objective, Panel
+from sweeps.front.kinds import SystemPoints, kinds
+from sweeps.front.panels import Front, FrontAxis, Panel
 from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialState
 from sweeps.release.published import Published
 from sweeps.release.rounding import epsilon_text
@@ -44,14 +45,8 @@ def front_figure(front: Front, panel: Panel) -> Figure:
     up = next(i for i in range(len(names)) if i != across)
     found = kinds(panel, front.objectives, across, up)
     data = _alone(front, panel, across, up) if len(found) == 1 else _mixed(front, panel, found, across, up)
-    return {
-        "data": data,
-        "layout": {
-            "height": 400 if len(found) == 1 else 460,
-            "xaxis": _axis(front.objectives[across], panel.values[:, across], panel.compared[:, across]),
-            "yaxis": _axis(front.objectives[up], panel.values[:, up]),
-        },
-    }
+    xaxis = _axis(front.objectives[across], panel.values[:, across], panel.compared[:, across])
+    return _figure(data, 400 if len(found) == 1 else 460, xaxis, _axis(front.objectives[up], panel.values[:, up]))
 
 
 def _alone(front: Front, panel: Panel, across: int, up: int) -> list[Figure]:
@@ -59,21 +54,17 @@ def _alone(front: Front, panel: Panel, across: int, up: int) -> list[Figure]:
     chosen = np.flatnonzero(panel.on_front)
     chosen = chosen[np.lexsort((panel.values[chosen, up], panel.values[chosen, across]))]
     others = _thinned(np.flatnonzero(~panel.on_front), MAX_DOMINATED)
-    best: Figure = {
-        "name": "Pareto front",
-        "mode": "markers",
-        "marker": {"size": 9, "color": ON_FRONT, "line": {"width": 0}},
-    }
+    best: Figure = {"name": "Pareto front", "marker": {"size": 9, "color": ON_FRONT, "line": {"width": 0}}}
     if len(names) == 2:
         best |= {"mode": "lines+markers", "line": _staircase(front.objectives[across], ON_FRONT)}
+    dominated = {"name": "dominated", "marker": {"size": 6, "color": DOMINATED, "opacity": 0.55}}
     return [
-        _points(panel, others, across, up, names)
-        | {"name": "dominated", "mode": "markers", "marker": {"size": 6, "color": DOMINATED, "opacity": 0.55}},
+        _points(panel, others, across, up, names) | dominated,
         _points(panel, chosen, across, up, names) | best,
     ]
 
 
-def _mixed(front: Front, panel: Panel, found: Sequence[Kind], across: int, up: int) -> list[Figure]:
+def _mixed(front: Front, panel: Panel, found: Sequence[SystemPoints], across: int, up: int) -> list[Figure]:
     names = [one.metric for one in front.objectives]
     shown = np.zeros(len(panel.records), dtype=bool)
     shown[_thinned(np.flatnonzero(~panel.on_front), MAX_DOMINATED)] = True
@@ -91,16 +82,16 @@ def _mixed(front: Front, panel: Panel, found: Sequence[Kind], across: int, up: i
         ):
             if members.any():
                 drawn = _points(panel, np.flatnonzero(members), across, up, names)
-                data.append(drawn | {"name": name, "mode": "markers", "marker": look | marker, "showlegend": legend})
+                data.append(drawn | {"name": name, "marker": look | marker, "showlegend": legend})
     return data
 
 
-def _staircase(across: Objective, colour: str) -> Figure:
+def _staircase(across: FrontAxis, colour: str) -> Figure:
     """The line through a front: at an x between two points, the better y of the two is not to be had."""
     return {"shape": "hv" if across.goal == "minimize" else "vh", "color": colour, "width": 1.5}
 
 
-def parallel_figure(trials: Sequence[Published], objectives: Sequence[Objective], on_front: set[str]) -> Figure | None:
+def parallel_figure(trials: Sequence[Published], objectives: Sequence[FrontAxis], on_front: set[str]) -> Figure | None:
     """One line per finished trial through its knobs and objectives, coloured by the first measured objective.
 
     None when fewer than two axes vary. At most MAX_LINES lines, front trials first.
@@ -124,34 +115,21 @@ def parallel_figure(trials: Sequence[Published], objectives: Sequence[Objective]
     for level, colour in enumerate(SCALE):
         for front_line in (False, True):
             members = [i for i in range(len(kept)) if bins[i] == level and (kept[i].key in on_front) == front_line]
-            x: list[float | None] = []
-            y: list[float | None] = []
-            hover: list[str | None] = []
+            # A point without a place parts the lines of two trials.
+            points: list[tuple[float | None, float | None, str | None]] = []
             for i in members:
                 text = f"<b>{escape(kept[i].key)}</b>{' on the front' if front_line else ''}"
                 for position, name in enumerate(names):
                     place = scaled[name].places[i]
-                    x.append(position)
-                    y.append(None if math.isnan(place) else round(place, 4))
-                    hover.append(f"{text}<br>{escape(name)} = {escape(_show(columns[name][i]))}")
-                x.append(None)
-                y.append(None)
-                hover.append(None)
+                    told = f"{text}<br>{escape(name)} = {escape(_show(columns[name][i]))}"
+                    points.append((position, None if math.isnan(place) else round(place, 4), told))
+                points.append((None, None, None))
             if members:
-                data.append(
-                    {
-                        "type": "scatter",
-                        "mode": "lines+markers",
-                        "x": x,
-                        "y": y,
-                        "hovertext": hover,
-                        "hoverinfo": "text",
-                        "opacity": 1.0 if front_line else 0.45,
-                        "line": {"color": colour, "width": 2.6 if front_line else 1.1},
-                        "marker": {"size": 4, "color": colour},
-                        "showlegend": False,
-                    }
-                )
+                x, y, hover = (list(column) for column in zip(*points, strict=True))
+                line = {"color": colour, "width": 2.6 if front_line else 1.1}
+                style = {"mode": "lines+markers", "line": line, "marker": {"size": 4, "color": colour}}
+                drawn = _scatter(x, y, hover, opacity=1.0 if front_line else 0.45, showlegend=False)
+                data.append(drawn | style)
     notes = [
         {"x": i, "y": y, "text": escape(text), "showarrow": False, "yshift": shift, "font": {"size": 11}}
         for i, name in enumerate(names)
@@ -164,29 +142,19 @@ def parallel_figure(trials: Sequence[Published], objectives: Sequence[Objective]
     # One word a line: the names of eight axes stay upright on a telephone.
     ticks = [escape(name if len(name) < 30 else name[:28] + "…").replace("_", "<br>") for name in names]
     words = max(tick.count("<br>") for tick in ticks) + 1
-    return {
-        "data": data,
-        "layout": {
-            "height": 400,
-            "xaxis": {
-                "tickvals": list(range(len(names))),
-                "ticktext": ticks,
-                "showgrid": False,
-                "zeroline": False,
-                "side": "top",
-                "automargin": True,
-                "tickfont": {"size": 12},
-                "range": [-0.35, len(names) - 0.65],
-            },
-            "yaxis": {"visible": False, "range": [-0.12, 1.12]},
-            "annotations": notes,
-            "shapes": lines,
-            "margin": {"l": 24, "r": 24, "t": 30 + 16 * words, "b": 16},
-        },
-        "coloured_by": measured,
-        "lines": len(kept),
-        "of": len(finished),
+    xaxis = {
+        "tickvals": list(range(len(names))),
+        "ticktext": ticks,
+        "showgrid": False,
+        "zeroline": False,
+        "side": "top",
+        "automargin": True,
+        "tickfont": {"size": 12},
+        "range": [-0.35, len(names) - 0.65],
     }
+    around = {"annotations": notes, "shapes": lines, "margin": {"l": 24, "r": 24, "t": 30 + 16 * words, "b": 16}}
+    figure = _figure(data, 400, xaxis, {"visible": False, "range": [-0.12, 1.12]}, **around)
+    return figure | {"coloured_by": measured, "lines": len(kept), "of": len(finished)}
 
 
 def importance_figure(one: Importance) -> Figure:
@@ -201,17 +169,11 @@ def importance_figure(one: Importance) -> Figure:
         "marker": {"color": ON_FRONT},
         "hovertemplate": "%{y}: R² falls by %{x:.3f}<extra></extra>",
     }
-    return {
-        "data": [bar],
-        "layout": {
-            "height": 90 + 30 * len(names),
-            "xaxis": {"title": {"text": "fall of held-out R² when shuffled"}, "rangemode": "tozero"},
-            "yaxis": {"automargin": True},
-        },
-    }
+    xaxis = {"title": {"text": "fall of held-out R² when shuffled"}, "rangemode": "tozero"}
+    return _figure([bar], 90 + 30 * len(names), xaxis, {"automargin": True})
 
 
-def progress_figure(trials: Sequence[Published], objective: Objective) -> Figure | None:
+def progress_figure(trials: Sequence[Published], objective: FrontAxis) -> Figure | None:
     """Every finished trial by the time it ended, and the best so far of each fixed epsilon. None without any."""
     ended = [trial for trial in trials if trial.state is TrialState.COMPLETE and trial.finished_at]
     measured = [trial for trial in ended if _finite(trial.metric(objective.metric))]
@@ -228,78 +190,42 @@ def progress_figure(trials: Sequence[Published], objective: Objective) -> Figure
         own = [trial for trial in done if trial.target_epsilon == budget]
         x = [round(((trial.finished_at or start) - start) / seconds, 3) for trial in own]
         y = [trial.metric(objective.metric) or 0.0 for trial in own]
-        best = list(y)
-        for i in range(1, len(best)):
-            best[i] = better(best[i - 1], y[i])
+        best = list(accumulate(y, better))
         colour = SERIES[index % len(SERIES)]
         name = "best so far" if budget is None else f"best at epsilon {_show(budget)}"
         some = _thinned(np.arange(len(own)), MAX_DOMINATED)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": [x[i] for i in some],
-                "y": [y[i] for i in some],
-                "hovertext": [f"<b>{escape(own[i].key)}</b><br>{escape(objective.metric)} {y[i]:.4g}" for i in some],
-                "hoverinfo": "text",
-                "marker": {"size": 5, "color": colour, "opacity": 0.4},
-                "showlegend": False,
-                "legendgroup": name,
-            }
-        )
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": [*x, round(longest / seconds, 3)],
-                "y": [*best, best[-1]],
-                "name": name,
-                "legendgroup": name,
-                "line": {"shape": "hv", "color": colour, "width": 2},
-                "hoverinfo": "skip",
-            }
-        )
-    return {
-        "data": data,
-        "layout": {
-            "height": 360,
-            "xaxis": {"title": {"text": f"{unit} since the first proposal"}, "rangemode": "tozero"},
-            "yaxis": {"title": {"text": escape(objective.axis)}, "automargin": True},
-        },
-    }
+        hover = [f"<b>{escape(own[i].key)}</b><br>{escape(objective.metric)} {y[i]:.4g}" for i in some]
+        dot = {"size": 5, "color": colour, "opacity": 0.4}
+        dots = _scatter([x[i] for i in some], [y[i] for i in some], hover, marker=dot, showlegend=False)
+        line = {"shape": "hv", "color": colour, "width": 2}
+        steps = {"mode": "lines", "name": name, "line": line, "hoverinfo": "skip"}
+        reached = _scatter([*x, round(longest / seconds, 3)], [*best, best[-1]]) | steps
+        data += [dots | {"legendgroup": name}, reached | {"legendgroup": name}]
+    xaxis = {"title": {"text": f"{unit} since the first proposal"}, "rangemode": "tozero"}
+    return _figure(data, 360, xaxis, {"title": {"text": escape(objective.axis)}, "automargin": True})
 
 
-def _strip(objective: Objective, panel: Panel) -> Figure:
+def _strip(objective: FrontAxis, panel: Panel) -> Figure:
     numbers = [record.number for record in panel.records]
     colours = [ON_FRONT if best else DOMINATED for best in panel.on_front]
-    points = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": numbers,
-        "y": [_plain(value) for value in panel.values[:, 0]],
-        "hovertext": [_hover(panel, i, [objective.metric]) for i in range(len(numbers))],
-        "hoverinfo": "text",
-        "marker": {"size": [11 if best else 6 for best in panel.on_front], "color": colours},
-        "showlegend": False,
-    }
-    return {
-        "data": [points],
-        "layout": {
-            "height": 360,
-            "xaxis": {"title": {"text": "trial"}},
-            "yaxis": _axis(objective, panel.values[:, 0]),
-        },
-    }
+    hover = [_hover(panel, i, [objective.metric]) for i in range(len(numbers))]
+    marker = {"size": [11 if best else 6 for best in panel.on_front], "color": colours}
+    points = _scatter(numbers, _plain(panel.values[:, 0]), hover, marker=marker, showlegend=False)
+    return _figure([points], 360, {"title": {"text": "trial"}}, _axis(objective, panel.values[:, 0]))
 
 
 def _points(panel: Panel, chosen: np.ndarray, across: int, up: int, names: list[str]) -> Figure:
-    return {
-        "type": "scatter",
-        "x": [_plain(value) for value in panel.values[chosen, across]],
-        "y": [_plain(value) for value in panel.values[chosen, up]],
-        "hovertext": [_hover(panel, int(i), names) for i in chosen],
-        "hoverinfo": "text",
-    }
+    x, y = (_plain(panel.values[chosen, axis]) for axis in (across, up))
+    return _scatter(x, y, [_hover(panel, int(i), names) for i in chosen])
+
+
+def _scatter(x: Sequence[Any], y: Sequence[Any], hover: Sequence[str | None] | None = None, **style: Any) -> Figure:
+    told = {} if hover is None else {"hovertext": hover, "hoverinfo": "text"}
+    return {"type": "scatter", "mode": "markers", "x": x, "y": y, **told, **style}
+
+
+def _figure(data: list[Figure], height: int, xaxis: Figure, yaxis: Figure, **layout: Any) -> Figure:
+    return {"data": data, "layout": {"height": height, "xaxis": xaxis, "yaxis": yaxis, **layout}}
 
 
 def _hover(panel: Panel, index: int, names: list[str]) -> str:
@@ -313,7 +239,7 @@ def _hover(panel: Panel, index: int, names: list[str]) -> str:
     return "<br>".join(lines)
 
 
-def _axis(objective: Objective, values: np.ndarray, compared: np.ndarray | None = None) -> Figure:
+def _axis(objective: FrontAxis, values: np.ndarray, compared: np.ndarray | None = None) -> Figure:
     """`compared` where the axis may be logarithmic."""
     axis: Figure = {"title": {"text": escape(objective.axis)}, "automargin": True}
     ticks = None if compared is None or not (values > 0).all() else log_ticks(compared)
@@ -329,11 +255,12 @@ def _axis(objective: Objective, values: np.ndarray, compared: np.ndarray | None 
     return axis
 
 
-class _Scaled:
+class _Scaled(NamedTuple):
     """A column on [0, 1] with the texts of its ends."""
 
-    def __init__(self, places: list[float], bottom: str, top: str) -> None:
-        self.places, self.bottom, self.top = places, bottom, top
+    places: list[float]
+    bottom: str
+    top: str
 
 
 def _unit_interval(values: Sequence[Any]) -> _Scaled:
@@ -360,9 +287,9 @@ def _finite(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _plain(value: float) -> float | None:
+def _plain(values: np.ndarray) -> list[float | None]:
     # JSON has no infinity; a point without a place is not drawn, and the table below has it.
-    return float(value) if math.isfinite(value) else None
+    return [value if math.isfinite(value) else None for value in values.tolist()]
 
 
 def _show(value: object) -> str:

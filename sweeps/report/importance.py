@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.front.panels import Objective
+from sweeps.front.panels import FrontAxis
 from sweeps.records import DECIDED, SYSTEM
 from sweeps.release.published import Published
 
@@ -39,7 +39,7 @@ class Importance:
     reason: str = ""
 
 
-def importances(finished: Sequence[Published], objectives: Sequence[Objective]) -> list[Importance]:
+def importances(finished: Sequence[Published], objectives: Sequence[FrontAxis]) -> list[Importance]:
     """One per system and measured objective; what the plan decides (epsilon, work) is left out."""
     systems = dict.fromkeys(trial.system for trial in finished)
     return [

@@ -1,8 +1,8 @@
 """Published results beside ours: of each paper a file of what it printed and states, and a module that measures it.
 
-The file `<paper>.yaml` is a `Paper`: printed numbers, statements, sizes. The module `<paper>.py` has one function
-`reproduce(run: Run) -> None`, which runs ordinary sweeps `<paper>-<part>`, holds the statements against their results
-(`run.hold`), and adds tables and pictures. Killed sweeps resume, finished ones are not run again.
+The file `<paper>.yaml` is a `Paper`: printed numbers, statements, sweeps, sizes. The module `<paper>.py` has one
+function `reproduce(run: Reproduction) -> None`, which runs ordinary sweeps `<paper>-<part>`, holds the statements
+against their results (`run.hold`), and adds tables and pictures. Killed sweeps resume, finished ones are not run again.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
-from sweeps.reproductions.claims import Claim, Result, Say, Table
 from sweeps.reproductions.effort import Effort
 from sweeps.reproductions.paper import Paper
-from sweeps.reproductions.run import Run
+from sweeps.reproductions.result import Claim, Result, ResultTable, Say
+from sweeps.reproductions.run import Reproduction
 from sweeps.reproductions.sweeping import one_cluster
 
 if TYPE_CHECKING:
     from sweeps.process.workspace import Workspace
 
-__all__ = ["PAPERS", "Claim", "Effort", "Result", "Run", "Say", "Table", "reproduce"]
+__all__ = ["PAPERS", "Claim", "Effort", "Reproduction", "Result", "ResultTable", "Say", "reproduce"]
 
 PAPERS = ("bu2020", "lu2021", "triastcyn2020", "vandermaaten2020", "wu2020")
 """One module and one file of this folder for each."""
@@ -43,5 +43,5 @@ def reproduce(paper: str, data: Path | None, workspace: Workspace, effort: Effor
     module, file = importlib.import_module(f"{__name__}.{paper}"), Paper.load(paper)
     result = Result(paper=paper, title=file.title)
     with one_cluster():
-        module.reproduce(Run(file, data, workspace, effort, say, result))
+        module.reproduce(Reproduction(file, data, workspace, effort, say, result))
     return result

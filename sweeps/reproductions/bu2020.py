@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,9 +18,9 @@ from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
 from dpcore.gdp_dual import eps_gdp
 from sweeps.release.rounding import epsilon_text
-from sweeps.reproductions.files import Missing, section
-from sweeps.reproductions.paper import Paper
-from sweeps.reproductions.run import Run
+from sweeps.reproductions.data_sets import section
+from sweeps.reproductions.paper import Paper, spec_of
+from sweeps.reproductions.run import Reproduction
 
 PAPER = Paper.load("bu2020")
 PRINTED = 0.005 + 1e-9
@@ -30,7 +30,7 @@ MA_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PrintedRow:
     """One line of a published table: a sweep of one trial.
 
     rate       the paper's sampling rate, exact, as (numerator, denominator)
@@ -50,19 +50,19 @@ class Row:
     note: str = "Trained with other seeds than the paper's."
 
 
-def _rows() -> list[Row]:
+def _rows() -> list[PrintedRow]:
     """A table's settings, and a row's own over them."""
     rows = []
     for table in PAPER.printed["tables"]:
         shared = {name: one for name, one in table.items() if name != "rows"}
-        rows += [Row(**{**shared, **row, "knobs": {**table["knobs"], **row["knobs"]}}) for row in table["rows"]]
+        rows += [PrintedRow(**{**shared, **row, "knobs": {**table["knobs"], **row["knobs"]}}) for row in table["rows"]]
     return rows
 
 
 ROWS = _rows()
 
 
-def reproduce(run: Run) -> None:
+def reproduce(run: Reproduction) -> None:
     """Tables 1-4. With `effort.quick`, the rows marked quick are trained (seconds to a minute each); there is one grid.
 
     With `effort.repeats`, a row's metric is the mean over that many trainings.
@@ -70,34 +70,28 @@ def reproduce(run: Run) -> None:
     for row in ROWS:
         run.hold("accounting", accounting(row))
     for row in ROWS:
-        try:
-            if run.data is not None and run.effort.quick and not row.quick:
-                raise Missing("--quick")
-            if run.data is not None:
-                run.say(f"{row.name}, {row.id}")
-            with run.needing(row.data) as data:
-                _, trials = run.trained(spec_of(row, data, run.effort.repeats or 1))
-        except Missing as missing:
-            run.result.cut.append(f"{row.name}, {row.id}: not trained ({missing})")
-            run.hold("training", training(row), f"not trained ({missing})")
-            continue
+        _train(run, row)
+
+
+def _train(run: Reproduction, row: PrintedRow) -> None:
+    def made(data: Path) -> None:
+        _, trials = run.trained(sweep_of(row, data, run.effort.repeats or 1))
         values = [trial.metrics[row.metric] for trial in trials if row.metric in trial.metrics]
         run.hold("training", training(row, fmean(values) if values else None), "" if values else "no result")
 
+    def left(why: str) -> None:
+        run.result.cut.append(f"{row.name}, {row.id}: not trained ({why})")
+        run.hold("training", training(row), f"not trained ({why})")
 
-def spec_of(row: Row, data: Path, repeats: int = 1) -> dict[str, Any]:
+    run.part(row.data, made, left, title=f"{row.name}, {row.id}", quick=row.quick)
+
+
+def sweep_of(row: PrintedRow, data: Path, repeats: int = 1) -> dict[str, Any]:
     """The sweep behind a row, on the files below `data`."""
-    return {
-        "name": f"bu2020-{row.id}",
-        "data": section(row.data, data),
-        "systems": {row.system: dict(row.knobs)},
-        "privacy": {"epsilon": row.published["epsilon_ma"], "delta": row.delta, "solve": "none"},
-        "objectives": [{"metric": row.metric}],
-        "search": {"repeats": repeats},
-    }
+    return spec_of(PAPER.sweeps, {**asdict(row), "data": section(row.data, data), "repeats": repeats})
 
 
-def accounting(row: Row) -> dict[str, Any]:
+def accounting(row: PrintedRow) -> dict[str, Any]:
     """mu, the CLT's, the moments accountant's and the PLD's epsilon of a row, beside the printed ones."""
     noise, epochs = float(row.knobs["noise_multiplier"]), float(row.knobs["epochs"])
     rate = row.rate[0] / row.rate[1]
@@ -131,7 +125,7 @@ def accounting(row: Row) -> dict[str, Any]:
     }
 
 
-def training(row: Row, trained: float | None = None) -> dict[str, Any]:
+def training(row: PrintedRow, trained: float | None = None) -> dict[str, Any]:
     """The trained metric beside the printed one."""
     printed, agreement = row.published[row.metric], PAPER.printed["agreement"][row.metric]
     told = {"table": row.name, "id": row.id, "metric": row.metric, "note": row.note}

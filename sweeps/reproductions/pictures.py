@@ -11,7 +11,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Series:
     """Points, joined or not: `style` is matplotlib's; `text` stands beside the last of them."""
 
     label: str
@@ -33,7 +33,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class Axes:
     """One pair of axes.
 
     log     axes with a logarithmic scale: "", "x", "y" or "xy"
@@ -45,14 +45,14 @@ class Panel:
     title: str
     x: str
     y: str
-    lines: Sequence[Line | Histogram]
+    lines: Sequence[Series | Histogram]
     log: str = ""
     places: Sequence[float] = ()
     levels: Sequence[tuple[float, Mapping[str, Any]]] = ()
     limits: tuple[float | None, float | None] = (None, None)
 
 
-def draw(path: Path, panels: Sequence[Panel], *, columns: int = 0, size: tuple[float, float] = (5.6, 4.2)) -> Path:
+def draw(path: Path, panels: Sequence[Axes], *, columns: int = 0, size: tuple[float, float] = (5.6, 4.2)) -> Path:
     """A picture of the panels in rows of `columns` (one row by default), each of `size` inches."""
     from matplotlib.figure import Figure
 
@@ -69,7 +69,7 @@ def draw(path: Path, panels: Sequence[Panel], *, columns: int = 0, size: tuple[f
     return path
 
 
-def _fill(cell: Any, panel: Panel) -> None:
+def _fill(cell: Any, panel: Axes) -> None:
     for one in panel.lines:
         if isinstance(one, Histogram):
             bins = np.linspace(0, one.top, 40).tolist()

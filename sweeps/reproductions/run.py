@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.reproductions import files
-from sweeps.reproductions.claims import Result, Say
+from sweeps.reproductions import data_sets
+from sweeps.reproductions.data_sets import Missing
 from sweeps.reproductions.effort import Effort
-from sweeps.reproductions.files import Missing
 from sweeps.reproductions.paper import Paper
-from sweeps.reproductions.pictures import Panel, draw
-from sweeps.reproductions.statements import Values, hold
+from sweeps.reproductions.pictures import Axes, draw
+from sweeps.reproductions.result import Result, Say
+from sweeps.reproductions.statements import hold
 from sweeps.reproductions.sweeping import full_grid, swept
+from sweeps.reproductions.templates import Values
 
 if TYPE_CHECKING:
     from sweeps.process.workspace import Workspace
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Reproduction:
     """What a paper's module works with.
 
     data       folder with the data sets; None: what needs none is computed, the rest is left out
@@ -48,23 +48,32 @@ class Run:
         spec = full_grid(raw)
         return spec, swept(spec, self.workspace)
 
-    def part(self, options: Mapping[str, Any], made: Callable[[Path], None], left: Callable[[str], None]) -> None:
-        """A part on the set of `options`, a `data` section; where the set cannot be had, `left` is told why."""
+    def part(
+        self,
+        options: Mapping[str, Any],
+        made: Callable[[Path], None],
+        left: Callable[[str], None],
+        *,
+        title: str = "",
+        quick: bool = True,
+    ) -> None:
+        """A part on the set of `options`, a `data` section; where the set cannot be had, `left` is told why.
+
+        title  said before
+        quick  whether it is run with `effort.quick` too
+        """
+        if self.data is None or (self.effort.quick and not quick):
+            left("no --data DIR" if self.data is None else "--quick")
+            return
+        if title:
+            self.say(title)
         try:
-            with self.needing(options) as data:
-                made(data)
+            with data_sets.needing(options, self.data, self.result, self.say):
+                made(self.data)
         except Missing as missing:
             left(str(missing))
 
-    @contextmanager
-    def needing(self, options: Mapping[str, Any]) -> Iterator[Path]:
-        """What is inside needs the set of `options`. Raises Missing, once it is said and cut."""
-        if self.data is None:
-            raise Missing("no --data DIR")
-        with files.needing(options, self.data, self.result, self.say):
-            yield self.data
-
-    def draw(self, folder: str | Path, name: str, panels: Sequence[Panel], **layout: Any) -> None:
+    def draw(self, folder: str | Path, name: str, panels: Sequence[Axes], **layout: Any) -> None:
         """A picture of the result, under the workspace."""
         if panels:
             self.result.plots.append(draw(Path(self.workspace.root) / folder / name, panels, **layout))

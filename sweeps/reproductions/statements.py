@@ -22,51 +22,18 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Protocol
 
-import numpy as np
-
-from sweeps.reproductions.claims import Claim
-
-Values = Mapping[str, Any]
-"""Measured values by the names that a paper's file gives them."""
+from sweeps.reproductions.result import Claim
+from sweeps.reproductions.templates import Values, filled, value
+from sweeps.reproductions.uncertain import Answer, Uncertain, at_most
 
 NOT_RUN = "not run in this scope"
 ONE_SPLIT = "one split has no standard error"
 UNDECIDED = "undecided at two standard errors"
-ALONE = re.compile(r"\{[\w.]+\}")
 SIGNS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number and its standard error; NaN of one value alone."""
-
-    value: float
-    error: float
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> Estimate:
-        """The mean of independent values, at least one."""
-        found = np.array(list(values), dtype=np.float64)
-        error = float(found.std(ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else math.nan
-        return cls(float(found.mean()), error)
-
-    def __sub__(self, other: Estimate) -> Estimate:
-        return Estimate(self.value - other.value, math.hypot(self.error, other.error))
-
-    def __str__(self) -> str:
-        return f"{self.value:.3f}" if math.isnan(self.error) else f"{self.value:.3f} +- {self.error:.3f}"
-
-
-def _value(name: str, values: Values) -> Any:
-    """A name among the values, or "name.attribute" of one."""
-    head, *rest = name.split(".")
-    return reduce(getattr, rest, values[head])
 
 
 def _number(name: float | str, values: Values) -> float:
@@ -74,25 +41,11 @@ def _number(name: float | str, values: Values) -> float:
     try:
         return float(name)
     except ValueError:
-        return float(_value(str(name), values))
-
-
-def _filled(text: Any, values: Values) -> Any:
-    """A template with its values; of one name in braces alone, the value itself."""
-    if not isinstance(text, str):
-        return text
-    return _value(text[1:-1], values) if ALONE.fullmatch(text) else text.format_map(values)
-
-
-def at_most(one: Estimate, margin: float) -> bool | None:
-    """Whether an estimate is no more than `margin`, at two standard errors; None where they are too large to tell."""
-    if one.value + 2 * one.error <= margin:
-        return True
-    return False if one.value - 2 * one.error > margin else None
+        return float(value(str(name), values))
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judged:
     """What was measured (None: nothing), whether the statement holds (None: undecided), and by what."""
 
     ours: Any
@@ -104,20 +57,20 @@ Splits = Mapping[int, float]
 """{split: value}: methods are compared on the same splits, on which they err together."""
 
 
-def _paired(one: Splits, other: Splits, decided: Callable[[Estimate], tuple[bool | None, str]]) -> Verdict:
+def _paired(one: Splits, other: Splits, decided: Callable[[Uncertain], Answer]) -> Judged:
     """By the mean of one minus other over the splits of both."""
     shared = [one[split] - other[split] for split in one if split in other]
     if not shared:
-        return Verdict(None)
-    difference = Estimate.of(shared)
+        return Judged(None)
+    difference = Uncertain.of(shared)
     alone = math.isnan(difference.error)
-    return Verdict(f"difference {difference}", *((None, ONE_SPLIT) if alone else decided(difference)))
+    return Judged(f"difference {difference}", *((None, ONE_SPLIT) if alone else decided(difference)))
 
 
 class Test(Protocol):
     """Decides a statement."""
 
-    def judge(self, values: Values, ours: Any, published: Any) -> Verdict:
+    def judge(self, values: Values, ours: Any, published: Any) -> Judged:
         """By the measured values."""
         ...
 
@@ -128,13 +81,13 @@ class Holds:
 
     relation: str
 
-    def judge(self, values: Values, ours: Any, published: Any) -> Verdict:
+    def judge(self, values: Values, ours: Any, published: Any) -> Judged:
         """Exactly, without a tolerance."""
         left, *rest = self.relation.split()
         if not rest:
-            return Verdict(ours, values[left])
+            return Judged(ours, value(left, values))
         sign, right = rest
-        return Verdict(ours, bool(SIGNS[sign](_number(left, values), _number(right, values))))
+        return Judged(ours, bool(SIGNS[sign](_number(left, values), _number(right, values))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +96,10 @@ class Within:
 
     by: float | str
 
-    def judge(self, values: Values, ours: Any, published: Any) -> Verdict:
+    def judge(self, values: Values, ours: Any, published: Any) -> Judged:
         """By the distance of the two."""
-        value = ours.value if isinstance(ours, Estimate) else ours
-        return Verdict(ours, bool(abs(value - float(published)) <= _number(self.by, values)))
+        mine = ours.value if isinstance(ours, Uncertain) else ours
+        return Judged(ours, bool(abs(mine - float(published)) <= _number(self.by, values)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +108,11 @@ class SameDigits:
 
     note: str
 
-    def judge(self, values: Values, ours: Any, published: Any) -> Verdict:
+    def judge(self, values: Values, ours: Any, published: Any) -> Judged:
         """By the two texts."""
         same = str(ours) == str(published)
         told = f"{'The same' if same else 'Other last'} digits. {self.note.format_map(values)}"
-        return Verdict(ours, same, told.strip())
+        return Judged(ours, same, told.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +122,11 @@ class Ordering:
     less: str
     more: str
 
-    def judge(self, values: Values, ours: Any, published: Any) -> Verdict:
+    def judge(self, values: Values, ours: Any, published: Any) -> Judged:
         """Split by split; two standard errors in the other direction refute it."""
         return _paired(values[self.more], values[self.less], self._decided)
 
-    def _decided(self, difference: Estimate) -> tuple[bool | None, str]:
+    def _decided(self, difference: Uncertain) -> Answer:
         if abs(difference.value) <= 2 * difference.error:
             return None, UNDECIDED
         over = "by more than two standard errors"
@@ -188,11 +141,11 @@ class Unchanged:
     other: str
     margin: float
 
-    def judge(self, values: Values, ours: Any, published: Any) -> Verdict:
+    def judge(self, values: Values, ours: Any, published: Any) -> Judged:
         """Split by split, with two standard errors."""
         return _paired(values[self.one], values[self.other], self._decided)
 
-    def _decided(self, difference: Estimate) -> tuple[bool | None, str]:
+    def _decided(self, difference: Uncertain) -> Answer:
         holds, within = at_most(difference, self.margin), f"margin {self.margin:g}"
         return holds, {True: within, False: f"{within}: passed", None: f"{within}: {UNDECIDED}"}[holds]
 
@@ -201,9 +154,9 @@ class Unchanged:
 class Refuted:
     """False by proof; what is measured only shows it."""
 
-    def judge(self, values: Values, ours: Any, published: Any) -> Verdict:
+    def judge(self, values: Values, ours: Any, published: Any) -> Judged:
         """No."""
-        return Verdict(ours, holds=False)
+        return Judged(ours, holds=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +166,10 @@ class Rule:
     name: str
     given: Mapping[str, Any]
 
-    def judge(self, values: Values, ours: Any, published: Any) -> Verdict:
+    def judge(self, values: Values, ours: Any, published: Any) -> Judged:
         """As the function decides."""
-        found: Verdict | None = values[self.name](**self.given)
-        return found or Verdict(None)
+        found: Judged | None = values[self.name](**self.given)
+        return found or Judged(None)
 
 
 def untried(claim: str, why: str, published: float | str = "holds") -> Claim:
@@ -250,9 +203,9 @@ class Statement:
 
     def held(self, values: Values, why: str = "") -> Claim:
         """The claim against the values; with `why`, not tried for that reason."""
-        claim, published = self.claim.format_map(values), _filled(self.published, values)
-        measured = None if why else _filled(self.ours, values)
-        found = Verdict(None) if measured is None else self.test.judge(values, measured, published)
+        claim, published = self.claim.format_map(values), filled(self.published, values)
+        measured = None if why else filled(self.ours, values)
+        found = Judged(None) if measured is None else self.test.judge(values, measured, published)
         if found.ours is None:
             return untried(claim, why or NOT_RUN, published)
         ours, published = (

@@ -15,9 +15,9 @@ The unprotected methods claim nothing: their epsilon is infinite, and the specs 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,16 @@ from dpcore.guarantee import Status
 from dpcore.sgld import clipped_event, halving_schedule, noise_multiplier, published_noise_factor
 from sweeps.records import TrialRecord
 from sweeps.release.rounding import epsilon_text
-from sweeps.reproductions.claims import Table
-from sweeps.reproductions.files import Missing
-from sweeps.reproductions.paper import Paper
-from sweeps.reproductions.pictures import Line, Panel
-from sweeps.reproductions.run import Run
-from sweeps.reproductions.statements import Estimate
+from sweeps.reproductions.paper import Paper, spec_of
+from sweeps.reproductions.pictures import Axes, Series
+from sweeps.reproductions.result import ResultTable
+from sweeps.reproductions.run import Reproduction
+from sweeps.reproductions.templates import Values
+from sweeps.reproductions.uncertain import Uncertain
 from trainables.data import idc
 
 PAPER = Paper.load("wu2020")
 HIDDEN = 64
-UNPROTECTED = "The published comparison is between methods without protection."
 LAST = "last_"
 METRICS = {
     "attack_auc": "attack AUC",
@@ -51,10 +50,11 @@ METRICS = {
     "accuracy": "test",
 }
 PROTECTED = ("clipped-sgld", "dp-sgld")
+SCHEDULES: Mapping[str, Mapping[str, Any]] = PAPER.printed["schedules"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MethodRow:
     """One line of a printed table, and how it is run here."""
 
     name: str
@@ -71,38 +71,21 @@ class Row:
         return name if self.ensemble else LAST + name
 
 
-TABLE_1, TABLE_2 = ([Row(*row) for row in PAPER.printed[name]] for name in ("table_1", "table_2"))
+TABLE_1, TABLE_2 = ([MethodRow(*row) for row in PAPER.printed[name]] for name in ("table_1", "table_2"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """How much is run; see the paper's file."""
-
-    splits: int
-    repeats: int
-    widths: tuple[int, ...]
-    images: int | None
-    image_epochs: int
-
-    def cut(self) -> list[str]:
-        """What of Table 1 is left out, in sentences."""
-        lines = [f"Table 1: {told}" for told in PAPER.cut(self)]
-        alone = "Table 1: one split, so no standard errors and no orderings (--quick)"
-        return [*lines, alone] if self.splits == 1 else lines
-
-
-def reproduce(run: Run) -> None:
+def reproduce(run: Reproduction) -> None:
     """Table 1 in full, the theory, and a few steps of the ResNet-18 behind Table 2."""
     run.hold("theory", theory())
     run.result.tables.append(clipping())
-    scope = PAPER.scope(Scope, run.effort)
+    sizes = PAPER.sized(run.effort)
 
     def left(why: str) -> None:
         run.result.cut.append(f"Table 1: not trained ({why})")
         table_1(run, Measurements(), f"not trained ({why})")
 
-    run.part({"source": "german_credit"}, lambda data: _credit(run, scope, data), left)
-    _images(run, scope)
+    run.part({"source": "german_credit"}, lambda data: _credit(run, sizes, data), left)
+    _images(run, sizes)
 
 
 # Theory
@@ -115,13 +98,14 @@ def theory() -> dict[str, Any]:
         membership.property_1_counterexample(),
         membership.leave_one_out_constant,
     )
-    records, batch, passes, _, _, delta, _ = PAPER.printed["schedules"]["German Credit"]
+    records, batch, passes, delta = (
+        SCHEDULES["German Credit"][name] for name in ("records", "batch", "epochs", "delta")
+    )
     noise = math.sqrt(published_noise_factor(records, passes, 1.0, batch, 1.0, delta)) * batch / records
     step = PoissonSampled(rate=batch / records, event=Gaussian(noise_multiplier=noise))
     exact = headline(Repeated(event=step, count=passes * math.ceil(records / batch)), delta, Adjacency.ADD_REMOVE)
-    thresholds = zip(("above_trivial", "above_half", "above_one"), membership.vacuity_thresholds(), strict=True)
     return {
-        **dict(thresholds),
+        **dict(zip(("above_trivial", "above_half", "above_one"), membership.vacuity_thresholds(), strict=True)),
         "coin": coin,
         "theorem_1": membership.published_bound(coin),
         "trivial": membership.trivial_bound(coin),
@@ -145,17 +129,18 @@ def theory() -> dict[str, Any]:
     }
 
 
-def clipping() -> Table:
+def clipping() -> ResultTable:
     """The published schedules with every gradient clipped, counted exactly. Without a clip nothing can be counted."""
     rows: list[tuple[object, ...]] = []
-    for name, (records, batch, epochs, rate, every, delta, clips) in PAPER.printed["schedules"].items():
+    for name, printed in SCHEDULES.items():
+        records, batch, epochs, rate, every, delta, clips = printed.values()
         schedule = halving_schedule(rate, every, epochs, math.ceil(records / batch))
         rows.append((name, "none", "undefined", "inf", f"{delta:g}", "nothing is claimed"))
         for clip in clips:
             exact = headline(clipped_event(schedule, records, batch, clip), delta, Adjacency.ADD_REMOVE)
             counted = epsilon_text(exact.epsilon), f"{delta:g}", f"{exact.status}, {exact.accountant}"
             rows.append((name, clip, noise_multiplier(rate, records, batch, clip), *counted))
-    return Table(
+    return ResultTable(
         "SGLD with the paper's schedules, clipped: one draw's epsilon, add-remove, per record",
         ("data", "clip norm", "first noise multiplier", "epsilon", "delta", "status"),
         rows,
@@ -165,126 +150,96 @@ def clipping() -> Table:
 # Sweeps
 
 
-def credit(scope: Scope, data: Path, split: int) -> dict[str, Any]:
+def credit(sizes: Values, data: Path, split: int) -> dict[str, Any]:
     """All methods of Table 1, SGHMC and the two protected relatives on one split."""
-    records, batch, epochs, rate, every, delta, _ = PAPER.printed["schedules"]["German Credit"]
-    hidden = {"choice": list(scope.widths)} if len(scope.widths) > 1 else HIDDEN
-    shared = {"model": "mlp3", "hidden": hidden, "batch_size": batch, "epochs": epochs, "halve_every": every}
-    protected = {**shared, "hidden": HIDDEN, "step_size": rate}
-    source = {"source": "german_credit", "path": str(data.absolute()), "form": "raw", "scale": "standard"}
-    return {
-        "name": f"wu2020-german-{split}",
-        "data": {**source, "split": split},
-        "systems": {
-            **_methods(shared, rate=rate, drift=rate / 2 * records, draws=20),
-            "clipped-sgld": protected,
-            "dp-sgld": {**protected, "clip_norm": 1.0},
-        },
-        "privacy": {"epsilon": 1.0, "delta": delta, "allow_unprotected": UNPROTECTED},
-        "objectives": [{"metric": "accuracy"}, {"metric": "membership_auc"}, {"metric": "epsilon"}],
-        "search": {"sampler": "grid", "repeats": scope.repeats, "seed": split},
-    }
+    values = {**SCHEDULES["German Credit"], **sizes, "split": split}
+    return spec_of(PAPER.sweeps["german"], _steps(values, data, values["records"]))
 
 
-def images(scope: Scope, data: Path | None) -> tuple[dict[str, Any] | None, list[str]]:
+def images(sizes: Values, data: Path | None) -> tuple[dict[str, Any] | None, list[str]]:
     """The ResNet-18 on IDC where its folder is there, else on CIFAR-10; and what has to be said about that."""
-    records, batch, _, rate, every, delta, _ = PAPER.printed["schedules"]["IDC"]
-    if scope.images == 0 or data is None:
-        return None, ["--quick" if scope.images == 0 else "no --data DIR"]
-    few = {} if scope.images is None else {"limit": scope.images}
-    note = []
-    if idc.present(data):
-        source, held_out = "idc", {"validate": 512} if few else {}
-    elif (data / "cifar10").is_dir():
-        source, held_out, records = "cifar10", {}, 4000
+    schedule, images = SCHEDULES["IDC"], sizes["images"]
+    source, records, validate, note = "idc", schedule["records"], 512 if images else None, []
+    if images == 0 or data is None:
+        return None, ["--quick" if images == 0 else "no --data DIR"]
+    if not idc.present(data):
+        if not (data / "cifar10").is_dir():
+            return None, [f"missing: neither {idc.FOLDER}/ nor cifar10/ in {data}"]
+        source, records, validate = "cifar10", 4000, None
         note = [f"Table 2: IDC's files are absent ({idc.FOLDER} in {data}); its path runs on CIFAR-10 instead"]
-    else:
-        return None, [f"missing: neither {idc.FOLDER}/ nor cifar10/ in {data}"]
-    if few:
+    values = {**schedule, **sizes, "source": source, "validate": validate}
+    part = spec_of(PAPER.sweeps["resnet18"], _steps(values, data, images or records))
+    if images is not None:
+        part["systems"] = {name: part["systems"][name] for name in ("sgd", "sgld")}
         note.append(
-            f"Table 2: {scope.image_epochs} epochs of SGD and SGLD on {scope.images} images instead of 100 epochs of "
+            f"Table 2: {sizes['image_epochs']} epochs of SGD and SGLD on {images} images instead of 100 epochs of "
             f"all methods on {sum(idc.TRAIN)} (--grid coarse)"
         )
-    shared = {"model": "resnet18", "batch_size": batch, "epochs": scope.image_epochs, "halve_every": every}
-    methods = _methods(shared, rate=rate, drift=rate / 2 * (scope.images or records), draws=3)
-    return {
-        "name": f"wu2020-resnet18-{source}",
-        "data": {"source": source, "path": str(data.absolute()), **few, **held_out},
-        "systems": {name: one for name, one in methods.items() if not few or name in ("sgd", "sgld")},
-        "privacy": {"epsilon": 1.0, "delta": delta, "allow_unprotected": UNPROTECTED},
-        "objectives": [{"metric": "accuracy"}, {"metric": "attack_auc"}],
-        "search": {"sampler": "grid", "repeats": 1},
-    }, note
+    return part, note
 
 
-def _methods(shared: Mapping[str, Any], *, rate: float, drift: float, draws: int) -> dict[str, Any]:
-    sampler = {**shared, "step_size": rate, "prior_variance": 1.0, "draws": draws}
-    return {
-        "sgd": {**shared, "learning_rate": drift},
-        "dropout": {**shared, "learning_rate": drift, "dropout": 0.3},
-        "rmsprop": {**shared, "learning_rate": rate},
-        "sgld": sampler,
-        "psgld": sampler,
-        # Not in the tables. A tenth of the rate, since friction 0.1 lets a gradient act for ten steps.
-        "sghmc": {**sampler, "step_size": rate / 10},
-    }
+def _steps(values: Values, data: Path, records: int) -> dict[str, Any]:
+    rate = values["rate"]
+    return {**values, "path": str(data.absolute()), "drift": rate / 2 * records, "tenth": rate / 10}
+
+
+def cut(sizes: Values) -> list[str]:
+    """What of Table 1 is left out, in sentences."""
+    lines = [f"Table 1: {told}" for told in PAPER.cut(sizes)]
+    alone = "Table 1: one split, so no standard errors and no orderings (--quick)"
+    return [*lines, alone] if sizes["splits"] == 1 else lines
 
 
 # Results
 
 
-@dataclass(slots=True)
 class Measurements:
-    """Finished trials by split. Repeats on one split share its members, so they are averaged before anything else.
+    """Finished trials by split. Repeats on one split share its members, so they are averaged before anything else."""
 
-    epsilons  largest claim of each system
-    """
-
-    _trials: dict[tuple[str, int], list[tuple[int, Mapping[str, float]]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    epsilons: dict[str, float] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, int, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._trainings: Counter[tuple[str, int]] = Counter()
+        self.epsilons: dict[str, float] = {}
+        """The largest claim of each system."""
 
     def add(self, split: int, trials: Iterable[TrialRecord]) -> None:
         """The trials of one split."""
         for trial in trials:
             if trial.guarantee is not None:
-                system = trial.system
-                self._trials[system, int(trial.config.get("hidden", 0))].append((split, trial.metrics))
+                system, hidden = trial.system, int(trial.config.get("hidden", 0))
+                self._trainings[system, hidden] += 1
                 self.epsilons[system] = max(trial.guarantee.epsilon, self.epsilons.get(system, 0.0))
+                for name, one in trial.metrics.items():
+                    self._found[system, hidden, name][split].append(one)
 
     def by_split(self, system: str, hidden: int, metric: str) -> dict[int, float]:
         """{split: mean over its trainings}; a split where none reported the metric is absent."""
-        found: dict[int, list[float]] = defaultdict(list)
-        for split, metrics in self._trials.get((system, hidden), []):
-            if metric in metrics:
-                found[split].append(metrics[metric])
-        return {split: float(np.mean(values)) for split, values in found.items()}
+        return {split: float(np.mean(one)) for split, one in self._found.get((system, hidden, metric), {}).items()}
 
-    def mean(self, system: str, hidden: int, metric: str) -> Estimate | None:
+    def mean(self, system: str, hidden: int, metric: str) -> Uncertain | None:
         """Over splits; None when nothing was trained."""
         values = self.by_split(system, hidden, metric).values()
-        return Estimate.of(values) if values else None
+        return Uncertain.of(values) if values else None
 
-    def row(self, row: Row, hidden: int, metric: str) -> Estimate | None:
+    def row(self, row: MethodRow, hidden: int, metric: str) -> Uncertain | None:
         """A metric of a published row."""
         return self.mean(row.system, hidden, row.metric(metric))
 
-    def beside(self, row: Row, hidden: int) -> list[str]:
+    def beside(self, row: MethodRow, hidden: int) -> list[str]:
         """The cells of a published row: printed | ours."""
         return [f"{getattr(row, one):.3f} | {self.row(row, hidden, one) or 'no result'}" for one in METRICS]
 
     def trainings(self, system: str, hidden: int) -> int:
         """How many finished."""
-        return len(self._trials.get((system, hidden), []))
+        return self._trainings[system, hidden]
 
     def values(self, hidden: int) -> dict[str, dict[int, float]]:
         """{"system.metric": by split}, empty where nothing was trained."""
-        keys = {(name, metric) for (name, _), found in self._trials.items() for _, one in found for metric in one}
-        return defaultdict(dict, {f"{name}.{metric}": self.by_split(name, hidden, metric) for name, metric in keys})
+        keys = [key for key in self._found if key[1] == hidden]
+        return defaultdict(dict, {f"{name}.{metric}": self.by_split(name, _, metric) for name, _, metric in keys})
 
 
-def table_1(run: Run, found: Measurements, why: str = "") -> None:
+def table_1(run: Reproduction, found: Measurements, why: str = "") -> None:
     """Every row's AUC and test accuracy, then every statement; with `why`, none of them tried."""
     for row in TABLE_1:
         for metric, label in (("attack_auc", "attack AUC"), ("accuracy", "test accuracy")):
@@ -296,71 +251,72 @@ def table_1(run: Run, found: Measurements, why: str = "") -> None:
     run.hold("table_1", found.values(HIDDEN), why)
 
 
-def _credit(run: Run, scope: Scope, data: Path) -> None:
+def _credit(run: Reproduction, sizes: Values, data: Path) -> None:
     found = Measurements()
-    for split in range(scope.splits):
-        run.say(f"German Credit, split {split + 1} of {scope.splits}")
-        found.add(split, run.trained(credit(scope, data, split))[1])
-    run.result.cut += scope.cut()
+    for split in range(sizes["splits"]):
+        run.say(f"German Credit, split {split + 1} of {sizes['splits']}")
+        found.add(split, run.trained(credit(sizes, data, split))[1])
+    run.result.cut += cut(sizes)
     table_1(run, found)
-    run.result.tables += tables(found, scope.widths)
-    run.draw("reproductions/wu2020", "table-1.png", [_panel(found)], size=(8, 5.5))
+    run.result.tables += tables(found, sizes["widths"])
+    run.draw("reproductions/wu2020", "table-1.png", [_axes(found)], size=(8, 5.5))
 
 
-def _images(run: Run, scope: Scope) -> None:
-    part, note = images(scope, run.data)
-    values: dict[str, Any] = {"shown": None, "told": "a training did not finish", "less": None}
-    try:
-        if part is None:
-            if scope.images != 0 and run.data is not None:
-                run.say(f"{note[0]}: Table 2 is not trained")
-            raise Missing(note[0])
-        source = part["data"]["source"]
-        run.say(f"ResNet-18 on {source}")
-        with run.needing(part["data"]):
-            _, trials = run.trained(part)
-    except Missing as missing:
-        told = f"Table 2: ResNet-18 not run ({missing})"
+def _images(run: Reproduction, sizes: Values) -> None:
+    part, note = images(sizes, run.data)
+
+    def left(why: str) -> None:
+        told = f"Table 2: ResNet-18 not run ({why})"
         run.result.cut.append(told)
-        run.hold("table_2", values, told)
+        run.hold("table_2", {}, told)
+
+    if part is None:
+        if sizes["images"] != 0 and run.data is not None:
+            run.say(f"{note[0]}: Table 2 is not trained")
+        left(note[0])
         return
+    run.say(f"ResNet-18 on {part['data']['source']}")
+    run.part(part["data"], lambda data: _table_2(run, part, note, whole=sizes["images"] is None), left)
+
+
+def _table_2(run: Reproduction, part: Mapping[str, Any], note: list[str], *, whole: bool) -> None:
+    _, trials = run.trained(part)
     run.result.cut += note
-    found = Measurements()
+    found, source = Measurements(), part["data"]["source"]
     found.add(0, trials)
     rows = [[row.name, *found.beside(row, HIDDEN)] for row in TABLE_2 if row.system in part["systems"]]
-    title = (
-        f"ResNet-18: Table 2 (IDC, 100 epochs) | ours ({source}, {max((one.step for one in trials), default=0)} steps)"
-    )
-    run.result.tables.append(Table(title, ("method", *METRICS.values()), rows))
+    steps = max((one.step for one in trials), default=0)
+    title = f"ResNet-18: Table 2 (IDC, 100 epochs) | ours ({source}, {steps} steps)"
+    run.result.tables.append(ResultTable(title, ("method", *METRICS.values()), rows))
     sgld, sgd = (found.mean(system, HIDDEN, LAST + "attack_auc") for system in ("sgld", "sgd"))
     if sgld is None or sgd is None:
-        run.hold("table_2", values, values["told"])
+        run.hold("table_2", {}, "a training did not finish")
         return
     # One training each is shown; it is held against the table only if that was run.
-    whole = scope.images is None and source == "idc"
+    held = whole and source == "idc"
     few = "a few steps: they show that the path runs, and nothing about the table"
     shown = f"{sgld.value:.3f}, {sgd.value:.3f} ({source})"
-    less = sgld.value < sgd.value if whole else None
-    run.hold("table_2", {"shown": shown, "less": less, "told": "one training each" if whole else few})
+    less = sgld.value < sgd.value if held else None
+    run.hold("table_2", {"shown": shown, "less": less, "told": "one training each" if held else few})
 
 
 # Tables and the picture
 
 
-def tables(found: Measurements, widths: Sequence[int]) -> list[Table]:
+def tables(found: Measurements, widths: Sequence[int]) -> list[ResultTable]:
     """Table 1 for every width, the bounds on leakage, and the protected relatives."""
     return [*(_beside(found, hidden) for hidden in widths), *_bounds(found, widths), *_protected(found, widths)]
 
 
-def _beside(found: Measurements, hidden: int) -> Table:
+def _beside(found: Measurements, hidden: int) -> ResultTable:
     rows = [[row.name, found.trainings(row.system, hidden), *found.beside(row, hidden)] for row in TABLE_1]
     extra = [f"- | {found.mean('sghmc', hidden, LAST + metric) or 'no result'}" for metric in METRICS]
     title = f"Table 1, German Credit, {hidden} hidden units: published | ours, mean +- standard error over splits"
     rows.append(["SGHMC", found.trainings("sghmc", hidden), *extra])
-    return Table(title, ("method", "trainings", *METRICS.values()), rows)
+    return ResultTable(title, ("method", "trainings", *METRICS.values()), rows)
 
 
-def _bounds(found: Measurements, widths: Sequence[int]) -> list[Table]:
+def _bounds(found: Measurements, widths: Sequence[int]) -> list[ResultTable]:
     rows = []
     for hidden, system in ((hidden, system) for hidden in widths for system in ("sgld", "psgld", "sghmc")):
         largest = found.mean(system, hidden, LAST + "loss_bound")
@@ -379,10 +335,12 @@ def _bounds(found: Measurements, widths: Sequence[int]) -> list[Table]:
         f"{membership.vacuity_thresholds()[1]:.4f}"
     )
     of_b = ("largest loss B", "Theorem 1", "repaired", "any algorithm")
-    return [Table(title, ("sampler, width", *of_b, "Mpl", "eq. 7", "eq. 9", "Theorem 1 is"), rows)] if rows else []
+    return (
+        [ResultTable(title, ("sampler, width", *of_b, "Mpl", "eq. 7", "eq. 9", "Theorem 1 is"), rows)] if rows else []
+    )
 
 
-def _protected(found: Measurements, widths: Sequence[int]) -> list[Table]:
+def _protected(found: Measurements, widths: Sequence[int]) -> list[ResultTable]:
     rows = []
     for hidden, system in ((hidden, system) for hidden in widths for system in ("sgd", "sgld", *PROTECTED)):
         accuracy = found.mean(system, hidden, "accuracy" if system in PROTECTED else LAST + "accuracy")
@@ -391,19 +349,23 @@ def _protected(found: Measurements, widths: Sequence[int]) -> list[Table]:
             claimed = epsilon_text(found.epsilons[system])
             rows.append((f"{system}, {hidden}", str(accuracy), str(leaked or "not measured"), claimed))
     title = "What differential privacy costs and buys: the claim at delta 0.001 (inf: nothing is claimed)"
-    return [Table(title, ("system, width", "test accuracy", "attack AUC, 300 + 300", "epsilon"), rows)] if rows else []
+    return (
+        [ResultTable(title, ("system, width", "test accuracy", "attack AUC, 300 + 300", "epsilon"), rows)]
+        if rows
+        else []
+    )
 
 
-def _panel(found: Measurements) -> Panel:
+def _axes(found: Measurements) -> Axes:
     """Attack AUC against test accuracy: ours with two standard errors, the printed runs as crosses."""
     lines = []
     for number, row in enumerate(TABLE_1):
         colour = f"C{number // 2 if row.system != 'rmsprop' else 7}"
-        lines.append(Line("", [row.attack_auc], [row.accuracy], {"marker": "x", "color": colour}, text=row.name))
+        lines.append(Series("", [row.attack_auc], [row.accuracy], {"marker": "x", "color": colour}, text=row.name))
         across, up = (found.row(row, HIDDEN, metric) for metric in ("attack_auc", "accuracy"))
         if across is not None and up is not None:
             style = {"color": colour, "capsize": 2, "marker": "o" if row.ensemble else "s", "ms": 5}
             errors = [2 * across.error], [2 * up.error]
-            lines.append(Line(row.name, [across.value], [up.value], style, *errors))
+            lines.append(Series(row.name, [across.value], [up.value], style, *errors))
     title = f"German Credit, {HIDDEN} hidden units; crosses: published, one run each"
-    return Panel(title=title, x="attack AUC (0.5: the attacker guesses)", y="test accuracy", lines=lines)
+    return Axes(title=title, x="attack AUC (0.5: the attacker guesses)", y="test accuracy", lines=lines)

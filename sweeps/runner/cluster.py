@@ -6,7 +6,8 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import ray
 
@@ -128,21 +129,18 @@ def check_resources(resources: Resources, nodes: Sequence[Node], who: str) -> No
 def data_path_seen_by_all(trials: Folder) -> None:
     """Write here and read back on a worker of each node. Raises ClusterUnreachable naming the nodes that differ."""
     probe = f"probe-{os.getpid()}"
-    trials.write(probe, b"seen")
+    trials.write(probe, b"read me")
     try:
-        nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
-        if len(nodes) == 1:
+        if len([node for node in ray.nodes() if node["Alive"]]) == 1:
             return
-        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        remote = ray.remote(num_cpus=0)(_reads)
-        pinned = [remote.options(scheduling_strategy=strategy(node, soft=False)) for node in nodes]
-        asked = [function.remote(trials, probe) for function in pinned]
+        asked = {node["NodeID"]: answer for node, answer in on_every_node(_reads, trials, probe)}
+        nodes = list(asked)
         try:
             with waiting(f"{len(nodes)} nodes to read {trials.url}"):
-                answers = ray.get(asked, timeout=patience())
+                answers = ray.get(list(asked.values()), timeout=patience())
         except ray.exceptions.GetTimeoutError:
-            done, _ = ray.wait(asked, num_returns=len(asked), timeout=0)
-            silent = [node for node, one in zip(nodes, asked, strict=True) if one not in done]
+            done, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=0)
+            silent = [node for node, one in asked.items() if one not in done]
             raise ClusterUnreachable(
                 f"{len(silent)} of {len(nodes)} nodes did not answer within {patience():.0f} s ({', '.join(silent)}). "
                 "Take them out of the cluster, or give them longer with SWEEPS_PATIENCE."
@@ -158,4 +156,18 @@ def data_path_seen_by_all(trials: Folder) -> None:
 
 
 def _reads(folder: Folder, name: str) -> bool:
-    return folder.read(name) == b"seen"
+    return folder.read(name) == b"read me"
+
+
+def on_every_node(
+    function: Callable[..., Any], *arguments: Any, retries: int = 3
+) -> list[tuple[Mapping[str, Any], Any]]:
+    """Call `function` in a worker of each node that takes work: (the node as Ray lists it, reference to the answer).
+
+    retries  where the worker ends before it answers
+    """
+    strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    remote = ray.remote(num_cpus=0, max_retries=retries)(function)
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    pinned = [remote.options(scheduling_strategy=strategy(node["NodeID"], soft=False)) for node in nodes]
+    return [(node, one.remote(*arguments)) for node, one in zip(nodes, pinned, strict=True)]

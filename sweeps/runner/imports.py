@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import ray
 
 from sweeps.process.patience import patience
-from sweeps.runner.cluster import ClusterUnreachable
+from sweeps.runner.cluster import ClusterUnreachable, on_every_node
 from trainables import plugins
 
 
@@ -19,15 +19,8 @@ def imported_by_all(functions: Sequence[str]) -> None:
     """
     if not functions:
         return
-    nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
-    strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-    remote = ray.remote(num_cpus=0, max_retries=0)(_import_failure)
-    asked = {
-        where: remote.options(scheduling_strategy=strategy(node, soft=False)).remote(tuple(functions))
-        for node, where in nodes.items()
-    }
     seconds = patience()
-    for where, answer in asked.items():
+    for node, answer in on_every_node(_import_failure, tuple(functions), retries=0):
         try:
             failure = ray.get(answer, timeout=seconds)
         except ray.exceptions.GetTimeoutError:
@@ -35,6 +28,7 @@ def imported_by_all(functions: Sequence[str]) -> None:
         except ray.exceptions.RayError as error:
             failure = f"its worker ended ({type(error).__name__})"
         if failure:
+            where = node["NodeManagerAddress"]
             raise ClusterUnreachable(
                 f"the worker on {where} cannot import {', '.join(functions)}: {failure}. Install it on every node, "
                 "or send it along: `sweeps submit` does."

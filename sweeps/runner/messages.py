@@ -1,4 +1,4 @@
-"""What Ray says while a sweep runs: one sentence on the screen, every word in `<sweep>/ray.log`.
+"""Ray's messages while a sweep runs: one sentence on the screen, every word in `<sweep>/ray.log`.
 
 A lost worker is an ordinary event here (it is charged, and launched again), so twenty lines of traceback about it
 would only hide the messages that need a person.
@@ -18,7 +18,7 @@ from typing import Any
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
 
 from sweeps.runner.ray_private import logger_names
-from sweeps.runner.ray_private.printed_lines import lines_told_to
+from sweeps.runner.ray_private.printed_lines import lines_handed_to
 from trainables.worker.redaction import redacted
 
 
@@ -88,7 +88,7 @@ def short_messages(log: Path) -> Iterator[Messages]:
     for logger in loggers:
         logger.addFilter(messages)
     try:
-        with lines_told_to(messages.print):
+        with lines_handed_to(messages.print):
             yield messages
     finally:
         for logger in loggers:

@@ -1,4 +1,4 @@
-"""What one trial asks of a cluster, and whether the cluster can ever give it."""
+"""The resources that one trial asks of a cluster, and whether the cluster can ever give them."""
 
 from __future__ import annotations
 

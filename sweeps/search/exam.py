@@ -1,4 +1,4 @@
-"""What a sampler of a sweep has to be, tried on results that are made up: what it gets wrong, in words.
+"""The exam of a sampler: its duties, tried on results that are made up, and what it gets wrong, in words.
 
 The tests sit every sampler of the registry to it, and `sweeps check` one that is not this project's own:
 
@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 
 from dpcore.guarantee import Guarantee, Status
-from sweeps.records import Proposal, TrialRecord, TrialState, trial_key
+from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.release.published import OPEN, Published
 from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space
@@ -75,13 +75,10 @@ def _made_up(spec: SweepSpec, proposal: Proposal) -> TrialRecord:
         status=Status.NO_CLAIM,
         theorem="made up",
     )
-    return TrialRecord(
-        key=trial_key(spec.name, proposal.number),
-        number=proposal.number,
-        state=TrialState.INFEASIBLE if refused else TrialState.COMPLETE,
-        config=proposal.config,
-        seed=proposal.seed,
-        plan=None,
+    return TrialRecord.of(
+        spec.name,
+        proposal,
+        TrialState.INFEASIBLE if refused else TrialState.COMPLETE,
         violations={"made_up": 0.5} if refused else {},
         metrics={} if refused else {one.metric: _unit(one.metric, proposal) for one in spec.objectives},
         guarantee=None if refused else claim,

@@ -1,4 +1,4 @@
-"""The trials as a sampler sees them: what each one taught, and which of them are looked at."""
+"""The trials as a sampler sees them: the lesson of each one, and which of them are looked at."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from sweeps.records import TrialState
 from sweeps.release.published import Published
-from sweeps.search.objectives import objective_values
+from sweeps.search.objective_values import objective_values
 from sweeps.search.space import Space
 from sweeps.spec.model import SweepSpec
 
@@ -27,8 +28,8 @@ KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """A trial as a sampler sees it.
+class Lesson:
+    """What a trial teaches a sampler.
 
     values      one per objective; for an infeasible trial they mean nothing
     violation   above 0: infeasible
@@ -40,22 +41,22 @@ class Outcome:
     paused_at: int | None = None
 
 
-def outcome(spec: SweepSpec, record: Published) -> Outcome | None:
-    """What there is to learn from a trial; None while nothing is known yet."""
+def lesson(spec: SweepSpec, record: Published) -> Lesson | None:
+    """The lesson of a trial; None while there is none yet."""
     nothing = (0.0,) * len(spec.objectives)
     amounts = [amount for amount in record.violations.values() if not amount <= 0]
     if amounts:
         total = sum(amounts)
-        return Outcome(nothing, min(total, LARGEST_VIOLATION) if math.isfinite(total) else LARGEST_VIOLATION)
+        return Lesson(nothing, min(total, LARGEST_VIOLATION) if math.isfinite(total) else LARGEST_VIOLATION)
     if record.state in (TrialState.FAILED, TrialState.INFEASIBLE):
-        return Outcome(nothing, FAILED)
+        return Lesson(nothing, FAILED)
     values = objective_values(spec, record) if record.step > 0 or record.state is TrialState.COMPLETE else None
     stops_early = spec.early_stopping is not None and record.step < record.planned_steps
     if stops_early and record.metrics and values is not None:
-        return Outcome(values, FEASIBLE, paused_at=record.step)
+        return Lesson(values, FEASIBLE, paused_at=record.step)
     if record.state is not TrialState.COMPLETE:
         return None
-    return Outcome(nothing, FAILED) if values is None else Outcome(values, FEASIBLE)
+    return Lesson(nothing, FAILED) if values is None else Lesson(values, FEASIBLE)
 
 
 def window_start(number: int, window: int) -> int:
@@ -68,8 +69,8 @@ def window_start(number: int, window: int) -> int:
 
 def kept(spec: SweepSpec, earlier: Sequence[Published]) -> list[Published]:
     """The best feasible trials before the window: by value, or the non-dominated ones."""
-    told = [(record, outcome(spec, record)) for record in earlier]
-    good = [(record, one.values) for record, one in told if one is not None and one.violation <= 0]
+    lessons = [(record, lesson(spec, record)) for record in earlier]
+    good = [(record, one.values) for record, one in lessons if one is not None and one.violation <= 0]
     good = [(record, values) for record, values in good if record.state is TrialState.COMPLETE]
     if not good:
         return []
@@ -102,15 +103,20 @@ class WarmStart:
         left_out = "; ".join(f"{count}: {reason}" for reason, count in self.reasons.most_common(5))
         return f"{self.fitting} of {self.offered} earlier trials fit" + (f" (left out: {left_out})" if left_out else "")
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"offered": self.offered, "fitting": self.fitting, "reasons": dict(self.reasons)}
+
 
 def fitting(spec: SweepSpec, space: Space, warm: Iterable[Published]) -> tuple[tuple[Published, ...], WarmStart]:
+    """The trials of an earlier sweep that this one may learn from, by number, and how many there are."""
     found: list[Published] = []
     reasons: Counter[str] = Counter()
     offered = 0
     for record in sorted(warm, key=lambda record: record.number):
         offered += 1
         reason = space.misfit(record.config) or _other_claim(spec, record)
-        if not reason and outcome(spec, record) is None:
+        if not reason and lesson(spec, record) is None:
             reason = "not finished"
         if reason:
             reasons[reason] += 1

@@ -23,7 +23,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sweeps.records import SYSTEM, TARGET_EPSILON
 from sweeps.release.published import Published
 from sweeps.search import history
-from sweeps.search.history import Outcome
+from sweeps.search.history import Lesson
 from sweeps.search.registry import Learning
 from sweeps.search.seeds import seed_of_point
 from sweeps.search.space import Branch, Space
@@ -46,7 +46,7 @@ class OptunaSampler:
         self._records: dict[int, Published] = {}
         self._study: optuna.Study | None = None
         self._asked: dict[int, optuna.Trial] = {}
-        self._told: dict[int, Outcome | None] = {}
+        self._taught: dict[int, Lesson | None] = {}
         self._start = 0
         self._warm, self.warm_start = history.fitting(spec, self._space, warm)
 
@@ -60,16 +60,16 @@ class OptunaSampler:
         self._records[record.number] = record
         if self._study is None:
             return
-        now = history.outcome(self._spec, record)
+        now = history.lesson(self._spec, record)
         trial = self._asked.get(record.number)
-        if record.number in self._told and self._told[record.number] == now:
+        if record.number in self._taught and self._taught[record.number] == now:
             return
-        if trial is None or self._told[record.number] is not None:
+        if trial is None or self._taught[record.number] is not None:
             # Optuna cannot reopen a finished trial, nor constrain one that it did not ask for: start over.
             self._study = None
             return
         assert now is not None
-        self._told[record.number] = now
+        self._taught[record.number] = now
         del self._asked[record.number]
         trial.set_constraint(CONSTRAINT, now.violation)
         if now.paused_at is None:
@@ -89,7 +89,7 @@ class OptunaSampler:
         branch = self._codec.branch_of(trial.params)
         for name, distribution in self._codec.knobs[branch.system].items():
             _take(trial, name, distribution)
-        self._asked[number], self._told[number] = trial, None
+        self._asked[number], self._taught[number] = trial, None
         return self._codec.decode(branch, trial.params)
 
     def _study_for(self, number: int) -> optuna.Study:
@@ -105,18 +105,18 @@ class OptunaSampler:
         known = [record for _, record in sorted(self._records.items()) if record.number < number]
         seen = history.kept(self._spec, [record for record in known if record.number < self._start])
         seen += [record for record in known if record.number >= self._start]
-        outcomes = [history.outcome(self._spec, record) for record in (*self._warm, *seen)]
-        penalty = self._penalty(outcomes)
+        lessons = [history.lesson(self._spec, record) for record in (*self._warm, *seen)]
+        penalty = self._penalty(lessons)
         study.add_trials(
-            self._frozen(record, told, penalty) for record, told in zip((*self._warm, *seen), outcomes, strict=True)
+            self._frozen(record, lesson, penalty) for record, lesson in zip((*self._warm, *seen), lessons, strict=True)
         )
         self._asked = {}
-        self._told = {record.number: told for record, told in zip(seen, outcomes[len(self._warm) :], strict=True)}
+        self._taught = {record.number: lesson for record, lesson in zip(seen, lessons[len(self._warm) :], strict=True)}
         return study
 
-    def _penalty(self, outcomes: Sequence[Outcome | None]) -> tuple[float, ...]:
+    def _penalty(self, lessons: Sequence[Lesson | None]) -> tuple[float, ...]:
         """Finite values for infeasible trials: the worst seen, where the sampler looks at them."""
-        values = [told.values for told in outcomes if told is not None and told.violation <= 0]
+        values = [lesson.values for lesson in lessons if lesson is not None and lesson.violation <= 0]
         if not values or not self._entry.reads_penalties:
             return (0.0,) * len(self._spec.objectives)
         columns = zip(*values, strict=True)
@@ -125,21 +125,21 @@ class OptunaSampler:
             for objective, column in zip(self._spec.objectives, columns, strict=True)
         )
 
-    def _frozen(self, record: Published, told: Outcome | None, penalty: tuple[float, ...]) -> FrozenTrial:
+    def _frozen(self, record: Published, lesson: Lesson | None, penalty: tuple[float, ...]) -> FrozenTrial:
         params, distributions = self._codec.encode(record.config)
-        if told is None:
+        if lesson is None:
             return create_trial(state=TrialState.RUNNING, params=params, distributions=distributions)
-        constraints = {CONSTRAINT: told.violation}
-        if told.paused_at is not None:
+        constraints = {CONSTRAINT: lesson.violation}
+        if lesson.paused_at is not None:
             return create_trial(
                 state=TrialState.PRUNED,
-                value=told.values[0],
+                value=lesson.values[0],
                 params=params,
                 distributions=distributions,
-                intermediate_values={told.paused_at: told.values[0]},
+                intermediate_values={lesson.paused_at: lesson.values[0]},
                 constraints=constraints,
             )
-        values = told.values if told.violation <= 0 else penalty
+        values = lesson.values if lesson.violation <= 0 else penalty
         return create_trial(values=values, params=params, distributions=distributions, constraints=constraints)
 
 

@@ -17,20 +17,15 @@ from sweeps.search.history import WarmStart
 from sweeps.search.registry import Independent, Learning, Points, sampler
 from sweeps.search.seeds import seed_of_trial
 from sweeps.spec.model import SweepSpec
-from trainables.system import Scalar
 
 
-class Learner(Protocol):
+class Learner(Points, Protocol):
     """A sampler that is told results."""
 
     warm_start: WarmStart
 
     def rebuild(self, records: Iterable[Published]) -> None:
         """Forget everything, then know `records`."""
-        ...
-
-    def point(self, number: int) -> dict[str, Scalar] | None:
-        """The configuration of proposal `number`; None when there are no more."""
         ...
 
     def tell(self, record: Published) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from sweeps.records import TrialState
 from sweeps.release.published import Published
-from sweeps.search.objectives import objective_at
+from sweeps.search.objective_values import objective_at
 from sweeps.spec.model import EarlyStopping, SweepSpec
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 
 import numpy as np
@@ -101,15 +100,8 @@ class Space:
             prod(len(domain.grid()) for domain in branch.searched.values()) for branch in self.branches
         )
 
-    def grid(self) -> Iterator[dict[str, Scalar]]:
-        """Every grid point: systems and budgets outermost, the last knob innermost."""
-        for branch in self.branches:
-            for epsilon in self.epsilons:
-                for values in product(*(domain.grid() for domain in branch.searched.values())):
-                    yield self.config(branch, epsilon, dict(zip(branch.searched, values, strict=True)))
-
     def grid_point(self, index: int) -> dict[str, Scalar]:
-        """The point at `index` of `grid()`, without walking there. Raises IndexError."""
+        """Point `index` of the grid: systems and budgets outermost, the last knob innermost. Raises IndexError."""
         rest = index
         for branch in self.branches:
             grids = {name: domain.grid() for name, domain in branch.searched.items()}

@@ -53,7 +53,7 @@ PositiveCount = Annotated[int, Field(ge=1), _NUMBER]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Knob = Annotated[
     Any, PlainValidator(lambda value: value), PlainSerializer(_knob_out), WithJsonSchema(KNOB_SCHEMA)
-]  # read by sweeps.spec.knobs, which knows each system's parameters
+]  # read by sweeps.spec.systems_section, which knows each system's parameters
 
 
 class Section(BaseModel):
@@ -117,7 +117,7 @@ class Privacy(Section):
         )
 
 
-class Objective(Section):
+class ObjectiveOptions(Section):
     """One metric and its direction; without `goal` the system's own."""
 
     metric: str
@@ -133,7 +133,7 @@ class Search(Section):
     """
 
     sampler: Annotated[str, PlainValidator(lambda value: value), WithJsonSchema({"type": "string"})] = (
-        "tpe"  # read by sweeps.spec.checks, which knows the samplers
+        "tpe"  # read by sweeps.spec.across_sections, which knows the samplers
     )
     trials: Annotated[PositiveCount, Field(le=10_000_000)]
     seed: Annotated[int, Field(ge=0, lt=2**63), _NUMBER] = 0
@@ -202,7 +202,7 @@ class ExecutionOptions(Section):
 
 
 class Reference(Section):
-    """A public value at which the volume under a front ends, and where it comes from.
+    """A public value at which an axis of a front ends, for the volume under it, and where the value comes from.
 
     derived  from the rest of the spec, which is done anew each time that the spec is read
     """
@@ -238,7 +238,7 @@ class SweepSpec(Section):
     data: Data
     systems: Annotated[dict[str, dict[str, Knob]], Field(min_length=1)]
     privacy: Privacy
-    objectives: Annotated[tuple[Objective, ...], Field(min_length=1)]
+    objectives: Annotated[tuple[ObjectiveOptions, ...], Field(min_length=1)]
     search: Search
     early_stopping: EarlyStopping | None = None
     limits: Limits = Limits()
@@ -268,26 +268,13 @@ class SweepSpec(Section):
 
     def settings(self) -> Execution:
         """How each trial executes."""
-        knobs = self.execution
-        return Execution(
-            microbatch=knobs.microbatch,
-            noise_source=self.privacy.noise_source,
-            checkpoint_seconds=knobs.checkpoint_seconds,
-            device=knobs.device,
-            threads=knobs.threads,
-            precision=knobs.precision,
-        )
+        return Execution(noise_source=self.privacy.noise_source, **self.execution.model_dump(exclude={"retries"}))
 
     def texts(self) -> tuple[str, ...]:
         """Every text that a knob may take."""
-        found = {
-            value
-            for knobs in self.systems.values()
-            for knob in knobs.values()
-            for value in (knob.values if isinstance(knob, Domain) else (knob,))
-            if isinstance(value, str)
-        }
-        return tuple(sorted(found))
+        knobs = [knob for knobs in self.systems.values() for knob in knobs.values()]
+        values = {value for knob in knobs for value in (knob.values if isinstance(knob, Domain) else (knob,))}
+        return tuple(sorted(value for value in values if isinstance(value, str)))
 
     def user_functions(self) -> tuple[str, ...]:
         """Functions that text knobs name as `package.module:function`: whoever builds a model of it calls them."""

@@ -5,11 +5,12 @@ A reference that depended on the results would move with them: two sweeps, or on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from sweeps.process.suggestions import did_you_mean
-from sweeps.spec.errors import Problems
+from sweeps.spec.draft import Draft
 from sweeps.spec.model import FrontOptions, Limits, Privacy, Reference
+from sweeps.spec.problems import Problems
 from trainables.measures.objectives import MEASURES
 from trainables.publishing import OWN_METRICS, declared
 from trainables.system import PublicFacts, System
@@ -42,8 +43,9 @@ def _derived(value: float, source: str) -> Reference:
     return Reference(value=value, source=source, derived=True)
 
 
-def check_references(given: Mapping[str, Reference], chosen: Sequence[System], problems: Problems) -> None:
+def check_references(draft: Draft, problems: Problems) -> None:
     """A reference of a metric that no system reports is a slip of the pen."""
+    chosen, given = draft.chosen, {} if draft.front is None else draft.front.reference
     known = set(OWN_METRICS).union(MEASURES, *(declared(system) for system in chosen))
     for name, one in given.items():
         if chosen and name not in known:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from sweeps.spec.errors import Problems
-from sweeps.spec.model import Objective
-from trainables.system import Dependence, Metric, PublicFacts, System
+from sweeps.spec.draft import Draft
+from sweeps.spec.problems import Problems
+from trainables.system import Dependence, Metric, PublicFacts
 from trainables.validation.reports import NOISE_SD
 
 
-def check_reported(
-    objectives: Sequence[Objective], chosen: Sequence[System], facts: PublicFacts, problems: Problems
-) -> None:
+def check_reported(draft: Draft, problems: Problems) -> None:
     """A metric may need validation records, or another kind of target: a trial that cannot report it has no rank."""
-    for i, objective in enumerate(objectives):
-        for system in chosen:
+    if draft.facts is None:
+        return
+    for i, objective in enumerate(draft.objectives or ()):
+        for system in draft.chosen:
             for metric in system.metrics:
-                if metric.name == objective.metric and (lacking := _lacking(metric, facts)):
+                if metric.name == objective.metric and (lacking := _lacking(metric, draft.facts)):
                     expected, remedy = lacking
                     problems.add(f"objectives.{i}.metric", objective.metric, f"{expected}, for {system.name}", remedy)
 

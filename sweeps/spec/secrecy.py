@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sweeps.spec.errors import Problems
+from sweeps.spec.problems import Problems
 from trainables.worker.redaction import holds_secret
 
 REMEDY = (

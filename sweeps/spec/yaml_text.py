@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from sweeps.spec.errors import Problems
+from sweeps.spec.problems import Problems
 
 DEEPEST, LARGEST, LONGEST_NUMBER = 50, 100_000, 300
 """Levels, values and digits that a document may have: far beyond any spec, far below what Python gives up on."""
@@ -120,4 +120,11 @@ def read_yaml(text: str, problems: Problems) -> Any:
         return None
     for key, number in repeated:
         problems.add(f"line {number}", key, "each key once", "Only the last of two would count: remove or rename one.")
+    return document
+
+
+def read_document(text: str) -> Any:
+    """The same, alone. Raises SpecErrors with all that is wrong with the text."""
+    document = read_yaml(text, problems := Problems())
+    problems.raise_any()
     return document

@@ -1,6 +1,7 @@
-"""The record of truth of every sweep (see `sweeps.store.store`)."""
+"""The record of truth of every sweep: `contract` has its duties, `registry` the backends."""
 
 from sweeps.records import SweepRecord
+from sweeps.store.contract import Lease, Store
 from sweeps.store.errors import (
     Conflict,
     LeaseHeld,
@@ -12,9 +13,8 @@ from sweeps.store.errors import (
     UnknownSweep,
     UnknownTrial,
 )
-from sweeps.store.lease import Lease
+from sweeps.store.registry import open_store
 from sweeps.store.schema import VERSION
-from sweeps.store.store import Store
 
 __all__ = [
     "VERSION",
@@ -30,4 +30,5 @@ __all__ = [
     "SweepRecord",
     "UnknownSweep",
     "UnknownTrial",
+    "open_store",
 ]

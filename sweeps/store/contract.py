@@ -17,3 +17,190 @@ What a reader may see. One state between two transactions, without waiting for t
 is read by today's rules of what may leave it (`sweeps.release.policy`), and is refused where it cannot be. Views read
 through the publisher (`sweeps.release.publisher`) alone.
 """
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
+from typing import Protocol
+
+from sweeps.records import (
+    AttemptRecord,
+    LedgerEntry,
+    OutboxRow,
+    Proposal,
+    Reservation,
+    Settlement,
+    SweepRecord,
+    SweepState,
+    TrialRecord,
+    TrialState,
+)
+from trainables.system import PrivacyPlan, Refusal
+
+LEASE_SECONDS = 30.0
+"""How long a holder may give no sign of life, unless it says otherwise."""
+
+
+class Lease(Protocol):
+    """The right to write one sweep, until released or taken over. Safe to use from several threads.
+
+    sweep  its name
+    token  number of this holding of the lease: each holder's is larger than that of the one before
+    """
+
+    @property
+    def sweep(self) -> str: ...
+
+    @property
+    def token(self) -> int: ...
+
+    def renew(self) -> None:
+        """A sign of life: the expiry moves to the whole length from now. Raises LeaseLost, StoreError."""
+
+    def release(self) -> None:
+        """Give the sweep up; without effect when another holds it already."""
+
+
+class Store(Protocol):
+    """Sweeps, their trials, and what these were charged. Safe to use from several threads.
+
+    Keys of trials are `<sweep>-<number>` (`sweeps.records.trial_key`). What is not there is an UnknownSweep or an
+    UnknownTrial; whatever else goes wrong is a StoreError, and its message says what to do.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where it is, with a password if it has one: for another process, never for a message."""
+
+    def close(self) -> None:
+        """End its connections. Calibrations that are still in memory are written, where the store takes them."""
+
+    # -- sweeps -----------------------------------------------------------------------------------------
+
+    def create_sweep(self, record: SweepRecord) -> None:
+        """Record a new sweep. Raises SweepExists."""
+
+    def sweep(self, name: str) -> SweepRecord:
+        """One sweep. Raises UnknownSweep."""
+
+    def sweeps(self) -> list[SweepRecord]:
+        """All sweeps, oldest first."""
+
+    def acquire(self, sweep: str, ttl_seconds: float = LEASE_SECONDS) -> Lease:
+        """The right to write `sweep`, where nobody holds it, or no longer. Raises UnknownSweep, LeaseHeld.
+
+        ttl_seconds  how long this holder may give no sign of life
+        """
+
+    def set_state(self, lease: Lease, state: SweepState | str) -> None:
+        """Where the sweep stands, with an outbox row when that changes. Raises LeaseLost."""
+
+    def set_place(self, lease: Lease, root: str, records: str) -> None:
+        """Where the sweep's files are from now on: it was resumed elsewhere. Raises LeaseLost."""
+
+    def set_fingerprints(self, lease: Lease, fingerprints: Mapping[str, str]) -> None:
+        """Replace the recorded fingerprints (a resume under changed ones was accepted by name). Raises LeaseLost."""
+
+    def data_fingerprint(self, digest: str) -> str:
+        """What this store records of a data set with that digest: keyed with a secret of its own.
+
+        The secret lies in the store, since every controller on it has to find the same: it serves all sweeps and
+        outlives each. So a copy of the store confirms a guess of the records, and stays inside the release boundary;
+        what is printed or copied out of it does not.
+        """
+
+    # -- the two transactions, and what else may come of an attempt ------------------------------------
+
+    def record_infeasible(self, lease: Lease, refused: Iterable[tuple[Proposal, Refusal]]) -> None:
+        """Record proposals that are never launched, all in one transaction; the same ones again change nothing.
+
+        Raises LeaseLost, Conflict.
+        """
+
+    def launch(self, lease: Lease, proposal: Proposal, plan: PrivacyPlan, to_step: int) -> Reservation:
+        """Transaction one: the trial, its attempt 1 and the reservation [0, to_step), durable on return.
+
+        Raises LeaseLost, Conflict when the number is taken, InvalidValue for steps that the plan does not have.
+        """
+
+    def relaunch(self, lease: Lease, key: str, from_step: int, to_step: int) -> Reservation:
+        """The next attempt of a trial with no running one, and its own reservation [from_step, to_step).
+
+        Raises LeaseLost, Conflict, UnknownTrial, InvalidValue when from_step lies beyond every executed step.
+        """
+
+    def settle(self, lease: Lease, key: str, attempt: int, came: Settlement) -> None:
+        """Transaction two: result, settlement, state (COMPLETE, or PLANNED between rungs) and outbox row.
+
+        The same content again, seconds aside, changes nothing. Raises LeaseLost, Conflict, UnknownTrial, InvalidValue
+        for steps outside of the reservation.
+        """
+
+    def lose(self, lease: Lease, key: str, attempt: int, executed_to: int | None, reason: str) -> None:
+        """The attempt is gone: charged to its horizon (None: its whole reservation); the trial is PLANNED again.
+
+        The same content again changes nothing. Raises as `settle`.
+        """
+
+    def fail(self, lease: Lease, key: str, attempt: int, executed_to: int | None, reason: str) -> None:
+        """The trial is over without a (further) result: charged as by `lose`; the trial is FAILED.
+
+        The same content again changes nothing. Raises as `settle`.
+        """
+
+    def charge_whole(self, lease: Lease, key: str, attempt: int) -> None:
+        """An attempt that is over turned out to have gone further than it was charged for: its whole reservation is.
+
+        Never lowers anything. Raises LeaseLost, UnknownTrial.
+        """
+
+    def abandon(self, lease: Lease, key: str, reason: str) -> None:
+        """The trial, of which no attempt runs, cannot go on: it is FAILED; what was charged and reported stays.
+
+        The same again changes nothing. Raises LeaseLost, Conflict, UnknownTrial.
+        """
+
+    # -- reading ----------------------------------------------------------------------------------------
+
+    def trials(self, sweep: str, states: Collection[TrialState] | None = None) -> list[TrialRecord]:
+        """Trials in order of number, of the given states only if any are given. Raises UnknownSweep.
+
+        30,000 of them have to be read in well under a second: fields that few look into may be parsed when they are
+        (`TrialRecord.stored`).
+        """
+
+    def trials_of(self, sweep: str, keys: Collection[str]) -> list[TrialRecord]:
+        """The trials with these keys, in order of number. Raises UnknownSweep, UnknownTrial."""
+
+    def counts(self, sweep: str) -> dict[str, int]:
+        """{"complete": ..., "running": ..., "failed": ..., "infeasible": ..., "planned": ...}. Raises UnknownSweep."""
+
+    def ledger(self, sweep: str) -> list[LedgerEntry]:
+        """All entries in order of trial and attempt. Raises UnknownSweep."""
+
+    def ledger_of(self, key: str) -> list[LedgerEntry]:
+        """The entries of one trial in order of attempt; none where it was never launched. Raises UnknownSweep."""
+
+    def attempts(self, sweep: str) -> list[AttemptRecord]:
+        """All attempts in order of trial and attempt. Raises UnknownSweep."""
+
+    def attempts_of(self, key: str) -> list[AttemptRecord]:
+        """Attempts of one trial in order. Raises UnknownSweep."""
+
+    # -- views ------------------------------------------------------------------------------------------
+
+    def outbox(self, sweep: str, limit: int = 1000) -> list[OutboxRow]:
+        """The oldest `limit` changes that the views have not been told, in the order of their transactions."""
+
+    def backlog(self, sweep: str) -> int:
+        """How many changes the views have not been told."""
+
+    def delivered(self, lease: Lease | None, ids: Sequence[int]) -> None:
+        """Forget these outbox rows; unknown ones are ignored. The drain beside a controller has no lease."""
+
+    def calibrations(self) -> MutableMapping[str, float]:
+        """{question: solved value}, shared by all processes on one store: a cache, and safe to use from threads.
+
+        A new value is visible here at once and durable soon; losing one costs a calculation. Not a number is an
+        InvalidValue.
+        """

@@ -139,10 +139,13 @@ class Database:
         """Run `work` on one consistent snapshot; waits for no writer."""
         return self._run(self._readers, work)
 
+    def insert(self, table: Table) -> Any:
+        """An INSERT that may say what to do about a row that is there."""
+        return (sqlite if self.is_sqlite else postgresql).insert(table)
+
     def upsert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
         """Insert rows, replacing those with the same primary key."""
-        dialect = sqlite if self.is_sqlite else postgresql
-        statement = dialect.insert(table)
+        statement = self.insert(table)
         rest = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
         statement = statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=rest)
         self.write(lambda connection: connection.execute(statement, list(rows)))

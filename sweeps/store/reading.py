@@ -24,28 +24,28 @@ from sweeps.records import (
     TrialState,
 )
 from sweeps.release.policy import Release
-from sweeps.store.errors import UnknownSweep
+from sweeps.store.errors import UnknownSweep, UnknownTrial
 from sweeps.store.schema import attempts, ledger, outbox, sweeps, trials
 from sweeps.store.text import NULL, loads_column
 from trainables.system import PrivacyPlan
 
+_PARSED_AT_ONCE = ("config", "violations", "guarantee")
+"""Columns of texts that are parsed in one pass, several times faster than text by text, and when first looked into."""
 _TRIAL_COLUMNS = (
     trials.c.number,
     trials.c.state,
+    trials.c.metrics,
     trials.c.seed,
     trials.c.reason,
     trials.c.step,
     trials.c.attempts,
     trials.c.proposed_at,
     trials.c.finished_at,
-    trials.c.metrics,
     trials.c.config,
     trials.c.violations,
     trials.c.guarantee,
     trials.c.plan,
 )
-_PARSED_LATER = ("config", "violations", "guarantee", "plan")
-"""The last of these columns."""
 _STATES = {str(state): state for state in TrialState}
 
 
@@ -55,6 +55,20 @@ def sweep_id(connection: Connection, name: str) -> int:
     if found is None:
         raise UnknownSweep(name, connection.execute(select(sweeps.c.name)).scalars())
     return int(found)
+
+
+def trial_number(sweep: str, key: str) -> int:
+    """Number of a trial of `sweep` by its key. Raises UnknownTrial for the key of no trial, or of another sweep's."""
+    name, _, number = key.rpartition("-")
+    if name != sweep or not number.isdecimal():
+        raise UnknownTrial(f"trial {key!r}: expected {sweep}-NUMBER")
+    return int(number)
+
+
+def sweep_and_number(key: str) -> tuple[str, int]:
+    """What a trial's key is made of. Raises UnknownTrial."""
+    sweep = key.rpartition("-")[0]
+    return sweep, trial_number(sweep, key)
 
 
 def read_sweeps(connection: Connection, name: str | None = None) -> list[SweepRecord]:
@@ -93,7 +107,8 @@ def read_trials(
         rows = _tuples(connection, statement)
         if not rows:
             return []
-        records = _trial_records(name, rows, _reports(connection, sweep))
+        columns = dict(zip((column.name for column in _TRIAL_COLUMNS), zip(*rows, strict=True), strict=True))
+        records = _Rows(columns, _reports(connection, sweep)).records(name)
         text = connection.execute(select(sweeps.c.spec).where(sweeps.c.id == sweep)).scalar_one()
         spec = RecordedSpec(json.loads(text))
         if spec.early_stopping is not None:
@@ -117,54 +132,45 @@ def _claiming_the_plan(record: TrialRecord) -> TrialRecord:
 
 
 class _Rows:
-    """What the JSON columns of one reading say. A column is parsed in one pass when it is first looked into, several
-    times faster than text by text; plans are large and rarely all read, so they are parsed one by one."""
+    """One reading, column by column."""
 
-    def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
-        self._texts = dict(texts)
-        self._values: dict[str, list[Any]] = {}
+    def __init__(self, columns: Mapping[str, Sequence[Any]], reports: Mapping[int, Mapping[int, Any]]) -> None:
+        self._columns, self._reports = dict(columns), reports
+        self._parsed: dict[str, list[Any]] = {}
 
     def decoded(self, name: str, row: int) -> Any:
+        if name in _PARSED_AT_ONCE:
+            if name not in self._parsed:
+                with collector_paused():
+                    parsed = loads_column(self._columns.pop(name))
+                    self._parsed[name] = list(map(_claim, parsed)) if name == "guarantee" else parsed
+            return self._parsed[name][row]
+        if name == "reports":
+            return self._reports_of(row)
+        value = self._columns[name][row]
         if name == "plan":
-            return PrivacyPlan.from_dict(json.loads(self._texts[name][row]))
-        if name not in self._values:
-            with collector_paused():
-                parsed = loads_column(self._texts.pop(name))
-                self._values[name] = list(map(_claim, parsed)) if name == "guarantee" else parsed
-        return self._values[name][row]
+            # Plans are large and rarely all read.
+            return None if value == NULL else PrivacyPlan.from_dict(json.loads(value))
+        return int(value) if name == "seed" else value
+
+    def _reports_of(self, row: int) -> Mapping[int, Any]:
+        if several := self._reports.get(self._columns["number"][row]):
+            return several
+        reported = self.decoded("guarantee", row) is not None
+        return {self._columns["step"][row]: self._parsed["metrics"][row]} if reported else {}
+
+    def records(self, sweep: str) -> list[TrialRecord]:
+        """All of them."""
+        self._parsed["metrics"] = loads_column(self._columns.pop("metrics"))
+        columns = (self._columns["number"], self._columns["state"], self._parsed["metrics"])
+        return [
+            TrialRecord.stored(self, row, key=f"{sweep}-{number}", number=number, state=_STATES[state], metrics=metrics)
+            for row, (number, state, metrics) in enumerate(zip(*columns, strict=True))
+        ]
 
 
 def _claim(content: dict[str, Any] | None) -> Guarantee | None:
     return None if content is None else Guarantee.from_dict(content)
-
-
-def _trial_records(name: str, rows: Sequence[Any], reports: dict[int, dict[int, Any]]) -> list[TrialRecord]:
-    columns = list(zip(*rows, strict=True))
-    texts = _Rows(dict(zip(_PARSED_LATER, columns[9:], strict=True)))
-    records = []
-    for position, (row, metrics) in enumerate(zip(rows, loads_column(columns[8]), strict=True)):
-        reported = row[11] != NULL
-        absent = {} if reported else {"guarantee": None}
-        if row[12] == NULL:
-            absent["plan"] = None
-        record = TrialRecord.stored(
-            texts,
-            position,
-            key=f"{name}-{row[0]}",
-            number=row[0],
-            state=_STATES[row[1]],
-            seed=int(row[2]),
-            reason=row[3],
-            step=row[4],
-            attempts=row[5],
-            proposed_at=row[6],
-            finished_at=row[7],
-            metrics=metrics,
-            reports=reports.get(row[0]) or ({row[4]: metrics} if reported else {}),
-            **absent,
-        )
-        records.append(record)
-    return records
 
 
 def _reports(connection: Connection, sweep: int) -> dict[int, dict[int, Any]]:

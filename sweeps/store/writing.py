@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, func, insert, select, update
 
 from dpcore.checks import InvalidValue
-from sweeps.records import Outcome, Proposal, Settlement, TrialState
+from sweeps.records import Outcome, Proposal, Reservation, Settlement, SweepState, TrialState, trial_key
 from sweeps.store.errors import Conflict, UnknownTrial
-from sweeps.store.schema import attempts, ledger, outbox, trials
+from sweeps.store.reading import trial_number
+from sweeps.store.schema import attempts, ledger, outbox, sweeps, trials
 from sweeps.store.text import NULL, canonical, dumps
 from trainables.system import PrivacyPlan, Refusal
 
@@ -32,6 +33,17 @@ class Writer:
     sweep_id: int
     token: int
     at: float
+
+    def update_sweep(self, **values: object) -> None:
+        """What the sweep's own row says."""
+        self.connection.execute(update(sweeps).where(sweeps.c.id == self.sweep_id).values(**values))
+
+    def set_state(self, wanted: SweepState) -> None:
+        """Where the sweep stands; the views are told of a change."""
+        here = sweeps.c.id == self.sweep_id
+        if self.connection.execute(select(sweeps.c.state).where(here)).scalar_one() != wanted:
+            self.update_sweep(state=str(wanted))
+            self._announce("state", None)
 
     def infeasible(self, refused: Iterable[tuple[Proposal, Refusal]]) -> None:
         """Record proposals that are never launched; the same ones again change nothing."""
@@ -52,67 +64,62 @@ class Writer:
                 continue
             before = recorded[number]
             stated = (before.state, json.loads(before.config), json.loads(before.violations))
-            if stated != (row["state"], json.loads(str(row["config"])), json.loads(str(row["violations"]))):
+            if stated != (row["state"], json.loads(row["config"]), json.loads(row["violations"])):
                 raise Conflict(f"trial {self.sweep}-{number}: already recorded as {before.state} with other content")
         if fresh:
             self.connection.execute(insert(trials), fresh)
-            self._announce("infeasible", *(int(str(row["number"])) for row in fresh))
+            self._announce("infeasible", *(row["number"] for row in fresh))
 
-    def launch(self, proposal: Proposal, plan: PrivacyPlan, to_step: int, launch: str) -> int:
+    def launch(self, proposal: Proposal, plan: PrivacyPlan, to_step: int, launch: str) -> Reservation:
         """The trial, its first attempt and its reservation [0, to_step)."""
         if not 0 < to_step <= plan.steps:
             raise InvalidValue("to_step", to_step, f"an integer in [1, {plan.steps}], the steps of the plan")
-        key = (trials.c.sweep_id == self.sweep_id, trials.c.number == proposal.number)
-        before = self.connection.execute(select(trials.c.state).where(*key)).one_or_none()
-        if before is not None:
-            if self._is_repetition(proposal.number, launch):
-                return 1
-            raise Conflict(
-                f"trial {self.sweep}-{proposal.number}: already recorded as {before.state}; expected a new one"
-            )
-        row = self._trial_row(proposal, TrialState.RUNNING, dumps(plan.to_dict()), None)
-        self.connection.execute(insert(trials).values({**row, "attempts": 1}))
-        self._reserve(proposal.number, 1, 0, to_step, launch)
-        return 1
+        reserved = Reservation(key=trial_key(self.sweep, proposal.number), attempt=1, from_step=0, to_step=to_step)
+        here = self._here(trials, proposal.number)
+        before = self.connection.execute(select(trials.c.state).where(*here)).scalar_one_or_none()
+        if before is None:
+            row = self._trial_row(proposal, TrialState.RUNNING, plan.to_json(), None)
+            self.connection.execute(insert(trials).values({**row, "attempts": 1}))
+            self._reserve(proposal.number, reserved, launch)
+        elif not self._is_repetition(proposal.number, launch):
+            raise Conflict(f"trial {reserved.key}: already recorded as {before}; expected a new one")
+        return reserved
 
-    def relaunch(self, number: int, from_step: int, to_step: int, launch: str) -> int:
+    def relaunch(self, key: str, from_step: int, to_step: int, launch: str) -> Reservation:
         """The next attempt and its own reservation [from_step, to_step)."""
-        if not 0 <= from_step < to_step:
-            raise InvalidValue("from_step", from_step, f"an integer in [0, to_step={to_step})")
+        number = trial_number(self.sweep, key)
         trial = self._trial(number)
+        reserved = Reservation(key=key, attempt=trial.attempts + 1, from_step=from_step, to_step=to_step)
         if trial.state == TrialState.RUNNING and self._is_repetition(number, launch):
-            return int(trial.attempts)
+            return replace(reserved, attempt=trial.attempts)
         if trial.state not in (TrialState.PLANNED, TrialState.COMPLETE):
             raise Conflict(
-                f"trial {self.sweep}-{number}: {trial.state}; expected planned (or complete, for its next rung). "
+                f"trial {key}: {trial.state}; expected planned (or complete, for its next rung). "
                 "Settle, lose or fail its running attempt first."
             )
-        reached = self.connection.execute(
-            select(func.max(ledger.c.executed_to)).where(ledger.c.sweep_id == self.sweep_id, ledger.c.number == number)
-        ).scalar_one()
+        executed = select(func.max(ledger.c.executed_to)).where(*self._here(ledger, number))
+        reached = self.connection.execute(executed).scalar_one()
         if from_step > reached:
             # Starting beyond every executed step would leave a gap in what the ledger charges.
             raise InvalidValue("from_step", from_step, f"at most {reached}, the last step that any attempt executed")
-        attempt = int(trial.attempts) + 1
-        self._update_trial(number, state=str(TrialState.RUNNING), attempts=attempt, finished_at=None)
-        self._reserve(number, attempt, from_step, to_step, launch)
-        return attempt
+        self._update_trial(number, state=str(TrialState.RUNNING), attempts=reserved.attempt, finished_at=None)
+        self._reserve(number, reserved, launch)
+        return reserved
 
-    def settle(self, number: int, attempt: int, came: Settlement) -> None:
+    def settle(self, key: str, attempt: int, came: Settlement) -> None:
         """Result, settlement, state and outbox row; the same content again changes nothing."""
-        metrics, claim = dumps(came.metrics), dumps(came.guarantee.to_dict())
-        sorted_claim = canonical(came.guarantee.to_dict())
-        content = _digest("settled", came.executed_to, came.step, canonical(came.metrics), sorted_claim, came.finished)
-        closed = self._close(
-            number, attempt, Outcome.SETTLED, content, came.executed_to, "", came.step, metrics, came.seconds
+        number, metrics, claim = trial_number(self.sweep, key), dumps(came.metrics), came.guarantee.to_dict()
+        content = _digest(
+            "settled", came.executed_to, came.step, canonical(came.metrics), canonical(claim), came.finished
         )
-        if not closed:
+        reported = {"step": came.step, "metrics": metrics, "seconds": came.seconds}
+        if not self._close(number, attempt, came.executed_to, content, outcome=str(Outcome.SETTLED), **reported):
             return
         self._update_trial(
             number,
             state=str(TrialState.COMPLETE if came.finished else TrialState.PLANNED),
             metrics=metrics,
-            guarantee=claim,
+            guarantee=dumps(claim),
             step=came.step,
             reason="",
             finished_at=self.at if came.finished else None,
@@ -120,45 +127,36 @@ class Writer:
         if came.announced:
             self._announce("settled", number)
 
-    def lose(self, number: int, attempt: int, executed_to: int | None, reason: str) -> None:
+    def lose(self, key: str, attempt: int, executed_to: int | None, reason: str) -> None:
         """The attempt is gone; charged to its horizon (None: the whole reservation), the trial may go on."""
-        content = _digest("lost", executed_to, reason)
-        if self._close(number, attempt, Outcome.LOST, content, executed_to, reason):
+        number, content = trial_number(self.sweep, key), _digest("lost", executed_to, reason)
+        if self._close(number, attempt, executed_to, content, outcome=str(Outcome.LOST), reason=reason):
             self._update_trial(number, state=str(TrialState.PLANNED), reason=reason)
             self._announce("lost", number)
 
-    def fail(self, number: int, attempt: int, executed_to: int | None, reason: str) -> None:
+    def fail(self, key: str, attempt: int, executed_to: int | None, reason: str) -> None:
         """The trial is over without a result; charged to its horizon (None: the whole reservation)."""
-        content = _digest("failed", executed_to, reason)
-        if self._close(number, attempt, Outcome.FAILED, content, executed_to, reason):
-            self._update_trial(number, state=str(TrialState.FAILED), reason=reason, finished_at=self.at)
-            self._announce("failed", number)
+        number, content = trial_number(self.sweep, key), _digest("failed", executed_to, reason)
+        if self._close(number, attempt, executed_to, content, outcome=str(Outcome.FAILED), reason=reason):
+            self._failed(number, reason)
 
-    def charge_whole(self, number: int, attempt: int) -> None:
+    def charge_whole(self, key: str, attempt: int) -> None:
         """Raise what a closed attempt is charged to its whole reservation; never lowers anything."""
-        here = (ledger.c.sweep_id == self.sweep_id, ledger.c.number == number, ledger.c.attempt == attempt)
+        here = self._here(ledger, trial_number(self.sweep, key), attempt)
         self.connection.execute(
             update(ledger).where(*here, ledger.c.executed_to.is_not(None)).values(executed_to=ledger.c.to_step)
         )
 
-    def abandon(self, number: int, reason: str) -> None:
+    def abandon(self, key: str, reason: str) -> None:
         """The trial cannot go on, and no attempt of it runs; the same again changes nothing."""
+        number = trial_number(self.sweep, key)
         state = self._trial(number).state
-        if state == TrialState.FAILED:
-            return
-        if state not in (TrialState.PLANNED, TrialState.COMPLETE):
-            raise Conflict(f"trial {self.sweep}-{number}: {state}; expected planned or complete")
-        self._update_trial(number, state=str(TrialState.FAILED), reason=reason, finished_at=self.at)
-        self._announce("failed", number)
+        if state in (TrialState.PLANNED, TrialState.COMPLETE):
+            self._failed(number, reason)
+        elif state != TrialState.FAILED:
+            raise Conflict(f"trial {key}: {state}; expected planned or complete")
 
-    def announce_state(self) -> None:
-        """Tell the views that the sweep itself changed."""
-        values = {"sweep_id": self.sweep_id, "number": None, "kind": "state", "at": self.at}
-        self.connection.execute(insert(outbox).values(values))
-
-    def _trial_row(
-        self, proposal: Proposal, state: TrialState, plan: str, refusal: Refusal | None
-    ) -> dict[str, object]:
+    def _trial_row(self, proposal: Proposal, state: TrialState, plan: str, refusal: Refusal | None) -> dict[str, Any]:
         return {
             "sweep_id": self.sweep_id,
             "number": proposal.number,
@@ -176,8 +174,8 @@ class Writer:
             "plan": plan,
         }
 
-    def _reserve(self, number: int, attempt: int, from_step: int, to_step: int, launch: str) -> None:
-        where = {"sweep_id": self.sweep_id, "number": number, "attempt": attempt}
+    def _reserve(self, number: int, reserved: Reservation, launch: str) -> None:
+        where = {"sweep_id": self.sweep_id, "number": number, "attempt": reserved.attempt}
         self.connection.execute(
             insert(attempts).values(
                 **where,
@@ -192,22 +190,12 @@ class Writer:
                 started_at=self.at,
             )
         )
-        self.connection.execute(insert(ledger).values(**where, from_step=from_step, to_step=to_step))
+        steps = {"from_step": reserved.from_step, "to_step": reserved.to_step}
+        self.connection.execute(insert(ledger).values(**where, **steps))
 
-    def _close(
-        self,
-        number: int,
-        attempt: int,
-        outcome: Outcome,
-        content: str,
-        executed_to: int | None,
-        reason: str,
-        step: int = 0,
-        metrics: str = "{}",
-        seconds: float = 0.0,
-    ) -> bool:
+    def _close(self, number: int, attempt: int, executed_to: int | None, content: str, **values: object) -> bool:
         """End a running attempt and settle its ledger entry; False when it had ended with the same content."""
-        here = (attempts.c.sweep_id == self.sweep_id, attempts.c.number == number, attempts.c.attempt == attempt)
+        here = self._here(attempts, number, attempt)
         row = self.connection.execute(
             select(attempts.c.outcome, attempts.c.content, ledger.c.from_step, ledger.c.to_step)
             .join(ledger)
@@ -225,51 +213,37 @@ class Writer:
         charged = row.to_step if executed_to is None else executed_to
         if not row.from_step <= charged <= row.to_step:
             raise InvalidValue("executed_to", executed_to, f"within the reservation [{row.from_step}, {row.to_step}]")
-        self.connection.execute(
-            update(attempts)
-            .where(*here)
-            .values(
-                outcome=str(outcome),
-                content=content,
-                reason=reason,
-                step=step,
-                metrics=metrics,
-                seconds=seconds,
-                ended_at=self.at,
-            )
-        )
-        self.connection.execute(
-            update(ledger)
-            .where(ledger.c.sweep_id == self.sweep_id, ledger.c.number == number, ledger.c.attempt == attempt)
-            .values(executed_to=charged)
-        )
+        self.connection.execute(update(attempts).where(*here).values(content=content, ended_at=self.at, **values))
+        entry = self._here(ledger, number, attempt)
+        self.connection.execute(update(ledger).where(*entry).values(executed_to=charged))
         return True
+
+    def _failed(self, number: int, reason: str) -> None:
+        self._update_trial(number, state=str(TrialState.FAILED), reason=reason, finished_at=self.at)
+        self._announce("failed", number)
 
     def _trial(self, number: int) -> Any:
         row = self.connection.execute(
-            select(trials.c.state, trials.c.attempts).where(
-                trials.c.sweep_id == self.sweep_id, trials.c.number == number
-            )
+            select(trials.c.state, trials.c.attempts).where(*self._here(trials, number))
         ).one_or_none()
         if row is None:
             raise UnknownTrial(f"trial {self.sweep}-{number}: not in this store")
         return row
 
     def _update_trial(self, number: int, **values: object) -> None:
-        self.connection.execute(
-            update(trials).where(trials.c.sweep_id == self.sweep_id, trials.c.number == number).values(**values)
-        )
+        self.connection.execute(update(trials).where(*self._here(trials, number)).values(**values))
 
     def _is_repetition(self, number: int, launch: str) -> bool:
         """Whether this very call has been committed already (the connection broke before its answer came)."""
-        found = self.connection.execute(
-            select(attempts.c.attempt).where(
-                attempts.c.sweep_id == self.sweep_id, attempts.c.number == number, attempts.c.launch == launch
-            )
-        ).one_or_none()
-        return found is not None
+        here = (*self._here(attempts, number), attempts.c.launch == launch)
+        return self.connection.execute(select(attempts.c.attempt).where(*here)).one_or_none() is not None
 
-    def _announce(self, kind: str, *numbers: int) -> None:
+    def _here(self, table: Table, number: int, attempt: int | None = None) -> tuple[ColumnElement[bool], ...]:
+        """The rows of one trial, or of one attempt."""
+        trial = (table.c.sweep_id == self.sweep_id, table.c.number == number)
+        return trial if attempt is None else (*trial, table.c.attempt == attempt)
+
+    def _announce(self, kind: str, *numbers: int | None) -> None:
         rows = [{"sweep_id": self.sweep_id, "number": number, "kind": kind, "at": self.at} for number in numbers]
         self.connection.execute(insert(outbox), rows)
 

@@ -100,10 +100,10 @@ class JobServer:
 
     def follow(self, job: str, say: Callable[[str], None]) -> Finished:
         """Hand on what the job prints until it ends. A connection that breaks is taken up again."""
-        told = 0
+        handed_on = 0
         while True:
             try:
-                told = asyncio.run(self._tail(job, told, say))
+                handed_on = asyncio.run(self._tail(job, handed_on, say))
             except (RuntimeError, OSError, aiohttp.ClientError) as error:
                 say(f"(connection to {shown_url(self.address)} lost, trying again: {redacted(str(error))})\n")
                 time.sleep(2.0)
@@ -113,16 +113,16 @@ class JobServer:
             if ended is not None:
                 return ended
 
-    async def _tail(self, job: str, told: int, say: Callable[[str], None]) -> int:
-        """`told` characters were handed on by an earlier connection, which begins at the start each time."""
-        seen = 0
+    async def _tail(self, job: str, handed_on: int, say: Callable[[str], None]) -> int:
+        """`handed_on` characters came by an earlier connection, which begins at the start each time."""
+        read = 0
         async for text in self._client.tail_job_logs(job):
-            fresh = text[max(0, told - seen) :]
-            seen += len(text)
+            fresh = text[max(0, handed_on - read) :]
+            read += len(text)
             if fresh:
                 say(fresh)
-                told = max(told, seen)
-        return told
+                handed_on = max(handed_on, read)
+        return handed_on
 
     def _ended(self, job: str) -> Finished | None:
         limit = time.monotonic() + SETTLE_SECONDS
@@ -159,7 +159,7 @@ def _dashboard_behind(address: str) -> str:
     for attempt in range(1, CLIENT_ATTEMPTS + 1):
         try:
             with ray.init(address=address) as context:
-                told = str(context.dashboard_url)
+                dashboard = str(context.dashboard_url)
             break
         except AuthenticationError as error:
             raise _refusal(address, _TOKEN) from error
@@ -172,7 +172,7 @@ def _dashboard_behind(address: str) -> str:
                 flush=True,
             )
     # The cluster names itself as its own nodes see it.
-    return f"http://{urlsplit(address).hostname}:{urlsplit(f'//{told}').port}"
+    return f"http://{urlsplit(address).hostname}:{urlsplit(f'//{dashboard}').port}"
 
 
 def _refusal(address: str, why: str) -> JobServerRefused:

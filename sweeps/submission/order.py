@@ -1,4 +1,5 @@
-"""What `start` is told. Imports the standard library alone: nothing is known yet of the cluster's Python."""
+"""The order that a submitted job carries out. Imports the standard library alone: nothing is known yet of the
+cluster's Python."""
 
 from __future__ import annotations
 

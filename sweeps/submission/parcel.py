@@ -1,4 +1,4 @@
-"""What travels to the cluster: this very code, the spec, the arguments and the tokens, in one folder.
+"""The parcel that travels to the cluster: this very code, the spec, the arguments and the tokens, in one folder.
 
 The code is that of the process that submits, so a sweep that was started on the cluster may be resumed from here and
 the other way round: the fingerprints agree. Packages of others (Ray, torch, MLflow ...) are the cluster's own.

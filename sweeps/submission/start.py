@@ -1,4 +1,4 @@
-"""What runs on the cluster, in the unpacked parcel: `python -m sweeps.submission.start`.
+"""The start of a submitted job on the cluster, in the unpacked parcel: `python -m sweeps.submission.start`.
 
 Workers take the environment of the order too, when they start: `load_environment` is their set-up hook.
 """

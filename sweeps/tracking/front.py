@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from sweeps.front.export import rows
-from sweeps.front.panels import Front, Objective, Reference
+from sweeps.front.panels import AxisEnd, Front, FrontAxis
 from sweeps.front.pareto import front, spec_objectives, spec_references
 from sweeps.ledger.assumptions import NOT_RECORDED, sentences_of
 from sweeps.process.collector import collector_paused
@@ -24,7 +24,7 @@ from trainables.worker.redaction import shown_url
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sweeps.tracking.reading import TrialRun
+    from sweeps.tracking.run_reading import TrialRun
 
 _GUARANTEE = ("notion", "adjacency", "unit", "status", "accountant", "theorem")
 
@@ -32,7 +32,7 @@ _GUARANTEE = ("notion", "adjacency", "unit", "status", "accountant", "theorem")
 def mlflow_front(
     uri: str,
     experiment: str,
-    objectives: Sequence[Objective] | None = None,
+    objectives: Sequence[FrontAxis] | None = None,
     filter: str | None = None,
     mix: Collection[str] = (),
 ) -> pd.DataFrame:
@@ -52,10 +52,10 @@ def mlflow_front(
 def read_front(
     uri: str,
     experiment: str,
-    objectives: Sequence[Objective] | None = None,
+    objectives: Sequence[FrontAxis] | None = None,
     filter: str | None = None,
     mix: Collection[str] = (),
-    reference: Mapping[str, Reference] | None = None,
+    reference: Mapping[str, AxisEnd] | None = None,
 ) -> Front:
     """The same as a `Front`. `reference` goes before that of the sweep's spec, kept in the same way."""
     from sweeps.tracking.mlflow_door import (
@@ -67,7 +67,7 @@ def read_front(
         check_there,
         find_experiment,
     )
-    from sweeps.tracking.reading import read_trial_runs
+    from sweeps.tracking.run_reading import read_trial_runs
 
     check_there(uri)
     with asked_by_a_person(uri):

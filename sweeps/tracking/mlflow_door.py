@@ -14,7 +14,7 @@ from urllib.parse import quote
 from mlflow import MlflowClient
 from mlflow.entities import ViewType
 from mlflow.exceptions import MlflowException
-from mlflow.telemetry.client import get_telemetry_client, set_telemetry_client
+from mlflow.telemetry.client import set_telemetry_client
 from requests import RequestException
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
@@ -47,11 +47,6 @@ _PAGE = 500
 """Runs in one answer of a server; MLflow takes about two seconds to put them together, and many more under load."""
 _TIMEOUT, _RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 _SHORT = {_TIMEOUT: "10", _RETRIES: "1"}
-
-
-def telemetry_is_off() -> bool:
-    """Whether MLflow has no client that could report to its makers."""
-    return get_telemetry_client() is None
 
 
 def check_there(uri: str) -> None:

@@ -39,7 +39,7 @@ from sweeps.tracking.mlflow_door import (
     TRIAL_KEY,
     from_mlflow,
 )
-from sweeps.tracking.reading import WrittenRun, tagged_runs, written_runs
+from sweeps.tracking.run_reading import WrittenRun, tagged_runs, written_runs
 from trainables.worker.redaction import shown_url
 
 _METRICS_AT_ONCE = 1000

@@ -29,7 +29,6 @@ from dp_accounting.pld import PLDAccountant as TheirPLD
 
 from dpcore import calibrate
 from dpcore.accountants.pld import routes
-from dpcore.accountants.pld.discretisation import ring
 from dpcore.accountants.registry import TOLERANCE
 
 
@@ -51,8 +50,7 @@ def their_event(noise: float, rate: float, steps: int) -> Any:
 def measure(clock: Callable[[], float], epsilon: float, delta: float, rate: float, steps: int) -> dict[str, float]:
     """Seconds of both for one setting, and how far each answer stays from its target."""
     target = calibrate.Target(epsilon=epsilon, delta=delta)
-    routes.epsilon_bounds.cache_clear()
-    ring.forget()
+    routes.forget()
     start = clock()
     ours = calibrate.noise_multiplier(target, rate=rate, steps=steps)
     ours_seconds = clock() - start

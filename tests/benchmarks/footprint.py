@@ -22,7 +22,7 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Proposal, Settlement, SweepRecord
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, load_spec
-from sweeps.store import Store
+from sweeps.store import Store, open_store
 from tests.sweeps.stores import postgres_server
 from trainables.data import SOURCES
 from trainables.system import Member, PrivacyPlan, TrialGroup
@@ -53,7 +53,7 @@ def plan_of(proposal: Proposal | None, spec: SweepSpec) -> PrivacyPlan:
 def fill(url: str, trials: int) -> Store:
     """A store with that many complete trials."""
     spec = load_spec({**SPEC, "search": {**SPEC["search"], "trials": trials}})
-    store = Store.open(url)
+    store = open_store(url)
     store.create_sweep(
         SweepRecord(
             name="footprint",
@@ -196,7 +196,7 @@ def main() -> None:
         print(f"store, SQLite: {size / trials:.0f} bytes a trial ({trials} trials, {time.monotonic() - began:.0f} s)")
         server.psql("CREATE DATABASE filled;")
         url = server.get_uri().replace("/postgres?", "/filled?")
-        Store.open(url).close()
+        open_store(url).close()
         empty = int(server.psql("SELECT pg_database_size('filled');").splitlines()[2])
         began = time.monotonic()
         fill(url, trials).close()

@@ -118,11 +118,11 @@ def first_launch(finished: int) -> float:
 def _fill(workspace: Workspace, name: str, spec: Any, trials: int) -> None:
     from sweeps.control.planning import plan_proposal
     from sweeps.search import Proposer
-    from sweeps.store import Store
+    from sweeps.store import open_store
     from trainables.data import SOURCES
     from trainables.system import PrivacyPlan
 
-    store = Store.open(workspace.store_url)
+    store = open_store(workspace.store_url)
     lease = store.acquire(name)
     proposer, facts = Proposer(spec), SOURCES[spec.data.source].facts(spec.data.options())
     for _ in range(trials):
@@ -130,7 +130,7 @@ def _fill(workspace: Workspace, name: str, spec: Any, trials: int) -> None:
         assert proposal is not None
         plan = plan_proposal(spec, proposal.config, facts, {})
         assert isinstance(plan, PrivacyPlan)
-        attempt = store.launch(lease, proposal, plan, plan.steps)
+        attempt = store.launch(lease, proposal, plan, plan.steps).attempt
         key = f"{name}-{proposal.number}"
         metrics = {"expected_error": 0.1, "estimate": 0.5, "epsilon": 1.0, "seconds": 0.1, "peak_memory_mb": 1.0}
         store.settle(

@@ -12,13 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": "1073741824",
@@ -194,14 +194,20 @@ def memory(model: str, engine: str, batch: int) -> float | None:
 
 
 def print_peak(model: str, engine: str, batch: int) -> int:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak()
     step = step_of(engine, TIMED[model], batch)
     if step is None:
         return 1
     for _ in range(5):
         step()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print((peak() - before) / 1024)
     return 0
+
+
+def peak() -> int:
+    """Kilobytes that this process held at most. `getrusage` would count what its parent held when it was started."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0])
 
 
 def main() -> int:

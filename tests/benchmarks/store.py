@@ -23,7 +23,7 @@ import optuna
 import sqlalchemy
 
 from sweeps.ledger import steps
-from sweeps.store import Store
+from sweeps.store import Store, open_store
 from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, settle
 
 ROUNDS, TRIALS_PER_ROUND = 5, 60
@@ -32,7 +32,7 @@ LOADS = (10_000, 30_000)
 
 def ours(url: str) -> Callable[[int], None]:
     """Two transactions a trial on our store."""
-    store = Store.open(url)
+    store = open_store(url)
     store.create_sweep(record())
     lease = store.acquire(SWEEP)
 
@@ -115,7 +115,7 @@ def fill(store: Store, number: int) -> None:
 
 def loads(folder: Path) -> dict[str, dict[str, float]]:
     """Median seconds of bulk reads."""
-    store = Store.open(f"sqlite:///{folder}/large.db")
+    store = open_store(f"sqlite:///{folder}/large.db")
     results: dict[str, dict[str, float]] = {}
     for number in LOADS:
         fill(store, number)

@@ -16,7 +16,7 @@ from dp_accounting.pld import privacy_loss_distribution as theirs
 from dp_accounting.privacy_accountant import NeighboringRelation
 
 from dpcore.accountants.pld.dominating import dominating_pair
-from dpcore.accountants.pld.pairs import SampledGaussian
+from dpcore.accountants.pld.pairs import SampledGaussianPair
 from dpcore.accountants.registry import make
 from dpcore.adjacency import Adjacency
 from dpcore.events import Event, Gaussian, PoissonSampled, PureDP, phases
@@ -79,7 +79,7 @@ def _one_part(event: Event, adjacency: Adjacency, at: float, *, by_delta: bool) 
     with mpmath.workdps(40):
         for part, count in phases(event).items():
             pair = dominating_pair(part, adjacency)
-            if isinstance(pair, SampledGaussian) and pair.rate == 1.0:
+            if isinstance(pair, SampledGaussianPair) and pair.rate == 1.0:
                 precision += count / mpmath.mpf(pair.noise_multiplier) ** 2
         if not precision:
             return None

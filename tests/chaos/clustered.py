@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sweeps.ledger.steps import total
 from sweeps.records import TrialState
-from sweeps.store import Store, StoreError
+from sweeps.store import Store, StoreError, open_store
 from tests.chaos import witness, witness_sgd
 from tests.chaos.journal import Journal
 from tests.chaos.nodes import Nodes
@@ -74,7 +74,7 @@ class Sweep(Journal):
         return f"{events}\n{(self.folder / 'output.txt').read_text(errors='replace')[-4000:]}"
 
     def store(self) -> Store:
-        return Store.open(f"sqlite:///{self.root}/sweeps.db", create=False)
+        return open_store(f"sqlite:///{self.root}/sweeps.db", create=False)
 
     def drawn(self) -> dict[tuple[str, int], int]:
         return witness.witnessed(self.witness)

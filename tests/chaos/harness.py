@@ -15,7 +15,7 @@ from typing import Literal
 
 from sweeps.ledger.steps import total
 from sweeps.records import TrialState
-from sweeps.store import Store, StoreError
+from sweeps.store import Store, StoreError, open_store
 from tests.chaos import witness
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +72,7 @@ class Tortured:
         """Whether the sweep's row is there; a kill may have come before the first table."""
         if self.opened is None and (self.root / "sweeps.db").exists():
             try:
-                opened = Store.open(f"sqlite:///{self.root}/sweeps.db", create=False)
+                opened = open_store(f"sqlite:///{self.root}/sweeps.db", create=False)
             except StoreError:
                 return False
             if self.name in {sweep.name for sweep in opened.sweeps()}:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sweeps.ledger.steps import total
 from sweeps.records import TrialState
-from sweeps.store import Store, StoreError
+from sweeps.store import Store, StoreError, open_store
 from tests.chaos import witness
 from tests.chaos.journal import Journal
 
@@ -68,7 +68,7 @@ class Silenced(Journal):
         return "\n".join(line for _, line in self.said)
 
     def opened(self) -> Store:
-        return Store.open(self.store_url or f"sqlite:///{self.root}/sweeps.db", create=False, patience_seconds=5.0)
+        return open_store(self.store_url or f"sqlite:///{self.root}/sweeps.db", create=False, patience_seconds=5.0)
 
     def finished(self) -> int:
         """Complete trials; 0 while there is no store."""
@@ -119,5 +119,5 @@ class Silenced(Journal):
             f"\n{fault} | {seen} | longest silence {silence:.1f} s | attempts {spent.attempts}, drawn "
             f"{sum(drawn.values())}, charged {spent.executed}, needed {spent.path}"
         )
-        print("\n".join(self.events))
+        print("\n".join(self.log))
         store.close()

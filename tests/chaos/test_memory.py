@@ -11,7 +11,7 @@ import pytest
 
 from sweeps.process.exits import ExitCode
 from sweeps.records import Outcome, TrialState
-from sweeps.store import Store
+from sweeps.store import open_store
 from tests.chaos import hungry
 from tests.chaos.harness import ROOT
 
@@ -55,7 +55,7 @@ def test_a_worker_out_of_memory_costs_its_trial_an_attempt_and_nobody_else_anyth
         [sys.executable, "-m", "sweeps.cli", *command], capture_output=True, text=True, env=environment, check=False
     )
     assert done.returncode == ExitCode.SOME_FAILED, done.stdout + done.stderr
-    store = Store.open(f"sqlite:///{tmp_path}/state/sweeps.db", create=False)
+    store = open_store(f"sqlite:///{tmp_path}/state/sweeps.db", create=False)
     states = {record.number: record.state for record in store.trials("hungry")}
     assert states == {number: TrialState.FAILED if number == 2 else TrialState.COMPLETE for number in range(5)}
     ends = [(one.key, one.attempt, one.outcome, one.reason) for one in store.attempts("hungry") if one.reason]

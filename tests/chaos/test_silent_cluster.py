@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.store import Store, StoreError
+from sweeps.store import StoreError, open_store
 from tests.chaos.harness import CLUSTER_LOST, HANG_SECONDS, ROOT
 
 SPEC = """
@@ -78,7 +78,7 @@ def below(top: int) -> list[tuple[int, str]]:
 
 def launches(root: Path) -> int:
     try:
-        store = Store.open(f"sqlite:///{root}/sweeps.db", create=False)
+        store = open_store(f"sqlite:///{root}/sweeps.db", create=False)
     except StoreError:
         return 0
     try:
@@ -122,7 +122,7 @@ def test_a_cluster_that_falls_silent_ends_the_controller_with_the_way_to_go_on(t
     assert "does not answer any more. Nothing is lost" in said
     assert "Waiting for the Ray cluster to answer," in said
     assert f"sweeps resume silent --root {root} --address {address}" in said
-    store = Store.open(f"sqlite:///{root}/sweeps.db", create=False)
+    store = open_store(f"sqlite:///{root}/sweeps.db", create=False)
     # What was running is reserved, and so charged, until a controller comes back and looks.
     assert store.counts("silent")["running"] >= 1
     assert all(entry.executed_to is not None or entry.steps_spent == 40 for entry in store.ledger("silent"))

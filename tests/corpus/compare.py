@@ -16,6 +16,8 @@ from tests.corpus import freeze
 
 CLOSE = 1e-6
 """Relative: how far a number may be on another machine, where kernels round in another order."""
+STEPPED, CLOSE_STEPS = ("auc",), 1e-4
+"""Metrics that jump where the last digit makes two scores change places, and how far they may on another machine."""
 ABSENT = "(absent)"
 
 
@@ -98,7 +100,8 @@ class _Walk:
         numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (frozen, now))
         if numbers and math.isnan(frozen) and math.isnan(now):
             return []
-        near = numbers and math.isclose(frozen, now, rel_tol=CLOSE, abs_tol=1e-12)
+        close = CLOSE_STEPS if where.endswith(STEPPED) else CLOSE
+        near = numbers and math.isclose(frozen, now, rel_tol=close, abs_tol=1e-12)
         return [] if near and not self.exact else [Difference(where, frozen, now, near)]
 
     def _array(self, where: str, frozen: Any, now: Any) -> list[Difference]:

@@ -217,9 +217,9 @@ def swept(raw: Mapping[str, Any], root: Path) -> dict[str, Any]:
 
 
 def _records(workspace: Workspace) -> dict[str, Any]:
-    from sweeps.store import Store
+    from sweeps.store import open_store
 
-    store = Store.open(workspace.store_url)
+    store = open_store(workspace.store_url)
     try:
         trials, ledger = store.trials(published_sweeps.NAME), store.ledger(published_sweeps.NAME)
         return {
@@ -296,28 +296,28 @@ def published_specs(folder: Path) -> Iterator[Any]:
     from sweeps.reproductions import bu2020, wu2020
     from sweeps.reproductions.lu2021 import parts as lu
     from sweeps.reproductions.sweeping import full_grid
-    from sweeps.reproductions.triastcyn2020 import training as triastcyn
+    from sweeps.reproductions.triastcyn2020 import trainings as triastcyn
 
     # The package has a function of the same name.
-    vandermaaten = import_module("sweeps.reproductions.vandermaaten2020.parts")
+    vandermaaten = import_module("sweeps.reproductions.vandermaaten2020")
 
     for row in bu2020.ROWS:
-        yield full_grid(bu2020.spec_of(row, folder))
+        yield full_grid(bu2020.sweep_of(row, folder))
     for effort in (Effort(quick=True), Effort(grid="coarse"), Effort(grid="paper")):
         for part in triastcyn.PARTS:
             if not effort.quick or part.quick is not None:
-                yield full_grid(triastcyn.spec_of(part, folder, effort))
-        for part in vandermaaten.parts(vandermaaten.PAPER.scope(vandermaaten.Scope, effort), folder):
+                yield full_grid(triastcyn.sweep_of(part, folder, effort))
+        for part in vandermaaten.parts(vandermaaten.PAPER.sized(effort), folder):
             yield full_grid(part)
-        scope = wu2020.PAPER.scope(wu2020.Scope, effort)
-        yield full_grid(wu2020.credit(scope, folder, 0))
-        images, _ = wu2020.images(scope, folder)
+        sizes = wu2020.PAPER.sized(effort)
+        yield full_grid(wu2020.credit(sizes, folder, 0))
+        images, _ = wu2020.images(sizes, folder)
         if images is not None:
             yield full_grid(images)
-        lus = lu.PAPER.scope(lu.Scope, effort)
-        for one in lus.sets():
-            yield full_grid(lu.algorithm_1(one, lus, folder))
-            yield full_grid(lu.beside(one, lus, folder, lu.baseline_noises(one, lus)))
+        sizes = lu.PAPER.sized(effort)
+        for one in (one.sized(sizes) for one in lu.SETS[: sizes["most"]]):
+            yield full_grid(lu.algorithm_1(one, sizes, folder))
+            yield full_grid(lu.beside(one, sizes, folder, lu.baseline_noises(one, sizes)))
 
 
 def published_claims(paper: str, root: Path) -> dict[str, Any]:
@@ -331,9 +331,9 @@ def published_claims(paper: str, root: Path) -> dict[str, Any]:
 
 def recorded_claims(root: Path) -> Iterator[tuple[float, float]]:
     """(recorded, counted anew) epsilon of every trial of a store whose claim the headline accountant made."""
-    from sweeps.store import Store
+    from sweeps.store import open_store
 
-    store = Store.open(Workspace.at(root).store_url)
+    store = open_store(Workspace.at(root).store_url)
     try:
         for sweep in store.sweeps():
             for one in store.trials(sweep.name):

@@ -227,8 +227,16 @@ def brief(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest(value: Any) -> str:
-    """Sixteen letters that stand for a plain value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+    """Sixteen letters that stand for a plain value, its numbers to eight digits: the last ones are a machine's own."""
+    return hashlib.sha256(json.dumps(_rounded(value), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.8g}")
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def written(document: Mapping[str, Any]) -> dict[str, Any]:

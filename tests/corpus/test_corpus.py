@@ -69,8 +69,9 @@ def moved(part: str) -> set[str]:
 
 
 def test_a_noise_multiplier_that_is_rounded_is_found(monkeypatch):
+    # By more than another machine may differ.
     solve = calibrate.solve
-    monkeypatch.setattr(calibrate, "solve", lambda *args, **kwargs: math.ceil(solve(*args, **kwargs) * 1e6) / 1e6)
+    monkeypatch.setattr(calibrate, "solve", lambda *args, **kwargs: math.ceil(solve(*args, **kwargs) * 1e4) / 1e4)
     found = moved("plans")
     assert "plans > noisy-sgd / add-remove / noise > plan > config > noise_multiplier" in found
     assert "plans > noisy-sgd / add-remove / noise > plan > claim > epsilon" in found
@@ -79,11 +80,11 @@ def test_a_noise_multiplier_that_is_rounded_is_found(monkeypatch):
 def test_another_divisor_is_found(monkeypatch):
     right = releases.noisy_mean_gradient
 
-    def a_millionth_more(*args, expected_batch_size, **kwargs):
-        return right(*args, expected_batch_size=expected_batch_size * (1 + 1e-6), **kwargs)
+    def slightly_more(*args, expected_batch_size, **kwargs):
+        return right(*args, expected_batch_size=expected_batch_size * (1 + 1e-4), **kwargs)
 
     assert moved("fits") == set()
-    monkeypatch.setattr(releases, "noisy_mean_gradient", a_millionth_more)
+    monkeypatch.setattr(releases, "noisy_mean_gradient", slightly_more)
     assert any(where.startswith("fits > noisy-sgd / two steps > arrays") for where in moved("fits"))
 
 

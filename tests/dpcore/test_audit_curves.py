@@ -12,13 +12,13 @@ from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.audit import (
     Audit,
+    AuditOutcome,
+    AuditVerdict,
     Guesses,
     MultiRun,
     OneRun,
     OneRunFDP,
-    Outcome,
     ThreatModel,
-    Verdict,
     choose_threshold_against,
     claimed,
     count_at,
@@ -65,9 +65,9 @@ CLAIM = headline(EVENT, DELTA, Adjacency.ADD_REMOVE)
 CURVE = tradeoff.enveloped(PLDAccountant().compose(EVENT).epsilon)
 
 
-def verdict(evidence, curve=CURVE) -> Verdict:
+def verdict(evidence, curve=CURVE) -> AuditVerdict:
     audit = Audit(evidence=evidence, threat_model=ThreatModel.EVERY_UPDATE, adjacency=Adjacency.ADD_REMOVE, delta=DELTA)
-    return Verdict(audit=audit, guarantee=CLAIM, curve=curve)
+    return AuditVerdict(audit=audit, guarantee=CLAIM, curve=curve)
 
 
 def gaussian_runs(mu: float, runs: int, rng) -> MultiRun:
@@ -80,14 +80,14 @@ def gaussian_runs(mu: float, runs: int, rng) -> MultiRun:
 def test_the_curve_finds_half_the_noise_where_the_claimed_point_does_not():
     """mu = 2 where 1 is claimed, from 500 runs: no (epsilon, 1e-5) above the claimed 4.38 can be shown by so few."""
     evidence = gaussian_runs(2.0, 500, np.random.default_rng(1))
-    assert verdict(evidence).outcome is Outcome.REFUTED
-    assert verdict(evidence, curve=None).outcome is Outcome.CONSISTENT
+    assert verdict(evidence).outcome is AuditOutcome.REFUTED
+    assert verdict(evidence, curve=None).outcome is AuditOutcome.CONSISTENT
     assert "whole curve" in str(verdict(evidence))
 
 
 def test_the_right_noise_is_not_refuted_more_often_than_stated():
     rng = np.random.default_rng(2)
-    refuted = sum(verdict(gaussian_runs(1.0, 200, rng)).outcome is Outcome.REFUTED for _ in range(150))
+    refuted = sum(verdict(gaussian_runs(1.0, 200, rng)).outcome is AuditOutcome.REFUTED for _ in range(150))
     assert refuted <= stats.binom.isf(1e-4, 150, LEVEL)
 
 
@@ -102,11 +102,11 @@ def test_without_anything_to_refute_the_threshold_still_separates():
 def test_the_curve_of_one_run_finds_more_than_the_point():
     """390 of 400 right: mu is above 1, by the 95% test of the curve; epsilon is not shown to exceed 4.38."""
     observed = Guesses(canaries=2000, guesses=400, correct=390)
-    assert verdict(OneRunFDP(observed=observed)).outcome is Outcome.REFUTED
-    assert verdict(OneRunFDP(observed=observed), curve=None).outcome is Outcome.CONSISTENT
+    assert verdict(OneRunFDP(observed=observed)).outcome is AuditOutcome.REFUTED
+    assert verdict(OneRunFDP(observed=observed), curve=None).outcome is AuditOutcome.CONSISTENT
     # A test of one (epsilon, delta) has no use for a curve, and says so.
     assert not verdict(OneRun(observed=observed)).tests_curve
-    assert verdict(OneRun(observed=observed)).outcome is Outcome.CONSISTENT
+    assert verdict(OneRun(observed=observed)).outcome is AuditOutcome.CONSISTENT
 
 
 def test_a_claim_of_infinite_epsilon_is_never_refuted():
@@ -121,4 +121,4 @@ def test_a_claim_of_infinite_epsilon_is_never_refuted():
     nothing = tradeoff.enveloped(PLDAccountant().compose(NonPrivate()).epsilon)
     for epsilon in (float("inf"), 1e6):
         claim = replace(CLAIM, epsilon=epsilon, epsilon_lower=None)
-        assert Verdict(audit=audit, guarantee=claim, curve=nothing).outcome is Outcome.CONSISTENT
+        assert AuditVerdict(audit=audit, guarantee=claim, curve=nothing).outcome is AuditOutcome.CONSISTENT

@@ -18,10 +18,10 @@ from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.audit import (
     Audit,
+    AuditOutcome,
+    AuditVerdict,
     MultiRun,
-    Outcome,
     ThreatModel,
-    Verdict,
     choose_threshold_against,
     claimed,
     count_at,
@@ -59,7 +59,7 @@ def verdicts(
             adjacency=claim.adjacency,
             delta=claim.delta,
         )
-        found.append(Verdict(audit=audit, guarantee=claim, curve=curve).outcome is Outcome.REFUTED)
+        found.append(AuditVerdict(audit=audit, guarantee=claim, curve=curve).outcome is AuditOutcome.REFUTED)
     return found
 
 
@@ -171,8 +171,7 @@ def head_scores(sigma: float, noisy: int) -> Scores:
     flipped = labels.copy()
     flipped[0] = 1
     inside, outside = (
-        repaired.noisy_logits(repaired.minimise(HEAD, features, one), features[:1], 1e-12, NOBODY)[0]
-        for one in (flipped, labels)
+        repaired.logits(repaired.minimise(HEAD, features, one), features[:1])[0] for one in (flipped, labels)
     )
 
     def scores(with_it: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
@@ -184,7 +183,6 @@ def head_scores(sigma: float, noisy: int) -> Scores:
     return scores
 
 
-NOBODY = np.random.default_rng(0)
 HEAD_SIGMA = HEAD.sensitivity / mu_gdp(1.0, DELTA)
 HEAD_CLAIM = repaired.guarantee(HEAD, HEAD_SIGMA, 1, DELTA)
 

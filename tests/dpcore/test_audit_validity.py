@@ -140,7 +140,7 @@ def test_one_run_audits_of_a_gaussian():
     @cache
     def bounds(observed: Guesses) -> tuple[float, float]:
         dp = OneRun(observed=observed).epsilon_lower(DELTA, LEVEL)
-        return dp, OneRunFDP(observed=observed).epsilon_lower_gaussian(DELTA, LEVEL)
+        return dp, eps_gdp(OneRunFDP(observed=observed).mu_lower(LEVEL), DELTA)
 
     found = []
     for _ in range(audits):

@@ -10,13 +10,13 @@ import pytest
 from dpcore.adjacency import Adjacency
 from dpcore.audit import (
     Audit,
+    AuditOutcome,
+    AuditVerdict,
     Guesses,
     MultiRun,
     OneRun,
     OneRunFDP,
-    Outcome,
     ThreatModel,
-    Verdict,
     choose_threshold,
     count_at,
     count_best,
@@ -55,30 +55,30 @@ def claim(epsilon: float, **fields) -> Guarantee:
 def test_a_claim_below_the_bound_is_refuted_and_one_above_is_consistent(evidence):
     bound = audit(evidence).epsilon_lower
     assert bound > 1
-    assert Verdict(audit=audit(evidence), guarantee=claim(bound - 1e-6)).outcome is Outcome.REFUTED
-    assert Verdict(audit=audit(evidence), guarantee=claim(bound + 1e-6)).outcome is Outcome.CONSISTENT
-    assert Verdict(audit=audit(evidence), guarantee=claim(math.inf)).outcome is Outcome.CONSISTENT
+    assert AuditVerdict(audit=audit(evidence), guarantee=claim(bound - 1e-6)).outcome is AuditOutcome.REFUTED
+    assert AuditVerdict(audit=audit(evidence), guarantee=claim(bound + 1e-6)).outcome is AuditOutcome.CONSISTENT
+    assert AuditVerdict(audit=audit(evidence), guarantee=claim(math.inf)).outcome is AuditOutcome.CONSISTENT
 
 
 def test_nothing_is_ever_verified():
-    assert {str(one) for one in Outcome} == {"consistent", "refuted"}
+    assert {str(one) for one in AuditOutcome} == {"consistent", "refuted"}
     with pytest.raises((AttributeError, TypeError)):
-        Verdict(audit=audit(), guarantee=claim(1.0)).outcome = Outcome.CONSISTENT
+        AuditVerdict(audit=audit(), guarantee=claim(1.0)).outcome = AuditOutcome.CONSISTENT
 
 
 def test_audits_of_one_sweep_share_the_error():
     """p at the claim 2.0 is 0.0178: below 0.05 and 0.05/2, not below 0.05/3."""
-    outcomes = [Verdict(audit=audit(), guarantee=claim(2.0), audits=j).outcome for j in (1, 2, 3, 100)]
-    assert outcomes == [Outcome.REFUTED, Outcome.REFUTED, Outcome.CONSISTENT, Outcome.CONSISTENT]
+    outcomes = [AuditVerdict(audit=audit(), guarantee=claim(2.0), audits=j).outcome for j in (1, 2, 3, 100)]
+    assert outcomes == [AuditOutcome.REFUTED, AuditOutcome.REFUTED, AuditOutcome.CONSISTENT, AuditOutcome.CONSISTENT]
     picked = OneRun(observed=Guesses(canaries=1000, guesses=100, correct=95, tried=3))
-    assert Verdict(audit=audit(picked), guarantee=claim(2.0)).outcome is Outcome.CONSISTENT
+    assert AuditVerdict(audit=audit(picked), guarantee=claim(2.0)).outcome is AuditOutcome.CONSISTENT
 
 
 def test_the_verdict_is_at_the_claims_delta_not_at_the_audits():
     evidence = MultiRun(true_positives=90, runs_in=100, false_positives=30, runs_out=100)
     assert evidence.epsilon_lower(0.0, 0.05) > 0.7 > evidence.epsilon_lower(0.4, 0.05)
-    assert Verdict(audit=audit(evidence), guarantee=claim(0.7)).outcome is Outcome.REFUTED
-    assert Verdict(audit=audit(evidence), guarantee=claim(0.7, delta=0.4)).outcome is Outcome.CONSISTENT
+    assert AuditVerdict(audit=audit(evidence), guarantee=claim(0.7)).outcome is AuditOutcome.REFUTED
+    assert AuditVerdict(audit=audit(evidence), guarantee=claim(0.7, delta=0.4)).outcome is AuditOutcome.CONSISTENT
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_the_verdict_is_at_the_claims_delta_not_at_the_audits():
 )
 def test_only_like_is_compared_with_like(fields, message):
     with pytest.raises(InvalidValue, match=message):
-        Verdict(audit=audit(), guarantee=claim(1.0, **fields))
+        AuditVerdict(audit=audit(), guarantee=claim(1.0, **fields))
 
 
 def test_independent_runs_can_test_replace_one():
     found = audit(EVIDENCE[0], adjacency=Adjacency.REPLACE_ONE)
     assert (
-        Verdict(audit=found, guarantee=claim(1.0, adjacency=Adjacency.REPLACE_ONE, delta=1e-5)).outcome
-        is Outcome.REFUTED
+        AuditVerdict(audit=found, guarantee=claim(1.0, adjacency=Adjacency.REPLACE_ONE, delta=1e-5)).outcome
+        is AuditOutcome.REFUTED
     )
 
 
@@ -112,7 +112,7 @@ def test_bad_audits_are_refused(fields):
 @pytest.mark.parametrize("audits", [0, 1.5])
 def test_a_verdict_needs_a_count_of_audits(audits):
     with pytest.raises(InvalidValue):
-        Verdict(audit=audit(), guarantee=claim(1.0), audits=audits)
+        AuditVerdict(audit=audit(), guarantee=claim(1.0), audits=audits)
 
 
 @pytest.mark.parametrize("evidence", EVIDENCE, ids=lambda one: one.method)
@@ -132,7 +132,7 @@ def test_a_report_line_says_what_the_bound_rests_on_and_rounds_it_down():
         assert part in line
     picked = OneRun(observed=Guesses(canaries=1000, guesses=100, correct=95, tried=3))
     assert "best of 3" in str(audit(picked))
-    verdict = str(Verdict(audit=audit(), guarantee=claim(2.0), audits=4))
+    verdict = str(AuditVerdict(audit=audit(), guarantee=claim(2.0), audits=4))
     assert re.match(r"claimed eps 2 .* one of 4 audits: consistent$", verdict)
 
 

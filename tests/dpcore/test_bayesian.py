@@ -63,7 +63,7 @@ def reverse_cost_by_integration(u: float, rate: float, order: int) -> float:
 @given(u=st.floats(0.01, 3), rate=st.floats(1e-4, 1), sigma=st.floats(0.3, 5), order=st.integers(1, 40))
 def test_left_cost_is_the_renyi_curve_of_the_moments_accountant(u, rate, sigma, order):
     event = PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=sigma / u))
-    renyi = RDPAccountant(orders=(float(order + 1),)).compose(event).rdp()[0]
+    renyi = RDPAccountant().compose(event).rdp((float(order + 1),))[0]
     assert left_cost([u], rate, sigma, order)[0] == pytest.approx(order * renyi, rel=1e-7)
 
 

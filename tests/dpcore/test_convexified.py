@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 from scipy.special import expit
 
+from dpcore.attacks import advantage_bound
 from dpcore.checks import InvalidValue
 from dpcore.convexified import one_neuron, repaired
 from dpcore.convexified.counterexamples import (
@@ -17,16 +18,9 @@ from dpcore.convexified.counterexamples import (
     single_weight,
     xor_network,
 )
-from dpcore.convexified.metrics import accuracy_loss, leakage_bound, plotted_leakage_bound
+from dpcore.convexified.metrics import accuracy_loss, plotted_leakage_bound
 from dpcore.convexified.one_neuron import Noise
-from dpcore.convexified.published import (
-    chain,
-    chaudhuri_binary,
-    chaudhuri_general,
-    lu_convex,
-    wu_constant_step,
-    wu_decreasing_step,
-)
+from dpcore.convexified.published import Bound, chain, lu_convex, weights_bound
 from dpcore.convexified.risk_averse import linear_objective, modulus, record_weights, risk_averse_loss
 from dpcore.gdp_dual import mu_gdp
 from dpcore.guarantee import Status
@@ -64,21 +58,25 @@ def test_the_purchase_rows_were_not_computed_with_the_stated_features():
 
 
 def test_table_i():
-    assert chaudhuri_binary(1.5, 0.01, 1000) == pytest.approx(0.3)
-    assert wu_decreasing_step(1.5, 0.01, 1000) == lu_convex(1.5, 0.01, 1000) == pytest.approx(0.3)
-    assert chaudhuri_general(1.5, 0.01, 1000, 10, 2.0) == pytest.approx(3.0)
-    assert wu_constant_step(1.5, 0.01, 1000, 0.1) == pytest.approx(2 * 0.1 * 1.5 / (1 - (1 - 0.001) ** 1000))
+    def of(bound, **more):
+        return weights_bound(bound, 1.5, 0.01, 1000, classes=10, **more)
+
+    for bound in (Bound.CHAUDHURI_BINARY, Bound.WU_DECREASING, Bound.LU):
+        assert of(bound) == lu_convex(1.5, 0.01, 1000) == pytest.approx(0.3)
+    assert of(Bound.CHAUDHURI_GENERAL, input_norm=2.0) == pytest.approx(3.0)
+    constant = of(Bound.WU_CONSTANT, step_size=0.1)
+    assert constant == pytest.approx(2 * 0.1 * 1.5 / (1 - (1 - 0.001) ** 1000))
     # The smaller the step, the closer to 2 rho / (lambda n), from above.
-    assert 0.3 < wu_constant_step(1.5, 0.01, 1000, 1e-4) < 0.3002
+    assert 0.3 < of(Bound.WU_CONSTANT, step_size=1e-4) < 0.3002
     with pytest.raises(InvalidValue, match="step_size"):
-        wu_constant_step(1.5, 0.01, 1000, 100.0)
+        of(Bound.WU_CONSTANT, step_size=100.0)
 
 
 def test_metrics():
     assert accuracy_loss(0.4, 0.8) == pytest.approx(0.5)
-    assert (round(plotted_leakage_bound(0.5), 4), round(leakage_bound(0.5), 4)) == (0.6487, 0.2449)
-    # Randomised response reaches the tight bound.
-    assert expit(0.5) - expit(-0.5) == pytest.approx(leakage_bound(0.5), rel=1e-12)
+    assert round(plotted_leakage_bound(0.5), 4) == 0.6487
+    # Randomised response reaches the bound that holds.
+    assert expit(0.5) - expit(-0.5) == pytest.approx(advantage_bound(0.5), rel=1e-12)
 
 
 # The objective
@@ -159,7 +157,8 @@ def test_noise_on_every_logit_stops_the_distinguisher():
     rng = np.random.default_rng(3)
     models = np.array([[0.3, -0.2, 0.9], [0.31, -0.23, 0.88]])
     coins = rng.integers(0, 2, runs)
-    out = repaired.noisy_logits(models, np.eye(2)[coins], sigma, rng)
+    out = repaired.logits(models, np.eye(2)[coins])
+    out = out + rng.normal(0.0, sigma, out.shape)
     pairs = [np.abs((out - np.roll(out, 1, axis=1)) - (model - np.roll(model, 1))).min(axis=1) for model in models]
     right = np.mean((pairs[1] < pairs[0]) == (coins == 1))
     mu = np.linalg.norm(models[0] - models[1]) / sigma
@@ -331,7 +330,7 @@ def test_what_the_proof_does_not_cover_is_refused():
         repaired.minimise(HEAD, features, labels + 1)
     for query in (np.array([[1.1, 0.0]]), np.array([[math.nan, 0.0]])):
         with pytest.raises(InvalidValue, match="queries"):
-            repaired.noisy_logits(np.ones((2, 3)), query, 1.0, np.random.default_rng(0))
+            repaired.logits(np.ones((2, 3)), query)
     impossible = repaired.Head(records=60, classes=3, alpha=0.5, regulariser=0.05, radius=0.05, tolerance=1e-19)
     with pytest.raises(repaired.Uncertified, match="tolerance"):
         repaired.minimise(impossible, features, labels)

@@ -4,17 +4,18 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.modules.module import register_module_full_backward_hook
 
 from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, isolated, mapping, structure
 from dpcore.gradients.layers import KINDS, Kind
 from dpcore.gradients.layers.linear import linear
 from dpcore.gradients.precision import all_digits
 from tests.dpcore import gradient_oracle as oracle
-from tests.dpcore.test_gradients import Centred, Positions, assert_same
+from tests.dpcore.gradient_models import Centred, Partly, Positions, assert_same
 
 torch.set_num_threads(1)
+
 B = 5
+
 LAYERS = [
     (nn.Sequential(nn.Linear(4, 4), nn.Tanh()), (4,)),
     (nn.Linear(4, 3), (2, 4)),
@@ -254,17 +255,6 @@ def test_statistics_that_changed_since_are_refused():
 # What is told of a model.
 
 
-class Partly(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.used, self.idle = nn.Linear(3, 2), nn.Linear(3, 2)
-
-    def forward(self, x):
-        with torch.no_grad():
-            shift = self.idle(x)
-        return self.used(x) + shift
-
-
 def test_parameters_that_no_record_reached_are_named():
     engine = PrivateGradients(Partly(), oracle.squared_loss)
     assert engine.unreached == ()
@@ -296,59 +286,6 @@ def test_layers_in_a_loop_say_so():
     assert engine.looped == ("layer 'cell' (GRU)",)
     assert engine.routes["cell.weight_ih_l0"] is Route.LOOP
     assert engine.routes["head.weight"] is Route.ONE_PASS
-
-
-# Refused by name.
-
-
-def complex_bias(model):
-    model.shift = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
-
-
-REFUSED = {
-    "is complex": complex_bias,
-    "has a gradient hook": lambda model: model.used.weight.register_hook(lambda g: g),
-    "has a backward hook": lambda model: model.used.register_full_backward_hook(lambda *_: None),
-    "is a Wrapped": lambda model: setattr(model.used, "weight", type("Wrapped", (nn.Parameter,), {})(torch.ones(2, 3))),
-    "has no shape yet": lambda model: setattr(model, "used", nn.LazyLinear(2)),
-}
-
-
-@pytest.mark.parametrize("words", REFUSED)
-def test_what_cannot_be_seen_through_is_refused_at_once(words):
-    model = Partly()
-    REFUSED[words](model)
-    with pytest.raises(Refused, match=words):
-        PrivateGradients(model, oracle.squared_loss)
-
-
-def test_a_global_backward_hook_is_refused():
-    handle = register_module_full_backward_hook(lambda *_: None)
-    try:
-        with pytest.raises(Refused, match="global backward hook"):
-            PrivateGradients(Partly(), oracle.squared_loss)
-    finally:
-        handle.remove()
-
-
-def test_a_hook_that_comes_later_is_refused_too():
-    model = nn.Linear(3, 2)
-    engine = PrivateGradients(model, oracle.squared_loss)
-    engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
-    model.register_full_backward_hook(lambda *_: None)
-    with pytest.raises(Refused, match="backward hook"):
-        engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
-
-
-def test_a_global_hook_that_comes_later_is_refused_too():
-    engine = PrivateGradients(nn.Sequential(nn.Linear(3, 2)), oracle.squared_loss)
-    engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
-    handle = register_module_full_backward_hook(lambda *_: None)
-    try:
-        with pytest.raises(Refused, match="global backward hook"):
-            engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
-    finally:
-        handle.remove()
 
 
 def test_a_forward_pass_that_is_changed_later_is_followed():

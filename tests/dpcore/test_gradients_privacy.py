@@ -8,16 +8,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import nn
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian, PoissonSampled
-from dpcore.gradients import ClippedSum, PrivateGradients, Refused, contributions, noise_event, noisy_mean_gradient
+from dpcore.gradients import ClippedSum, PrivateGradients, Refused, contributions, noisy_mean_gradient
 from dpcore.gradients import engine as engine_module
 from dpcore.gradients.clipping import clip_factors
 from dpcore.gradients.layers import KINDS, Materialised
 from dpcore.noise import PseudorandomNoise, SecureNoise
 from dpcore.randomness import Purpose, Streams
-from dpcore.sampling import PoissonSampling
 from tests.dpcore import gradient_oracle as oracle
 
 torch.set_num_threads(1)
@@ -215,18 +212,6 @@ def test_microbatches_change_nothing(kinds, size):
         torch.testing.assert_close(parts[name], one, rtol=1e-5, atol=1e-6)
 
 
-def test_sums_of_parts_add_up_and_strangers_do_not():
-    inputs, targets = examples(7)
-    engine = PrivateGradients(network(), oracle.cross_entropy)
-    whole = engine.clipped_sum(inputs, targets, clip_norm=CLIP)
-    first = engine.clipped_sum(inputs[:3], targets[:3], clip_norm=CLIP)
-    rest = engine.clipped_sum(inputs[3:], targets[3:], clip_norm=CLIP)
-    for name, one in (first + rest).tensors.items():
-        torch.testing.assert_close(whole.tensors[name], one, rtol=1e-5, atol=1e-6)
-    with pytest.raises(ValueError, match="no common sensitivity"):
-        first + engine.clipped_sum(inputs[3:], targets[3:], clip_norm=2 * CLIP)
-
-
 @pytest.mark.parametrize("kinds", ROUTES, ids=ROUTE_NAMES)
 def test_half_precision_is_clipped_in_float32(kinds):
     model = nn.Linear(300, 4, bias=False).bfloat16()
@@ -274,17 +259,15 @@ def test_an_empty_batch_is_noised_like_any_other():
     assert all(bool((one != 0).all()) for one in mean.values())
 
 
+def test_noise_has_the_shapes_of_the_sums():
+    tensors = {"none": torch.ones(0, 5), "matrix": torch.ones(2, 3), "number": torch.tensor(1.0)}
+    total = ClippedSum(tensors=tensors, clip_norm=1.0)
+    mean = noisy_mean_gradient(total, noise_multiplier=1.0, expected_batch_size=10, noise=SecureNoise())
+    assert {name: one.shape for name, one in mean.items()} == {name: one.shape for name, one in tensors.items()}
+
+
 @pytest.mark.parametrize(("multiplier", "expected"), [(0, 1), (-1, 1), (float("nan"), 1), (1, 0), (1, float("inf"))])
 def test_noise_and_divisor_are_checked(multiplier, expected):
     total = ClippedSum(tensors={"a": torch.zeros(3)}, clip_norm=1.0)
     with pytest.raises(InvalidValue):
         noisy_mean_gradient(total, noise_multiplier=multiplier, expected_batch_size=expected, noise=SecureNoise())
-
-
-def test_sensitivity_and_event_belong_together():
-    total = ClippedSum(tensors={"a": torch.zeros(3)}, clip_norm=0.5)
-    assert total.sensitivity(Adjacency.ADD_REMOVE) == 0.5
-    assert total.sensitivity(Adjacency.REPLACE_ONE) == 1.0
-    event = PoissonSampling(rate=0.1).event(noise_event(1.1))
-    gaussian = Gaussian(noise_multiplier=1.1, adjacency=Adjacency.ADD_REMOVE)
-    assert event == PoissonSampled(rate=0.1, event=gaussian)

@@ -7,9 +7,9 @@ from torch import nn
 from dpcore.checks import InvalidValue
 from dpcore.gradients import PrivateGradients
 from dpcore.gradients.layers import KINDS
-from dpcore.gradients.units import Units
+from dpcore.gradients.units import UnitRows
 from tests.dpcore import gradient_oracle as oracle
-from tests.dpcore.test_gradients import CASES, assert_same, case
+from tests.dpcore.gradient_models import CASES, assert_same, case
 
 torch.set_num_threads(1)
 U, K = 3, 2
@@ -77,8 +77,8 @@ def moved_by_a_unit() -> float:
 def test_one_more_unit_moves_the_sum_by_at_most_the_clip_norm(monkeypatch):
     assert 0.29 < moved_by_a_unit() <= 0.3 * (1 + 1e-5)
     # Mutant: every record clipped on its own, as if it were a unit.
-    monkeypatch.setattr(Units, "of", classmethod(lambda cls, size, records, taken: cls(size * records, 1)))
-    monkeypatch.setattr(Units, "present", lambda self, column: column.flatten(0, 1))
+    monkeypatch.setattr(UnitRows, "of", classmethod(lambda cls, size, records, taken: cls(size * records, 1)))
+    monkeypatch.setattr(UnitRows, "present", lambda self, column: column.flatten(0, 1))
     assert moved_by_a_unit() > 0.3 * (1 + 1e-5)
 
 

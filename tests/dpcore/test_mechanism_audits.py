@@ -19,20 +19,19 @@ from dpcore.adjacency import Adjacency
 from dpcore.attacks import sampled_log_likelihood_ratio
 from dpcore.audit import (
     Audit,
+    AuditOutcome,
+    AuditVerdict,
     MultiRun,
     OneRun,
     OneRunFDP,
-    Outcome,
     ThreatModel,
-    Verdict,
     choose_threshold,
     count_at,
     guess,
     toss,
 )
-from dpcore.events import Repeated
+from dpcore.events import Gaussian, Repeated
 from dpcore.gradients import engine as engine_module
-from dpcore.gradients import noise_event
 from dpcore.gradients.clipping import clip_factors
 from dpcore.sampling import PoissonSampling
 from tests.dpcore.audited_releases import (
@@ -60,9 +59,9 @@ def claim(event, delta: float):
     return headline(event, delta, ADD_REMOVE)
 
 
-def verdict(evidence: MultiRun | OneRun, event, delta: float) -> Outcome:
+def verdict(evidence: MultiRun | OneRun, event, delta: float) -> AuditOutcome:
     audit = Audit(evidence=evidence, threat_model=ThreatModel.EVERY_UPDATE, adjacency=ADD_REMOVE, delta=delta)
-    return Verdict(audit=audit, guarantee=claim(event, delta)).outcome
+    return AuditVerdict(audit=audit, guarantee=claim(event, delta)).outcome
 
 
 def few_enough(refuted: int, audits: int) -> bool:
@@ -97,7 +96,7 @@ def audit_release(release: Release, key: str, runs: int = 200, audits: int = 1, 
     for k in range(audits):
         part = slice(100 + k * runs, 100 + (k + 1) * runs)
         evidence = count_at(in_[part], out[part], threshold)
-        refuted += verdict(evidence, noise_event(release.noise_multiplier), 0.1) is Outcome.REFUTED
+        refuted += verdict(evidence, Gaussian(noise_multiplier=release.noise_multiplier), 0.1) is AuditOutcome.REFUTED
     return refuted
 
 
@@ -114,7 +113,9 @@ def test_the_audit_of_the_right_release_has_power():
     source, (with_it, without_it) = noise("power"), neighbours()
     in_, out = release().scores(with_it, without_it, 300, source)
     threshold = choose_threshold(in_[:100], out[:100], 0.1, LEVEL)
-    assert verdict(count_at(in_[100:], out[100:], threshold), noise_event(2.0), 0.1) is Outcome.REFUTED
+    assert (
+        verdict(count_at(in_[100:], out[100:], threshold), Gaussian(noise_multiplier=2.0), 0.1) is AuditOutcome.REFUTED
+    )
 
 
 def test_clipping_that_divides_by_the_factor_is_caught(monkeypatch):
@@ -152,7 +153,7 @@ def test_a_gradient_that_is_not_finite_shows_only_where_the_guard_is_missing():
 # probability 1/4, so the claim's profile reaches epsilon 0 just above delta 3/4, and that is where it is tested.
 
 STEPS, RATE, NARROW, MISSED = 2, 0.5, 0.2, 0.76
-SAMPLED = Repeated(event=PoissonSampling(rate=RATE).event(noise_event(NARROW)), count=STEPS)
+SAMPLED = Repeated(event=PoissonSampling(rate=RATE).event(Gaussian(noise_multiplier=NARROW)), count=STEPS)
 
 
 def audit_sampling(key: str, batches=None, runs: int = 80, audits: int = 1) -> int:
@@ -174,7 +175,7 @@ def audit_sampling(key: str, batches=None, runs: int = 80, audits: int = 1) -> i
 
     threshold = choose_threshold(scores(True, 40), scores(False, 40), MISSED, LEVEL)
     evidence = [count_at(scores(True, runs), scores(False, runs), threshold) for _ in range(audits)]
-    return sum(verdict(one, SAMPLED, MISSED) is Outcome.REFUTED for one in evidence)
+    return sum(verdict(one, SAMPLED, MISSED) is AuditOutcome.REFUTED for one in evidence)
 
 
 def test_poisson_sampling_is_not_refuted_more_often_than_stated():
@@ -189,7 +190,7 @@ def test_batches_that_are_not_poisson_are_caught(mutant):
 # Noise that returns. One run with 400 canaries, each included by its coin; batches hold half of those present.
 
 WIDE = 4.0
-ATTEMPTS = Repeated(event=PoissonSampling(rate=0.5).event(noise_event(WIDE)), count=6)
+ATTEMPTS = Repeated(event=PoissonSampling(rate=0.5).event(Gaussian(noise_multiplier=WIDE)), count=6)
 
 
 def audit_noise(key: str, seed: int, sources) -> bool:
@@ -197,7 +198,7 @@ def audit_noise(key: str, seed: int, sources) -> bool:
     rng = np.random.default_rng(seed)
     coins = toss(400, rng)
     observed = guess(spread(run.responses(coins, rng)), coins, guesses_in=50, guesses_out=50)
-    return verdict(OneRun(observed=observed), ATTEMPTS, 1e-5) is Outcome.REFUTED
+    return verdict(OneRun(observed=observed), ATTEMPTS, 1e-5) is AuditOutcome.REFUTED
 
 
 def test_noise_replayed_by_a_later_attempt_is_caught():
@@ -213,7 +214,7 @@ def test_noise_keyed_by_the_attempt_is_not_refuted_more_often_than_stated():
 # The whole curve. What the PLD accountant says of the event, tested from one run with every part in it.
 
 CURVE_STEPS, CURVE_NOISE = 4, 1.5
-CURVE_EVENT = Repeated(event=PoissonSampling(rate=0.5).event(noise_event(CURVE_NOISE)), count=CURVE_STEPS)
+CURVE_EVENT = Repeated(event=PoissonSampling(rate=0.5).event(Gaussian(noise_multiplier=CURVE_NOISE)), count=CURVE_STEPS)
 
 
 @cache

@@ -15,7 +15,7 @@ from dpcore.accountants.pld.bounds import DELTA_FLOOR, Asked
 from dpcore.accountants.pld.characteristic_function import inversion
 from dpcore.accountants.pld.closed_forms import gaussian
 from dpcore.accountants.pld.discretisation import convolution, laws, masses, refinement
-from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian
+from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussianPair
 from dpcore.accountants.pld.saddle_point import direction_at_delta
 from dpcore.adjacency import Adjacency
 from dpcore.events import Composed, Gaussian, PoissonSampled, PureDP
@@ -81,7 +81,7 @@ def test_gaussians_compose_exactly(mu, epsilon):
 
 def test_discretised_gaussian_encloses_the_closed_form():
     # Rate 1 through the grid, as in a mixed composition.
-    pair = SampledGaussian(1.0, 20.0)
+    pair = SampledGaussianPair(1.0, 20.0)
     for delta in (1e-3, 1e-6, 1e-12):
         exact = gaussian.epsilon_of(0.5, delta).lower
         found = one_direction(((pair, 100),), delta, 1e-25)
@@ -197,7 +197,7 @@ def test_more_noise_fewer_steps_or_larger_delta_never_cost_more(q, s, steps, del
 
 def test_reversing_after_composition_would_drown_in_round_off():
     """The mutant: take the composed remove masses times exp(-loss) for the add direction."""
-    pair, steps = SampledGaussian(0.05, 0.7), 2000
+    pair, steps = SampledGaussianPair(0.05, 0.7), 2000
     law = laws.Discretised(pair, 0.01, 1e-13).law(upper=True, forward=True)
     n = 1 << 15
     composed = np.fft.irfft(np.fft.rfft(law.masses, n) ** steps, n)
@@ -222,19 +222,19 @@ def test_guard_refuses_a_lower_curve_that_crosses_the_exact_one(monkeypatch):
 
     monkeypatch.setattr(masses, "lower_masses", too_high)
     with pytest.raises(DiscretisationInvalid, match="lower"):
-        laws.Discretised(SampledGaussian(0.01, 1.0), 0.002, 1e-15).law(upper=False, forward=True)
+        laws.Discretised(SampledGaussianPair(0.01, 1.0), 0.002, 1e-15).law(upper=False, forward=True)
 
 
 def test_guard_refuses_an_upper_curve_without_its_infinite_mass(monkeypatch):
     original = masses.upper_masses
     monkeypatch.setattr(masses, "upper_masses", lambda pair, grid: (original(pair, grid)[0], 0.0, 0.0))
     with pytest.raises(DiscretisationInvalid, match="upper"):
-        laws.Discretised(SampledGaussian(0.01, 1.0), 0.002, 1e-6).law(upper=True, forward=True)
+        laws.Discretised(SampledGaussianPair(0.01, 1.0), 0.002, 1e-6).law(upper=True, forward=True)
 
 
 @pytest.mark.parametrize("delta", [1e-10, 1e-12, 1e-20, 1e-100])
 def test_tiny_deltas_keep_relative_precision(delta):
-    pair = SampledGaussian(1.0, 20.0)
+    pair = SampledGaussianPair(1.0, 20.0)
     found = one_direction(((pair, 100),), delta, 1e-8 * delta)
     exact = eps_gdp(0.5, delta)
     assert found.lower <= exact <= found.upper
@@ -242,7 +242,7 @@ def test_tiny_deltas_keep_relative_precision(delta):
 
 
 def test_a_short_window_widens_the_bounds_but_never_breaks_them():
-    pair, steps, delta = SampledGaussian(0.02, 1.0), 1000, 1e-5
+    pair, steps, delta = SampledGaussianPair(0.02, 1.0), 1000, 1e-5
     exact = routes.epsilon_bounds(((pair, steps),), delta, 1e-4)
     discrete = laws.Discretised(pair, 0.004, 1e-15)
     for size in (240, 480, 4800):
@@ -263,7 +263,7 @@ def test_small_noise_is_fast_and_tight():
 
 def test_one_direction_alone_is_not_enough():
     # At rate 1/2 and one step the add direction's delta at negative epsilon differs from remove's.
-    pair = SampledGaussian(0.5, 1.0)
+    pair = SampledGaussianPair(0.5, 1.0)
     directions = routes._delta_directions(((pair, 1),), Asked(-0.4, 1e-3, DELTA_FLOOR))
     sides = [inversion.delta_bounds(one) or refinement.delta_bounds(one) for one in directions]
     assert sides[0].upper < sides[1].lower or sides[1].upper < sides[0].lower

@@ -15,7 +15,7 @@ from dpcore.accountants.pld.closed_forms import gaussian
 from dpcore.accountants.pld.discretisation import refinement
 from dpcore.accountants.pld.pairs import (
     ReplacedSampledGaussian,
-    SampledGaussian,
+    SampledGaussianPair,
     SampledRandomisedResponse,
     tail_for,
 )
@@ -40,7 +40,7 @@ def random_parts(rng, pair):
 
 
 @pytest.mark.parametrize(
-    ("pair", "forward"), [(SampledGaussian, True), (SampledGaussian, False), (ReplacedSampledGaussian, True)]
+    ("pair", "forward"), [(SampledGaussianPair, True), (SampledGaussianPair, False), (ReplacedSampledGaussian, True)]
 )
 def test_grids_enclose_what_the_sum_tells(pair, forward):
     """Two ways that share neither grid nor transform; the sum's interval is far narrower than the grid's."""
@@ -63,7 +63,7 @@ def test_grids_enclose_what_the_sum_tells(pair, forward):
 
 @pytest.mark.parametrize("delta", [0.05, 1e-4, 1e-11])
 def test_gaussians_come_out_in_closed_form(delta):
-    parts = ((SampledGaussian(1.0, 20.0), 300), (SampledGaussian(1.0, 7.0), 20))
+    parts = ((SampledGaussianPair(1.0, 20.0), 300), (SampledGaussianPair(1.0, 7.0), 20))
     mu = math.sqrt(300 / 400 + 20 / 49)
     found, saddle = a_contour(parts, delta)
     for epsilon in (0.95 * saddle.epsilon, saddle.epsilon, 1.05 * saddle.epsilon):
@@ -76,7 +76,7 @@ def test_gaussians_come_out_in_closed_form(delta):
 
 def test_one_step_is_the_closed_form_on_both_sides():
     """A single step's spectrum hardly decays: many frequencies, all charges at work."""
-    pair = SampledGaussian(0.6, 2.0)
+    pair = SampledGaussianPair(0.6, 2.0)
     for forward in (True, False):
         found, saddle = a_contour(((pair, 1),), 1e-3, forward=forward, relative=1e-2)
         for epsilon in (0.9 * saddle.epsilon, saddle.epsilon, 1.1 * saddle.epsilon):
@@ -96,7 +96,9 @@ def one_step(q, s, epsilon, *, forward):
 
 
 @pytest.mark.parametrize("forward", [True, False])
-@pytest.mark.parametrize(("pair", "tilt"), [(SampledGaussian(0.01, 0.8), 2.0), (SampledGaussian(0.2, 3.0), 10.0)])
+@pytest.mark.parametrize(
+    ("pair", "tilt"), [(SampledGaussianPair(0.01, 0.8), 2.0), (SampledGaussianPair(0.2, 3.0), 10.0)]
+)
 def test_transforms_are_those_of_twenty_digits(pair, tilt, forward):
     q, s = mpmath.mpf(pair.rate), mpmath.mpf(pair.noise_multiplier)
     low, high = pair.x_range(1e-25)
@@ -122,7 +124,7 @@ def test_transforms_are_those_of_twenty_digits(pair, tilt, forward):
 
 @pytest.mark.parametrize("forward", [True, False])
 @pytest.mark.parametrize(
-    "pair", [SampledGaussian(0.01, 0.7), SampledGaussian(0.3, 4.0), ReplacedSampledGaussian(0.05, 1)]
+    "pair", [SampledGaussianPair(0.01, 0.7), SampledGaussianPair(0.3, 4.0), ReplacedSampledGaussian(0.05, 1)]
 )
 def test_layers_bound_the_spectrum_from_above(pair, forward):
     low, high = pair.x_range(1e-14)
@@ -169,7 +171,7 @@ def test_layers_are_the_level_sets_of_the_density(mode):
 
 def test_mixed_scales_need_no_common_grid():
     """Noise multipliers 2^10 apart: the answer lies between the part's own and what group accounting allows."""
-    small, large = (SampledGaussian(0.01, 1.0), 1000), (SampledGaussian(0.01, 1024.0), 100_000)
+    small, large = (SampledGaussianPair(0.01, 1.0), 1000), (SampledGaussianPair(0.01, 1024.0), 100_000)
     alone = routes.epsilon_bounds((small,), 1e-6, 1e-3)
     both = routes.epsilon_bounds((small, large), 1e-6, 1e-3)
     assert both.upper - both.lower <= 1e-3 * both.upper
@@ -181,7 +183,7 @@ def test_mixed_scales_need_no_common_grid():
 
 
 def test_responses_join_without_decaying():
-    parts = ((SampledGaussian(0.02, 1.2), 2000), (SampledRandomisedResponse(1.0, 0.3), 4))
+    parts = ((SampledGaussianPair(0.02, 1.2), 2000), (SampledRandomisedResponse(1.0, 0.3), 4))
     found, saddle = a_contour(parts, 1e-6)
     lower, upper = found.invert(math.log(1e-6), saddle.epsilon)
     grid = on_a_grid(parts, 1e-6, 2e-3, forward=True)
@@ -203,7 +205,7 @@ def test_atoms_of_responses_are_those_of_forty_digits(rate, epsilon):
 
 
 def test_the_add_direction_of_large_responses_is_within_what_the_sum_of_parts_allows():
-    response, rest = SampledRandomisedResponse(1.0, 29.3), ((SampledGaussian(0.01, 1.0), 500),)
+    response, rest = SampledRandomisedResponse(1.0, 29.3), ((SampledGaussianPair(0.01, 1.0), 500),)
     parts = ((response, 5), *rest)
     found, saddle = a_contour(parts, 1e-6, forward=False)
     alone, at = a_contour(rest, 1e-6, forward=False)
@@ -216,7 +218,7 @@ def test_the_add_direction_of_large_responses_is_within_what_the_sum_of_parts_al
 
 
 @pytest.mark.parametrize(
-    ("pair", "forward"), [(SampledGaussian, True), (SampledGaussian, False), (ReplacedSampledGaussian, True)]
+    ("pair", "forward"), [(SampledGaussianPair, True), (SampledGaussianPair, False), (ReplacedSampledGaussian, True)]
 )
 def test_errors_of_losses_and_densities_cover_the_real_ones(pair, forward):
     """Rates near 1 leave the likelihood ratio a small difference; replacement once charged nothing for it."""
@@ -246,7 +248,7 @@ def test_errors_of_losses_and_densities_cover_the_real_ones(pair, forward):
 
 def test_losses_that_rounding_blurs_make_no_layers():
     """At the low end all losses are ln(1 - q) to rounding: their differences say nothing of a cell's width."""
-    pair = SampledGaussian(0.3, 0.2)
+    pair = SampledGaussianPair(0.3, 0.2)
     x = np.linspace(-2.0, 0.4, 200)
     losses, log_least = analytic.loss_density(pair, x, 2.0, forward=True)
     assert (log_least[np.diff(losses) < 1e-13] == -np.inf).all()
@@ -264,7 +266,7 @@ def test_replacement_with_losses_beyond_float64_is_left_to_grids():
 
 def test_neighbouring_periods_are_subtracted():
     """The mutant: too short a period, its neighbours not charged."""
-    parts = ((SampledGaussian(0.02, 1.5), 3000),)
+    parts = ((SampledGaussianPair(0.02, 1.5), 3000),)
     exact = routes.epsilon_bounds(parts, 1e-5, 1e-3)
     found, _ = a_contour(parts, 1e-5)
     short = replace(found, step=2.2 * found.step, count=found.count // 2)
@@ -274,7 +276,7 @@ def test_neighbouring_periods_are_subtracted():
 
 
 def test_what_lies_beyond_the_last_frequency_is_charged():
-    parts = ((SampledGaussian(0.02, 1.5), 3000),)
+    parts = ((SampledGaussianPair(0.02, 1.5), 3000),)
     exact = routes.epsilon_bounds(parts, 1e-5, 1e-3)
     found, _ = a_contour(parts, 1e-5)
     count = 3
@@ -294,7 +296,7 @@ def test_what_lies_beyond_the_last_frequency_is_charged():
 
 
 def test_guard_refuses_losses_that_are_wrong(monkeypatch):
-    line = lines.SmoothLine(SampledGaussian(0.01, 1.0), True, 5.0, -9.0, 10.0, 20.0, 1e-13, 4000)
+    line = lines.SmoothLine(SampledGaussianPair(0.01, 1.0), True, 5.0, -9.0, 10.0, 20.0, 1e-13, 4000)
     line.guard()
     original = analytic.places
 
@@ -304,12 +306,12 @@ def test_guard_refuses_losses_that_are_wrong(monkeypatch):
 
     monkeypatch.setattr(analytic, "places", shifted)
     with pytest.raises(DiscretisationInvalid, match="sum to 1"):
-        lines.SmoothLine(SampledGaussian(0.01, 1.0), True, 5.0, -9.0, 10.0, 20.0, 1e-13, 4000).guard()
+        lines.SmoothLine(SampledGaussianPair(0.01, 1.0), True, 5.0, -9.0, 10.0, 20.0, 1e-13, 4000).guard()
 
 
 def test_too_few_nodes_are_charged():
     """The mutant: nodes planned for frequency 1, asked for 60."""
-    pair = SampledGaussian(0.3, 0.7)
+    pair = SampledGaussianPair(0.3, 0.7)
     few = lines.SmoothLine(pair, True, 3.0, -7.0, 10.0, 1.0, 1e-6, 4000)
     many = lines.SmoothLine(pair, True, 3.0, -7.0, 10.0, 70.0, 1e-14, 40_000)
     coarse, fine = few.values(10.0, 6), many.values(10.0, 6)

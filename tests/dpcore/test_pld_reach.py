@@ -11,7 +11,7 @@ from scipy.stats import norm
 from dpcore.accountants.pld import PLDAccountant, routes
 from dpcore.accountants.pld.closed_forms import gaussian
 from dpcore.accountants.pld.closed_forms.total_variation import total_variation
-from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian, SampledRandomisedResponse
+from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussianPair, SampledRandomisedResponse
 from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian, PoissonSampled, PureDP
 from dpcore.gdp_dual import delta_gdp, relative_error
@@ -26,26 +26,26 @@ def exact_distance(pair):
     if isinstance(pair, SampledRandomisedResponse):
         return pair.rate * math.tanh(pair.epsilon / 2)
     q, s = pair.rate, pair.noise_multiplier
-    other = norm.pdf if isinstance(pair, SampledGaussian) else lambda x: norm.pdf(x, -1, s)
+    other = norm.pdf if isinstance(pair, SampledGaussianPair) else lambda x: norm.pdf(x, -1, s)
 
     def difference(x):
         p = q * norm.pdf(x, 1, s)
-        return p - q * (norm.pdf(x, 0, s) if isinstance(pair, SampledGaussian) else other(x))
+        return p - q * (norm.pdf(x, 0, s) if isinstance(pair, SampledGaussianPair) else other(x))
 
-    middle = 0.5 if isinstance(pair, SampledGaussian) else 0.0
+    middle = 0.5 if isinstance(pair, SampledGaussianPair) else 0.0
     return quad(difference, middle, middle + 40 * s, epsabs=1e-14, points=[middle + s])[0]
 
 
 def test_round_off_of_a_long_rare_composition_yields_to_long_double():
     """Tilted to this delta, a step in 1e8 decides: in float64 the bounds of every grid stay 0.15% apart, or more."""
-    parts = ((SampledGaussian(1.0188e-4, 0.906), 50012),)
+    parts = ((SampledGaussianPair(1.0188e-4, 0.906), 50012),)
     wide = routes.epsilon_bounds(parts, 1.96e-11, 1e-2)
     close = routes.epsilon_bounds(parts, 1.96e-11, 1e-3)
     assert wide.lower <= close.lower <= close.upper <= wide.upper
     assert close.upper - close.lower <= 1e-3 * close.upper
 
 
-PAIRS = [SampledGaussian(1e-3, 0.6), SampledGaussian(0.2, 3.0), SampledGaussian(1.0, 5.0)]
+PAIRS = [SampledGaussianPair(1e-3, 0.6), SampledGaussianPair(0.2, 3.0), SampledGaussianPair(1.0, 5.0)]
 PAIRS += [ReplacedSampledGaussian(0.05, 1.1), SampledRandomisedResponse(0.3, 0.8)]
 
 

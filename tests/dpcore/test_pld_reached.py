@@ -12,7 +12,7 @@ from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached, routes
 from dpcore.accountants.pld.characteristic_function import inversion
 from dpcore.accountants.pld.closed_forms.overlap import nearly_one
 from dpcore.accountants.pld.discretisation import refinement, ring
-from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussian, SampledRandomisedResponse
+from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussianPair, SampledRandomisedResponse
 from dpcore.accountants.registry import make
 from dpcore.adjacency import Adjacency
 from dpcore.events import Composed, PureDP, Repeated
@@ -60,7 +60,7 @@ def plain(part):
 
 def test_one_tilt_alone_would_refuse_them(monkeypatch):
     monkeypatch.setattr(inversion, "TILTS", (1.0,))
-    routes.epsilon_bounds.cache_clear()
+    routes.forget()
     for event, delta, _ in MANY_PLAIN:
         with pytest.raises(ArithmeticError):
             PLDAccountant().compose(event).epsilon_bounds(delta)
@@ -69,7 +69,7 @@ def test_one_tilt_alone_would_refuse_them(monkeypatch):
 @given(st.floats(0.05, 60), st.floats(-30, 600))
 def test_overlaps_bound_delta_from_below(mu, epsilon):
     with mpmath.workdps(60):
-        assert nearly_one(((SampledGaussian(1.0, 1 / mu), 1),), epsilon) <= exact_delta(epsilon, mpmath.mpf(mu))
+        assert nearly_one(((SampledGaussianPair(1.0, 1 / mu), 1),), epsilon) <= exact_delta(epsilon, mpmath.mpf(mu))
 
 
 @given(st.floats(0.01, 6), st.integers(1, 40), st.floats(-5, 200))
@@ -91,8 +91,8 @@ def test_overlaps_of_randomised_responses_bound_delta_from_below(each, count, ep
 @pytest.mark.parametrize(
     ("parts", "epsilon"),
     [
-        (((SampledGaussian(1.0, 0.001), 1),), 37.0),
-        (((SampledGaussian(0.78, 0.3), 17_000), (SampledRandomisedResponse(1.0, 0.006), 3)), 0.015),
+        (((SampledGaussianPair(1.0, 0.001), 1),), 37.0),
+        (((SampledGaussianPair(0.78, 0.3), 17_000), (SampledRandomisedResponse(1.0, 0.006), 3)), 0.015),
         (((ReplacedSampledGaussian(0.14, 0.84), 2_976_870),), 0.6),
     ],
 )
@@ -116,10 +116,10 @@ def test_bounds_of_a_grid_coarser_than_asked_hold(monkeypatch, adjacency):
     monkeypatch.setattr(refinement, "SMALL_GRID", 1 << 8)
     monkeypatch.setattr(inversion, "TILTS", ())
     monkeypatch.setattr(ring.make_ring, "__defaults__", (None, 1 << 12))
-    routes.epsilon_bounds.cache_clear()
+    routes.forget()
     with pytest.raises(ToleranceNotReached) as refused:
         PLDAccountant(adjacency=adjacency).compose(event).epsilon_bounds(delta)
-    routes.epsilon_bounds.cache_clear()
+    routes.forget()
     best = refused.value.best
     assert best is not None
     assert best.lower <= known.lower

@@ -7,7 +7,7 @@ import pytest
 from dpcore.accountants.pld import PLDAccountant, routes
 from dpcore.accountants.pld.bounds import Asked
 from dpcore.accountants.pld.discretisation import convolution, laws
-from dpcore.accountants.pld.pairs import SampledGaussian
+from dpcore.accountants.pld.pairs import SampledGaussianPair
 from dpcore.accountants.pld.saddle_point import direction_at_delta
 from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian, PoissonSampled, PureDP
@@ -20,7 +20,7 @@ def sampled(rate, noise_multiplier):
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
 def test_coarse_grids_keep_the_mean_and_stay_bounds(delta):
     # Rounding every loss outward would cost up to T * spacing = 5 nats here; keeping the mean costs hundredths.
-    pair, steps, spacing = SampledGaussian(0.01, 1.0), 1000, 0.005
+    pair, steps, spacing = SampledGaussianPair(0.01, 1.0), 1000, 0.005
     exact = routes.epsilon_bounds(((pair, steps),), delta, 1e-4)
     law = laws.Discretised(pair, spacing, 1e-15).law(upper=True, forward=True)
     tilt = direction_at_delta(((pair, steps),), Asked(delta), 1e-15, forward=True).saddle.tilt

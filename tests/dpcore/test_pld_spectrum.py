@@ -10,7 +10,7 @@ from scipy.fft import rfft
 
 from dpcore.accountants.pld.closed_forms import single_step
 from dpcore.accountants.pld.discretisation import spectrum
-from dpcore.accountants.pld.pairs import SampledGaussian
+from dpcore.accountants.pld.pairs import SampledGaussianPair
 
 NEGLIGIBLE = -85.0
 
@@ -83,7 +83,7 @@ def test_single_steps_enclose_sixty_digits_closely():
     rng = random.Random(1)
     for _ in range(60):
         rate, noise, delta = (10 ** rng.uniform(*span) for span in ((-6, -0.01), (-1, 3), (-15, -0.3)))
-        pair = SampledGaussian(rate, noise)
+        pair = SampledGaussianPair(rate, noise)
         lower, upper = single_step.epsilon_of(pair, delta)
         assert upper - lower <= 1e-6 * upper
         assert exact_delta(rate, noise, upper) <= delta

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.records import TrialState
-from sweeps.store import Store
+from sweeps.store import open_store
 from tests.gpu.results import Figure, Setting
 
 PATIENCE = 1800.0
@@ -68,7 +68,7 @@ def swept(wanted: dict[str, Any]) -> Swept:
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip()).splitlines()
             raise RuntimeError(f"the sweep ended with code {done.returncode}: {' '.join(said[-3:])}")
-        store = Store.open(f"sqlite:///{root}/sweeps.db", create=False)
+        store = open_store(f"sqlite:///{root}/sweeps.db", create=False)
         try:
             ended = [one for one in store.trials(wanted["name"]) if one.state is TrialState.COMPLETE]
             spans = [(one.started_at, one.ended_at or one.started_at) for one in store.attempts(wanted["name"])]

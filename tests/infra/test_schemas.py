@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from sweeps.spec import load_spec
-from sweeps.store import Store
+from sweeps.store import open_store
 from tests.infra.manifests import (
     CLUSTERS,
     COMPOSE,
@@ -174,7 +174,7 @@ def test_the_databases_script_makes_what_the_services_expect(tmp_path):
         rules = server.pgdata / "pg_hba.conf"
         rules.write_text(f"local all sweeps scram-sha-256\n{rules.read_text()}")
         server.psql("SELECT pg_reload_conf();")
-        Store.open(f"postgresql://sweeps:secret%20of%20sweeps%27s@/sweeps?host={socket}").close()
+        open_store(f"postgresql://sweeps:secret%20of%20sweeps%27s@/sweeps?host={socket}").close()
 
 
 def test_the_tools_are_those_of_the_environment():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sweeps.ledger.steps import total
 from sweeps.records import TrialState
-from sweeps.store import Store, StoreError
+from sweeps.store import Store, StoreError, open_store
 from tests.chaos import witness
 from tests.slurm.machine import NODES, ROOT, Slurm
 
@@ -77,7 +77,7 @@ class Swept:
             return 0
 
     def store(self) -> Store:
-        return Store.open(self.url, create=False)
+        return open_store(self.url, create=False)
 
     # -- what must hold -----------------------------------------------------------------------------------
 

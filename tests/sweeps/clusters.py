@@ -27,11 +27,12 @@ ATTEMPTS = 3
 def free_ports(count: int) -> list[int]:
     """Ports that are free now, below the ranges that Ray hands to its workers.
 
-    Two test processes that ask in the same moment are told different ones: each has its half.
+    Test processes that ask in the same moment are told different ones: each has a share of its own.
     """
     held = []
-    half = 30_000 if os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0" else 35_000
-    for port in range(half + os.getpid() % 4_000, half + 5_000):
+    share = 10_000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    first = 30_000 + share * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    for port in range(first + os.getpid() % (share // 2), first + share):
         if len(held) == count:
             break
         one = socket.socket()

@@ -22,7 +22,7 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
-from sweeps.store import Store
+from sweeps.store import open_store
 from tests.sweeps.under_charging import never_under_charged
 from trainables.data import SOURCES
 from trainables.system import TrialGroup
@@ -159,7 +159,7 @@ class FakeSweep:
         self.executed: Counter[tuple[str, int]] = Counter()
         self.workers: list[Worker] = []
         self.zombies: list[Worker] = []
-        self.store = Store.open(f"sqlite:///{self.folder}/store.db")
+        self.store = open_store(f"sqlite:///{self.folder}/store.db")
         self.store.create_sweep(
             SweepRecord(
                 name=NAME,

@@ -18,7 +18,7 @@ from sweeps.release.publisher import Publisher
 from sweeps.report import write_report
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
-from sweeps.store import Store
+from sweeps.store import open_store
 from sweeps.tracking import rebuild
 from trainables.data import SOURCES
 from trainables.metrics import Dependence, Metric
@@ -104,7 +104,7 @@ def swept(
     spec = load_spec(raw)
     workspace = Workspace.at(root)
     session.create(spec, workspace)
-    store = Store.open(workspace.store_url)
+    store = open_store(workspace.store_url)
     source = SOURCES[spec.data.source]
     data = source.load(spec.data.options())
     lease = store.acquire(NAME)
@@ -134,7 +134,7 @@ def swept(
 
 def publish(workspace: Workspace) -> None:
     """MLflow and the report, anew."""
-    store = Store.open(workspace.store_url)
+    store = open_store(workspace.store_url)
     rebuild(Publisher(store), NAME, workspace.tracking_uri, workspace.folder(NAME))
     write_report(Publisher(store), NAME, workspace.report(NAME))
     store.close()

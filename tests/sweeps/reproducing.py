@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sweeps.process.workspace import Workspace
-from sweeps.reproductions import Claim, Effort, Result, Run
+from sweeps.reproductions import Claim, Effort, Reproduction, Result
 from sweeps.reproductions.paper import Paper
 
 
-def claims_of(paper: Paper, held: Callable[[Run], None]) -> list[Claim]:
+def claims_of(paper: Paper, held: Callable[[Reproduction], None]) -> list[Claim]:
     """What `held` claims."""
     result = Result(paper="paper", title=paper.title)
-    held(Run(paper, None, Workspace.at("unused"), Effort(quick=True), lambda line: None, result))
+    held(Reproduction(paper, None, Workspace.at("unused"), Effort(quick=True), lambda line: None, result))
     return result.claims

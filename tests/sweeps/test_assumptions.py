@@ -27,7 +27,7 @@ from sweeps.release.publisher import Publisher
 from sweeps.report import write_report
 from sweeps.search import Proposer
 from sweeps.spec import public_facts
-from sweeps.store import Store
+from sweeps.store import Store, open_store
 from sweeps.tracking import rebuild
 from sweeps.tracking.front import read_front
 from tests.sweeps.view_sweeps import guarantee
@@ -53,7 +53,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 def write(place: Workspace, name: str, systems: list[str], changes: list[str]) -> None:
     spec = load_example_or_file("which-method", changes=changes)
-    store = Store.open(place.store_url)
+    store = open_store(place.store_url)
     record = {"digest": spec.digest, "fingerprints": {}, "root": place.root, "created_at": 1.7e9}
     store.create_sweep(SweepRecord(name=name, spec=RecordedSpec(spec.canonical()), **record))  # type: ignore[arg-type]
     proposer, facts = Proposer(spec), public_facts(spec)
@@ -80,7 +80,7 @@ def write(place: Workspace, name: str, systems: list[str], changes: list[str]) -
 
 @pytest.fixture
 def store(workspace: Workspace) -> Iterator[Store]:
-    opened = Store.open(workspace.store_url, create=False)
+    opened = open_store(workspace.store_url, create=False)
     yield opened
     opened.close()
 
@@ -270,7 +270,7 @@ def test_views_that_forget_the_earlier_sweep_are_found_out(
     workspace, store, monkeypatch, capsys, tmp_path: Path
 ) -> None:
     """Known bug: only `check` spoke of the sweep whose results chose configurations here."""
-    for module in ("sweeps.ledger.totals", "sweeps.cli.showing", "sweeps.report.content"):
+    for module in ("sweeps.ledger.totals", "sweeps.face.overview", "sweeps.report.content"):
         monkeypatch.setattr(f"{module}.earlier_totals", lambda store, warm_start: ())
     with pytest.raises(AssertionError):
         test_a_sweep_that_started_from_another_states_both_totals_in_every_view(

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from dpcore.audit import Outcome
+from dpcore.adjacency import Adjacency
+from dpcore.audit import AuditOutcome
 from dpcore.checks import InvalidValue
 from dpcore.gradients import clipped as releases
-from sweeps.audit.command import lines
-from sweeps.audit.records import AuditRecord, audits_of, begin, refuted_systems, share
-from sweeps.audit.trial import audit_trial
+from sweeps.audit.audit_command import lines
+from sweeps.audit.audit_records import AuditRecord, audits_of, begin, refuted_systems, share
+from sweeps.audit.audit_trial import audit_trial
 from sweeps.cli import app as cli
-from sweeps.cli.showing import shown
 from sweeps.control import session
 from sweeps.control.planning import plan_proposal
+from sweeps.face.overview import shown
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
@@ -29,10 +30,12 @@ from sweeps.release.rounding import epsilon_text
 from sweeps.report import write_report
 from sweeps.report.audits import audits_section
 from sweeps.spec import load_spec
-from sweeps.store import Store
+from sweeps.store import open_store
 from sweeps.store.errors import UnknownTrial
 from trainables.data import SOURCES
 from trainables.system import PrivacyPlan
+from trainables.systems.private_prediction.knobs import MinimiserKnobs
+from trainables.systems.private_prediction.minimisers import sensitivity_of
 
 torch.set_num_threads(1)
 DIGITS = SOURCES["digits"].load({})
@@ -50,9 +53,9 @@ def finished(
     epsilon: float = 3.0,
     adjacency: str = "add-remove",
     noise_scale: float = 1.0,
-    **config: float,
+    **wrong: float,
 ) -> Workspace:
-    """A workspace with one finished trial; `config` and `noise_scale` falsify what runs, and the claim stays."""
+    """A workspace with one finished trial; `wrong` and `noise_scale` falsify the mechanism, and the claim stays."""
     spec = load_spec(
         {
             "name": "audited",
@@ -65,14 +68,15 @@ def finished(
     )
     workspace = Workspace.at(root)
     name = session.create(spec, workspace)
-    store = Store.open(workspace.store_url)
+    store = open_store(workspace.store_url)
     facts = SOURCES[spec.data.source].facts({})
     proposed = {"system": system, "target_epsilon": epsilon, **knobs}
     plan = plan_proposal(spec, proposed, facts, {})
     assert isinstance(plan, PrivacyPlan)
     if noise_scale != 1:
-        config["noise_multiplier"] = float(plan.config["noise_multiplier"]) * noise_scale
-    plan = replace(plan, config={**plan.config, **config})
+        # Noise for a smaller sensitivity: as much is counted, less is drawn.
+        wrong["sensitivity"] = plan.mechanism.sensitivity * noise_scale
+    plan = replace(plan, mechanism=replace(plan.mechanism, **wrong))
     lease = store.acquire(name)
     fingerprints = {
         "code": fingerprint.code_digest(),
@@ -128,12 +132,12 @@ def audited(workspace: Workspace, seed: int = 0, **options: Any) -> AuditRecord:
 )
 def test_a_claim_that_holds_is_consistent(system, knobs, adjacency, tmp_path):
     workspace = finished(tmp_path, system, knobs, adjacency=adjacency)
-    before = Store.open(workspace.store_url).ledger("audited")
+    before = open_store(workspace.store_url).ledger("audited")
     record = audited(workspace)
-    assert record.outcome is Outcome.CONSISTENT
+    assert record.outcome is AuditOutcome.CONSISTENT
     assert 0 <= record.audit.epsilon_lower <= record.claim.epsilon
     # Nothing but the audit's own folder was written.
-    assert Store.open(workspace.store_url).ledger("audited") == before
+    assert open_store(workspace.store_url).ledger("audited") == before
     assert not (workspace.folder("audited") / "trials").exists()
     text = "\n".join(lines(record))
     assert "consistent" in text
@@ -147,7 +151,7 @@ def test_a_claim_that_holds_is_consistent(system, knobs, adjacency, tmp_path):
 def test_half_of_the_noise_on_a_model_is_refuted(tmp_path):
     workspace = finished(tmp_path, "model-sensitivity", HEAD, noise_scale=0.5)
     record = audited(workspace)
-    assert record.outcome is Outcome.REFUTED
+    assert record.outcome is AuditOutcome.REFUTED
     assert record.on_curve
     assert "Gaussian-shaped" in "\n".join(lines(record))
     assert refuted_systems(workspace.folder("audited")) == {"model-sensitivity": "audited-0"}
@@ -158,22 +162,17 @@ def test_half_of_the_noise_on_a_model_is_refuted(tmp_path):
 
 def test_the_refuted_rule_for_soft_votes_is_refuted_from_labels(tmp_path):
     """Temperature B / epsilon, as in the public experiments: one vote loses 1.73 epsilon."""
-    workspace = finished(
-        tmp_path, "subsample-and-aggregate", VOTES, epsilon=1.0, adjacency="replace-one", temperature=1.0
-    )
+    workspace = finished(tmp_path, "subsample-and-aggregate", VOTES, epsilon=1.0, adjacency="replace-one", beta=1.0)
     record = audited(workspace, runs=2000)
-    assert record.outcome is Outcome.REFUTED
+    assert record.outcome is AuditOutcome.REFUTED
     assert record.audit.epsilon_lower > 0.5
 
 
-def test_add_remove_noise_sold_for_replace_one_is_refuted(tmp_path, monkeypatch):
-    from dpcore.adjacency import Adjacency
-    from trainables.systems.private_prediction import fitting
-
-    workspace = finished(tmp_path, "model-sensitivity", HEAD, adjacency="replace-one")
-    right = fitting.noise_of
-    monkeypatch.setattr(fitting, "noise_of", lambda config, n, adjacency: right(config, n, Adjacency.ADD_REMOVE))
-    assert audited(workspace).outcome is Outcome.REFUTED
+def test_add_remove_noise_sold_for_replace_one_is_refuted(tmp_path):
+    n = DIGITS.facts.n
+    least = sensitivity_of(MinimiserKnobs(clip_norm=1.0, bias=False, **HEAD), n, Adjacency.ADD_REMOVE).value
+    workspace = finished(tmp_path, "model-sensitivity", HEAD, adjacency="replace-one", sensitivity=least)
+    assert audited(workspace).outcome is AuditOutcome.REFUTED
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -182,7 +181,7 @@ def test_the_published_convexified_loss_is_refuted_from_its_answers_alone(noise,
     knobs = {"hidden": 8, "epochs": 2, "queries": 4, "noise": noise}
     workspace = finished(tmp_path, "convexified-loss", knobs, epsilon=1.0)
     record = audited(workspace, runs=30)
-    assert record.outcome is Outcome.REFUTED
+    assert record.outcome is AuditOutcome.REFUTED
     assert record.claim.status == "refuted"
     assert record.audit.threat_model == "black-box"
     assert not record.reads_records
@@ -195,7 +194,7 @@ def test_a_forgotten_clip_is_refuted_from_gradients(tmp_path, monkeypatch):
     workspace = finished(tmp_path, "noisy-sgd", SGD)
     monkeypatch.setattr(engine, "clip_factors", lambda squares, clip_norm: torch.ones_like(squares).double())
     record = audited(workspace)
-    assert record.outcome is Outcome.REFUTED
+    assert record.outcome is AuditOutcome.REFUTED
     assert record.audit.threat_model == "white-box, every update"
 
 
@@ -229,7 +228,7 @@ def test_bad_requests_are_refused_before_anything_is_trained(tmp_path, command):
         audit_trial(workspace, "audited", "7")
     with pytest.raises(InvalidValue, match="multi-run"):
         audit_trial(workspace, "audited", "0", method="one-run")
-    store = Store.open(workspace.store_url)
+    store = open_store(workspace.store_url)
     lease = store.acquire("audited")
     store.set_fingerprints(lease, {"code": "another", "data": "another"})
     lease.release()
@@ -252,7 +251,7 @@ def test_levels_of_all_audits_add_up_and_begun_ones_count(tmp_path):
 
 def test_the_report_page_shows_audits_and_warns_of_a_refuted_system(tmp_path):
     workspace = finished(tmp_path, "model-sensitivity", HEAD, noise_scale=0.25)
-    store = Store.open(workspace.store_url)
+    store = open_store(workspace.store_url)
     assert "Audits" not in write_report(store, "audited", tmp_path / "before.html").read_text()
     record = audited(workspace, runs=400)
     page = write_report(store, "audited", tmp_path / "after.html").read_text()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.check.preview import preview
+from sweeps.checking.preview import preview
 from sweeps.cli import app as cli
 from sweeps.records import TrialRecord
 from sweeps.release.rounding import epsilon_text

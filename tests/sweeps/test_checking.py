@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from dpcore.checks import InvalidValue
-from sweeps.check import checking
-from sweeps.check.checking import before_launch, check_places
+from sweeps.checking import checked as checking
+from sweeps.checking.checked import before_launch, check_places
 from sweeps.cli import app as cli
 from sweeps.runner.cluster import ClusterUnreachable
 from sweeps.spec import SpecErrors, load_spec
@@ -215,10 +215,12 @@ def test_every_source_of_files_says_what_is_missing(name, tmp_path):
         SOURCES[name].inspect({"path": str(tmp_path)})
 
 
-@pytest.mark.parametrize("name", ["frozen", "pooled", "projected"])
-def test_sources_made_of_others_ask_them(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "options"), [("frozen", {}), ("pooled", {"train": 60_000}), ("projected", {"dimension": 50})]
+)
+def test_sources_made_of_others_ask_them(name, options, tmp_path):
     with pytest.raises(InvalidValue, match=r"data\.path"):
-        SOURCES[name].inspect({"of": "mnist", "path": str(tmp_path)})
+        SOURCES[name].inspect({"of": "mnist", "path": str(tmp_path), **options})
 
 
 # Resources

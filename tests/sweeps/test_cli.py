@@ -21,7 +21,7 @@ from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
-from sweeps.store import Store
+from sweeps.store import open_store
 from trainables.data import SOURCES
 
 # No noise is small enough for the limit: every proposal is refused, and no cluster is ever needed.
@@ -82,7 +82,7 @@ def exhausted(tmp_path):
     spec = load_example_or_file(str(path))
     workspace = Workspace.at(tmp_path / ".sweeps")
     session.create(spec, workspace)
-    store = Store.open(workspace.store_url)
+    store = open_store(workspace.store_url)
     lease = store.acquire("impossible")
     facts = SOURCES["uniform"].facts(spec.data.options())
     controller = Controller(
@@ -143,7 +143,7 @@ def test_a_root_that_cannot_be_written(sweeps, tmp_path, root):
 
 
 def test_a_locked_database(sweeps, tmp_path, monkeypatch):
-    assert Store.open(f"sqlite:///{tmp_path}/.sweeps/sweeps.db").sweeps() == []
+    assert open_store(f"sqlite:///{tmp_path}/.sweeps/sweeps.db").sweeps() == []
     monkeypatch.setenv("SWEEPS_PATIENCE", "0.3")
     holder = sqlite3.connect(tmp_path / ".sweeps" / "sweeps.db")
     holder.execute("BEGIN EXCLUSIVE")

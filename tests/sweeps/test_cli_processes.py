@@ -20,7 +20,7 @@ from sweeps.ledger.steps import spending, total
 from sweeps.process.exits import ExitCode
 from sweeps.records import TrialState
 from sweeps.release.publisher import Publisher
-from sweeps.store import Store
+from sweeps.store import Store, open_store
 from sweeps.tracking import rebuild
 from tests.sweeps import awkward
 
@@ -100,7 +100,7 @@ class Sweep:
         return self.end(self.start(*arguments), code)
 
     def store(self) -> Store:
-        return Store.open(f"sqlite:///{self.root}/sweeps.db", create=False)
+        return open_store(f"sqlite:///{self.root}/sweeps.db", create=False)
 
     def until_steps(self, process: subprocess.Popen[str]) -> None:
         """Wait until one of its workers has kept a checkpoint."""

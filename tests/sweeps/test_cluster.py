@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +33,7 @@ SGD = {
 
 
 def spec(**sections):
-    return load_spec(SPEC.format(**SGD), overrides=sections)
+    return load_spec({**yaml.safe_load(SPEC.format(**SGD)), **sections})
 
 
 def test_a_trial_of_one_process_asks_as_before():
@@ -113,7 +114,7 @@ def test_workers_fit_where_they_can_be_dealt_out_one_by_one(nodes, workers, cpus
 
 
 def test_workers_change_no_meaning():
-    plain, wide = spec(), spec(**{"resources.workers": 4, "resources.gpus_per_worker": 1})
+    plain, wide = spec(), spec(resources={"workers": 4, "gpus_per_worker": 1})
     assert plain.digest == wide.digest
     assert load_spec(wide.canonical()) == wide
     assert wide.resources.per_worker() == (1.0, 1.0)
@@ -122,12 +123,12 @@ def test_workers_change_no_meaning():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"resources.workers": 0}, "resources.workers=0"),
-        ({"resources.workers": 2, "resources.gpus": 1}, "`gpus_per_worker` alone"),
-        ({"resources.workers": 2, "resources.cpus": 4}, "`cpus_per_worker` alone"),
-        ({"resources.cpus": 4, "resources.cpus_per_worker": 2}, "`cpus_per_worker` alone"),
-        ({"resources.gpus_per_worker": 2}, "resources.gpus_per_worker=2: expected a number of at most 1"),
-        ({"execution.precision": "float8"}, "execution.precision='float8'"),
+        ({"resources": {"workers": 0}}, "resources.workers=0"),
+        ({"resources": {"workers": 2, "gpus": 1}}, "`gpus_per_worker` alone"),
+        ({"resources": {"workers": 2, "cpus": 4}}, "`cpus_per_worker` alone"),
+        ({"resources": {"cpus": 4, "cpus_per_worker": 2}}, "`cpus_per_worker` alone"),
+        ({"resources": {"gpus_per_worker": 2}}, "resources.gpus_per_worker=2: expected a number of at most 1"),
+        ({"execution": {"precision": "float8"}}, "execution.precision='float8'"),
     ],
 )
 def test_resources_that_contradict_each_other_are_refused(changes, said):
@@ -139,15 +140,15 @@ def test_resources_that_contradict_each_other_are_refused(changes, said):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"resources.workers": 2}, "resources.workers=2: expected 1 with noisy-mean"),
-        ({"execution.precision": "bfloat16"}, "execution.precision='bfloat16': expected float32 with noisy-mean"),
+        ({"resources": {"workers": 2}}, "resources.workers=2: expected 1 with noisy-mean"),
+        ({"execution": {"precision": "bfloat16"}}, "execution.precision='bfloat16': expected float32 with noisy-mean"),
     ],
 )
 def test_systems_that_one_process_trains_refuse_workers(changes, said):
     mean = {"system": "noisy-mean", "knobs": "{clip: 1.0, steps: 3}", "metric": "expected_error"}
     text = SPEC.format(**mean).replace("{source: digits}", "{source: uniform, n: 500}")
     with pytest.raises(SpecErrors) as refused:
-        load_spec(text, overrides=changes)
+        load_spec({**yaml.safe_load(text), **changes})
     assert said in str(refused.value)
 
 

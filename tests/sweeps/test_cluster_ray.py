@@ -195,7 +195,7 @@ def test_a_module_that_only_this_process_has(cluster, monkeypatch):
 
 
 def test_check_asks_the_cluster_what_it_has(cluster):
-    from sweeps.check.checking import check_places
+    from sweeps.checking.checked import check_places
     from sweeps.examples import load_example_or_file
 
     check_places(load_example_or_file("toy", changes=["resources.gpus=1"]), "auto")

@@ -20,21 +20,21 @@ from dpcore.guarantee import Guarantee, Status
 from sweeps.control.planning import plan_proposal
 from sweeps.front import pareto
 from sweeps.front.kinds import kinds
-from sweeps.front.panels import Objective, Reference
+from sweeps.front.panels import AxisEnd, FrontAxis
 from sweeps.front.pareto import front, hypervolume
 from sweeps.records import DECIDED, TrialRecord, TrialState
 from sweeps.release.comparing import USED_UP, compared, compared_epsilon
 from sweeps.release.rounding import GRID_DIGITS, on_grid
 from sweeps.search.history import kept
-from sweeps.search.objectives import objective_at, objective_values
+from sweeps.search.objective_values import objective_at, objective_values
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
 from tests.sweeps import toys, view_sweeps
 from tests.sweeps.test_pareto import brute_force
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal
 
-ACCURACY, EPSILON = Objective("accuracy", "maximize"), Objective("epsilon", "minimize")
-TARGET = Objective("target_epsilon", "minimize")
+ACCURACY, EPSILON = FrontAxis("accuracy", "maximize"), FrontAxis("epsilon", "minimize")
+TARGET = FrontAxis("target_epsilon", "minimize")
 
 QUICK = """
 name: quick
@@ -95,9 +95,7 @@ class TestAnHonestQuickstart:
         # The very case: calibration leaves each its own hair below the budget.
         assert len(set(claims)) == 4
         assert all(0.99 < epsilon < 1 for epsilon in claims)
-        found = front(
-            quickstart, [ACCURACY, EPSILON], reference={"accuracy": Reference(0.0), "epsilon": Reference(2.0)}
-        )
+        found = front(quickstart, [ACCURACY, EPSILON], reference={"accuracy": AxisEnd(0.0), "epsilon": AxisEnd(2.0)})
         (panel,) = found.panels
         assert found.keys() == ["s-3"]
         # What is printed is the claim; what is compared is the budget, in the volume too.

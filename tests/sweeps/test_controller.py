@@ -14,7 +14,8 @@ from sweeps.control.controller import Controller
 from sweeps.control.decisions import Done, Wait
 from sweeps.control.lost_attempts import INTERRUPTED, worker_losses
 from sweeps.records import Outcome, TrialState
-from sweeps.store import LeaseLost, Store
+from sweeps.store import LeaseLost
+from sweeps.store.sql_store import SqlStore
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Killed, Worker, memory_folder, simulate
 from trainables.system import TrialGroup
 from trainables.worker.attempt import UNWRITABLE, Attempt, Fenced, RecordsUnwritable
@@ -76,7 +77,7 @@ def charge_to_the_checkpoint(self, record, reason, losses=0):
         self._commit(record, left.result)
         return False
     steps = Attempt.of(self.trials, record.key, record.attempts).checkpoints.steps()
-    reached = max(steps, default=self.store.last_entry(record.key).from_step)
+    reached = max(steps, default=self.store.ledger_of(record.key)[-1].from_step)
     self.store.lose(self.lease, record.key, record.attempts, reached, reason)
     self._relaunch.append(record.key)
     self._changed(replace(record, state=TrialState.PLANNED))
@@ -95,11 +96,11 @@ RECOVER = Attempt.recover
 
 def forget_the_reservation(self, lease, key, attempt, executed_to, reason):
     """Known bug: a lost attempt is taken for one that never started."""
-    start = self.last_entry(key).from_step
+    start = self.ledger_of(key)[-1].from_step
     return LOSE(self, lease, key, attempt, start if executed_to is None else min(executed_to, start), reason)
 
 
-LOSE = Store.lose
+LOSE = SqlStore.lose
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ LOSE = Store.lose
     [
         (Controller, "_conclude", charge_to_the_checkpoint),
         (Attempt, "recover", recover_without_a_fence),
-        (Store, "lose", forget_the_reservation),
+        (SqlStore, "lose", forget_the_reservation),
     ],
 )
 def test_the_search_for_under_charging_finds_known_bugs(monkeypatch, owner, name, broken):
@@ -153,7 +154,7 @@ def test_a_relaunch_goes_on_from_the_checkpoint_and_pays_only_from_there(sweep):
 def test_an_attempt_that_never_started_is_charged_nothing_and_can_never_start(sweep):
     worker = launch(sweep)
     sweep.lose(worker)
-    entry = sweep.store.last_entry(worker.member.key)
+    entry = sweep.store.ledger_of(worker.member.key)[-1]
     assert (entry.from_step, entry.executed_to, entry.steps_spent) == (0, 0, 0)
     # The worker comes late, with everything it was given.
     with pytest.raises(Fenced):
@@ -169,7 +170,7 @@ def test_a_later_attempt_that_never_started_is_charged_nothing_beyond_its_checkp
     first.execute(1, 2, stop_inside=False)
     sweep.lose(first)
     sweep.lose(launch(sweep))
-    entry = sweep.store.last_entry(first.member.key)
+    entry = sweep.store.ledger_of(first.member.key)[-1]
     assert (entry.attempt, entry.from_step, entry.executed_to) == (2, 2, 2)
     assert launch(sweep).member.from_step == 2
 
@@ -180,7 +181,7 @@ def test_an_attempt_whose_folder_was_emptied_is_charged_whole(sweep):
     worker.execute(1, 2, stop_inside=False)
     shutil.rmtree(worker.attempt.folder.url)
     sweep.lose(worker)
-    assert sweep.store.last_entry(worker.member.key).executed_to == worker.member.to_step
+    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == worker.member.to_step
 
 
 def race_a_late_worker(sweep, monkeypatch):
@@ -247,7 +248,7 @@ def test_a_result_that_was_never_delivered_is_committed_and_not_run_again(sweep)
     sweep.start()
     assert sweep.controller.records[worker.member.key].state is TrialState.COMPLETE
     assert sweep.finish() is False
-    assert sweep.store.last_entry(worker.member.key).attempt == 1
+    assert sweep.store.ledger_of(worker.member.key)[-1].attempt == 1
 
 
 def test_a_result_that_comes_after_the_attempt_was_given_up_is_run_again(sweep):
@@ -339,7 +340,7 @@ def test_a_metric_that_is_no_number_fails_the_trial_with_a_reason(sweep, value):
     record = sweep.controller.records[worker.member.key]
     assert record.state is TrialState.FAILED
     assert f"expected_error={value}" in record.reason
-    assert sweep.store.last_entry(worker.member.key).executed_to == worker.member.to_step
+    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == worker.member.to_step
     sweep.finish()
     assert sweep.store.counts(NAME)["complete"] == 4
 
@@ -351,7 +352,7 @@ def test_an_exception_of_the_system_fails_its_trial_alone(sweep):
     error = {"key": worker.member.key, "attempt": 1, "error": "ZeroDivisionError: division by zero"}
     sweep.controller.finished(worker.group, [error])
     assert sweep.controller.records[worker.member.key].reason == error["error"]
-    assert sweep.store.last_entry(worker.member.key).executed_to == 1
+    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 1
 
 
 def test_records_that_cannot_be_written_stop_the_sweep_and_cost_no_retry(sweep):
@@ -372,7 +373,7 @@ def test_settling_asks_the_store_for_what_runs(sweep):
     sweep.controller.running.clear()
     sweep.controller.settle_running("interrupted")
     assert sweep.store.counts(NAME)["running"] == 0
-    assert sweep.store.last_entry(worker.member.key).executed_to == 1
+    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 1
 
 
 def test_a_controller_whose_lease_is_gone_writes_nothing(sweep):

@@ -93,7 +93,7 @@ def a_horizon_below_its_checkpoint(sweep) -> Worker:
 def test_a_horizon_below_its_own_checkpoint_is_not_believed(sweep):
     worker = a_horizon_below_its_checkpoint(sweep)
     sweep.lose(worker)
-    entry = sweep.store.last_entry(worker.member.key)
+    entry = sweep.store.ledger_of(worker.member.key)[-1]
     assert (sweep.executed[worker.member.key, 1], entry.executed_to) == (10, 12)
     sweep.check()
     (lost,) = [one for one in sweep.store.attempts(NAME) if one.key == worker.member.key]
@@ -132,7 +132,7 @@ def test_one_damaged_record_costs_its_own_attempt_and_no_other_trial(sweep, name
     sweep.lose(worker)
     sweep.check()
     if not (content is None and name.startswith("checkpoint")):
-        assert sweep.store.last_entry(worker.member.key).executed_to == 12
+        assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 12
     # From its predecessor where the newest checkpoint is gone.
     assert launch(sweep).member.from_step == (4 if name.startswith("checkpoint") else 8)
     sweep.finish()
@@ -185,7 +185,7 @@ def test_a_state_behind_published_metrics_is_never_made_again(rungs, damaged):
     assert record.state is TrialState.FAILED
     assert "would be a second release" in record.reason
     # What it reported stays a report, and its steps stay charged.
-    assert (record.step, rungs.store.last_entry(first.member.key).executed_to) == (2, 2)
+    assert (record.step, rungs.store.ledger_of(first.member.key)[-1].executed_to) == (2, 2)
     rungs.finish()
     assert rungs.store.counts(NAME)["failed"] == 1
     kept = rungs.store.trials(NAME)[0]
@@ -257,7 +257,7 @@ def test_a_result_of_fewer_steps_is_not_charged_as_such(sweep):
     worker.finish()
     sweep.workers.remove(worker)
     sweep.controller.finished(worker.group, [{**worker.result, "step": 3}])
-    assert sweep.store.last_entry(worker.member.key).executed_to == 12
+    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 12
     assert sweep.controller.records[worker.member.key].state is TrialState.FAILED
     sweep.finish()
 
@@ -276,7 +276,7 @@ def test_a_folder_that_is_a_link_fails_its_trial_alone_and_is_not_followed(sweep
     record = sweep.controller.records[worker.member.key]
     assert record.state is TrialState.FAILED
     assert "a link or a file, expected a folder of our own. It is not followed" in record.reason
-    assert sweep.store.last_entry(worker.member.key).executed_to == 12
+    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 12
     assert sorted(path.name for path in elsewhere.rglob("*")) == before
     sweep.finish()
     assert sweep.store.counts(NAME)["complete"] == 4
@@ -292,7 +292,7 @@ def test_a_checkpoint_that_comes_to_light_after_its_attempt_was_settled_is_charg
     folder.rename(tmp_path / "written")
     away.rename(folder)
     sweep.lose(worker)
-    assert sweep.store.last_entry(worker.member.key).executed_to == 0
+    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 0
     for path in (tmp_path / "written").glob("checkpoint.*"):
         path.rename(folder / path.name)
     assert launch(sweep).member.from_step == 8

@@ -13,7 +13,7 @@ from sweeps.control import session
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.fingerprint import Changed, keyed
 from sweeps.spec import load_spec
-from sweeps.store import VERSION, Store
+from sweeps.store import VERSION, Store, open_store
 from tests.sweeps.stores import record
 from trainables.data import SOURCES
 
@@ -22,7 +22,7 @@ PLAIN = SOURCES["uniform"].load({"n": 1000}).fingerprint
 
 
 def store(folder: Path, name: str = "sweeps.db") -> Store:
-    return Store.open(f"sqlite:///{folder}/{name}")
+    return open_store(f"sqlite:///{folder}/{name}")
 
 
 def test_a_keyed_digest_is_hmac_sha256():
@@ -87,7 +87,7 @@ def over(tmp_path):
 def test_no_file_of_a_sweep_holds_a_plain_digest_and_another_data_set_is_still_seen(over, monkeypatch):
     monkeypatch.setattr(session.Controller, "has_work", lambda self: False)
     session.resume("over", over)
-    opened = Store.open(over.store_url)
+    opened = open_store(over.store_url)
     assert opened.sweep("over").fingerprints["data"] == opened.data_fingerprint(PLAIN)
     files = [path for path in Path(over.root).rglob("*") if path.is_file()]
     assert files
@@ -103,7 +103,7 @@ def test_no_file_of_a_sweep_holds_a_plain_digest_and_another_data_set_is_still_s
 def test_the_source_of_noise_that_claims_name_cannot_be_changed_on_the_way(over):
     from dpcore.checks import InvalidValue
 
-    recorded = Store.open(over.store_url).sweep("over").spec.canonical
+    recorded = open_store(over.store_url).sweep("over").spec.canonical
     source = "secure" if recorded["privacy"]["noise_source"] == "pseudorandom" else "pseudorandom"
     changed = load_spec({**recorded, "privacy": {**recorded["privacy"], "noise_source": source}})
     with pytest.raises(InvalidValue, match=r"privacy\.noise_source"):

@@ -16,7 +16,7 @@ from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
-from sweeps.store import Store
+from sweeps.store import open_store
 from trainables.data import SOURCES
 from trainables.worker.attempt import Attempt
 
@@ -55,7 +55,7 @@ def ended(root: Path, ends: list[str]) -> Workspace:
     workspace = Workspace.at(root)
     spec = load_spec({**SPEC, "search": {**SPEC["search"], "trials": len(ends)}, "execution": {"retries": 0}})
     session.create(spec, workspace)
-    store = Store.open(workspace.store_url)
+    store = open_store(workspace.store_url)
     lease = store.acquire("ends")
     controller = Controller(
         store=store,
@@ -158,7 +158,7 @@ def test_only_a_sweep_without_failures_is_called_a_success(tmp_path, resumed, mo
 def test_the_words_of_a_failure_are_in_no_store(tmp_path):
     """An exception's message may quote a record."""
     workspace = ended(tmp_path, [FAILED])
-    (record,) = Store.open(workspace.store_url).trials("ends")
+    (record,) = open_store(workspace.store_url).trials("ends")
     assert "odd" not in str(record)
     failure = Failure.of(record, workspace.trials("ends"), tmp_path / "ray.log")
     assert failure.what == "ValueError: record 7 is odd"
@@ -168,7 +168,7 @@ def test_the_words_of_a_failure_are_in_no_store(tmp_path):
 
 def test_a_lost_worker_points_to_what_ray_said(tmp_path):
     workspace = ended(tmp_path, [LOST])
-    (record,) = Store.open(workspace.store_url).trials("ends")
+    (record,) = open_store(workspace.store_url).trials("ends")
     log = tmp_path / "ray.log"
     log.write_text("worker died")
     failure = Failure.of(record, workspace.trials("ends"), log)

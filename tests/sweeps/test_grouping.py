@@ -15,11 +15,12 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
-from sweeps.store import Store
+from sweeps.store import open_store
 from trainables.data import SOURCES
-from trainables.system import TrialGroup
+from trainables.system import PrivacyPlan, TrialGroup
 from trainables.worker.attempt import NODE_LEAVES, Attempt, NodeLeaves
 from trainables.worker.files import Folder
+from trainables.worker.ray_trial import group_from_json, group_to_json
 from trainables.worker.trial import run_group
 
 SPEC: dict[str, Any] = {
@@ -41,7 +42,7 @@ def controller(tmp_path: Path) -> Controller:
 
 
 def start(root: Path, spec: Any, name: str = "shared") -> Controller:
-    store = Store.open(f"sqlite:///{root}/sweeps.db")
+    store = open_store(f"sqlite:///{root}/sweeps.db")
     if not store.sweeps():
         store.create_sweep(
             SweepRecord(
@@ -160,3 +161,16 @@ def test_trials_beyond_those_asked_for_are_not_taken_along(tmp_path: Path) -> No
     spec = load_spec({**SPEC, "search": {"sampler": "grid", "trials": 3}})
     controller = start(tmp_path, spec)
     assert sum(len(group.members) for group in launches(controller)) == 3
+
+
+TO_DICT = PrivacyPlan.to_dict
+
+
+def test_a_launch_writes_its_plans_once(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    monkeypatch.setattr(PrivacyPlan, "to_dict", lambda plan: written.append(id(plan)) or TO_DICT(plan))
+    group = controller.decide()
+    assert isinstance(group, TrialGroup)
+    text = group_to_json(group)
+    assert len(written) == len(set(written)) == len(group.members) == 4
+    assert group_from_json(text) == group

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from sweeps.store import LeaseHeld, LeaseLost, Store
+from sweeps.store import LeaseHeld, LeaseLost, open_store
 from sweeps.store import lease as lease_module
 from sweeps.store.database import Database
 from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, refusal, settle
@@ -29,14 +29,14 @@ def url(request, tmp_path):
     else:
         server = request.getfixturevalue("server")
         url = new_database(server)
-    Store.open(url).create_sweep(record())
+    open_store(url).create_sweep(record())
     return url
 
 
 HOLD = """
 import sys, time
-from sweeps.store import Store
-lease = Store.open(sys.argv[1]).acquire(sys.argv[2], ttl_seconds=float(sys.argv[3]))
+from sweeps.store import open_store
+lease = open_store(sys.argv[1]).acquire(sys.argv[2], ttl_seconds=float(sys.argv[3]))
 print("held", flush=True)
 time.sleep(60)
 """
@@ -52,7 +52,7 @@ def hold(url, ttl_seconds):
 
 def test_a_living_holder_is_named_and_a_dead_one_is_replaced_at_once(url):
     other = hold(url, ttl_seconds=1000)
-    store = Store.open(url)
+    store = open_store(url)
     with pytest.raises(LeaseHeld, match=rf"process {other.pid} on host .* since 20..-"):
         store.acquire(SWEEP)
     other.kill()
@@ -62,10 +62,10 @@ def test_a_living_holder_is_named_and_a_dead_one_is_replaced_at_once(url):
 
 
 def test_a_paused_holder_is_replaced_after_its_expiry_and_can_never_write_again(url):
-    first = Store.open(url)
+    first = open_store(url)
     old = first.acquire(SWEEP, ttl_seconds=0.3)
     first.launch(old, proposal(0), plan(), 100)
-    second = Store.open(url)
+    second = open_store(url)
     with pytest.raises(LeaseHeld):
         second.acquire(SWEEP)
     time.sleep(0.4)
@@ -94,7 +94,7 @@ def test_a_paused_holder_is_replaced_after_its_expiry_and_can_never_write_again(
 
 
 def test_renewing_pushes_the_expiry(url):
-    store = Store.open(url)
+    store = open_store(url)
     lease = store.acquire(SWEEP, ttl_seconds=0.6)
     for _ in range(6):
         time.sleep(0.25)
@@ -104,7 +104,7 @@ def test_renewing_pushes_the_expiry(url):
 
 
 def test_a_released_lease_is_free_and_writes_no_more(url):
-    store = Store.open(url)
+    store = open_store(url)
     lease = store.acquire(SWEEP)
     lease.release()
     with pytest.raises(LeaseLost, match="held by nobody"):
@@ -114,8 +114,8 @@ def test_a_released_lease_is_free_and_writes_no_more(url):
 
 FIGHT = """
 import sys, time
-from sweeps.store import LeaseHeld, Store
-store = Store.open(sys.argv[1])
+from sweeps.store import LeaseHeld, open_store
+store = open_store(sys.argv[1])
 time.sleep(max(0, float(sys.argv[3]) - time.time()))
 try:
     store.acquire(sys.argv[2])
@@ -145,7 +145,7 @@ def test_a_stopped_process_is_not_taken_for_dead(url):
     os.kill(other.pid, signal.SIGSTOP)
     try:
         with pytest.raises(LeaseHeld):
-            Store.open(url).acquire(SWEEP)
+            open_store(url).acquire(SWEEP)
     finally:
         other.kill()
         other.wait()
@@ -164,7 +164,7 @@ def test_a_reused_process_id_and_another_machine(monkeypatch):
 
 def stamped_ahead(url, monkeypatch, hours=1.0):
     """A holder elsewhere, whose lease a clock that was ahead has stamped."""
-    store = Store.open(url)
+    store = open_store(url)
     now = Database.now
     monkeypatch.setattr(lease_module, "_machine", lambda: f"{BOOT} elsewhere")
     monkeypatch.setattr(Database, "now", lambda self, connection: now(self, connection) + 3600 * hours)
@@ -178,7 +178,7 @@ BOOT = lease_module._machine().partition(" ")[0]
 
 def test_a_clock_that_was_ahead_blocks_no_longer_than_the_lease_was_meant_to_last(url, monkeypatch):
     stamped_ahead(url, monkeypatch)
-    second = Store.open(url)
+    second = open_store(url)
     with pytest.raises(LeaseHeld, match=r"its lease ends in [01] s"):
         second.acquire(SWEEP)
     time.sleep(0.7)
@@ -187,7 +187,7 @@ def test_a_clock_that_was_ahead_blocks_no_longer_than_the_lease_was_meant_to_las
 
 def test_a_living_holder_keeps_a_lease_that_was_cut_to_its_length(url, monkeypatch):
     store, lease = stamped_ahead(url, monkeypatch)
-    second = Store.open(url)
+    second = open_store(url)
     for _ in range(4):
         with pytest.raises(LeaseHeld):
             second.acquire(SWEEP)
@@ -199,7 +199,7 @@ def test_a_living_holder_keeps_a_lease_that_was_cut_to_its_length(url, monkeypat
 def test_without_the_cut_it_would_block_for_an_hour(url, monkeypatch):
     stamped_ahead(url, monkeypatch)
     monkeypatch.setattr(lease_module, "_set", lambda connection, sweep_id, **values: None)
-    second = Store.open(url)
+    second = open_store(url)
     with pytest.raises(LeaseHeld):
         second.acquire(SWEEP)
     time.sleep(0.7)
@@ -218,9 +218,9 @@ def test_a_holder_of_an_earlier_boot_is_gone_where_it_can_only_have_run_here(mon
 
 
 def test_without_the_check_of_the_token_the_exam_would_fail(url, monkeypatch):
-    store = Store.open(url)
+    store = open_store(url)
     old = store.acquire(SWEEP, ttl_seconds=0.0)
     store.acquire(SWEEP)
-    monkeypatch.setattr(lease_module.Lease, "check", lambda self, connection: connection.execute(text("SELECT 1")))
+    monkeypatch.setattr(lease_module.SqlLease, "check", lambda self, connection: connection.execute(text("SELECT 1")))
     store.launch(old, proposal(0), plan(), 100)
     assert store.counts(SWEEP)["running"] == 1

@@ -12,9 +12,9 @@ from dpcore.convexified.baselines import Counting
 from sweeps.process.workspace import Workspace
 from sweeps.reproductions import Claim, Effort, reproduce, statements, sweeping
 from sweeps.reproductions.lu2021 import hold, panels_of, tables
-from sweeps.reproductions.lu2021.curves import GAUSSIAN, LAPLACE, Measured, Point
-from sweeps.reproductions.lu2021.formulas import PAPER, ROWS, by_formula, without_data
-from sweeps.reproductions.lu2021.parts import SETS, Scope, algorithm_1, baseline_noises, beside
+from sweeps.reproductions.lu2021.parts import SETS, algorithm_1, baseline_noises, beside, cut
+from sweeps.reproductions.lu2021.set_results import GAUSSIAN, LAPLACE, CurvePoint, SetResult
+from sweeps.reproductions.lu2021.shape_formulas import PAPER, ROWS, by_formula, without_data
 from sweeps.reproductions.pictures import draw
 from sweeps.reproductions.sweeping import full_grid
 from tests.sweeps.reproducing import claims_of
@@ -72,9 +72,9 @@ def test_without_data_everything_else_is_named(tmp_path: Path) -> None:
 )
 def test_every_part_is_a_valid_sweep_that_plans(one, effort: Effort, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """Every corner of the grid; the noise of the baselines is the accountants' affair and is left out here."""
-    scope = replace(PAPER.scope(Scope, effort), private={})
-    sized = scope.sized(one)
-    for raw in (algorithm_1(sized, scope, tmp_path), beside(sized, scope, tmp_path, {})):
+    sizes = PAPER.sized(effort) | {"private": {}}
+    sized = one.sized(sizes)
+    for raw in (algorithm_1(sized, sizes, tmp_path), beside(sized, sizes, tmp_path, {})):
         spec = full_grid(raw)
         facts = SOURCES[spec.data.source].facts(spec.data.options())
         assert facts.n == sized.records
@@ -86,11 +86,11 @@ def test_every_part_is_a_valid_sweep_that_plans(one, effort: Effort, tmp_path: P
 
 
 def test_baselines_that_are_noise_alone_are_not_launched(tmp_path: Path) -> None:
-    scope = replace(PAPER.scope(Scope, Effort()), private={"zcdp": [100.0], "naive": [1.0, 1000.0]})
-    one = scope.sized(SETS[0])
-    noises = baseline_noises(one, scope)
+    sizes = PAPER.sized(Effort()) | {"private": {"zcdp": [100.0], "naive": [1.0, 1000.0]}}
+    one = SETS[0].sized(sizes)
+    noises = baseline_noises(one, sizes)
     assert noises[Counting.NAIVE, 1.0] > NOISE_MAX > noises[Counting.NAIVE, 1000.0] > noises[Counting.ZCDP, 100.0]
-    launched = beside(one, scope, tmp_path, noises)["systems"]["noisy-adam"]["noise_multiplier"]["choice"]
+    launched = beside(one, sizes, tmp_path, noises)["systems"]["noisy-adam"]["noise_multiplier"]["choice"]
     assert launched == sorted([noises[Counting.ZCDP, 100.0], noises[Counting.NAIVE, 1000.0]])
 
 
@@ -125,21 +125,21 @@ def test_adult_in_its_own_columns_serves_where_a9a_is_absent(tmp_path: Path) -> 
 # Statements
 
 
-def held(*found: Measured) -> list[Claim]:
+def held(*found: SetResult) -> list[Claim]:
     return claims_of(PAPER, lambda run: hold(run, found))
 
 
-def as_published(classes: int = 30) -> Measured:
+def as_published(classes: int = 30) -> SetResult:
     """Curves that do what the paper says."""
     one = replace(SETS[0], name="purchase", classes=classes)
     points = []
     for method, end in ((GAUSSIAN, 10.0), (LAPLACE, 100.0)):
-        for epsilon in PAPER.scope(Scope, Effort()).epsilons:
+        for epsilon in PAPER.sized(Effort())["epsilons"]:
             share = 1.0 if classes == 2 and epsilon > 1 else min(1.0, epsilon / (10.0 if classes == 2 else end))
             leak = min(0.36, epsilon * 0.9)
-            points.append(Point(method=method, epsilon=epsilon, claimed=1e9, loss=0.5 * (1 - share), leak=leak))
-    sgd = [Point(method="DP-SGD (rdp)", epsilon=e, claimed=e, loss=0.9, leak=0.0) for e in (1.0, 10.0)]
-    return Measured(
+            points.append(CurvePoint(method=method, epsilon=epsilon, claimed=1e9, loss=0.5 * (1 - share), leak=leak))
+    sgd = [CurvePoint(method="DP-SGD (rdp)", epsilon=e, claimed=e, loss=0.9, leak=0.0) for e in (1.0, 10.0)]
+    return SetResult(
         set=one,
         original=(1.0, 0.6068),
         convexified=(0.9916, 0.6484),
@@ -158,7 +158,7 @@ def test_published_curves_satisfy_every_statement(classes: int) -> None:
     assert [claim.claim for claim in made if not claim.holds] == []
 
 
-def moved(method: str, epsilon: float, **change: float) -> Measured:
+def moved(method: str, epsilon: float, **change: float) -> SetResult:
     base = as_published()
     points = [
         replace(point, **change) if (point.method, point.epsilon) == (method, epsilon) else point
@@ -180,7 +180,7 @@ def moved(method: str, epsilon: float, **change: float) -> Measured:
     ],
     ids=["plateau", "bump", "leak at small epsilon", "leak at large epsilon", "better DP-SGD", "leak", "accuracy"],
 )
-def test_each_statement_fails_where_it_is_wrong(measured: Measured, failing: list[str]) -> None:
+def test_each_statement_fails_where_it_is_wrong(measured: SetResult, failing: list[str]) -> None:
     broken = [claim.claim for claim in held(measured) if not claim.holds]
     assert len(broken) == len(failing), broken
     assert all(text in name for text, name in zip(failing, broken, strict=True)), broken
@@ -220,7 +220,7 @@ def test_quick_runs_on_real_data_and_is_read_again(tmp_path: Path) -> None:
 
 
 def test_fewer_epsilons_are_said_to_be_cut() -> None:
-    lines = [PAPER.scope(Scope, effort).cut([]) for effort in (Effort(quick=True), Effort())]
+    lines = [cut(PAPER.sized(effort), []) for effort in (Effort(quick=True), Effort())]
     assert [any(line.startswith("Algorithm 1: epsilon 0.01, 1, 1000 instead of") for line in one) for one in lines] == [
         True,
         False,

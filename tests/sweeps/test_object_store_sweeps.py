@@ -10,7 +10,7 @@ from dpcore.checks import InvalidValue
 from sweeps.ledger.steps import spending
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialState
-from sweeps.store import Store
+from sweeps.store import open_store
 from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING, object_store
 from tests.sweeps.stores import record
 from tests.sweeps.test_cli_processes import SLOW, Sweep
@@ -49,7 +49,7 @@ def test_a_store_that_turns_read_only_stops_the_sweep_and_it_goes_on_elsewhere(b
     assert "ACCESS_DENIED" in output
     assert "Nothing is lost" in output
     assert "sweeps resume slow" in output
-    store = Store.open(store_url, create=False)
+    store = open_store(store_url, create=False)
     assert store.sweep("slow").state == "stopped"
     assert store.sweep("slow").records == RECORDS
     # Still read-only: the next start says so again and charges nothing anew.

@@ -16,33 +16,10 @@ from hypothesis import strategies as st
 from dpcore.checks import InvalidValue
 from sweeps.front import export, pareto
 from sweeps.front.kinds import kinds
-from sweeps.front.panels import Front, Objective, Reference
+from sweeps.front.panels import AxisEnd, FrontAxis
 from sweeps.front.pareto import MixedGuarantees, front, hypervolume, nondominated
 from sweeps.records import TrialRecord, TrialState
-from tests.sweeps import view_sweeps
-
-ACCURACY, EPSILON = Objective("accuracy", "maximize"), Objective("epsilon", "minimize")
-ERROR = Objective("error", "minimize")
-
-
-def record(number: int, epsilon: float = 1.0, state: TrialState = TrialState.COMPLETE, **metrics: float):
-    return TrialRecord(
-        key=f"s-{number}",
-        number=number,
-        state=state,
-        config={"system": "noisy-sgd", "target_epsilon": 1.0, "learning_rate": 0.1 * (number + 1)},
-        seed=number,
-        plan=view_sweeps.plan({"system": "noisy-sgd"}, 1.0, work=10.0 * number),
-        violations={},
-        metrics=metrics,
-        guarantee=view_sweeps.guarantee(epsilon, theorem="a theorem", assumptions=()),
-    )
-
-
-def claiming(number: int, **changes: object) -> TrialRecord:
-    base = record(number, accuracy=0.5 + number / 100)
-    assert base.guarantee is not None
-    return replace(base, guarantee=replace(base.guarantee, **changes))
+from tests.sweeps.front_records import ACCURACY, EPSILON, ERROR, claiming, record
 
 
 def brute_force(values: np.ndarray, maximize: list[bool]) -> list[bool]:
@@ -79,7 +56,7 @@ def test_golden_hypervolume_linear_and_log10():
 
 def test_golden_through_the_front():
     records = [record(i, epsilon=e, error=err) for i, (e, err) in enumerate(GOLDEN)]
-    given_reference = {"epsilon": Reference(10.0), "error": Reference(0.5)}
+    given_reference = {"epsilon": AxisEnd(10.0), "error": AxisEnd(0.5)}
     linear = front(records, [EPSILON, ERROR], reference=given_reference)
     logged = front(records, [EPSILON, ERROR], reference=given_reference, log10=["epsilon"])
     assert linear.panels[0].hypervolume == pytest.approx(3.890, abs=1e-12)
@@ -141,7 +118,7 @@ def test_epsilon_is_the_claim_and_not_a_reported_metric():
 
 def test_infinite_epsilon_stays_on_the_front_and_adds_no_volume():
     records = [record(0, epsilon=1.0, accuracy=0.5), record(1, epsilon=math.inf, accuracy=0.9)]
-    result = front(records, [ACCURACY, EPSILON], reference={"accuracy": Reference(0.0), "epsilon": Reference(2.0)})
+    result = front(records, [ACCURACY, EPSILON], reference={"accuracy": AxisEnd(0.0), "epsilon": AxisEnd(2.0)})
     assert result.panels[0].on_front.tolist() == [True, True]
     assert result.panels[0].hypervolume == pytest.approx(0.5)
 
@@ -268,7 +245,7 @@ def test_a_front_that_forgets_one_label_is_caught(name: str, monkeypatch: pytest
         ({"objectives": [ACCURACY, ACCURACY]}, "objectives"),
         ({"mix": ["accountant"]}, "mix"),
         ({"log10": ["loss"]}, "log10"),
-        ({"objectives": [Objective("recall", "maximize")]}, "accuracy"),
+        ({"objectives": [FrontAxis("recall", "maximize")]}, "accuracy"),
     ],
 )
 def test_bad_requests_name_the_value(arguments: dict, message: str):
@@ -277,10 +254,10 @@ def test_bad_requests_name_the_value(arguments: dict, message: str):
 
 
 def test_objectives_are_read_from_text():
-    assert Objective.parse("accuracy:maximize") == ACCURACY
+    assert FrontAxis.parse("accuracy:maximize") == ACCURACY
     for text in ("accuracy", "accuracy:up", ":"):
         with pytest.raises(InvalidValue, match="METRIC:maximize"):
-            Objective.parse(text)
+            FrontAxis.parse(text)
 
 
 def test_an_empty_sweep_has_an_empty_front():
@@ -300,164 +277,3 @@ def test_import_leaves_the_heavy_engines_out():
         "print([m for m in ('torch', 'ray', 'mlflow', 'pandas', 'plotly', 'optuna', 'sklearn') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
-
-
-def example() -> Front:
-    rng = np.random.default_rng(0)
-    records = [record(i, epsilon=float(rng.uniform(1, 8)), accuracy=float(rng.uniform())) for i in range(30)]
-    return front([*records, record(30, epsilon=math.inf, accuracy=0.999)], [ACCURACY, EPSILON], sweep="s")
-
-
-class TestExport:
-    def test_every_format_holds_the_same_rows(self):
-        import io
-
-        import pandas as pd
-
-        from sweeps.front.export import render
-
-        result = example()
-        expected = result.keys()
-        as_csv = pd.read_csv(io.StringIO(str(render(result, "csv"))))
-        as_parquet = pd.read_parquet(io.BytesIO(bytes(render(result, "parquet"))))  # type: ignore[arg-type]
-        as_json = json.loads(render(result, "json"))
-        assert as_csv["key"].tolist() == expected
-        assert as_parquet["key"].tolist() == expected
-        assert [point["key"] for point in as_json["panels"][0]["points"]] == expected
-        assert as_parquet["epsilon"].tolist() == as_csv["epsilon"].tolist()
-        assert as_parquet["knob.learning_rate"].tolist() == as_csv["knob.learning_rate"].tolist()
-        assert math.isinf(as_parquet["epsilon"].max())
-        assert "inf" in [point["epsilon"] for point in as_json["panels"][0]["points"]]
-
-    def test_table_says_what_it_leaves_out_and_escapes_markup(self):
-        from rich.console import Console
-
-        from sweeps.front.terminal import table
-
-        console = Console(record=True, width=140)
-        nasty = replace(record(0, epsilon=0.25, accuracy=0.3), config={"system": "[red]x[/red]", "model": "[/]"})
-        console.print(table(front([nasty, replace(record(1, epsilon=0.5, accuracy=0.4))], [ACCURACY, EPSILON]), 1))
-        text = console.export_text()
-        assert "[red]x[/red]" in text
-        assert "1 more on the front" in text
-        assert "needs a reference for accuracy, epsilon" in " ".join(text.split())
-
-    @pytest.mark.parametrize(
-        ("width", "gone", "lines"),
-        [
-            (140, "", False),
-            (58, "learning_rate", False),
-            (48, "target_epsilon, learning_rate", False),
-            (30, "target_epsilon, learning_rate", True),
-        ],
-    )
-    def test_a_table_is_no_wider_than_the_terminal_and_breaks_no_number(self, width, gone, lines):
-        """Knobs give way, and are named; where not even objectives fit, each trial is told in a line."""
-        from rich.console import Console
-
-        from sweeps.front.terminal import table
-
-        knobs = {"system": "noisy-sgd", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 128, "model": "linear"}
-        several = [
-            replace(
-                record(n, epsilon=0.25 * (n + 1), accuracy=0.3 + n / 10),
-                config={"target_epsilon": 0.25 * (n + 1), **knobs, "learning_rate": n / 7},
-            )
-            for n in range(3)
-        ]
-        other = replace(record(3, epsilon=0.1, accuracy=0.2), config={"system": "noisy-adam", "learning_rate": 0.125})
-        console = Console(record=True, width=width)
-        console.print(table(front([*several, other], [ACCURACY, EPSILON])))
-        text = console.export_text()
-        assert max(map(len, text.splitlines())) <= width
-        assert ("0.1429" in text) == (not gone)
-        # The budget gives way last.
-        assert (f"{gone} left out" in " ".join(text.split())) == bool(gone)
-        # What each system's trials have in common is no column.
-        assert "batch" not in text
-        assert ("accuracy ↑ 0.3" in " ".join(text.replace("│", " ").split())) == lines
-        assert "noisy-adam" in text
-
-    def test_picture_and_chart_say_which_direction_is_better(self):
-        from sweeps.front.picture import drawn
-        from sweeps.report.figures import front_figure
-
-        expected = ["epsilon (lower is better)", "accuracy (higher is better)"]
-        (axis,) = drawn(example()).axes
-        assert [axis.get_xlabel(), axis.get_ylabel()] == expected
-        layout = front_figure(example(), example().panels[0])["layout"]
-        assert [layout[name]["title"]["text"] for name in ("xaxis", "yaxis")] == expected
-
-    @pytest.mark.parametrize(
-        ("compared", "expected"),
-        [
-            ([1.0, 8.0, 2.0, 4.0, 8.0, math.inf], [1.0, 2.0, 4.0, 8.0]),
-            ([1.0, 1.01, 8.0], [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]),
-            ([1.0, 2.0, 3.0], None),
-            ([0.0, 5.0], None),
-            ([math.inf], None),
-        ],
-    )
-    def test_budgets_are_the_ticks_of_their_axis(self, compared: list[float], expected: list[float] | None):
-        from sweeps.front.axes import log_ticks
-        from sweeps.front.picture import drawn
-        from sweeps.report.figures import front_figure
-
-        assert log_ticks(np.array(compared)) == expected
-        found = front([record(n, epsilon=e, accuracy=0.1 * n) for n, e in enumerate(compared)], [ACCURACY, EPSILON])
-        shown = [] if expected is None else [tick for tick in expected if min(compared) <= tick <= 8]
-        if shown:
-            (axis,) = drawn(found).axes
-            assert [tick for tick in axis.get_xticks() if tick <= 8] == shown
-            assert front_figure(found, found.panels[0])["layout"]["xaxis"]["tickvals"] == expected
-
-    def test_the_claim_stands_in_every_row_whatever_the_axes_are(self):
-        found = front([record(0, epsilon=0.9995, accuracy=0.5)], [ACCURACY, Objective("target_epsilon", "minimize")])
-        assert "0.9995" in str(export.render(found, "table"))
-        assert "0.9995" in str(export.render(found, "html"))
-
-    def test_claim_budget_and_what_is_compared_stand_beside_each_other(self):
-        base = record(0, epsilon=0.9995, accuracy=0.5)
-        found = front([replace(base, guarantee=replace(base.guarantee, aimed_at=1.0))], [ACCURACY, EPSILON])
-        (row,) = export.rows(found)
-        assert [row["epsilon"], row["target_epsilon"], row["compared_epsilon"]] == [0.9995, 1.0, 1.0]
-        assert "0.9995 1" in " ".join(str(export.render(found, "table")).replace("│", " ").split())
-
-    def test_png_is_a_picture_also_of_nothing(self):
-        from sweeps.front.export import render
-
-        for one in (example(), front([], [ACCURACY, EPSILON])):
-            assert bytes(render(one, "png"))[:8] == b"\x89PNG\r\n\x1a\n"  # type: ignore[arg-type]
-
-    @pytest.mark.parametrize("form", export.FORMATS)
-    def test_the_name_of_the_file_says_the_format(self, form, tmp_path, capsys):
-        from sweeps.front.command import pareto_command
-        from sweeps.process.workspace import Workspace
-
-        workspace = Workspace.at(str(tmp_path))
-        view_sweeps.new_sweep(tmp_path).close()
-
-        def written(name: str, said: str | None = None) -> bytes:
-            pareto_command(
-                sweep="views",
-                mlflow=None,
-                objectives=[],
-                references=[],
-                mix=[],
-                form=said,
-                output=tmp_path / name,
-                workspace=workspace,
-            )
-            return (tmp_path / name).read_bytes()
-
-        by_name = written("front.txt" if form == "table" else f"front.{form.upper()}")
-        assert len(by_name) == len(written("said", form))
-        with pytest.raises(InvalidValue, match=r"front\.pdf.*\.png.*--format"):
-            written("front.pdf")
-        capsys.readouterr()
-
-    def test_unknown_format(self):
-        from sweeps.front.export import render
-
-        with pytest.raises(InvalidValue, match="csv"):
-            render(example(), "xlsx")

@@ -16,7 +16,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Event, Gaussian, NonPrivate, Repeated
 from dpcore.guarantee import Status
 from dpcore.mechanisms.scheduled import Scheduled
-from sweeps.check.preview import preview
+from sweeps.checking.preview import preview
 from sweeps.control.planning import check_corners, exhausted, plan_proposal
 from sweeps.ledger.spending import procedure_guarantee
 from sweeps.records import LedgerEntry
@@ -316,7 +316,7 @@ def test_check_promises_no_more_of_the_total_than_show_prints(reason: str | None
 def test_preview_of_the_teaching_system() -> None:
     spec = load_spec(TOY)
     seen = preview(spec)
-    assert seen.n == public_facts(spec).n == 1000
+    assert seen.facts.n == public_facts(spec).n == 1000
     assert seen.feasible == seen.samples == 200
     assert seen.space == (
         ("noisy-mean", "clip", "uniform 0.2 .. 1"),

@@ -20,13 +20,13 @@ from dpcore.events import Composed, Gaussian, Repeated
 from dpcore.gradients import Refused
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.parallel import headline_of_parts
-from sweeps.check.preview import preview
-from sweeps.cli.showing import shown
+from sweeps.checking.preview import preview
 from sweeps.control import session
 from sweeps.control.controller import Controller
 from sweeps.control.decisions import Done
 from sweeps.control.planning import plan_proposal
 from sweeps.control.stopped_trials import ex_post
+from sweeps.face.overview import shown
 from sweeps.ledger.spending import in_parallel, procedure_event, procedure_guarantee, reported_event
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.recorded_spec import RecordedSpec
@@ -34,7 +34,7 @@ from sweeps.records import LedgerEntry
 from sweeps.release.validation_text import recorded_text
 from sweeps.report import write_report
 from sweeps.spec import SpecErrors, load_spec
-from sweeps.store import Store
+from sweeps.store import open_store
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
@@ -118,7 +118,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         workspace = Workspace.at(tmp_path / "state")
         name = session.create(load_spec(raw), workspace)
         session.resume(name, workspace)
-        store = Store.open(workspace.store_url, create=False)
+        store = open_store(workspace.store_url, create=False)
         write_report(store, name, workspace.report(name))
         return store, workspace
 

@@ -6,14 +6,16 @@ import json
 import sqlite3
 import sys
 
+import pandas
 import pytest
 
+import sweeps as python
 from sweeps.cli import app as cli
 from sweeps.records import TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.search import Proposer
 from sweeps.spec import SpecErrors, load_spec, loading
-from sweeps.store import Store
+from sweeps.store import open_store
 from tests.sweeps.published_sweeps import (
     NAME,
     PLANTED,
@@ -58,7 +60,16 @@ def printed(sweeps, folder):
         **{f"pareto --format {form}": ["pareto", NAME, "--format", form] for form in ("table", "csv", "json")},
         "pareto --mlflow": ["pareto", "--mlflow", f"sqlite:///{folder}/mlflow.db", NAME, "--format", "csv"],
     }
-    return {name: sweeps(*arguments) for name, arguments in asked.items()}
+    return {name: sweeps(*arguments) for name, arguments in asked.items()} | {"import sweeps": from_python(folder)}
+
+
+def from_python(folder):
+    """The same, as Python has it."""
+    sweep = python.open(NAME, root=folder)
+    with pandas.option_context("display.max_columns", None, "display.precision", 17, "display.width", None):
+        tables = [str(sweep.trials()), str(sweep.ledger()), str(sweep.front("epsilon:minimize").table(everything=True))]
+    trials = [repr((one.metrics, one.reports)) for one in map(sweep.trial, range(len(sweep.trials())))]
+    return "\n".join([*tables, *trials, repr(sweep), str(sweep), sweep._repr_html_()])
 
 
 # -- what a spec may ask ----------------------------------------------------------------------------------------
@@ -78,7 +89,8 @@ def test_a_metric_that_no_claim_covers_is_no_objective():
 
 
 def test_it_is_the_check_that_refuses_it(monkeypatch):
-    monkeypatch.setattr(loading, "check_raw_measures", lambda *arguments: None)
+    others = [one for one in loading.CHECKS if one.__name__ != "check_raw_measures"]
+    monkeypatch.setattr(loading, "CHECKS", others)
     assert load_spec(attacked())
     assert load_spec(attacked(**ALLOWED, search={"sampler": "tpe", "trials": 2}))
 
@@ -144,7 +156,7 @@ def declaring(monkeypatch):
 def test_a_raw_number_is_in_no_byte_that_leaves_a_trial(tmp_path, sweeps, declaring):
     told = []
     workspace = swept(tmp_path, leaky(), told)
-    assert {one.state for one in Store.open(workspace.store_url).trials(NAME)} == {TrialState.COMPLETE}
+    assert {one.state for one in open_store(workspace.store_url).trials(NAME)} == {TrialState.COMPLETE}
     assert planted_in(tmp_path) == set()
     assert all("planted" not in record.metrics for record in told)
     for asked, answer in printed(sweeps, tmp_path).items():
@@ -178,7 +190,7 @@ def test_with_both_doors_open_it_is_everywhere(tmp_path, declaring, monkeypatch)
 def test_a_number_that_is_declared_by_nobody_fails_its_trial_by_name(tmp_path, monkeypatch):
     monkeypatch.setitem(SYSTEMS, "leaky-mean", LeakyMean())
     workspace = swept(tmp_path, leaky(), views=False)
-    for record in Store.open(workspace.store_url).trials(NAME):
+    for record in open_store(workspace.store_url).trials(NAME):
         assert record.state is TrialState.FAILED
         assert "planted" in record.reason
         assert "metrics that leaky-mean declares" in record.reason
@@ -189,7 +201,7 @@ def test_the_controller_refuses_it_too(tmp_path, monkeypatch):
     monkeypatch.setitem(SYSTEMS, "leaky-mean", LeakyMean())
     monkeypatch.setattr(trial, "published", lambda metrics, *rest: dict(metrics))
     workspace = swept(tmp_path, leaky(), views=False)
-    assert {one.state for one in Store.open(workspace.store_url).trials(NAME)} == {TrialState.FAILED}
+    assert {one.state for one in open_store(workspace.store_url).trials(NAME)} == {TrialState.FAILED}
 
 
 def test_a_sweep_learns_nothing_raw_from_the_sweep_it_starts_from(declaring):
@@ -235,7 +247,7 @@ def test_an_old_store_shows_nothing_raw(tmp_path, sweeps, declaring, monkeypatch
     assert not any(name.endswith("report.html") for name in planted_in(tmp_path))
     for asked, answer in printed(sweeps, tmp_path).items():
         assert "planted" not in answer, asked
-    (record, _) = Store.open(workspace.store_url).trials(NAME)
+    (record, _) = open_store(workspace.store_url).trials(NAME)
     assert set(record.metrics) == {"estimate", "expected_error", "epsilon", "seconds", "peak_memory_mb"}
     with monkeypatch.context() as broken:
         broken.setattr(Release, "read", lambda self, record: record)
@@ -260,7 +272,7 @@ def test_an_old_sweep_that_searched_by_a_raw_metric_is_covered_by_nothing(tmp_pa
 
 def test_where_raw_measures_leave_nothing_is_called_proved(tmp_path, sweeps):
     workspace = swept(tmp_path, attacked(**ALLOWED))
-    assert {one.state for one in Store.open(workspace.store_url).trials(NAME)} == {TrialState.COMPLETE}
+    assert {one.state for one in open_store(workspace.store_url).trials(NAME)} == {TrialState.COMPLETE}
     answers = printed(sweeps, tmp_path)
     answers["resume"] = sweeps("resume", NAME)
     answers["check"] = sweeps("check", str(spec_file(tmp_path, attacked(**ALLOWED))))
@@ -302,7 +314,7 @@ def test_claims_on_public_records_are_headed_as_a_demonstration(tmp_path, sweeps
     assert "covers all results" not in page
     assert page.index("DEMONSTRATION ON PUBLIC RECORDS") < page.index("What is guaranteed")
     assert "what is claimed of them is a demonstration" in page
-    (record, _) = Store.open(workspace.store_url).trials(NAME)
+    (record, _) = open_store(workspace.store_url).trials(NAME)
     assert "membership_auc" in record.metrics
     assert any("demonstration" in one for one in record.guarantee.assumptions)
     with sqlite3.connect(f"file:{tmp_path}/mlflow.db?mode=ro", uri=True) as connection:

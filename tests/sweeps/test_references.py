@@ -14,11 +14,11 @@ import pytest
 from dpcore.checks import InvalidValue
 from sweeps import examples
 from sweeps.front import export
-from sweeps.front.panels import Objective, Reference
+from sweeps.front.panels import AxisEnd, FrontAxis
 from sweeps.front.pareto import front, hypervolume, spec_references, sweep_front
 from sweeps.spec import SpecErrors, load_spec
 from tests.sweeps import toys, view_sweeps
-from tests.sweeps.test_pareto import record
+from tests.sweeps.front_records import record
 from tests.sweeps.toys import spec_with
 from trainables.metrics import Worst
 from trainables.publishing import declared
@@ -26,8 +26,8 @@ from trainables.registry import SYSTEMS
 from trainables.system import Feature, Metric, PublicFacts, Task
 from trainables.worst import natural_worst
 
-ACCURACY, EPSILON = Objective("accuracy", "maximize"), Objective("epsilon", "minimize")
-LOSS = Objective("loss", "minimize")
+ACCURACY, EPSILON = FrontAxis("accuracy", "maximize"), FrontAxis("epsilon", "minimize")
+LOSS = FrontAxis("loss", "minimize")
 
 
 def facts(task: Task, classes: int | None = None) -> PublicFacts:
@@ -109,7 +109,7 @@ def test_systems_agree_on_the_worst_of_a_metric():
     assert {seen[name].worst for name in seen if name.endswith("accuracy") and seen[name].goal == "maximize"} == {0.0}
 
 
-ENDS = {"accuracy": Reference(0.0, "the worst accuracy there is"), "epsilon": Reference(4.0)}
+ENDS = {"accuracy": AxisEnd(0.0, "the worst accuracy there is"), "epsilon": AxisEnd(4.0)}
 
 
 class TestVolume:
@@ -149,14 +149,14 @@ class TestVolume:
         view_sweeps.complete(store, lease, 0, accuracy=0.5)
         assert spec_references(store.sweep("views").spec) == ENDS
         assert sweep_front(store, "views").panels[0].hypervolume == pytest.approx(0.5 * 3)
-        chosen = sweep_front(store, "views", reference={"epsilon": Reference(2.0)})
+        chosen = sweep_front(store, "views", reference={"epsilon": AxisEnd(2.0)})
         assert chosen.panels[0].hypervolume == pytest.approx(0.5)
         older = view_sweeps.new_sweep(tmp_path, "older", front={})
         assert spec_references(older.sweep("older").spec) == {}
         lease.release()
 
     def test_it_is_read_from_text(self):
-        assert Reference.parse("loss=2.3") == ("loss", Reference(2.3))
+        assert AxisEnd.parse("loss=2.3") == ("loss", AxisEnd(2.3))
         for text in ("loss", "=2", "loss=", "loss=many", "loss=inf", "loss=nan"):
             with pytest.raises(InvalidValue, match="METRIC=VALUE"):
-                Reference.parse(text)
+                AxisEnd.parse(text)

@@ -17,7 +17,7 @@ import sweeps.rehearsal as rehearsal
 from sweeps.control.failures import LONGEST
 from sweeps.rehearsal.child import Child, ProcessEnded
 from sweeps.rehearsal.corners import corners
-from sweeps.rehearsal.findings import Rehearsal
+from sweeps.rehearsal.result import Rehearsal
 from sweeps.spec import load_spec
 
 ROOT = Path(__file__).parent.parent.parent

@@ -19,12 +19,12 @@ from sweeps.release.published import NOTHING, OPEN, WINNER_ONLY, ReleasePolicy
 from sweeps.release.publisher import Publisher
 from sweeps.search import Proposer
 from sweeps.spec import load_spec, loading
-from sweeps.store import Store
+from sweeps.store import open_store
 from tests.sweeps.published_sweeps import NAME, publish, swept
 from tests.sweeps.test_publishing import printed, sweeps  # noqa: F401  # a fixture
 
 ROOT = Path(__file__).parents[2]
-VIEWS = ("front", "report", "tracking", "cli", "ledger")
+VIEWS = ("face", "front", "report", "tracking", "cli", "ledger")
 """Rooms of which everything is a view, or serves views alone."""
 
 
@@ -53,6 +53,15 @@ def test_no_view_imports_the_store():
             assert not any(isinstance(one, ast.Attribute) and one.attr == "open_store" for one in ast.walk(tree)), name
 
 
+def test_only_the_registry_knows_a_kind_of_store():
+    """Everybody else depends on the contract: a URL becomes a store behind one door."""
+    kinds = {"sql_store", "database", "schema", "reading", "writing", "lease", "postgres", "place"}
+    for name, tree in modules():
+        if not name.startswith("store/") or name == "store/contract.py":
+            known = {one.split(".")[2] for one in imported(tree) if one.startswith("sweeps.store.")}
+            assert not known & kinds, (name, known)
+
+
 def test_only_the_publisher_makes_published_records():
     """Types hold the rest (mypy): views, samplers and early stopping take no other."""
     makers = {
@@ -61,7 +70,8 @@ def test_only_the_publisher_makes_published_records():
         "WINNER_ONLY": set(),
         "NOTHING": set(),
     }
-    callers = {"release/publisher.py", "release/published.py", "control/controller.py", "search/exam.py"}
+    callers = {"release/publisher.py", "release/published.py", "control/controller.py", "control/settlements.py"}
+    callers.add("search/exam.py")
     for name, tree in modules():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Published":
@@ -81,7 +91,7 @@ def test_only_the_publisher_makes_published_records():
         ("report", {"content.py", "figures.py", "trials.py", "importance.py"}),
         ("front", {"pareto.py", "panels.py"}),
         ("tracking", {"mlflow_runs.py"}),
-        ("cli", {"display.py"}),
+        ("face", {"progress.py", "sweep.py", "tables.py"}),
     ],
 )
 def test_what_views_and_samplers_take_is_published(room, names):
@@ -106,14 +116,15 @@ MEASURED = ("expected_error", "estimate", "seconds")
 
 def swept_under(policy: ReleasePolicy, root: Path, monkeypatch, told: list[TrialRecord] | None = None) -> Workspace:
     """A whole sweep. No spec may ask for anything but `all` yet: the check is lifted, and the word given this sense."""
-    monkeypatch.setattr(loading, "check_unavailable", lambda *_: None)
+    others = [one for one in loading.CHECKS if one.__name__ != "check_unavailable"]
+    monkeypatch.setattr(loading, "CHECKS", others)
     monkeypatch.setitem(published._BY_WORD, "best", policy)
     return swept(root, {**SPEC, "privacy": {**SPEC["privacy"], "release": "best"}}, told, views=False)
 
 
 def numbers(workspace: Workspace) -> dict[int, set[float]]:
     """{trial: what was measured of it}, by the store itself; without what rounds to a knob, as an estimate may."""
-    records = Store.open(workspace.store_url).trials(NAME)
+    records = open_store(workspace.store_url).trials(NAME)
     knobs = {f"{value:.4g}" for record in records for value in record.config.values() if isinstance(value, float)}
     return {
         record.number: {
@@ -148,7 +159,7 @@ def test_no_view_shows_a_number_that_is_held_back(tmp_path, sweeps, monkeypatch)
     kept = numbers(workspace)
     assert len(kept) == 12
     assert sum(len(values) == len(MEASURED) for values in kept.values()) > 6
-    assert {row.kind for row in Store.open(workspace.store_url).outbox(NAME)} == {"state"}
+    assert {row.kind for row in open_store(workspace.store_url).outbox(NAME)} == {"state"}
     assert all(not one.metrics and not one.reports and one.guarantee is None for one in told)
     for name, view in seen_by(sweeps, workspace).items():
         leaked = [value for values in kept.values() for value in values if shown(value, view)]
@@ -156,13 +167,19 @@ def test_no_view_shows_a_number_that_is_held_back(tmp_path, sweeps, monkeypatch)
     # The control: the same store, were the word to mean all of it. The test above can fail.
     monkeypatch.setitem(published._BY_WORD, "best", OPEN)
     for name, view in seen_by(sweeps, workspace).items():
-        if name in (f"{NAME}/report.html", "pareto --format csv", "pareto --format json", "pareto --mlflow"):
+        if name in (
+            f"{NAME}/report.html",
+            "pareto --format csv",
+            "pareto --format json",
+            "pareto --mlflow",
+            "import sweeps",
+        ):
             assert any(shown(value, view) for values in kept.values() for value in values), name
 
 
 def test_only_the_winner_is_seen_and_only_when_the_sweep_is_over(tmp_path, monkeypatch):
     workspace = swept_under(WINNER_ONLY, tmp_path, monkeypatch)
-    store = Store.open(workspace.store_url)
+    store = open_store(workspace.store_url)
     best = min(store.trials(NAME), key=lambda one: one.metrics["expected_error"])
     seen = Publisher(store).trials(NAME)
     assert [one.number for one in seen if one.metrics] == [best.number]
@@ -182,7 +199,7 @@ def test_what_is_held_back_steers_nothing(tmp_path, monkeypatch):
     raw = {**SPEC, "search": {**SPEC["search"], "trials": 30}}
     spec = load_spec(raw)
     base = swept_under(NOTHING, tmp_path, monkeypatch)
-    [record, *_] = Store.open(base.store_url).trials(NAME)
+    [record, *_] = open_store(base.store_url).trials(NAME)
 
     def proposals(policy: ReleasePolicy, sign: float) -> list[object]:
         proposer, out = Proposer(spec), []

@@ -15,7 +15,7 @@ import pytest
 
 from dpcore.guarantee import Status
 from sweeps.front.export import render
-from sweeps.front.panels import Objective
+from sweeps.front.panels import FrontAxis
 from sweeps.front.pareto import front
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import Total
@@ -26,7 +26,8 @@ from sweeps.report.figures import front_figure
 from sweeps.report.importance import MIN_TRIALS, importances
 from sweeps.store import Store
 from tests.sweeps import view_sweeps
-from tests.sweeps.test_pareto import ACCURACY, EPSILON, of_systems
+from tests.sweeps.front_records import ACCURACY, EPSILON
+from tests.sweeps.test_pareto import of_systems
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
 # The browser's own errands (dictionaries, updates); the resolver rule below keeps them on this machine.
@@ -101,7 +102,7 @@ def test_refuted_and_proved_claims_stand_in_panels_of_their_own(tmp_path: Path):
 @pytest.mark.parametrize(("objectives", "lines"), [(2, 3), (3, 0)])
 def test_a_chart_of_several_systems_names_each_and_draws_its_own_staircase(objectives: int, lines: int):
     """With a third objective a staircase over two would be no front."""
-    axes = [ACCURACY, EPSILON, Objective("work", "minimize")][:objectives]
+    axes = [ACCURACY, EPSILON, FrontAxis("work", "minimize")][:objectives]
     found = front(of_systems(60), axes)
     chart = front_figure(found, found.panels[0])
     drawn = [trace for trace in chart["data"] if trace["mode"] == "lines"]
@@ -153,12 +154,12 @@ def test_importance_finds_the_knob_that_matters_and_admits_ignorance(store: Stor
     assert next(iter(one.by_knob)) == "target_epsilon"
     assert one.r2 > 0.5
     few = content.in_state(TrialState.COMPLETE)[: MIN_TRIALS - 1]
-    assert "needs" in importances(few, [Objective("accuracy", "maximize")])[0].reason
+    assert "needs" in importances(few, [FrontAxis("accuracy", "maximize")])[0].reason
     rng = np.random.default_rng(0)
     noise = [
         replace(trial, metrics={"accuracy": float(rng.normal())}) for trial in content.in_state(TrialState.COMPLETE)
     ]
-    ignorant = importances(noise, [Objective("accuracy", "maximize")])[0]
+    ignorant = importances(noise, [FrontAxis("accuracy", "maximize")])[0]
     assert ignorant.r2 <= 0 or max(ignorant.by_knob.values()) < 0.3
     assert ignorant.r2 < one.r2
 

@@ -12,8 +12,8 @@ import pytest
 from dpcore.checks import InvalidValue
 from sweeps.cli import app as cli
 from sweeps.process.workspace import Workspace
-from sweeps.reproductions import PAPERS, Claim, Effort, Result, bu2020, files, reproduce, sweeping
-from sweeps.reproductions.command import reproduce_command
+from sweeps.reproductions import PAPERS, Claim, Effort, Result, bu2020, data_sets, reproduce, sweeping
+from sweeps.reproductions.reproduce_command import reproduce_command
 from sweeps.reproductions.statements import hold
 from sweeps.reproductions.sweeping import full_grid, swept
 from trainables.data import SOURCES
@@ -55,7 +55,7 @@ def test_a_wrong_rate_would_be_noticed() -> None:
 def test_every_row_is_a_valid_sweep_that_plans(row, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     for folder in ("mnist", "a9a", "imdb", "movielens_1m"):
         (tmp_path / folder).mkdir()
-    spec = full_grid(bu2020.spec_of(row, tmp_path))
+    spec = full_grid(bu2020.sweep_of(row, tmp_path))
     facts = SOURCES[spec.data.source].facts(spec.data.options())
     knobs = dict(spec.systems[row.system])
     plan = SYSTEMS[row.system].plan(knobs, facts, spec.privacy.target(spec.privacy.epsilon[0]), {})
@@ -208,7 +208,7 @@ def test_what_is_invalid_beside_the_data_is_not_taken_for_a_missing_set(tmp_path
     result = Result(paper="p", title="t")
     with (
         pytest.raises(InvalidValue, match="another --root"),
-        files.needing({"source": "mnist"}, tmp_path, result, print),
+        data_sets.needing({"source": "mnist"}, tmp_path, result, print),
     ):
         raise InvalidValue("sweep", "s", "the packaged spec", "Give another --root.")
     assert not result.cut

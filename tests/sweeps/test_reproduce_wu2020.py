@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.check.preview import preview
+from sweeps.checking.preview import preview
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord, TrialState
 from sweeps.reproductions import Claim, Effort, reproduce, wu2020
 from sweeps.reproductions.statements import hold
 from sweeps.reproductions.sweeping import full_grid
-from sweeps.reproductions.wu2020 import PAPER, TABLE_1, Measurements, Scope
+from sweeps.reproductions.wu2020 import PAPER, TABLE_1, Measurements
 from tests.sweeps.reproducing import claims_of
 from tests.sweeps.view_sweeps import guarantee
 from tests.trainables.test_data import DATA, needs_data
@@ -161,13 +161,13 @@ def test_vacuous_bounds_are_called_so() -> None:
 @needs_data
 @pytest.mark.parametrize("effort", [QUICK, Effort(), Effort(grid="paper")], ids=["quick", "coarse", "paper"])
 def test_every_sweep_plans_and_says_that_it_claims_nothing(effort: Effort) -> None:
-    scope = PAPER.scope(Scope, effort)
-    spec = full_grid(wu2020.credit(scope, DATA, 0))
+    sizes = PAPER.sized(effort)
+    spec = full_grid(wu2020.credit(sizes, DATA, 0))
     seen = preview(spec, samples=60)
     assert seen.feasible == seen.samples
     assert seen.notes[0].startswith("dropout, psgld, rmsprop, sgd, sghmc, sgld claim NOTHING")
-    assert spec.search.trials == (6 * len(scope.widths) + 2) * scope.repeats
-    part, note = wu2020.images(scope, DATA)
+    assert spec.search.trials == (6 * len(sizes["widths"]) + 2) * sizes["repeats"]
+    part, note = wu2020.images(sizes, DATA)
     assert (part is None) == effort.quick
     if part is not None:
         assert full_grid(part).data.source == "cifar10"
@@ -179,7 +179,7 @@ def test_every_sweep_plans_and_says_that_it_claims_nothing(effort: Effort) -> No
 def test_idc_is_taken_where_it_is(tmp_path: Path) -> None:
     (tmp_path / idc.FOLDER).mkdir()
     (tmp_path / "cifar10").mkdir()
-    part, note = wu2020.images(PAPER.scope(Scope, Effort(grid="paper")), tmp_path)
+    part, note = wu2020.images(PAPER.sized(Effort(grid="paper")), tmp_path)
     assert part is not None
     assert note == []
     spec = full_grid(part)
@@ -187,7 +187,7 @@ def test_idc_is_taken_where_it_is(tmp_path: Path) -> None:
     # (e/2) N of the published rate and size.
     assert spec.systems["sgd"]["learning_rate"] == pytest.approx(1e-4 / 2 * 39_952)
     assert spec.search.trials == 6
-    none, note = wu2020.images(PAPER.scope(Scope, Effort()), tmp_path / "nothing")
+    none, note = wu2020.images(PAPER.sized(Effort()), tmp_path / "nothing")
     assert none is None
     assert "neither" in note[0]
 
@@ -225,9 +225,9 @@ def test_the_quick_form_runs_on_the_real_data(tmp_path: Path) -> None:
 
 @needs_data
 def test_every_size_below_the_full_grid_is_said_with_both_numbers() -> None:
-    quick, coarse, paper = (PAPER.scope(Scope, one) for one in (QUICK, Effort(), Effort(grid="paper")))
-    assert "Table 1: splits 1 instead of 30" in quick.cut()
-    assert "Table 1: trainings on each split 1 instead of 2" in quick.cut()
-    assert "Table 1: hidden units 16, 64 instead of 16, 32, 64, 256" in coarse.cut()
+    quick, coarse, paper = (PAPER.sized(one) for one in (QUICK, Effort(), Effort(grid="paper")))
+    assert "Table 1: splits 1 instead of 30" in wu2020.cut(quick)
+    assert "Table 1: trainings on each split 1 instead of 2" in wu2020.cut(quick)
+    assert "Table 1: hidden units 16, 64 instead of 16, 32, 64, 256" in wu2020.cut(coarse)
     assert any("2 epochs" in line and "instead of 100 epochs" in line for line in wu2020.images(coarse, DATA)[1])
-    assert paper.cut() == []
+    assert wu2020.cut(paper) == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from optuna.samplers import RandomSampler
 
-from sweeps.check.checking import before_launch
+from sweeps.checking.checked import before_launch
 from sweeps.ledger import spending
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.text import total_text

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec, public_facts, spec_schema
+from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec, spec_schema
 from sweeps.spec.domains import Domain
 from tests.sweeps.toys import SOURCES, SPEC, SYSTEMS, Points
 
@@ -318,7 +318,6 @@ def test_yaml_is_read_as_people_mean_it(tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(text)
     assert load(file) == load(str(file)) == spec
-    assert load(text, overrides={"search.trials": 9, "search.seed": 4}).search.model_dump()["trials"] == 9
 
 
 def test_empty_values_are_defaults() -> None:
@@ -371,7 +370,6 @@ def test_canonical_form_loads_to_the_same_spec() -> None:
     assert load(SPEC).objectives[0].goal == "maximize"
     with pytest.raises(ValidationError):
         load(SPEC).name = "other"  # type: ignore[misc]
-    assert public_facts(load(SPEC), SOURCES).n == 1000
 
 
 def test_digest_is_of_the_meaning() -> None:

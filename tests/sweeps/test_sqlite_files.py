@@ -9,7 +9,7 @@ from sweeps.process.workspace import Workspace
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord
 from sweeps.release.publisher import Publisher
-from sweeps.store import Store
+from sweeps.store import open_store
 from sweeps.tracking import rebuild
 from tests.sweeps import view_sweeps
 
@@ -36,7 +36,7 @@ NASTY = [
 @pytest.mark.parametrize("name", NASTY)
 def test_the_store_is_where_it_was_named_and_nothing_lies_beside_it(tmp_path, name):
     workspace = Workspace.at(tmp_path / name)
-    store = Store.open(workspace.store_url)
+    store = open_store(workspace.store_url)
     store.create_sweep(
         SweepRecord(name="s", spec=RecordedSpec({}), digest="d", fingerprints={}, root=workspace.root, created_at=1.0)
     )
@@ -44,14 +44,14 @@ def test_the_store_is_where_it_was_named_and_nothing_lies_beside_it(tmp_path, na
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name / "sweeps.db").is_file()
     assert path_of(workspace.store_url) == tmp_path / name / "sweeps.db"
-    assert [one.name for one in Store.open(workspace.store_url, create=False).sweeps()] == ["s"]
+    assert [one.name for one in open_store(workspace.store_url, create=False).sweeps()] == ["s"]
 
 
 def test_a_url_that_is_put_together_by_hand_names_another_file(tmp_path):
     """The mutant: what stood here before."""
     path = tmp_path / "a%25b?c"
     path.mkdir()
-    Store.open(f"sqlite:///{path}/sweeps.db").close()
+    open_store(f"sqlite:///{path}/sweeps.db").close()
     assert not list(path.iterdir())
 
 

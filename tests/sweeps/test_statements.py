@@ -9,7 +9,8 @@ import pytest
 from sweeps.reproductions import PAPERS
 from sweeps.reproductions.effort import FULL
 from sweeps.reproductions.paper import Paper
-from sweeps.reproductions.statements import Estimate, Statement, Verdict
+from sweeps.reproductions.statements import Judged, Statement
+from sweeps.reproductions.uncertain import Uncertain
 
 ROW = {"claim": "c", "published": 1.0, "ours": "{a}"}
 NOISE = (-0.01, 0.0, 0.01)
@@ -34,7 +35,7 @@ VALUES = {
     "alone": {0: 0.5},
     "none": {},
     "missing": None,
-    "rule": lambda answer: Verdict("shown", answer, "by the rule"),
+    "rule": lambda answer: Judged("shown", answer, "by the rule"),
     "unrun": lambda: None,
 }
 
@@ -90,11 +91,11 @@ def test_a_statement_has_one_test_and_known_fields() -> None:
 
 def test_errors_of_estimates_add_up() -> None:
     """Of 0.5 and 0.7, the mean 0.6 with standard error 0.1; of a difference, the root of the sum of squares."""
-    one = Estimate.of([0.5, 0.7])
+    one = Uncertain.of([0.5, 0.7])
     assert (one.value, one.error) == (pytest.approx(0.6), pytest.approx(0.1))
     assert (one - one).error == pytest.approx(0.1 * 2**0.5)
     assert str(one) == "0.600 +- 0.100"
-    assert str(Estimate.of([0.5])) == "0.500"
+    assert str(Uncertain.of([0.5])) == "0.500"
 
 
 @pytest.mark.parametrize("name", PAPERS)

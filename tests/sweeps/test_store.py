@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from dpcore.checks import InvalidValue
 from sweeps.records import LedgerEntry, SweepState, TrialState
-from sweeps.store import VERSION, Conflict, Store, StoreError, SweepExists, UnknownSweep, UnknownTrial
+from sweeps.store import VERSION, Conflict, StoreError, SweepExists, UnknownSweep, UnknownTrial, open_store
 from tests.sweeps.stores import SWEEP, guarantee, new_database, plan, postgres_server, proposal, record, refusal, settle
 
 COUNTER = itertools.count()
@@ -33,7 +33,7 @@ def url(request, tmp_path):
 
 @pytest.fixture
 def store(url):
-    opened = Store.open(url)
+    opened = open_store(url)
     opened.create_sweep(record())
     yield opened
     opened.close()
@@ -51,7 +51,7 @@ def key(number: int) -> str:
 def test_a_sweep_comes_back_as_it_was(store, url):
     assert store.sweep(SWEEP) == record()
     # The order of knobs is the order in which a sampler asks for them.
-    assert list(Store.open(url).sweep(SWEEP).spec.systems["noisy-sgd"]) == ["z", "a"]
+    assert list(open_store(url).sweep(SWEEP).spec.systems["noisy-sgd"]) == ["z", "a"]
     with pytest.raises(SweepExists, match="sweeps resume quick-start"):
         store.create_sweep(record())
     with pytest.raises(UnknownSweep, match="Did you mean 'quick-start'"):
@@ -59,7 +59,7 @@ def test_a_sweep_comes_back_as_it_was(store, url):
 
 
 def test_a_trial_from_launch_to_result(store, lease):
-    assert store.launch(lease, proposal(0), plan(), to_step=100) == 1
+    assert store.launch(lease, proposal(0), plan(), to_step=100).attempt == 1
     (running,) = store.trials(SWEEP)
     assert (running.key, running.state, running.attempts, running.guarantee) == (key(0), TrialState.RUNNING, 1, None)
     assert running.seed == 2**63
@@ -75,7 +75,7 @@ def test_a_trial_from_launch_to_result(store, lease):
     assert done.reports == {100: done.metrics}
     assert done.guarantee == guarantee()
     assert done.finished_at >= done.proposed_at > 0
-    assert store.last_entry(key(0)).executed_to == 100
+    assert store.ledger_of(key(0))[-1].executed_to == 100
     assert [(row.key, row.kind) for row in store.outbox(SWEEP)] == [(key(0), "settled")]
     assert store.counts(SWEEP) == {"planned": 0, "running": 0, "complete": 1, "failed": 0, "infeasible": 0}
 
@@ -113,9 +113,9 @@ def test_a_lost_attempt_is_charged_to_its_horizon_and_the_trial_goes_on(store, l
     store.lose(lease, key(0), 1, 60, "worker died")
     store.lose(lease, key(0), 1, 60, "worker died")
     assert store.trials(SWEEP)[0].state is TrialState.PLANNED
-    assert store.relaunch(lease, key(0), from_step=40, to_step=100) == 2
+    assert store.relaunch(lease, key(0), from_step=40, to_step=100).attempt == 2
     store.lose(lease, key(0), 2, None, "no horizon")
-    assert store.relaunch(lease, key(0), from_step=40, to_step=100) == 3
+    assert store.relaunch(lease, key(0), from_step=40, to_step=100).attempt == 3
     settle(store, lease, key(0), attempt=3)
     assert [(e.attempt, e.from_step, e.to_step, e.executed_to) for e in store.ledger(SWEEP)] == [
         (1, 0, 100, 60),
@@ -130,9 +130,9 @@ def test_rungs_are_entries_of_their_own_and_keep_their_reports(store, lease):
     store.launch(lease, proposal(0), plan(), to_step=10)
     settle(store, lease, key(0), step=10, finished=False, metrics={"accuracy": 0.1})
     assert store.trials(SWEEP)[0].state is TrialState.PLANNED
-    assert store.relaunch(lease, key(0), 10, 30) == 2
+    assert store.relaunch(lease, key(0), 10, 30).attempt == 2
     settle(store, lease, key(0), attempt=2, step=30, metrics={"accuracy": 0.3})
-    assert store.relaunch(lease, key(0), 30, 100) == 3
+    assert store.relaunch(lease, key(0), 30, 100).attempt == 3
     running = store.trials(SWEEP)[0]
     assert (running.state, running.step) == (TrialState.RUNNING, 30)
     assert running.reports == {10: {"accuracy": 0.1}, 30: {"accuracy": 0.3}}
@@ -194,7 +194,7 @@ def test_the_outbox_is_emptied_by_another_process_in_order(store, lease, url):
         settle(store, lease, key(number))
     store.set_state(lease, "finished")
     store.set_state(lease, SweepState.FINISHED)
-    drain = Store.open(url, create=False)
+    drain = open_store(url, create=False)
     first = drain.outbox(SWEEP, limit=2)
     assert [row.key for row in first] == [key(0), key(1)]
     drain.delivered(None, [row.id for row in first])
@@ -216,7 +216,7 @@ def test_calibrations_outlive_the_process_and_stay_out_of_transactions(store, ur
     cache["unreachable"] = float("inf")
     cache["a"] = 1.5
     cache.flush()
-    other = Store.open(url).calibrations()
+    other = open_store(url).calibrations()
     assert dict(other) == {"a": 1.5, "unreachable": float("inf")}
     assert "a" in other
     del other["a"]
@@ -227,7 +227,7 @@ def test_calibrations_outlive_the_process_and_stay_out_of_transactions(store, ur
 
 def test_calibrations_are_written_by_themselves_soon(store, url):
     store.calibrations()["soon"] = 2.0
-    other = Store.open(url).calibrations()
+    other = open_store(url).calibrations()
     deadline = time.monotonic() + 10
     while "soon" not in other:
         assert time.monotonic() < deadline, "not written within 10 s"
@@ -251,7 +251,7 @@ def test_threads_of_one_controller_share_a_store(store, lease):
 
 
 def test_readers_do_not_wait_for_a_writer(store, lease, url):
-    reader = Store.open(url, create=False, patience_seconds=0.2)
+    reader = open_store(url, create=False, patience_seconds=0.2)
     store.launch(lease, proposal(0), plan(), to_step=100)
 
     def writing(connection):
@@ -266,9 +266,9 @@ def test_readers_do_not_wait_for_a_writer(store, lease, url):
 def test_a_newer_store_is_refused_and_an_older_one_without_tables_is_not_created(store, url, tmp_path):
     store._database.write(lambda connection: connection.execute(text("UPDATE schema_version SET version = 99")))
     with pytest.raises(StoreError, match=f"schema version 99, expected at most {VERSION}"):
-        Store.open(url)
+        open_store(url)
     with pytest.raises(StoreError, match="not there"):
-        Store.open(f"sqlite:///{tmp_path}/none.db", create=False)
+        open_store(f"sqlite:///{tmp_path}/none.db", create=False)
 
 
 def test_stores_opened_together_create_the_tables_once(url):
@@ -276,7 +276,7 @@ def test_stores_opened_together_create_the_tables_once(url):
 
     def start():
         try:
-            Store.open(url).close()
+            open_store(url).close()
         except Exception as error:
             errors.append(error)
 
@@ -286,10 +286,10 @@ def test_stores_opened_together_create_the_tables_once(url):
     for thread in threads:
         thread.join()
     assert errors == []
-    assert Store.open(url, create=False).sweeps() == []
+    assert open_store(url, create=False).sweeps() == []
 
 
 @pytest.mark.parametrize("wrong", ["mysql://host/x", "nonsense", "sqlite://", "sqlite:///:memory:"])
 def test_other_urls_are_refused(wrong):
     with pytest.raises(StoreError, match="expected sqlite:///FILE or postgresql"):
-        Store.open(wrong)
+        open_store(wrong)

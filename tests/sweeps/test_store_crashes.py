@@ -1,48 +1,81 @@
 """Killed between any two statements, disconnected in mid-write: all of a transaction or nothing of it."""
 
+import itertools
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from sqlalchemy import event
 
 from sweeps.records import TrialState
-from sweeps.store import Store
-from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, settle
+from sweeps.store import open_store
+from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, refusal, settle
 
-# One life of a trial, one statement counted after the other; the process kills itself at a given one.
-LIFE = """
-import os, signal, sys
-from sqlalchemy import event
-from sweeps.store import Store
-from tests.sweeps.stores import SWEEP, plan, proposal, refusal, settle
+ROOT = Path(__file__).parents[2]
 
-store = Store.open(sys.argv[1])
-lease = store.acquire(SWEEP)
-left = int(sys.argv[2])
 
-def count(*_):
-    global left
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    left -= 1
+def live(url: str, statements: int, acknowledge: int) -> None:
+    """One life of a trial, one statement counted after the other; the process kills itself before the given one.
 
-for moment in ("before_cursor_execute", "after_cursor_execute", "commit"):
-    event.listen(store._database._engine, moment, count)
+    Each write that returned is written to the descriptor `acknowledge` by its name.
+    """
+    store = open_store(url)
+    lease = store.acquire(SWEEP)
+    left = statements
 
-def done(name):
-    os.write(1, (name + "\\n").encode())
+    def count(*_):
+        nonlocal left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
 
-store.record_infeasible(lease, [(proposal(number), refusal()) for number in (0, 1)]); done("infeasible")
-store.launch(lease, proposal(2), plan(), 100); done("launch")
-store.lose(lease, f"{SWEEP}-2", 1, 60, "gone"); done("lose")
-store.relaunch(lease, f"{SWEEP}-2", 40, 100); done("relaunch")
-settle(store, lease, f"{SWEEP}-2", attempt=2); done("settle")
-store.launch(lease, proposal(3), plan(), 100); done("launch other")
-store.fail(lease, f"{SWEEP}-3", 1, None, "nan"); done("fail")
+    for moment in ("before_cursor_execute", "after_cursor_execute", "commit"):
+        event.listen(store._database._engine, moment, count)
+
+    def done(name):
+        os.write(acknowledge, (name + "\n").encode())
+
+    store.record_infeasible(lease, [(proposal(number), refusal()) for number in (0, 1)])
+    done("infeasible")
+    store.launch(lease, proposal(2), plan(), 100)
+    done("launch")
+    store.lose(lease, f"{SWEEP}-2", 1, 60, "gone")
+    done("lose")
+    store.relaunch(lease, f"{SWEEP}-2", 40, 100)
+    done("relaunch")
+    settle(store, lease, f"{SWEEP}-2", attempt=2)
+    done("settle")
+    store.launch(lease, proposal(3), plan(), 100)
+    done("launch other")
+    store.fail(lease, f"{SWEEP}-3", 1, None, "nan")
+    done("fail")
+
+
+# Told (url, statements) a line, it forks a process for each, says what that acknowledged and how it ended. The imports
+# are paid once, and a fork happens where no thread runs.
+NURSERY = """
+import os, sys
+from tests.sweeps.test_store_crashes import live
+for line in sys.stdin:
+    url, statements = line.split()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            live(url, int(statements), writing)
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        names = told.read().splitlines()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), names[-1] if names else "", sep=",", flush=True)
 """
 
 PLANNED, RUNNING, COMPLETE = TrialState.PLANNED, TrialState.RUNNING, TrialState.COMPLETE
@@ -71,51 +104,61 @@ def held(store):
     )
 
 
-def test_a_kill_between_any_two_statements_leaves_whole_transactions(tmp_path):
-    processes, kills, finished = {}, 0, False
-    point = 0
-    while not finished:
-        # Three at a time: starting Python is what costs.
-        for at in range(point, point + 3):
-            url = f"sqlite:///{tmp_path}/{at}.db"
-            Store.open(url).create_sweep(record())
-            processes[at] = subprocess.Popen(
-                [sys.executable, "-c", LIFE, url, str(at * 3)], stdout=subprocess.PIPE, text=True
-            )
-        for at in range(point, point + 3):
-            output, _ = processes[at].communicate(timeout=60)
-            store = Store.open(f"sqlite:///{tmp_path}/{at}.db", create=False)
-            acknowledged = (output.split("\n")[-2:] or [""])[0]
-            state = held(store)
-            following = ORDER[min(ORDER.index(acknowledged) + 1, len(ORDER) - 1)]
-            # What was acknowledged is there; the write under way is there whole or not at all.
-            assert state in (AFTER[acknowledged], AFTER[following]), (at, acknowledged)
-            running = sum(trial.state is RUNNING for trial in store.trials(SWEEP))
-            assert running == sum(entry.executed_to is None for entry in store.ledger(SWEEP))
-            # The dead holder is replaced at once, and the sweep goes on.
-            lease = store.acquire(SWEEP)
-            for trial in store.trials(SWEEP, states=[RUNNING]):
-                store.lose(lease, trial.key, trial.attempts, None, "the controller ended while it ran")
-            assert store.counts(SWEEP)["running"] == 0
-            store.close()
-            if processes[at].returncode == -signal.SIGKILL:
-                kills += 1
-            else:
-                assert (processes[at].returncode, acknowledged) == (0, "fail")
-                finished = True
-        point += 3
+@pytest.fixture
+def nursery():
+    """(code, the last write acknowledged) of a process that lived `live` on this store up to a statement."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", NURSERY], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def lived(url: str, statements: int) -> tuple[int, str]:
+        process.stdin.write(f"{url} {statements}\n")
+        process.stdin.flush()
+        code, _, last = process.stdout.readline().rstrip("\n").partition(",")
+        return int(code), last
+
+    yield lived
+    process.stdin.close()
+    assert process.wait(timeout=60) == 0
+
+
+def test_a_kill_between_any_two_statements_leaves_whole_transactions(tmp_path, nursery):
+    kills, code = 0, -signal.SIGKILL
+    for statements in itertools.count(step=3):
+        url = f"sqlite:///{tmp_path}/{statements}.db"
+        store = open_store(url)
+        store.create_sweep(record())
+        store.close()
+        code, acknowledged = nursery(url, statements)
+        store = open_store(url, create=False)
+        following = ORDER[min(ORDER.index(acknowledged) + 1, len(ORDER) - 1)]
+        # What was acknowledged is there; the write under way is there whole or not at all.
+        assert held(store) in (AFTER[acknowledged], AFTER[following]), (statements, acknowledged)
+        running = sum(trial.state is RUNNING for trial in store.trials(SWEEP))
+        assert running == sum(entry.executed_to is None for entry in store.ledger(SWEEP))
+        # The dead holder is replaced at once, and the sweep goes on.
+        lease = store.acquire(SWEEP)
+        for trial in store.trials(SWEEP, states=[RUNNING]):
+            store.lose(lease, trial.key, trial.attempts, None, "the controller ended while it ran")
+        assert store.counts(SWEEP)["running"] == 0
+        store.close()
+        if code != -signal.SIGKILL:
+            break
+        kills += 1
+    assert (code, acknowledged) == (0, "fail")
     assert kills >= 20
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server():
     with postgres_server() as running:
         yield running
 
 
 def test_a_connection_cut_in_mid_write_loses_and_doubles_nothing(server):
-    url = server.get_uri()
-    store = Store.open(url)
+    store = open_store(new_database(server))
     store.create_sweep(record())
     lease = store.acquire(SWEEP)
     victims = iter(range(3, 10_000, 11))
@@ -133,9 +176,9 @@ def test_a_connection_cut_in_mid_write_loses_and_doubles_nothing(server):
 
     event.listen(store._database._engine, "before_cursor_execute", cut)
     for number in range(6):
-        assert store.launch(lease, proposal(number), plan(), 100) == 1
+        assert store.launch(lease, proposal(number), plan(), 100).attempt == 1
         store.lose(lease, f"{SWEEP}-{number}", 1, 30, "gone")
-        assert store.relaunch(lease, f"{SWEEP}-{number}", 30, 100) == 2
+        assert store.relaunch(lease, f"{SWEEP}-{number}", 30, 100).attempt == 2
         settle(store, lease, f"{SWEEP}-{number}", attempt=2)
     event.remove(store._database._engine, "before_cursor_execute", cut)
     assert seen[0] > 60
@@ -148,7 +191,7 @@ def test_a_connection_cut_in_mid_write_loses_and_doubles_nothing(server):
 @pytest.mark.parametrize("write", ["launch", "relaunch", "settle"])
 def test_an_answer_lost_after_the_commit_is_recognised(server, write):
     """The commit arrives, its acknowledgement does not: the repetition must find its own work and leave it."""
-    store = Store.open(server.get_uri())
+    store = open_store(new_database(server))
     store.create_sweep(record())
     lease = store.acquire(SWEEP)
     if write != "launch":
@@ -170,9 +213,9 @@ def test_an_answer_lost_after_the_commit_is_recognised(server, write):
 
     engine.dialect.do_commit = commit_and_cut
     if write == "launch":
-        assert store.launch(lease, proposal(0), plan(), 100) == 1
+        assert store.launch(lease, proposal(0), plan(), 100).attempt == 1
     elif write == "relaunch":
-        assert store.relaunch(lease, f"{SWEEP}-0", 30, 100) == 2
+        assert store.relaunch(lease, f"{SWEEP}-0", 30, 100).attempt == 2
     else:
         settle(store, lease, f"{SWEEP}-0")
     assert once == []
@@ -182,7 +225,7 @@ def test_an_answer_lost_after_the_commit_is_recognised(server, write):
 
 
 def test_a_restarted_server_costs_only_time(server):
-    store = Store.open(server.get_uri())
+    store = open_store(new_database(server))
     store.create_sweep(record())
     lease = store.acquire(SWEEP)
     store.launch(lease, proposal(0), plan(), 100)

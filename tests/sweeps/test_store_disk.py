@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.records import SweepState, TrialState
-from sweeps.store import VERSION, LeaseHeld, Store, StoreError
+from sweeps.store import VERSION, LeaseHeld, StoreError, open_store
 from tests.sweeps.stores import SWEEP, plan, proposal, record, settle
 
 FILES = Path(__file__).parent / "files"
@@ -18,10 +18,10 @@ FILES = Path(__file__).parent / "files"
 # Launches trials until the store refuses; prints what was acknowledged, then the refusal.
 FILL = """
 import resource, signal, sys
-from sweeps.store import Store, StoreError
+from sweeps.store import StoreError, open_store
 from tests.sweeps.stores import SWEEP, plan, proposal, settle
 
-store = Store.open(sys.argv[1])
+store = open_store(sys.argv[1])
 lease = store.acquire(SWEEP)
 if len(sys.argv) > 2:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -52,7 +52,7 @@ def fill(url, *limit):
 
 
 def assert_nothing_lost(url, acknowledged):
-    store = Store.open(url)
+    store = open_store(url)
     states = {str(trial.number): trial.state for trial in store.trials(SWEEP)}
     for number, what in acknowledged:
         expected = {TrialState.COMPLETE} if what == "settled" else {TrialState.COMPLETE, TrialState.RUNNING}
@@ -69,7 +69,7 @@ def assert_nothing_lost(url, acknowledged):
 
 def test_a_size_limit_stops_the_sweep_and_loses_nothing(tmp_path):
     url = f"sqlite:///{tmp_path}/sweeps.db"
-    Store.open(url).create_sweep(record())
+    open_store(url).create_sweep(record())
     acknowledged, message = fill(url, 1_000_000)
     assert len(acknowledged) > 20
     assert "the disk refused" in message or "the disk is full" in message
@@ -92,7 +92,7 @@ def small_disk(tmp_path):
 
 def test_a_full_disk_stops_the_sweep_and_loses_nothing(small_disk):
     url = f"sqlite:///{small_disk}/sweeps.db"
-    Store.open(url).create_sweep(record())
+    open_store(url).create_sweep(record())
     acknowledged, message = fill(url)
     assert len(acknowledged) > 20
     assert "full" in message
@@ -105,7 +105,7 @@ def test_a_full_disk_stops_the_sweep_and_loses_nothing(small_disk):
 def read_only_folder(tmp_path):
     folder = tmp_path / "read-only"
     folder.mkdir()
-    Store.open(f"sqlite:///{folder}/old.db").create_sweep(record())
+    open_store(f"sqlite:///{folder}/old.db").create_sweep(record())
     if os.geteuid() != 0:
         folder.chmod(0o500)
         (folder / "old.db").chmod(0o400)
@@ -124,12 +124,12 @@ def read_only_folder(tmp_path):
 def test_a_read_only_folder_is_named(read_only_folder):
     for path in (read_only_folder / "new.db", read_only_folder / "below" / "new.db", read_only_folder / "old.db"):
         with pytest.raises(StoreError, match=f"{read_only_folder}.*[Cc]hoose another --root or --store"):
-            Store.open(f"sqlite:///{path}").create_sweep(record("another"))
+            open_store(f"sqlite:///{path}").create_sweep(record("another"))
 
 
 def test_a_locked_database_is_named_after_the_wait_and_nothing_is_lost(tmp_path):
     url = f"sqlite:///{tmp_path}/sweeps.db"
-    store = Store.open(url, patience_seconds=0.2)
+    store = open_store(url, patience_seconds=0.2)
     store.create_sweep(record())
     lease = store.acquire(SWEEP)
     store.launch(lease, proposal(0), plan(), 100)
@@ -148,20 +148,20 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("not a database, " * 100)
     with pytest.raises(StoreError, match="not a SQLite database"):
-        Store.open(f"sqlite:///{path}")
+        open_store(f"sqlite:///{path}")
     assert path.read_text() == "not a database, " * 100
 
 
 def test_a_missing_database_server_is_named():
     with pytest.raises(StoreError, match="the server does not answer"):
-        Store.open("postgresql://nobody:secret@127.0.0.1:9/none", patience_seconds=0.0)
+        open_store("postgresql://nobody:secret@127.0.0.1:9/none", patience_seconds=0.0)
     with pytest.raises(StoreError) as caught:
-        Store.open("postgresql://nobody:secret@127.0.0.1:9/none", patience_seconds=0.0)
+        open_store("postgresql://nobody:secret@127.0.0.1:9/none", patience_seconds=0.0)
     assert "secret" not in str(caught.value)
 
 
 def test_reservations_are_written_through_to_the_disk(tmp_path):
-    store = Store.open(f"sqlite:///{tmp_path}/sweeps.db")
+    store = open_store(f"sqlite:///{tmp_path}/sweeps.db")
     asked = ("journal_mode", "synchronous", "foreign_keys")
     values = store._database.write(
         lambda connection: [connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in asked]
@@ -174,7 +174,7 @@ def test_reservations_are_written_through_to_the_disk(tmp_path):
 def test_files_of_every_version_open_and_go_on(version, tmp_path):
     path = tmp_path / "sweeps.db"
     shutil.copy(FILES / f"store-version-{version}.db", path)
-    assert_goes_on(Store.open(f"sqlite:///{path}", create=False))
+    assert_goes_on(open_store(f"sqlite:///{path}", create=False))
 
 
 def assert_goes_on(store):
@@ -200,6 +200,6 @@ def assert_goes_on(store):
     lease = store.acquire(SWEEP)
     assert lease.token == 2
     settle(store, lease, running.key)
-    assert store.relaunch(lease, planned.key, 40, 100) == 2
+    assert store.relaunch(lease, planned.key, 40, 100).attempt == 2
     with pytest.raises(LeaseHeld):
         store.acquire(SWEEP)

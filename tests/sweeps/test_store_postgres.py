@@ -13,7 +13,7 @@ from sqlalchemy import inspect, text
 
 from sweeps.process.patience import patience
 from sweeps.records import TrialState
-from sweeps.store import VERSION, Store, StoreError, schema
+from sweeps.store import VERSION, StoreError, open_store, schema
 from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, settle
 from tests.sweeps.test_store_disk import assert_goes_on
 
@@ -33,7 +33,7 @@ def database(server):
 
 
 def tables(url):
-    opened = Store.open(url, create=False)
+    opened = open_store(url, create=False)
     try:
         return opened._database.read(lambda connection: inspect(connection).get_columns("sweeps"))
     finally:
@@ -47,23 +47,23 @@ def test_stores_of_every_version_are_upgraded_and_go_on(server, database, versio
         [str(server.bin_path / "psql"), "-q", "-v", "ON_ERROR_STOP=1", "-f", str(dump), database], check=True
     )
     # Two processes that meet an old store together: one upgrades it, the other finds it done.
-    opened = [threading.Thread(target=lambda: Store.open(database).close()) for _ in range(3)]
+    opened = [threading.Thread(target=lambda: open_store(database).close()) for _ in range(3)]
     for thread in opened:
         thread.start()
     for thread in opened:
         thread.join()
     assert [column["name"] for column in tables(database)][-1] == "records"
-    stored = Store.open(database, create=False)
+    stored = open_store(database, create=False)
     assert stored.data_fingerprint("digest") != "digest"
     stored.close()
-    store = Store.open(database, create=False)
+    store = open_store(database, create=False)
     assert_goes_on(store)
     store.close()
 
 
 def test_an_upgrade_runs_step_by_step_and_whole_or_not_at_all(database, monkeypatch, tmp_path):
     for url in (database, f"sqlite:///{tmp_path}/sweeps.db"):
-        store = Store.open(url)
+        store = open_store(url)
         store.create_sweep(record())
         steps = []
 
@@ -79,26 +79,26 @@ def test_an_upgrade_runs_step_by_step_and_whole_or_not_at_all(database, monkeypa
         monkeypatch.setattr(schema, "VERSION", VERSION + 3)
         monkeypatch.setattr(schema, "MIGRATIONS", {**schema.MIGRATIONS, **ahead, VERSION + 3: fail})
         with pytest.raises(StoreError, match="no room"):
-            Store.open(url)
+            open_store(url)
         assert steps == [1, 2, "failed"]
         monkeypatch.setattr(schema, "MIGRATIONS", {**schema.MIGRATIONS, VERSION + 3: lambda connection: None})
         # Nothing of the failed upgrade was kept: all its steps run again, in order.
-        Store.open(url).close()
+        open_store(url).close()
         assert steps == [1, 2, "failed", 1, 2]
-        Store.open(url).close()
+        open_store(url).close()
         assert steps == [1, 2, "failed", 1, 2]
         monkeypatch.undo()
         with pytest.raises(StoreError, match=f"schema version {VERSION + 3}, expected at most {VERSION}.*newer"):
-            Store.open(url)
+            open_store(url)
         store.close()
 
 
 FIGHT = """
 import sys, time
-from sweeps.store import LeaseHeld, LeaseLost, Store
+from sweeps.store import LeaseHeld, LeaseLost, open_store
 from tests.sweeps.stores import SWEEP, plan, proposal, settle
 
-store = Store.open(sys.argv[1])
+store = open_store(sys.argv[1])
 until = time.monotonic() + float(sys.argv[2])
 while time.monotonic() < until:
     try:
@@ -121,7 +121,7 @@ while time.monotonic() < until:
 
 def test_controllers_that_fight_for_the_lease_lose_and_double_nothing(server, database):
     """Three controllers, a lease of 0.3 s, holders stopped beyond it, and every connection cut now and then."""
-    Store.open(database).create_sweep(record())
+    open_store(database).create_sweep(record())
     fighters = [
         subprocess.Popen([sys.executable, "-c", FIGHT, database, "5"], stdout=subprocess.PIPE, text=True)
         for _ in range(3)
@@ -145,7 +145,7 @@ def test_controllers_that_fight_for_the_lease_lose_and_double_nothing(server, da
     tokens = {int(token) for _, _, token in said}
     assert len(launched) == len(set(launched)) > 20
     assert len(tokens) >= 3
-    store = Store.open(database)
+    store = open_store(database)
     trials = {trial.number: trial for trial in store.trials(SWEEP)}
     # Acknowledged is there; what is there beyond was committed just before its writer was stopped.
     assert set(launched) <= set(trials)
@@ -158,7 +158,7 @@ def test_controllers_that_fight_for_the_lease_lose_and_double_nothing(server, da
 
 
 def test_a_server_that_restarts_under_a_stream_of_writes_costs_only_time(server, database):
-    store = Store.open(database)
+    store = open_store(database)
     store.create_sweep(record())
     lease = store.acquire(SWEEP, ttl_seconds=60)
     over = threading.Event()
@@ -174,7 +174,7 @@ def test_a_server_that_restarts_under_a_stream_of_writes_costs_only_time(server,
     restarter.start()
     number = 0
     while not over.is_set() or number < 40:
-        assert store.launch(lease, proposal(number), plan(), 100) == 1
+        assert store.launch(lease, proposal(number), plan(), 100).attempt == 1
         settle(store, lease, f"{SWEEP}-{number}")
         number += 1
     restarter.join()
@@ -211,7 +211,7 @@ def test_a_refused_user_is_told_at_once_and_without_the_password(guarded, monkey
     monkeypatch.delenv("PGPASSWORD", raising=False)
     began = time.monotonic()
     with pytest.raises(StoreError, match=expected) as caught:
-        Store.open(as_user(guarded, user))
+        open_store(as_user(guarded, user))
     # Waiting changes nothing: only a server that does not answer is waited for.
     assert time.monotonic() - began < patience() / 4
     assert "secret" not in str(caught.value)
@@ -219,12 +219,12 @@ def test_a_refused_user_is_told_at_once_and_without_the_password(guarded, monkey
 
 def test_a_missing_database_is_named(server):
     with pytest.raises(StoreError, match=r'database "missing" does not exist\. Create it'):
-        Store.open(server.get_uri().replace("/postgres?", "/missing?"))
+        open_store(server.get_uri().replace("/postgres?", "/missing?"))
 
 
 def test_a_password_in_the_options_of_a_url_is_not_shown(guarded):
     with pytest.raises(StoreError) as caught:
-        Store.open(as_user(guarded, "weak") + "&password=wrong-secret")
+        open_store(as_user(guarded, "weak") + "&password=wrong-secret")
     assert "secret" not in str(caught.value)
     assert "password=***" in str(caught.value) or "password=%2A%2A%2A" in str(caught.value)
 
@@ -233,18 +233,18 @@ def test_the_password_may_come_from_the_environment(server, guarded, monkeypatch
     monkeypatch.setenv("PGPASSWORD", "right-secret")
     weak = as_user(guarded, "weak")
     with pytest.raises(StoreError, match=r"permission denied for schema public: the user lacks rights\. Grant"):
-        Store.open(weak)
-    store = Store.open(guarded)
+        open_store(weak)
+    store = open_store(guarded)
     store.create_sweep(record())
     lease = store.acquire(SWEEP)
     store.launch(lease, proposal(0), plan(), 100)
     with pytest.raises(StoreError, match=r"permission denied for table .*: the user lacks rights"):
-        Store.open(weak)
+        open_store(weak)
     # Rights to look are enough to look, and no more.
     store._database.write(
         lambda connection: connection.execute(text("GRANT SELECT ON ALL TABLES IN SCHEMA public TO weak"))
     )
-    reader = Store.open(weak, create=False)
+    reader = open_store(weak, create=False)
     assert reader.counts(SWEEP)["running"] == 1
     with pytest.raises(StoreError, match="the user lacks rights"):
         reader.acquire(SWEEP)
@@ -255,7 +255,7 @@ def test_the_password_may_come_from_the_environment(server, guarded, monkeypatch
 
 
 def test_a_standby_that_takes_no_writes_is_named(database):
-    store = Store.open(database)
+    store = open_store(database)
     store.create_sweep(record())
     lease = store.acquire(SWEEP)
     name = database.split("/")[3].split("?")[0]
@@ -271,7 +271,7 @@ def test_a_standby_that_takes_no_writes_is_named(database):
 
 def test_a_backup_is_restored_as_the_operators_page_says(server, database, tmp_path):
     """pg_dump under a running sweep, pg_restore into another database: one snapshot, and the sweep goes on from it."""
-    store = Store.open(database)
+    store = open_store(database)
     store.create_sweep(record())
     lease = store.acquire(SWEEP)
     for number in range(3):
@@ -283,7 +283,7 @@ def test_a_backup_is_restored_as_the_operators_page_says(server, database, tmp_p
     before = store.ledger(SWEEP)
     words = ["--clean", "--if-exists", f"--dbname={restored}", str(dump)]
     subprocess.run([str(server.bin_path / "pg_restore"), *words], check=True)
-    copy = Store.open(restored, create=False)
+    copy = open_store(restored, create=False)
     assert copy.sweep(SWEEP) == store.sweep(SWEEP)
     assert [entry.executed_to for entry in copy.ledger(SWEEP)] == [100, None, None]
     # The copy holds the lease of the process that wrote the original: here it is alive, elsewhere it runs out.

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from sweeps.process import waiting
-from sweeps.store import Store, StoreError, database
+from sweeps.store import StoreError, database, open_store
 from sweeps.store.postgres import Lines
 from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, settle, stopped
 
@@ -26,7 +26,7 @@ def server():
 @pytest.fixture
 def store(server, monkeypatch):
     monkeypatch.setattr(waiting, "WORD_SECONDS", 0.5)
-    opened = Store.open(new_database(server), patience_seconds=PATIENCE)
+    opened = open_store(new_database(server), patience_seconds=PATIENCE)
     opened.create_sweep(record())
     yield opened
     opened.close()
@@ -49,7 +49,7 @@ def test_a_stopped_server_is_given_up_after_one_patience_with_a_word_before(serv
         # Whoever ends now has more to write, and asks a server that is known to be silent.
         assert refused(lambda: store.set_state(lease, "stopped"), "does not answer") < SLACK
         assert refused(lease.release, "does not answer") < SLACK
-    assert store.launch(lease, proposal(0), plan(), 100) == 1
+    assert store.launch(lease, proposal(0), plan(), 100).attempt == 1
     settle(store, lease, f"{SWEEP}-0")
     assert store.counts(SWEEP)["complete"] == 1
 
@@ -66,7 +66,7 @@ def test_a_server_that_wakes_up_in_time_costs_only_time(server, store):
     sleeper = threading.Thread(target=sleep)
     sleeper.start()
     woken.wait()
-    assert store.launch(lease, proposal(0), plan(), 100) == 1
+    assert store.launch(lease, proposal(0), plan(), 100).attempt == 1
     sleeper.join()
     assert len(store.ledger(SWEEP)) == 1
 
@@ -87,7 +87,7 @@ def test_a_server_that_is_gone_is_given_up_after_one_patience(server, store, cap
 def test_a_locked_table_is_given_up_after_one_patience_and_named(server, store, capsys, monkeypatch):
     monkeypatch.setattr(database, "LAST_TRY_SECONDS", 0.3)
     lease = store.acquire(SWEEP)
-    other = Store.open(store._database.url, create=False)
+    other = open_store(store._database.url, create=False)
     with other._database._writers.begin() as connection:
         connection.execute(text("LOCK TABLE leases IN ACCESS EXCLUSIVE MODE"))
         waited = refused(lambda: store.launch(lease, proposal(0), plan(), 100), "another session holds a lock")
@@ -97,7 +97,7 @@ def test_a_locked_table_is_given_up_after_one_patience_and_named(server, store, 
         again = refused(lambda: store.launch(lease, proposal(0), plan(), 100), "another session holds a lock")
         assert again < PATIENCE / 2
     assert "Waiting for the store postgresql://" in capsys.readouterr().err
-    assert store.launch(lease, proposal(0), plan(), 100) == 1
+    assert store.launch(lease, proposal(0), plan(), 100).attempt == 1
     other.close()
 
 
@@ -119,7 +119,7 @@ def test_packets_that_are_swallowed_are_noticed_by_tcp(store):
 
 def test_limits_that_the_url_gives_are_kept(server):
     url = server.get_uri() + "&connect_timeout=3&options=-c%20lock_timeout%3D7s"
-    opened = Store.open(url, patience_seconds=PATIENCE)
+    opened = open_store(url, patience_seconds=PATIENCE)
     found = opened._database.read(
         lambda connection: (
             connection.execute(text("SHOW lock_timeout")).scalar_one(),
@@ -144,7 +144,7 @@ def test_without_the_cut_a_stopped_server_holds_a_writer_for_ever(server, store,
 
 def test_a_stopped_holder_of_the_sqlite_file_is_waited_for_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(waiting, "WORD_SECONDS", 0.5)
-    store = Store.open(f"sqlite:///{tmp_path}/sweeps.db", patience_seconds=PATIENCE)
+    store = open_store(f"sqlite:///{tmp_path}/sweeps.db", patience_seconds=PATIENCE)
     store.create_sweep(record())
     lease = store.acquire(SWEEP)
     other = sqlite3.connect(tmp_path / "sweeps.db", isolation_level=None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.store import Store, StoreVanished
+from sweeps.store import StoreVanished, open_store
 from sweeps.store.place import Place
 from tests.sweeps.fake_workers import NAME, FakeSweep, Worker, memory_folder
 from trainables.worker.attempt import Fenced
@@ -77,7 +77,7 @@ def test_nothing_is_launched_into_a_store_that_is_gone_and_what_it_held_is_kept(
         # This process stands for the controller that ended.
         opened.execute("UPDATE leases SET holder = NULL, expires_at = 0")
     opened.close()
-    sweep.store = Store.open(f"sqlite:///{path}", create=False)
+    sweep.store = open_store(f"sqlite:///{path}", create=False)
     assert sweep.store.ledger(NAME) == before
     sweep.start()
     sweep.finish()
@@ -118,14 +118,14 @@ def test_without_the_look_trials_would_run_into_it(sweep, monkeypatch):
 def test_several_processes_on_one_store_do_not_disturb_each_other(tmp_path):
     """The last connection that is closed takes the log away; as long as one is open, the log stays the same file."""
     url = f"sqlite:///{tmp_path}/store.db"
-    first = Store.open(url)
+    first = open_store(url)
     for _ in range(3):
-        other = Store.open(url)
+        other = open_store(url)
         other.calibrations()["x"] = 1.0
         other.close()
         first.calibrations()["y"] = 2.0
         first.calibrations().flush()
     first.close()
-    again = Store.open(url)
+    again = open_store(url)
     again.calibrations()["z"] = 3.0
     again.close()

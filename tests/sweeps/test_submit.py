@@ -18,11 +18,11 @@ from sweeps.cli.app import app
 from sweeps.examples import load_example_or_file
 from sweeps.provenance.fingerprint import code_digest
 from sweeps.spec import SpecErrors, load_spec
-from sweeps.submission.command import _end
 from sweeps.submission.jobs import Finished, JobServer, JobServerRefused
 from sweeps.submission.order import ORDER_FILE, Order, versions
 from sweeps.submission.parcel import check_references, pack, taken_from_here
 from sweeps.submission.start import differing
+from sweeps.submission.submit import _end
 from tests.sweeps.clusters import base_environment
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ import pytest
 
 from sweeps.ledger.steps import spending
 from sweeps.records import TrialState
-from sweeps.store import Store
+from sweeps.store import open_store
 from tests.sweeps.clusters import TOKEN, ray_cluster
 from tests.sweeps.object_stores import BUCKET, object_store
 from tests.sweeps.stores import postgres_server
@@ -122,7 +122,7 @@ def test_a_job_is_stopped_on_the_cluster_and_goes_on_from_a_laptop(cluster, buck
     assert "far-3" in page.read_text()
     assert "far-" in cluster.run("pareto", "far", *laptop, "--json", **tokens)
 
-    store = Store.open(database, create=False)
+    store = open_store(database, create=False)
     assert store.sweep("far").records == RECORDS
     spent = spending(store.ledger("far"))
     for trial in store.trials("far"):
@@ -184,7 +184,7 @@ def test_a_path_that_not_every_node_sees_is_found_before_the_first_trial(cluster
     output = cluster.run("run", "toy", "--trials", "4", "--root", str(root), "--address", cluster.address, code=2)
     assert "1 of 2 nodes do not see it" in output
     assert "--records with an object store URL" in output
-    assert Store.open(f"sqlite:///{root}/sweeps.db").counts("toy")["complete"] == 0
+    assert open_store(f"sqlite:///{root}/sweeps.db").counts("toy")["complete"] == 0
     assert not [path for path in Path(root).rglob("horizon*")]
 
 

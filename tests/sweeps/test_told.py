@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 
 from dpcore.guarantee import Notion, Status
-from sweeps.audit.command import lines
-from sweeps.audit.records import AuditRecord
-from sweeps.audit.trial import audit_trial
-from sweeps.check.preview import preview
+from sweeps.audit.audit_command import lines
+from sweeps.audit.audit_records import AuditRecord
+from sweeps.audit.audit_trial import audit_trial
+from sweeps.checking.preview import preview
 from sweeps.ledger.text import stopped_lines
 from sweeps.records import TrialState
 from sweeps.spec import load_spec
-from sweeps.store import Store
+from sweeps.store import open_store
 from tests.sweeps.test_audit import SGD, finished
 
 
@@ -52,7 +52,7 @@ def test_an_audit_of_the_claim_beside_prints_both(tmp_path):
 
 def test_trials_that_stopped_themselves_are_told(tmp_path):
     workspace = finished(tmp_path, "noisy-sgd", SGD)
-    [record] = [one for one in Store.open(workspace.store_url).trials("audited") if one.state is TrialState.COMPLETE][
+    [record] = [one for one in open_store(workspace.store_url).trials("audited") if one.state is TrialState.COMPLETE][
         :1
     ]
     planned = record.planned_steps

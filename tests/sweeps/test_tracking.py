@@ -1,18 +1,11 @@
-"""MLflow as a view: idempotent, rebuilt at will, alone in its process, silent, and patient with outages."""
+"""MLflow as a view: idempotent, rebuilt at will, and read back as the store would answer."""
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -20,16 +13,15 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.front.export import rows
-from sweeps.front.panels import Objective
+from sweeps.front.panels import FrontAxis
 from sweeps.front.pareto import MixedGuarantees, sweep_front
-from sweeps.process import waiting
 from sweeps.records import TrialRecord
 from sweeps.release.publisher import Publisher
 from sweeps.store import Store
-from sweeps.tracking import Drain, rebuild
-from sweeps.tracking.drain import EXIT_UNDELIVERED, drain
-from sweeps.tracking.lock import DrainLock, DrainRunning
+from sweeps.tracking import rebuild
+from sweeps.tracking.drain import drain
 from tests.sweeps import view_sweeps
+from tests.sweeps.tracked_runs import prepared, runs_of
 
 
 @pytest.fixture(scope="module")
@@ -41,33 +33,6 @@ def tracked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str]:
     ending.set()
     assert drain(Publisher(store), "views", uri, ending) == 0
     return store, uri
-
-
-@functools.cache
-def _empty_database() -> bytes:
-    from mlflow import MlflowClient
-
-    with tempfile.TemporaryDirectory() as folder:
-        MlflowClient(tracking_uri=f"sqlite:///{folder}/mlflow.db").search_experiments()
-        return Path(folder, "mlflow.db").read_bytes()
-
-
-def prepared(root: Path) -> str:
-    """The URI of an MLflow database with empty tables: making them anew takes MLflow seconds."""
-    (root / "mlflow.db").write_bytes(_empty_database())
-    return f"sqlite:///{root}/mlflow.db"
-
-
-def runs_of(uri: str, name: str = "views") -> dict[str, list]:
-    from mlflow import MlflowClient
-
-    client = MlflowClient(tracking_uri=uri)
-    experiment = client.get_experiment_by_name(name)
-    assert experiment is not None
-    found: dict[str, list] = {}
-    for run in client.search_runs([experiment.experiment_id], max_results=1000):
-        found.setdefault(run.data.tags.get("sweeps.trial_key", "parent"), []).append(run)
-    return found
 
 
 def test_one_finished_run_per_trial_and_a_parent(tracked):
@@ -152,7 +117,7 @@ def test_a_drain_killed_between_run_and_receipt_doubles_nothing(tmp_path: Path, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Store, "delivered", killed)
+        patched.setattr(type(store), "delivered", killed)
         with pytest.raises(KeyboardInterrupt):
             drain(Publisher(store), "views", uri, ending)
     assert store.backlog("views") > 0
@@ -194,10 +159,10 @@ def test_not_a_number_and_infinities_come_through(tmp_path: Path):
 
 def page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read as from a server, in several pages."""
-    from sweeps.tracking import mlflow_door, reading
+    from sweeps.tracking import mlflow_door, run_reading
 
     monkeypatch.setattr(mlflow_door, "_PAGE", 4)
-    monkeypatch.setattr(reading, "SqlAlchemyStore", type("NoStore", (), {}))
+    monkeypatch.setattr(run_reading, "SqlAlchemyStore", type("NoStore", (), {}))
 
 
 @pytest.mark.parametrize("paged", [False, True])
@@ -217,7 +182,7 @@ def test_the_front_from_mlflow_equals_the_stores(tracked, monkeypatch: pytest.Mo
     assert volumes[0] == volumes[1]
     narrowed = mlflow_front(uri, "views", filter="metrics.`knob.batch_size` >= 128")
     assert set(narrowed["knob.batch_size"]) <= {128, 256}
-    single = mlflow_front(uri, "views", [Objective("accuracy", "maximize")])
+    single = mlflow_front(uri, "views", [FrontAxis("accuracy", "maximize")])
     assert single["accuracy"].tolist() == [max(trial.metrics.get("accuracy", 0) for trial in store.trials("views"))]
     with pytest.raises(InvalidValue, match="nowhere"):
         mlflow_front(uri, "nowhere")
@@ -237,7 +202,7 @@ CONDITIONS = (
 def test_reading_whole_tables_is_mlflows_own_search(tracked, monkeypatch: pytest.MonkeyPatch):
     """Every kind of condition, and runs that somebody deleted by hand."""
     from sweeps.tracking.mlflow_door import TRIAL_KEY, find_experiment
-    from sweeps.tracking.reading import read_trial_runs, tagged_runs
+    from sweeps.tracking.run_reading import read_trial_runs, tagged_runs
 
     client, experiment = find_experiment(tracked[1], "views")
     deleted = runs_of(tracked[1])["views-5"][0].info.run_id
@@ -293,7 +258,7 @@ def test_mlflow_refuses_to_mix_guarantees_too(tmp_path: Path):
 @pytest.mark.parametrize("tag", ["sweeps.status", "sweeps.state", "sweeps.number", "sweeps.delta"])
 def test_a_tag_that_others_changed_is_named_with_its_run(tag: str):
     from sweeps.tracking.front import _as_written
-    from sweeps.tracking.reading import TrialRun
+    from sweeps.tracking.run_reading import TrialRun
 
     tags = {"sweeps.trial_key": "views-4", "sweeps.number": "4", "sweeps.state": "complete", "sweeps.delta": "1e-5"}
     claim = {"notion": "differential-privacy", "adjacency": "add-remove", "unit": "record", "status": "proved"}
@@ -301,155 +266,3 @@ def test_a_tag_that_others_changed_is_named_with_its_run(tag: str):
     assert _as_written(TrialRun(tags, metrics={"epsilon": 1.0}), "views").number == 4
     with pytest.raises(InvalidValue, match=r"run of views-4=.*tags that its sweep wrote.*sweeps track views"):
         _as_written(TrialRun({**tags, tag: "as I like"}, metrics={"epsilon": 1.0}), "views")
-
-
-def test_the_process_delivers_while_the_sweep_runs_and_ends_with_it(tmp_path: Path):
-    store = view_sweeps.new_sweep(tmp_path)
-    uri = prepared(tmp_path)
-    lease = store.acquire("views")
-    with Drain(Publisher(store), "views", uri) as running:
-        view_sweeps.complete(store, lease, 0)
-        deadline = time.monotonic() + 60
-        while store.backlog("views") and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert store.backlog("views") == 0, "nothing was delivered during the sweep"
-        with pytest.raises(DrainRunning, match="another process"), DrainLock(tmp_path / "views", wait_seconds=0.2):
-            pass
-        # A drain that is killed is followed by another one at the end.
-        assert running._process is not None
-        running._process.send_signal(signal.SIGKILL)
-        running._process.wait()
-        view_sweeps.complete(store, lease, 1)
-    assert store.backlog("views") == 0
-    assert {len(found) for found in runs_of(uri).values()} == {1}
-    assert len(runs_of(uri)) == 3
-
-
-def test_a_controller_that_is_killed_leaves_a_drain_that_delivers_and_ends(tmp_path: Path):
-    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
-    uri = prepared(tmp_path)
-    code = (
-        "import os, signal; from sweeps.release.publisher import Publisher; from sweeps.tracking import Drain;"
-        f"Drain(Publisher.open('sqlite:///{tmp_path}/sweeps.db'), 'views', {uri!r}).__enter__();"
-        "os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
-    with DrainLock(tmp_path / "views", wait_seconds=0.0):
-        pass  # not yet started
-    deadline = time.monotonic() + 60
-    while store.backlog("views") and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert store.backlog("views") == 0
-    with DrainLock(tmp_path / "views", wait_seconds=20.0):
-        pass  # and gone
-
-
-def test_unreachable_mlflow_keeps_the_rows_and_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
-    backlog = store.backlog("views")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    started = time.monotonic()
-    with Drain(Publisher(store), "views", f"http://user:hidden@127.0.0.1:{port}"):
-        pass
-    assert time.monotonic() - started < 45
-    error = capfd.readouterr().err
-    assert "sweeps track views" in error
-    assert "hidden" not in error
-    assert store.backlog("views") == backlog
-    assert "does not answer" in (tmp_path / "views" / "tracking.log").read_text()
-    rebuild(Publisher(store), "views", prepared(tmp_path))
-    assert store.backlog("views") == 0
-
-
-@pytest.mark.parametrize("ended", [True, False], ids=["as it is", "without an end: the bug"])
-def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_the_way_free(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ended: bool
-):
-    monkeypatch.setenv("SWEEPS_PATIENCE", "1.5")
-    monkeypatch.setattr(waiting, "WORD_SECONDS", 0.5)
-    if not ended:
-        monkeypatch.setattr(waiting.PatientWait, "left", lambda self: 1.0)
-    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
-    backlog = store.backlog("views")
-    running = Drain(Publisher(store), "views", prepared(tmp_path)).__enter__()
-    assert running._process is not None
-    running._process.send_signal(signal.SIGSTOP)
-    leaving = threading.Thread(target=running.__exit__, args=(None, None, None))
-    leaving.start()
-    leaving.join(8)
-    assert leaving.is_alive() is not ended
-    if not ended:
-        running._process.kill()
-        leaving.join()
-        return
-    said = capsys.readouterr().err
-    assert "Waiting for MLflow at sqlite:///" in said
-    assert f"to take the last {backlog} changes" in said
-    assert "sweeps track views" in said
-    assert not running.delivered
-    assert store.backlog("views") == backlog
-    rebuild(Publisher(store), "views", prepared(tmp_path))
-    assert store.backlog("views") == 0
-
-
-def test_slow_progress_is_waited_for_beyond_one_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("SWEEPS_PATIENCE", "1.5")
-    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
-    rows = [row.id for row in store.outbox("views")]
-    slow = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
-
-    def deliver() -> None:
-        for row in rows[:4]:
-            time.sleep(1.0)
-            store.delivered(None, [row])
-        slow.send_signal(signal.SIGTERM)
-
-    view = Drain(Publisher(store), "views", "http://127.0.0.1:9")
-    threading.Thread(target=deliver, daemon=True).start()
-    began = time.monotonic()
-    assert view._ended(slow) == -signal.SIGTERM
-    assert time.monotonic() - began > 2 * 1.5
-
-
-def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from sweeps.tracking import mlflow_runs
-    from sweeps.tracking.mlflow_runs import Experiment
-
-    store = view_sweeps.mixed_sweep(tmp_path, trials=3)
-    uri = prepared(tmp_path)
-    put, calls = Experiment.put, []
-
-    def flaky(self: Experiment, trial: TrialRecord) -> None:
-        calls.append(trial.key)
-        if len(calls) in (2, 4):
-            raise mlflow_runs.MlflowException("the server is restarting")
-        put(self, trial)
-
-    monkeypatch.setattr(Experiment, "put", flaky)
-    ending = threading.Event()
-    ending.set()
-    assert drain(Publisher(store), "views", uri, ending) == 0
-    assert {len(found) for found in runs_of(uri).values()} == {1}
-    assert len(runs_of(uri)) == 7
-
-
-def test_undelivered_is_an_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from sweeps.tracking import drain as tracking_drain
-
-    monkeypatch.setattr(tracking_drain, "LAST_TRIES_SECONDS", 0.5)
-    store = view_sweeps.mixed_sweep(tmp_path, trials=1)
-    (tmp_path / "file").write_text("")
-    ending = threading.Event()
-    ending.set()
-    assert drain(Publisher(store), "views", f"sqlite:///{tmp_path}/file/mlflow.db", ending) == EXIT_UNDELIVERED
-    assert store.backlog("views") > 0
-
-
-def test_telemetry_is_off():
-    code = (
-        "import os; [os.environ.pop(n, None) for n in list(os.environ) if n.startswith(('PYTEST', 'CI', 'GITHUB'))];"
-        "from sweeps.tracking.mlflow_door import telemetry_is_off; print(telemetry_is_off())"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"

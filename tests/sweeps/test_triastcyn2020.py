@@ -23,7 +23,7 @@ from sweeps.report.guarantees import BAYESIAN
 from sweeps.reproductions import Effort, reproduce
 from sweeps.reproductions.statements import hold
 from sweeps.reproductions.sweeping import full_grid
-from sweeps.reproductions.triastcyn2020 import PAPER, distances, formulas, training
+from sweeps.reproductions.triastcyn2020 import PAPER, distances, formulas, trainings
 from sweeps.search.space import Space
 from tests.sweeps import view_sweeps
 from tests.sweeps.reproducing import claims_of
@@ -68,31 +68,31 @@ def test_the_best_orders_of_figure_5_are_the_golden_ones() -> None:
 
 
 def test_the_moments_accountant_is_the_bayesian_one_at_the_clip() -> None:
-    costs = formulas.estimated_costs(np.full(5, 2.0), 0.01, 3.0, 100, formulas.ORDERS, largest=2.0)
-    ours = formulas.bayesian_epsilon(100 * costs, formulas.ORDERS, 1e-5, 0.0)
-    assert ours == pytest.approx(formulas.moments_epsilon(2 / 3, 0.01, 100, formulas.ORDERS, 1e-5), rel=1e-12)
+    costs = formulas.estimated_costs(np.full(5, 2.0), 0.01, 3.0, 100, largest=2.0)
+    ours = formulas.bayesian_epsilon(100 * costs, 1e-5, 0.0)
+    assert ours == pytest.approx(formulas.moments_epsilon(2 / 3, 0.01, 100, 1e-5), rel=1e-12)
 
 
 @pytest.mark.parametrize("effort", EFFORTS.values(), ids=EFFORTS)
 def test_every_part_is_a_valid_sweep_whose_points_all_plan(effort: Effort, tmp_path: Path) -> None:
     for folder in ("mnist", "cifar10", "abalone", "a9a"):
         (tmp_path / folder).mkdir()
-    for part in training.PARTS:
+    for part in trainings.PARTS:
         if effort.quick and part.quick is None:
             continue
-        spec = full_grid(training.spec_of(part, tmp_path, effort))
+        spec = full_grid(trainings.sweep_of(part, tmp_path, effort))
         facts = SOURCES[spec.data.source].facts(spec.data.options())
         space, system = Space.of(spec), SYSTEMS[part.system]
         (branch,) = space.branches
         for values in product(*(domain.values for domain in branch.searched.values())):
             knobs = dict(zip(branch.searched, values, strict=True))
-            plan = system.plan({**branch.fixed, **knobs}, facts, spec.privacy.target(training.LARGEST_EPSILON), {})
+            plan = system.plan({**branch.fixed, **knobs}, facts, spec.privacy.target(spec.privacy.epsilon[0]), {})
             assert isinstance(plan, PrivacyPlan), plan
             assert math.isfinite(plan.guarantee.epsilon)
             assert (plan.guarantee.notion is Notion.DP) is ("ordinary" in part.published)
 
 
-def settings(*pairs: tuple[float, float, float], notion: Notion = Notion.DP) -> list[training.Setting]:
+def settings(*pairs: tuple[float, float, float], notion: Notion = Notion.DP) -> list[trainings.GridPoint]:
     records = [
         TrialRecord(
             key=f"t-{i}",
@@ -102,40 +102,40 @@ def settings(*pairs: tuple[float, float, float], notion: Notion = Notion.DP) -> 
             seed=i,
             plan=None,
             violations={},
-            metrics={name: bayesian for name in training.PERCENTILES.values()}
+            metrics={name: bayesian for name in trainings.PERCENTILES.values()}
             | {"epsilon": ordinary, "accuracy": accuracy, "steps_taken": 9.0},
             guarantee=guarantee(1.0, notion=notion),
         )
         for i, (ordinary, bayesian, accuracy) in enumerate(pairs)
     ]
-    return training.settings_of(records)
+    return trainings.settings_of(records)
 
 
 def test_claims_of_table_1_follow_the_runs() -> None:
-    (part,) = [one for one in training.PARTS if one.id == "mnist"]
-    good = claims_of(PAPER, lambda run: training.hold(run, part, settings((2.0, 0.9, 0.95), (9.0, 3.0, 0.97))))
+    (part,) = [one for one in trainings.PARTS if one.id == "mnist"]
+    good = claims_of(PAPER, lambda run: trainings.hold(run, part, settings((2.0, 0.9, 0.95), (9.0, 3.0, 0.97))))
     assert [claim.holds for claim in good] == [True, True, True]
     assert good[0].ours == 0.95
     # One run whose Bayesian epsilon is the larger one, and too low an accuracy within the budget.
-    bad = claims_of(PAPER, lambda run: training.hold(run, part, settings((2.0, 0.9, 0.90), (3.0, 3.5, 0.97))))
+    bad = claims_of(PAPER, lambda run: trainings.hold(run, part, settings((2.0, 0.9, 0.90), (3.0, 3.5, 0.97))))
     assert [claim.holds for claim in bad] == [False, False, False]
     assert "1 of 2" in str(bad[2].ours)
-    none = claims_of(PAPER, lambda run: training.hold(run, part, settings((9.0, 5.0, 0.97))))
+    none = claims_of(PAPER, lambda run: trainings.hold(run, part, settings((9.0, 5.0, 0.97))))
     assert [claim.verdict for claim in none] == ["undecided", "undecided", "yes"]
 
 
 def test_a_bayesian_target_never_stands_in_the_ordinary_column() -> None:
-    (part,) = [one for one in training.PARTS if one.id == "abalone-draws"]
+    (part,) = [one for one in trainings.PARTS if one.id == "abalone-draws"]
     found = settings((1000.0, 0.5, 0.77), (1000.0, 0.7, 0.78), notion=Notion.BAYESIAN_DP)
-    (claim,) = claims_of(PAPER, lambda run: training.hold(run, part, found))
+    (claim,) = claims_of(PAPER, lambda run: trainings.hold(run, part, found))
     assert (claim.ours, claim.holds) == (0.77, True)
     assert "REFUTED" in claim.claim
-    table = training.table_of(part, found)
+    table = trainings.table_of(part, found)
     assert [row[table.columns.index("DP epsilon")] for row in table.rows] == [math.inf, math.inf]
 
 
 def test_trials_of_one_point_are_averaged() -> None:
-    (one,) = training.settings_of(
+    (one,) = trainings.settings_of(
         [
             TrialRecord(
                 key=f"t-{i}",
@@ -157,8 +157,8 @@ def test_trials_of_one_point_are_averaged() -> None:
 def test_figures_2_to_4_tell_equal_from_different_distances() -> None:
     rng = np.random.default_rng(11)
     norms = rng.gamma(1.0, 1.0, 400)
-    same = distances.Measured("same", norms[:200], norms[200:], norms)
-    other = distances.Measured("other", norms[:200], 1.6 * norms[200:], norms)
+    same = distances.Gradients("same", norms[:200], norms[200:], norms)
+    other = distances.Gradients("other", norms[:200], 1.6 * norms[200:], norms)
     assert all(claim.holds for claim in claims_of(PAPER, lambda run: distances.figure_2(run, same)))
     assert not any(claim.holds for claim in claims_of(PAPER, lambda run: distances.figure_2(run, other)))
     values, _, _ = distances.figures_3_and_4(same)
@@ -167,8 +167,8 @@ def test_figures_2_to_4_tell_equal_from_different_distances() -> None:
 
 def test_without_data_the_arithmetic_is_done_and_the_rest_is_said_to_be_cut(tmp_path: Path) -> None:
     result = reproduce("triastcyn2020", None, Workspace.at(tmp_path), Effort(quick=True), lambda line: None)
-    assert len([line for line in result.cut if "no --data DIR" in line]) == len(training.PARTS)
-    assert sum(claim.holds is None for claim in result.claims) == len(training.PARTS)
+    assert len([line for line in result.cut if "no --data DIR" in line]) == len(trainings.PARTS)
+    assert sum(claim.holds is None for claim in result.claims) == len(trainings.PARTS)
     assert all(plot.stat().st_size > 10_000 for plot in result.plots)
     assert not (tmp_path / "sweeps.db").exists()
 
@@ -219,11 +219,11 @@ def test_the_quick_form_runs_on_the_real_data(tmp_path: Path) -> None:
 
 
 def test_every_size_below_the_papers_is_said_with_both_numbers() -> None:
-    by_id = {part.id: part for part in training.PARTS}
-    (quick,) = training.cut(by_id["abalone"], EFFORTS["quick"])
+    by_id = {part.id: part for part in trainings.PARTS}
+    (quick,) = trainings.cut(by_id["abalone"], EFFORTS["quick"])
     for told in ("epochs 10 instead of 50", "clip_norm 5 instead of 0.5, 1, 2, 5, 10", "noise_multiplier 1, 4 instead"):
         assert told in quick
-    (coarse,) = training.cut(by_id["mnist-whole"], EFFORTS["coarse"])
+    (coarse,) = trainings.cut(by_id["mnist-whole"], EFFORTS["coarse"])
     assert "epochs 5 instead of 32" in coarse
     assert "trainings of each 1 instead of 3" in coarse
-    assert not [line for part in training.PARTS for line in training.cut(part, EFFORTS["paper"])]
+    assert not [line for part in trainings.PARTS for line in trainings.cut(part, EFFORTS["paper"])]

@@ -15,8 +15,8 @@ from sweeps.process.workspace import Workspace
 from sweeps.reproductions import Claim, Effort, reproduce
 from sweeps.reproductions.statements import hold
 from sweeps.reproductions.sweeping import full_grid
-from sweeps.reproductions.vandermaaten2020 import PAPER, Scope, parts, tables, temperature
-from sweeps.reproductions.vandermaaten2020.curves import LOSS, MODEL, SGD, VOTES, Curve, Point, panels_of
+from sweeps.reproductions.vandermaaten2020 import PAPER, cut, parts, tables, temperature
+from sweeps.reproductions.vandermaaten2020.curves import LOSS, MODEL, SGD, VOTES, MeanAccuracy, Point, panels_of
 from sweeps.reproductions.vandermaaten2020.rules import deciding
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -51,8 +51,8 @@ def claims(points: list[Point]) -> list[Claim]:
     return hold(PAPER.statements["figures"], deciding(panels_of(points)))
 
 
-def of_model(*points: Point) -> Curve:
-    return panels_of(points)["epsilon_pure"][MODEL]
+def of_model(*points: Point) -> MeanAccuracy:
+    return panels_of(points)["epsilon_pure"][MODEL][1.0]
 
 
 def answer(points: list[Point], statement: str) -> bool | None:
@@ -63,9 +63,8 @@ def answer(points: list[Point], statement: str) -> bool | None:
 def test_the_best_mean_over_regularisation_is_shown_not_the_best_run() -> None:
     lucky = [replace(POINT, weight=0.5, accuracy=value) for value in (0.9, 0.1)]
     steady = [replace(POINT, weight=0.1, accuracy=value) for value in (0.6, 0.6)]
-    curve = of_model(*lucky, *steady)
-    assert curve.mean == (0.6,)
-    assert curve.spread == (0.0,)
+    mean = of_model(*lucky, *steady)
+    assert (mean.value, mean.spread) == (0.6, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -91,12 +90,12 @@ def test_a_lead_that_few_answers_cannot_tell_is_undecided() -> None:
 
 def test_one_run_has_the_error_of_its_answers_and_no_deviation() -> None:
     one = of_model(replace(POINT, accuracy=0.8))
-    assert math.isnan(one.spread[0])
-    assert one.error[0] == pytest.approx(math.sqrt(0.8 * 0.2 / 10_000), rel=1e-3)
+    assert math.isnan(one.spread)
+    assert one.error == pytest.approx(math.sqrt(0.8 * 0.2 / 10_000), rel=1e-3)
     (row,) = tables(panels_of([replace(POINT, accuracy=0.8)]))[0].rows
     assert row[1] == "80.0"
     # Ten right answers of ten are no certainty.
-    assert of_model(replace(POINT, accuracy=1.0, answers=10)).error[0] > 0.08
+    assert of_model(replace(POINT, accuracy=1.0, answers=10)).error > 0.08
 
 
 ENOUGH, FEW = 10_000, 40
@@ -183,8 +182,8 @@ def test_statements_fall_where_they_are_wrong() -> None:
 def test_the_published_temperature_is_the_corrected_one_at_twice_epsilon() -> None:
     points = panel({"loss perturbation": (0.5, 0.5), "subsample-and-aggregate": (0.4, 0.7)})
     curves = panels_of(points)["epsilon_pure"]
-    assert curves["subsample-and-aggregate, beta as published"].at(1.0) == 0.7
-    assert curves["subsample-and-aggregate"].at(1.0) == 0.4
+    assert curves["subsample-and-aggregate, beta as published"][1.0].value == 0.7
+    assert curves["subsample-and-aggregate"][1.0].value == 0.4
 
 
 def test_what_was_not_run_is_not_answered() -> None:
@@ -203,7 +202,7 @@ def test_beta_as_published_does_not_hold_its_epsilon() -> None:
 def test_every_part_is_a_valid_sweep(effort: Effort, tmp_path: Path) -> None:
     (tmp_path / "mnist").mkdir()
     names = []
-    for part in parts(PAPER.scope(Scope, effort), tmp_path):
+    for part in parts(PAPER.sized(effort), tmp_path):
         spec = full_grid(part)
         names.append(spec.name)
         assert spec.search.trials >= 2
@@ -213,6 +212,7 @@ def test_every_part_is_a_valid_sweep(effort: Effort, tmp_path: Path) -> None:
 @pytest.mark.skipif(
     not (DATA / "mnist").is_dir(), reason=f"FIGURES NOT REPRODUCED: no folder {DATA}/mnist. Set SWEEPS_DATA to it."
 )
+@pytest.mark.timeout(900)
 def test_quick_runs_on_real_data_and_is_read_again(tmp_path: Path) -> None:
     effort = Effort(quick=True)
     result = reproduce("vandermaaten2020", DATA, Workspace.at(tmp_path), effort, print)
@@ -229,9 +229,7 @@ def test_quick_runs_on_real_data_and_is_read_again(tmp_path: Path) -> None:
 
 
 def test_every_size_below_the_full_grid_is_said_with_both_numbers() -> None:
-    quick, coarse, paper = (
-        PAPER.scope(Scope, one).cut() for one in (Effort(quick=True), Effort(), Effort(grid="paper"))
-    )
+    quick, coarse, paper = (cut(PAPER.sized(one)) for one in (Effort(quick=True), Effort(), Effort(grid="paper")))
     assert "epochs of DP-SGD 2 instead of 20" in quick
     assert "votes elsewhere 32 instead of 256" in quick
     assert "epochs of DP-SGD 10 instead of 20" in coarse

@@ -6,7 +6,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from sweeps.check.preview import preview
+from sweeps.checking.preview import preview
 from sweeps.examples import example_names, load_example_or_file
 from sweeps.front.pareto import label_of
 from trainables.data import SOURCES

@@ -10,7 +10,7 @@ import pytest
 
 from sweeps.cli import app as cli
 from sweeps.spec import SpecErrors, load_spec
-from sweeps.spec.errors import Problems
+from sweeps.spec.problems import Problems
 from sweeps.spec.yaml_text import DEEPEST, LONGEST_NUMBER, read_yaml
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -11,7 +11,7 @@ from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.process.sqlite_files import url_of
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Proposal, Settlement, SweepRecord
-from sweeps.store import Lease, Store
+from sweeps.store import Lease, Store, open_store
 from trainables.system import PrivacyPlan, Refusal
 
 OBJECTIVES = [{"metric": "accuracy", "goal": "maximize"}, {"metric": "epsilon", "goal": "minimize"}]
@@ -20,7 +20,7 @@ REFERENCE = {"accuracy": {"value": 0.0, "source": "the worst there is"}, "epsilo
 
 def new_sweep(root: Path, name: str = "views", **spec: object) -> Store:
     """A store at `root` with one empty sweep."""
-    store = Store.open(url_of(root / "sweeps.db"))
+    store = open_store(url_of(root / "sweeps.db"))
     content = {
         "name": name,
         "objectives": OBJECTIVES,

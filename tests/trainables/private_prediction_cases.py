@@ -56,15 +56,15 @@ def planned(system, knobs, **settings):
     return plan
 
 
-def small(n=40, n_validation=30, classes=3, seed=0):
-    """Three well separated classes in four dimensions."""
+def small(n=40, n_validation=30, classes=3, seed=0, spread=0.1):
+    """Classes in four dimensions, well separated by default."""
     rng = np.random.default_rng(seed)
     centres = np.eye(4)[:classes]
 
     def split(count):
         labels = rng.integers(classes, size=count)
         labels[:classes] = np.arange(classes)
-        points = centres[labels] + 0.1 * rng.standard_normal((count, 4))
+        points = centres[labels] + spread * rng.standard_normal((count, 4))
         return Split(inputs={"x": points.astype(np.float32)}, targets=labels)
 
     facts = PublicFacts(

@@ -49,7 +49,7 @@ def test_sizes_are_cut_to_declared_bounds(shells: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("M,", "X,", "sexes"),
+        ("M,", "X,", "column sex"),
         ("0.4,0.3", "0.4,many", "numbers"),
         (",9\n", ",9.5\n", "rings"),
         (",29\n", ",30\n", "1 to 29 rings"),

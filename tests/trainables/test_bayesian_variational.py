@@ -14,8 +14,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, Repeated
 from dpcore.guarantee import Notion, Status
 from tests.trainables.bayesian_cases import AVERAGE, CPU, fitted, planned
+from tests.trainables.noisy_sgd_cases import tiny
 from tests.trainables.recording import memory_run
-from tests.trainables.test_noisy_sgd import tiny
 from trainables.knobs import read
 from trainables.system import Execution, PrivacyPlan, Split
 from trainables.systems.bayesian_dp import BAYESIAN_VARIATIONAL, VARIATIONAL_DRAWS

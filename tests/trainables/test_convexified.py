@@ -268,9 +268,12 @@ def test_a_tiny_budget_leaves_half_of_the_answers_right(data):
 
 
 def test_a_group_trains_once_and_its_runs_differ_in_noise_alone(data, monkeypatch):
+    from trainables.systems import answering
     from trainables.systems.convexified import published_fit
 
     trainings = []
+    # Trainings of earlier tests are kept.
+    monkeypatch.setattr(answering, "_TRAINED", answering._Kept(size=1))
 
     def counted(knobs, data, device):
         trainings.append(knobs)
@@ -335,12 +338,13 @@ def test_the_attack_rides_in_the_state(data):
     assert -1 <= leak <= 1
 
 
-def test_head_answers_carry_the_planned_noise_on_every_logit(data, monkeypatch):
+def test_head_answers_carry_the_planned_noise_on_every_logit(data):
     """All 10 logits of 360 answers (Kolmogorov-Smirnov, wrong once in 10,000 seeds), uncorrelated between classes."""
     plan = planned(CONVEXIFIED_HEAD, {"queries": 360, "features": "random-tanh", "hidden": 32}, epsilon=50.0)
     seen = []
-    monkeypatch.setattr(repaired_fit.watching, "released", lambda run, **arrays: seen.append(arrays))
-    CONVEXIFIED_HEAD.fit([memory_run(plan)], data, Execution())
+    run = memory_run(plan)
+    run.released = seen.append
+    CONVEXIFIED_HEAD.fit([run], data, Execution())
     knobs = read(ConvexifiedHeadKnobs, plan.config)
     weights = repaired_fit.train(knobs, data)
     queries = repaired_fit.features_of(knobs, data.facts, data.validation)[seen[0]["asked"]]

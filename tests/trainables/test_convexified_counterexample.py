@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcore.audit import Audit, MultiRun, Outcome, ThreatModel, Verdict
+from dpcore.audit import Audit, AuditOutcome, AuditVerdict, MultiRun, ThreatModel
 from dpcore.convexified import repaired as mathematics
+from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from tests.trainables.test_convexified import ADD, DELTA, REPLACE, SECRET, planned, target
 from tests.trainables.worst_case_records import TINY, tiny_plan, worst_case_scores
 from trainables.data.digits import DIGITS
@@ -31,7 +32,7 @@ def verdict(plan, inside, outside, adjacency):
         runs_out=len(outside),
     )
     audit = Audit(evidence=evidence, threat_model=ThreatModel.BLACK_BOX, adjacency=adjacency, delta=DELTA)
-    return Verdict(audit=audit, guarantee=plan.guarantee)
+    return AuditVerdict(audit=audit, guarantee=plan.guarantee)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -42,12 +43,12 @@ def test_one_answer_of_three_classes_refutes_the_published_claim(noise):
     assert np.all(inside > 0)
     assert np.all(outside < 0)
     found = verdict(plan, inside, outside, ADD)
-    assert found.outcome is Outcome.REFUTED
+    assert found.outcome is AuditOutcome.REFUTED
     assert found.audit.epsilon_lower > 3.5
 
 
 @pytest.mark.parametrize(
-    ("system", "outcome"), [(CONVEXIFIED_LOSS, Outcome.REFUTED), (CONVEXIFIED_HEAD, Outcome.CONSISTENT)]
+    ("system", "outcome"), [(CONVEXIFIED_LOSS, AuditOutcome.REFUTED), (CONVEXIFIED_HEAD, AuditOutcome.CONSISTENT)]
 )
 def test_the_audit_of_any_trial_finds_it_by_itself(system, outcome, data):
     """What `sweeps audit` does with a trial on digits: the system's own neighbours, its released answers, a verdict."""
@@ -58,7 +59,7 @@ def test_the_audit_of_any_trial_finds_it_by_itself(system, outcome, data):
     assert evidence.methods(system, plan.guarantee)[0] == "multi-run"
     found = evidence.gather(setting, "multi-run", runs=100, curve=None)
     assert found.audit.adjacency is system.adjacencies[0]
-    assert Verdict(audit=found.audit, guarantee=plan.guarantee).outcome is outcome
+    assert AuditVerdict(audit=found.audit, guarantee=plan.guarantee).outcome is outcome
 
 
 def test_two_classes_fall_where_the_sensitivity_is_none():
@@ -67,7 +68,7 @@ def test_two_classes_fall_where_the_sensitivity_is_none():
     knobs = {"alpha": 5.0, "regularisation": 0.01, "batch_size": 10_000, "epochs": 150, "hidden": 4}
     plan = tiny_plan(epsilon=1.0, facts=facts, **knobs)
     inside, outside = worst_case_scores(plan, facts, runs=150, secret=SECRET)
-    assert verdict(plan, inside, outside, ADD).outcome is Outcome.REFUTED
+    assert verdict(plan, inside, outside, ADD).outcome is AuditOutcome.REFUTED
 
 
 def test_two_classes_hide_behind_noise_that_suffices():
@@ -76,7 +77,7 @@ def test_two_classes_hide_behind_noise_that_suffices():
     knobs = {"alpha": 1e-6, "batch_size": 1000, "epochs": 50, "hidden": 4}
     plan = tiny_plan(epsilon=1.0, facts=facts, **knobs)
     inside, outside = worst_case_scores(plan, facts, runs=150, secret=SECRET)
-    assert verdict(plan, inside, outside, ADD).outcome is Outcome.CONSISTENT
+    assert verdict(plan, inside, outside, ADD).outcome is AuditOutcome.CONSISTENT
 
 
 def test_the_repaired_head_withstands_its_worst_neighbours():
@@ -86,7 +87,7 @@ def test_the_repaired_head_withstands_its_worst_neighbours():
     plan = CONVEXIFIED_HEAD.plan(knobs, facts, target(CONVEXIFIED_HEAD, epsilon=3.0), {})
     assert isinstance(plan, PrivacyPlan)
     inside, outside = worst_case_scores(plan, facts, runs=400, secret=SECRET)
-    assert verdict(plan, inside, outside, REPLACE).outcome is Outcome.CONSISTENT
+    assert verdict(plan, inside, outside, REPLACE).outcome is AuditOutcome.CONSISTENT
 
 
 def test_a_head_with_a_mean_objective_s_sensitivity_would_be_caught(monkeypatch):
@@ -96,12 +97,12 @@ def test_a_head_with_a_mean_objective_s_sensitivity_would_be_caught(monkeypatch)
     plan = CONVEXIFIED_HEAD.plan(knobs, facts, target(CONVEXIFIED_HEAD, epsilon=1.0), {})
     assert isinstance(plan, PrivacyPlan)
     right = worst_case_scores(plan, facts, runs=300, secret=SECRET)
-    assert verdict(plan, *right, REPLACE).outcome is Outcome.CONSISTENT
+    assert verdict(plan, *right, REPLACE).outcome is AuditOutcome.CONSISTENT
     factor = (
         mathematics.largest_weight(5.0, head_of(read(ConvexifiedHeadKnobs, plan.config), facts).loss_bound, 200) * 200
     )
-    assert isinstance(plan.mechanism, mathematics.NoisyLogits)
+    assert isinstance(plan.mechanism, OutputPerturbation)
     quieter = replace(plan.mechanism, noise_multiplier=plan.mechanism.noise_multiplier / factor)
     shrunk = replace(plan, mechanism=quieter)
     wrong = worst_case_scores(shrunk, facts, runs=300, secret=SECRET)
-    assert verdict(plan, *wrong, REPLACE).outcome is Outcome.REFUTED
+    assert verdict(plan, *wrong, REPLACE).outcome is AuditOutcome.REFUTED

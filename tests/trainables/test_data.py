@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from trainables.data import SOURCES, by_name, content, digits, imdb, membership_tables, mnist, movielens
+from trainables.data import SOURCES, content, digits, imdb, membership_tables, mnist, movielens
+from trainables.named import by_name
 from trainables.system import Feature, PublicFacts, Split, Task
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -131,8 +132,8 @@ def test_unknown_and_senseless_options(name: str, options: dict) -> None:
 
 
 def test_a_name_is_registered_once() -> None:
-    with pytest.raises(ValueError, match="twice"):
-        by_name(digits.DIGITS, digits.DIGITS)
+    with pytest.raises(ValueError, match="data source 'digits' is registered twice"):
+        by_name("data source", digits.DIGITS, digits.DIGITS)
 
 
 def test_patches_that_are_not_there_are_named_with_the_folder_searched(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ def test_patches_that_are_not_there_are_named_with_the_folder_searched(tmp_path:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_large_table_is_read_without_holding_its_text(packed: bool, tmp_path: Path) -> None:
-    source = replace(membership_tables.PURCHASE_100, records=2000, width=600, classes=2, train=1000)
+    source = replace(membership_tables.PURCHASE_100, count=2000, width=600, classes=2, train=1000)
     rows = np.random.default_rng(3).integers(0, 2, (2000, 600))
     text = tmp_path / "dataset_purchase"
     text.write_text("\n".join(f'"{1 + i % 2}",' + ",".join(map(str, row)) for i, row in enumerate(rows)))
@@ -156,7 +157,8 @@ def test_a_large_table_is_read_without_holding_its_text(packed: bool, tmp_path: 
         text.unlink()
     tracemalloc.start()
     try:
-        table = membership_tables._table(source, tmp_path, "dataset_purchase")
+        file = tmp_path / (source.archive if packed else "dataset_purchase")
+        table = membership_tables._table(source, file, "dataset_purchase")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -298,7 +300,7 @@ def test_movielens_files(tmp_path: Path) -> None:
         doc="",
         users=3,
         movies=5,
-        files=(movielens.Ratings("ratings.dat", 5, "::"), movielens.Ratings("u.data", 4, "\t")),
+        ratings=(movielens.Ratings("ratings.dat", 5, "::"), movielens.Ratings("u.data", 4, "\t")),
     )
     (tmp_path / "u.data").write_text("1\t5\t3\t9\n2\t4\t1\t9\n3\t1\t5\t9\n3\t2\t4\t9\n")
     options = {"path": str(tmp_path)}

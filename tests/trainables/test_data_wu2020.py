@@ -37,7 +37,7 @@ def small_cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same 6 images (batches of 2, two for training) in both published forms."""
     monkeypatch.setattr(cifar10, "BATCH", 2)
     monkeypatch.setattr(cifar10, "TRAIN_BATCHES", 2)
-    forms = tuple(cifar10.Form(one.witness, 4, 2, one.read) for one in cifar10.FORMS)
+    forms = tuple(cifar10.Form(one.files, 4, 2, one.read) for one in cifar10.FORMS)
     monkeypatch.setattr(cifar10, "FORMS", forms)
     rng = np.random.default_rng(1)
     for form in ("bin", "py"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import math
+from pathlib import Path
 
 import pytest
 
+import trainables
 from dpcore.checks import InvalidValue
 from trainables.knobs import complete, knob, knobs, parameters, read
 from trainables.registry import SYSTEMS
@@ -66,3 +69,36 @@ def test_every_default_reads_as_its_parameter_says(name: str) -> None:
             assert one.default in one.choices
         if isinstance(one.default, float | int) and one.low is not None and one.high is not None:
             assert one.low <= one.default <= one.high
+
+
+# A configuration is read in one place.
+
+ELSEWHERE = {
+    "knobs.py": "the one reader",
+    "metrics.py": "compares knobs with the values under which a metric depends on raw records",
+    "worker/ray_trial.py": "Ray's own word for what a function is called with",
+}
+
+
+def read_in(path: Path) -> list[int]:
+    """The lines of a source file that take a value out of something called `config`."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Subscript(value=whole) | ast.Call(func=ast.Attribute(value=whole, attr="get")):
+                if ast.unparse(whole).split(".")[-1] == "config":
+                    found.append(node.lineno)
+    return found
+
+
+def test_nothing_is_read_from_a_configuration_outside_the_one_reader() -> None:
+    root = Path(trainables.__file__).parent
+    found = {str(path.relative_to(root)): lines for path in root.rglob("*.py") if (lines := read_in(path))}
+    assert found.keys() == ELSEWHERE.keys(), found
+
+
+@pytest.mark.parametrize("line", ['float(plan.config["noise"])', 'int(run.member.plan.config.get("batch_size", 3))'])
+def test_a_value_that_is_taken_out_is_seen(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "newcomer.py"
+    path.write_text(f"def fit(run, plan):\n    return {line}\n")
+    assert read_in(path) == [2]

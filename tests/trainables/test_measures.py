@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from dpcore.adjacency import Adjacency
 from trainables.data import SOURCES
 from trainables.measures.evidence import AuditSetting
 from trainables.measures.lira import Attacked, attack
@@ -30,10 +29,7 @@ KNOBS: dict[str, dict[str, Scalar]] = {
 
 def planned(name: str, epsilon: float = 1.0, **knobs) -> PrivacyPlan:
     system = SYSTEMS[name]
-    adjacencies = getattr(system, "adjacencies", (Adjacency.ADD_REMOVE,))
-    if callable(adjacencies):
-        adjacencies = adjacencies(DIGITS.facts)
-    target = PrivacyTarget(epsilon=epsilon, delta=1e-5, adjacency=adjacencies[0])
+    target = PrivacyTarget(epsilon=epsilon, delta=1e-5, adjacency=system.adjacencies_on(DIGITS.facts)[0])
     plan = system.plan({**KNOBS.get(name, {}), **knobs}, DIGITS.facts, target, {})
     assert isinstance(plan, PrivacyPlan)
     return plan
@@ -81,7 +77,7 @@ def test_a_model_that_memorises_shows_it():
         train=replace_rows(DIGITS.train, 60),
         facts=replace(DIGITS.facts, n=60),
     )
-    loud = replace(plan, config={**plan.config, "noise_multiplier": 1e-9, "clip_norm": 0.1})
+    loud = drawn_at(plan, 1e-9)
     one = Twin(member(loud), streams(1, bytes(32)))
     system.fit([one], few, Execution())
     found = measure(("membership_auc", "priv_leak"), system, member(loud), one.outcome(), few, Execution())
@@ -92,6 +88,12 @@ def test_a_model_that_memorises_shows_it():
         ("membership_auc",), system, member(plan), {"theta": np.zeros_like(one.outcome()["theta"])}, few, Execution()
     )
     assert quiet["membership_auc"] == 0.5
+
+
+def drawn_at(plan, noise_multiplier: float):
+    """The plan with other noise, on rows of another length."""
+    noise = replace(plan.mechanism, noise_multiplier=noise_multiplier)
+    return replace(plan, mechanism=noise, config={**plan.config, "clip_norm": 0.1})
 
 
 def replace_rows(split, count: int):
@@ -135,10 +137,9 @@ def test_the_likelihood_ratio_attack_finds_members_where_noise_is_forgotten():
     few = replace(DIGITS, train=replace_rows(DIGITS.train, 200), facts=replace(DIGITS.facts, n=200))
 
     def online(noise_multiplier: float) -> Attacked:
-        loud = replace(plan, config={**plan.config, "noise_multiplier": noise_multiplier, "clip_norm": 0.1})
         setting = AuditSetting(
             system=system,
-            plan=loud,
+            plan=drawn_at(plan, noise_multiplier),
             claim=plan.guarantee,
             data=few,
             rng=np.random.default_rng(1),
@@ -151,4 +152,4 @@ def test_the_likelihood_ratio_attack_finds_members_where_noise_is_forgotten():
     assert without.auc > 0.7
     assert without.accuracy is not None
     assert without.accuracy > 0.6
-    assert online(float(plan.config["noise_multiplier"])).auc < 0.65
+    assert online(plan.mechanism.noise_multiplier).auc < 0.65

@@ -13,8 +13,9 @@ from scipy import stats
 
 import dpcore.gradients.engine as engine
 from dpcore.adjacency import Adjacency
-from dpcore.audit import Outcome, Verdict
+from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
+from dpcore.erm import LogisticRisk
 from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Notion, Status
 from dpcore.mechanisms.noisy_sum import NoisySum
@@ -26,7 +27,7 @@ from trainables.measures.evidence import AuditSetting, Method, curve_of, gather,
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar
 from trainables.systems.bayesian_dp import training as bayesian_training
-from trainables.systems.private_prediction import fitting
+from trainables.systems.linear import RowKnobs
 from trainables.training import private_steps
 
 torch.set_num_threads(1)
@@ -87,7 +88,7 @@ def plan_of(
 
 def verdict(
     plan: PrivacyPlan, seed: int = 0, method: Method | None = None, data: Dataset | None = None, **sizes: int
-) -> Verdict:
+) -> AuditVerdict:
     if data is None:
         data = SOURCES["uniform"].load({}) if plan.system == "noisy-mean" else DIGITS
     setting = AuditSetting(
@@ -101,13 +102,13 @@ def verdict(
     curve = curve_of(setting)
     chosen = methods(setting.system, plan.guarantee)[0] if method is None else method
     found = gather(setting, chosen, curve=curve, **sizes)
-    return Verdict(audit=found.audit, guarantee=plan.guarantee, curve=curve)
+    return AuditVerdict(audit=found.audit, guarantee=plan.guarantee, curve=curve)
 
 
 def refuted(
     plan: PrivacyPlan, seed: int = 0, method: Method | None = None, data: Dataset | None = None, **sizes: int
 ) -> bool:
-    return verdict(plan, seed, method, data, **sizes).outcome is Outcome.REFUTED
+    return verdict(plan, seed, method, data, **sizes).outcome is AuditOutcome.REFUTED
 
 
 def few_enough(wrong: int, audits: int) -> bool:
@@ -262,9 +263,14 @@ def test_many_runs_with_one_canary_find_a_missing_clip(monkeypatch):
 # Systems that release a model or answers: worst-case neighbours over many runs.
 
 
-def quieter(plan: PrivacyPlan, factor: float, knob: str = "noise_multiplier") -> PrivacyPlan:
-    """Less noise is drawn than the claim was made for."""
-    return replace(plan, config={**plan.config, knob: float(plan.config[knob]) * factor})
+def with_mechanism(plan: PrivacyPlan, **changes: object) -> PrivacyPlan:
+    """The plan, with another mechanism than its claim was made for."""
+    return replace(plan, mechanism=replace(plan.mechanism, **changes))  # type: ignore[type-var]
+
+
+def quieter(plan: PrivacyPlan, factor: float) -> PrivacyPlan:
+    """Less noise is drawn than is counted: for a smaller sensitivity."""
+    return with_mechanism(plan, sensitivity=plan.mechanism.sensitivity * factor)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
@@ -286,7 +292,8 @@ def test_a_loss_without_its_noise_is_refuted():
     few = replace(DIGITS, facts=replace(DIGITS.facts, n=120))
     plan = plan_of("loss-perturbation", epsilon=1.0, facts=few.facts)
     assert not refuted(plan, runs=30, data=few)
-    assert refuted(quieter(plan, 1e-3), runs=30, data=few)
+    quiet = with_mechanism(plan, noise_multiplier=plan.mechanism.noise_multiplier * 1e-3)
+    assert refuted(quiet, runs=30, data=few)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,24 +312,22 @@ def test_half_of_the_noise_on_a_sum_is_refuted():
 
 def test_votes_at_the_published_temperature_are_refuted():
     plan = plan_of("subsample-and-aggregate", epsilon=1.0, adjacency=Adjacency.REPLACE_ONE)
-    published = replace(plan, config={**plan.config, "temperature": 1.0})
+    published = with_mechanism(plan, beta=1.0)
     assert not refuted(plan, runs=1500)
     assert refuted(published, runs=1500)
 
 
-def test_an_add_remove_sensitivity_under_replace_one_is_refuted(monkeypatch):
-    plan = plan_of("model-sensitivity", adjacency=Adjacency.REPLACE_ONE)
-    right = fitting.noise_of
-    monkeypatch.setattr(fitting, "noise_of", lambda config, n, adjacency: right(config, n, Adjacency.ADD_REMOVE))
-    assert refuted(plan, runs=600)
+def test_an_add_remove_sensitivity_under_replace_one_is_refuted():
+    plan, other = (plan_of("model-sensitivity", adjacency=one) for one in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE))
+    assert refuted(with_mechanism(plan, sensitivity=other.mechanism.sensitivity), runs=600)
 
 
 def test_records_that_are_not_cut_to_norm_one_are_refuted(monkeypatch):
     plan = plan_of("model-sensitivity", regularisation=1.0)
-    right = fitting.rows
-    monkeypatch.setattr(fitting, "rows", lambda *arguments: 6 * right(*arguments))
+    right = RowKnobs.rows
+    monkeypatch.setattr(RowKnobs, "rows", lambda *arguments: 6 * right(*arguments))
     # The objective refuses such records, a check that has to be taken away as well.
-    monkeypatch.setattr(fitting.LogisticRisk, "__post_init__", lambda self: None)
+    monkeypatch.setattr(LogisticRisk, "__post_init__", lambda self: None)
     assert refuted(plan, runs=600)
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from trainables.data import SOURCES
-from trainables.data.location import LOCATION
-from trainables.data.membership_tables import PURCHASE_100, TEXAS_100
-from trainables.data.pooled import Pooled, drawn
+from trainables.data.content import drawn
+from trainables.data.membership_tables import LOCATION, PURCHASE_100, TEXAS_100
+from trainables.data.pooled import Pooled
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
-SMALL = replace(LOCATION, records=6, width=3, classes=2, train=4)
-TEXAS = replace(TEXAS_100, records=6, width=3, classes=2, train=4)
+SMALL = replace(LOCATION, count=6, width=3, classes=2, train=4)
+TEXAS = replace(TEXAS_100, count=6, width=3, classes=2, train=4)
 ROWS = ['"1",0,1,1', '"2",1,0,0', '"1",0,0,0', '"2",1,1,1', '"1",1,0,1', '"2",0,1,0']
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,9 +15,11 @@ from sweeps.cli import app as cli
 from sweeps.submission.order import OPERATORS, ORDER_FILE, Order
 from sweeps.submission.parcel import taken_from_here
 from tests.sweeps import awkward
+from tests.trainables.registry_cases import CANDIDATES
 from trainables import plugins
 from trainables.data import SOURCES
 from trainables.models import registry
+from trainables.system import PrivacyPlan
 
 ROOT = Path(__file__).parents[2]
 SPEC = """
@@ -120,6 +123,68 @@ def test_systems_of_installed_packages_are_withheld_too(tmp_path):
     )
     assert done.returncode == 2
     assert "awkward:AWKWARD_MEAN offers it, but SWEEPS_PLUGINS=deny" in done.stderr
+
+
+LAB = """
+import pathlib
+from dataclasses import dataclass
+from dpcore.events import Gaussian
+from dpcore.mechanisms.protocol import mechanism, within
+
+(pathlib.Path(__file__).parent / "imported").touch()
+
+@mechanism("lab-noise")
+@dataclass(frozen=True)
+class LabNoise:
+    noise_multiplier: float
+    steps: int
+
+    def event(self, from_step=0, to_step=None):
+        start, stop = within(self.steps, from_step, to_step)
+        return Gaussian(noise_multiplier=self.noise_multiplier / (stop - start) ** 0.5)
+
+SYSTEM = object()
+"""
+READ = """
+import json, sys
+from trainables.system import PrivacyPlan
+print(PrivacyPlan.from_dict(json.load(open(sys.argv[1]))).mechanism)
+"""
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """An installed package with a system and a mechanism of its own, and a plan that the system wrote."""
+    (tmp_path / "lab.py").write_text(LAB)
+    distribution = tmp_path / "lab-1.dist-info"
+    distribution.mkdir()
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1\n")
+    (distribution / "entry_points.txt").write_text("[private_sweeps.systems]\nlab-mean = lab:SYSTEM\n")
+    plan = CANDIDATES["noisy-mean"].plan.to_dict()
+    mechanism = {"kind": "lab-noise", "noise_multiplier": 2.0, "steps": 3}
+    (tmp_path / "plan.json").write_text(json.dumps({**plan, "system": "lab-mean", "mechanism": mechanism}))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("policy", "read"), [("allow", True), ("list:lab", True), ("deny", False), ("list:other", False)]
+)
+def test_a_plan_of_an_installed_package_is_read_where_nobody_imported_it(lab, policy, read):
+    """What its entry point names is imported, nothing that the plan itself says."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{lab}", "SWEEPS_PLUGINS": policy}
+    command = [sys.executable, "-c", READ, str(lab / "plan.json")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (lab / "imported").exists() is read
+    if read:
+        assert "LabNoise(noise_multiplier=2.0, steps=3)" in done.stdout
+    else:
+        assert f"system='lab:SYSTEM': expected what SWEEPS_PLUGINS={policy} lets run" in done.stderr
+
+
+def test_a_mechanism_that_nobody_offers_stays_unknown(lab):
+    plan = json.loads((lab / "plan.json").read_text())
+    with pytest.raises(InvalidValue, match="lab-noise"):
+        PrivacyPlan.from_dict(plan)
 
 
 def test_no_order_sets_the_policy_of_a_cluster(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from dpcore.checks import InvalidValue
 from dpcore.erm import LogisticRisk, minimise, unit_inputs
 from dpcore.mechanisms.loss_perturbation import least_modulus
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
+from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
 from dpcore.mechanisms.query_budget import QueriesSpent
 from tests.trainables.private_prediction_cases import (
     ADD,
@@ -42,10 +43,11 @@ from trainables.systems.private_prediction import (
     MODEL_SENSITIVITY,
     PREDICTION_SENSITIVITY,
     SUBSAMPLE_AND_AGGREGATE,
-    fitting,
+    minimisers,
     voters,
 )
-from trainables.systems.private_prediction.scales import certificate
+from trainables.systems.private_prediction.knobs import MemberKnobs
+from trainables.systems.private_prediction.minimisers import certificate
 from trainables.training import private_steps
 
 
@@ -110,17 +112,13 @@ def test_every_query_gets_noise_of_its_own_at_the_planned_scale(monkeypatch):
     )
     assert isinstance(plan, PrivacyPlan)
     seen = []
-    true_noise = fitting.noise_of
+    true_sample = RadialNoise.sample
 
-    class Watched:
-        def __init__(self, noise):
-            self.noise = noise
+    def sample(self, shape, normals):
+        seen.append(true_sample(self, shape, normals))
+        return seen[-1]
 
-        def sample(self, shape, normals):
-            seen.append(self.noise.sample(shape, normals))
-            return seen[-1]
-
-    monkeypatch.setattr(fitting, "noise_of", lambda *args: Watched(true_noise(*args)))
+    monkeypatch.setattr(RadialNoise, "sample", sample)
     PREDICTION_SENSITIVITY.fit([memory_run(plan)], data, Execution())
     assert len(seen) == 300
     assert all(one.shape == (3,) for one in seen)
@@ -136,13 +134,13 @@ def test_perturbed_minimisers_solve_the_perturbed_objective(monkeypatch):
     plan = LOSS_PERTURBATION.plan({"regularisation": 1e-6, "noise": "pure"}, data.facts, target(), {})
     assert isinstance(plan, PrivacyPlan)
     drawn = []
-    true_sample = fitting.RadialNoise.sample
+    true_sample = RadialNoise.sample
 
     def sample(self, shape, normals):
         drawn.append((self.beta, true_sample(self, shape, normals)))
         return drawn[-1][1]
 
-    monkeypatch.setattr(fitting.RadialNoise, "sample", sample)
+    monkeypatch.setattr(RadialNoise, "sample", sample)
     run = memory_run(plan)
     LOSS_PERTURBATION.fit([run], data, Execution())
     (beta, linear), (_, output) = drawn
@@ -173,9 +171,9 @@ def test_gaussian_noise_of_the_objective_is_drawn_at_the_planned_scale(monkeypat
     plan = LOSS_PERTURBATION.plan({"regularisation": 1e-6}, data.facts, target(), {})
     assert isinstance(plan, PrivacyPlan)
     scales = []
-    true_sample = fitting.GaussianNoise.sample
+    true_sample = GaussianNoise.sample
     monkeypatch.setattr(
-        fitting.GaussianNoise, "sample", lambda self, *rest: (scales.append(self.sigma), true_sample(self, *rest))[1]
+        GaussianNoise, "sample", lambda self, *rest: (scales.append(self.sigma), true_sample(self, *rest))[1]
     )
     LOSS_PERTURBATION.fit([memory_run(plan)], data, Execution())
     assert scales == [pytest.approx(plan.config["noise_multiplier"] * 2 * math.sqrt(2), rel=1e-9)]
@@ -192,11 +190,11 @@ def test_parts_are_disjoint_complete_and_decided_by_n_alone():
 @pytest.mark.parametrize("model", ["linear", "mlp"])
 def test_one_record_changes_one_vote(model):
     data = small()
-    config = {"regularisation": 0.01, "clip_norm": 1.0, "bias": False, "models": 8, "model": model} | NETWORK
+    knobs = MemberKnobs(regularisation=0.01, clip_norm=1.0, bias=False, models=8, model=model, **NETWORK)
     targets = data.train.targets.copy()
     targets[11] = (targets[11] + 1) % 3
     changed = replace(data, train=replace(data.train, targets=targets))
-    before, after = (voters.winners(config, one, Execution()) for one in (data, changed))
+    before, after = (voters.winners(knobs, one, Execution()) for one in (data, changed))
     assert before.shape == (8, len(data.validation))
     assert sum(not np.array_equal(a, b) for a, b in zip(before, after, strict=True)) == 1
 
@@ -281,24 +279,18 @@ def test_a_count_that_disagrees_with_the_ledger_is_refused(data):
         PREDICTION_SENSITIVITY.fit([memory_run(plan, from_step=5, state=state)], data, Execution())
 
 
-def test_no_validation_record_is_asked_twice(data, monkeypatch):
+def test_no_validation_record_is_asked_twice(data):
     asked = []
-    true_labels = fitting._noisy_labels
-
-    def watched(*args):
-        labels = true_labels(*args)
-
-        def call(rows_asked):
-            asked.extend(rows_asked.tolist())
-            return labels(rows_asked)
-
-        return call
-
-    monkeypatch.setattr(fitting, "_noisy_labels", watched)
     plan = planned(PREDICTION_SENSITIVITY, {"queries": 100})
-    first = memory_run(plan, to_step=40)
-    PREDICTION_SENSITIVITY.fit([first], data, Execution())
-    PREDICTION_SENSITIVITY.fit([memory_run(plan, from_step=40, state=first.final[1], attempt=2)], data, Execution())
+
+    def watched(**span):
+        run = memory_run(plan, **span)
+        run.released = lambda shown: asked.extend(shown["asked"].tolist())
+        PREDICTION_SENSITIVITY.fit([run], data, Execution())
+        return run
+
+    first = watched(to_step=40)
+    watched(from_step=40, state=first.final[1], attempt=2)
     assert len(asked) == len(set(asked)) == 100
 
 
@@ -307,7 +299,7 @@ def test_no_validation_record_is_asked_twice(data, monkeypatch):
 
 def test_one_training_serves_every_epsilon_of_a_group(monkeypatch):
     data, trainings = small(), []
-    monkeypatch.setattr(fitting, "minimise", lambda *args: trainings.append(args) or minimise(*args))
+    monkeypatch.setattr(minimisers, "minimise", lambda *args: trainings.append(args) or minimise(*args))
     plans = [
         MODEL_SENSITIVITY.plan({"regularisation": 0.1, "noise": noise}, data.facts, target(epsilon=epsilon), {})
         for noise in ("gaussian", "pure")
@@ -367,7 +359,7 @@ def best_advantage(plan, worlds, count):
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "pure"])
-def test_neighbours_cannot_be_told_apart_beyond_the_claim_and_a_planted_bug_is_found(noise, monkeypatch):
+def test_neighbours_cannot_be_told_apart_beyond_the_claim_and_a_planted_bug_is_found(noise):
     """Total variation is at most (exp(eps) - 1 + 2 delta)/(exp(eps) + 1) under (eps, delta)-DP.
 
     2,000 runs of each world, half of them tested; a Kolmogorov-Smirnov statistic exceeds its expectation by 0.07 with
@@ -387,6 +379,5 @@ def test_neighbours_cannot_be_told_apart_beyond_the_claim_and_a_planted_bug_is_f
     allowed = (math.expm1(epsilon) + 2 * DELTA) / (math.exp(epsilon) + 1)
     assert best_advantage(plan, worlds, 2000) <= allowed + 0.07
     # The bug: a sensitivity that divides by n twice.
-    true_noise = fitting.noise_of
-    monkeypatch.setattr(fitting, "noise_of", lambda config, n, adjacency: true_noise(config, n * n, adjacency))
-    assert best_advantage(plan, worlds, 400) > allowed + 0.15
+    wrong = replace(plan.mechanism, sensitivity=plan.mechanism.sensitivity / 20)
+    assert best_advantage(replace(plan, mechanism=wrong), worlds, 400) > allowed + 0.15

@@ -34,9 +34,8 @@ from trainables.systems.private_prediction import (
     MODEL_SENSITIVITY,
     PREDICTION_SENSITIVITY,
     SUBSAMPLE_AND_AGGREGATE,
-    fitting,
 )
-from trainables.systems.private_prediction.scales import certificate
+from trainables.systems.private_prediction.minimisers import certificate
 
 
 def test_all_four_are_registered():
@@ -156,10 +155,10 @@ def test_senseless_configurations_are_refused_by_name(system, knobs, settings, f
 
 
 def test_add_remove_needs_half_the_noise_for_the_same_ratio():
-    one, two = (fitting.noise_of(planned(*CASES[0], adjacency=a).config, 1000, a) for a in (ADD, REPLACE))
-    assert one.sigma < two.sigma
+    one, two = (planned(*CASES[0], adjacency=a).mechanism for a in (ADD, REPLACE))
+    assert one.noise_multiplier == pytest.approx(two.noise_multiplier)
     # K/n and 2K/n, each with the same certificate on top.
-    assert two.sigma / one.sigma == pytest.approx(2.02 / 1.02)
+    assert two.noise.sigma / one.noise.sigma == pytest.approx(2.02 / 1.02)
 
 
 # ---- what a run releases

@@ -8,19 +8,19 @@ import torch
 
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
-from dpcore.audit import Outcome, Verdict
+from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
 from dpcore.erm import minimise
 from dpcore.events import ApproximateDP, PureDP
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms import soft_vote
+from dpcore.mechanisms import perturbed_minimiser, soft_vote
+from dpcore.mechanisms.noise_families import GaussianNoise
 from dpcore.mechanisms.pure_composition import eps_pure
 from tests.trainables.recording import counted, memory_run
 from trainables.data import SOURCES
 from trainables.measures.evidence import AuditSetting, curve_of, gather
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar
-from trainables.systems.private_prediction import fitting
 
 torch.set_num_threads(1)
 DELTA = 1e-5
@@ -49,7 +49,7 @@ def planned(
     return plan
 
 
-def outcome(plan: PrivacyPlan, claim: Guarantee, runs: int = 4000, data: Dataset = DIGITS) -> Outcome:
+def outcome(plan: PrivacyPlan, claim: Guarantee, runs: int = 4000, data: Dataset = DIGITS) -> AuditOutcome:
     setting = AuditSetting(
         system=SYSTEMS[plan.system],
         plan=plan,
@@ -60,7 +60,7 @@ def outcome(plan: PrivacyPlan, claim: Guarantee, runs: int = 4000, data: Dataset
     )
     curve = curve_of(setting)
     found = gather(setting, "multi-run", curve=curve, runs=runs)
-    return Verdict(audit=found.audit, guarantee=claim, curve=curve).outcome
+    return AuditVerdict(audit=found.audit, guarantee=claim, curve=curve).outcome
 
 
 # ---- votes
@@ -129,9 +129,9 @@ def test_published_votes_are_answered_at_their_temperature(monkeypatch):
 @pytest.mark.parametrize("models", [3, 32])
 def test_the_published_vote_is_refuted_from_its_answers(models):
     plan = planned("subsample-and-aggregate", composition="published", models=models)
-    assert outcome(plan, plan.guarantee) is Outcome.REFUTED
+    assert outcome(plan, plan.guarantee) is AuditOutcome.REFUTED
     # What is proved to be spent stands beside it, and these answers do not contradict that.
-    assert outcome(plan, plan.beside[0]) is Outcome.CONSISTENT
+    assert outcome(plan, plan.beside[0]) is AuditOutcome.CONSISTENT
 
 
 # ---- a perturbed loss
@@ -176,11 +176,9 @@ def test_the_printed_perturbation_counts_a_record_more_or_less_alone():
 
 def test_the_printed_perturbation_runs_at_its_own_scale_and_modulus(monkeypatch):
     scales, risks = [], []
-    right = fitting.GaussianNoise.sample
-    monkeypatch.setattr(
-        fitting.GaussianNoise, "sample", lambda self, *rest: (scales.append(self.sigma), right(self, *rest))[1]
-    )
-    monkeypatch.setattr(fitting, "minimise", lambda risk, tau: (risks.append(risk), minimise(risk, tau))[1])
+    right = GaussianNoise.sample
+    monkeypatch.setattr(GaussianNoise, "sample", lambda self, *rest: (scales.append(self.sigma), right(self, *rest))[1])
+    monkeypatch.setattr(perturbed_minimiser, "minimise", lambda risk, tau: (risks.append(risk), minimise(risk, tau))[1])
     plan = planned("loss-perturbation", 1.0, ADD, noise="gaussian-published", jacobian="rank", regularisation=1e-6)
     run = memory_run(plan)
     SYSTEMS[plan.system].fit([run], DIGITS, Execution())
@@ -193,6 +191,6 @@ def test_the_printed_perturbation_runs_at_its_own_scale_and_modulus(monkeypatch)
 def test_the_printed_perturbation_withstands_the_audit_and_less_noise_does_not():
     few = replace(DIGITS, facts=replace(DIGITS.facts, n=120))
     plan = planned("loss-perturbation", 1.0, ADD, facts=few.facts, noise="gaussian-published")
-    assert outcome(plan, plan.guarantee, runs=30, data=few) is Outcome.CONSISTENT
-    quieter = {**plan.config, "noise_multiplier": plan.config["noise_multiplier"] * 1e-3}
-    assert outcome(replace(plan, config=quieter), plan.guarantee, runs=30, data=few) is Outcome.REFUTED
+    assert outcome(plan, plan.guarantee, runs=30, data=few) is AuditOutcome.CONSISTENT
+    quieter = replace(plan.mechanism, noise_multiplier=plan.mechanism.noise_multiplier * 1e-3)
+    assert outcome(replace(plan, mechanism=quieter), plan.guarantee, runs=30, data=few) is AuditOutcome.REFUTED

@@ -19,6 +19,7 @@ from trainables.rehearsal.made_up import made_up
 from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Task
 from trainables.systems import noisy_mean
 from trainables.training import private_steps
+from trainables.training.predictions import METRICS
 from trainables.units import Unit
 
 BROKEN = "tests.trainables.broken_models"
@@ -98,7 +99,7 @@ def test_sources_are_rehearsed_from_their_facts_alone(source, options, model, mo
     found = rehearsed("noisy-sgd", facts, model=model, hidden=4, batch_size=16, epochs=1)
     assert found.step is not None
     assert found.step.loss > 0
-    judged = {one.name for one in SYSTEMS["noisy-sgd"].metrics if facts.task in (one.tasks or ())} | {"loss"}
+    judged = {one.name for one in METRICS if facts.task in (one.tasks or ())} | {"loss"}
     assert set(found.reported) == (judged if facts.n_validation else set())
 
 

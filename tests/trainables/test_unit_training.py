@@ -15,7 +15,7 @@ import torch
 from scipy import stats
 
 from dpcore.adjacency import Adjacency
-from dpcore.audit import Outcome, Verdict
+from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
 from dpcore.gradients import ClippedSum, PrivateGradients
 from dpcore.group_privacy import group_epsilon_lower
@@ -23,6 +23,7 @@ from tests.dpcore import gradient_oracle
 from tests.trainables.recording import counted, memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.data import content
+from trainables.knobs import read
 from trainables.measures import evidence, gradient_canaries, lira
 from trainables.measures.evidence import AuditSetting, curve_of
 from trainables.measures.objectives import missing
@@ -40,6 +41,7 @@ from trainables.system import (
     Task,
 )
 from trainables.systems.private_prediction import voters
+from trainables.systems.private_prediction.knobs import MemberKnobs
 from trainables.training.losses import loss_function
 from trainables.units import Unit
 
@@ -276,12 +278,13 @@ def changed_votes() -> list[int]:
     data = people(lambda person: 5, k=5)
     assert data.units is not None
     plan = planned("subsample-and-aggregate", data.facts, epsilon=50.0, models=40)
-    before = voters.winners(plan.config, data, Execution())
+    knobs = read(MemberKnobs, plan.config)
+    before = voters.winners(knobs, data, Execution())
     changed = []
     for gone in range(10):
         rows, units = data.units.picked(np.delete(np.arange(data.present), gone))
         less = replace(data, train=content.select(data.train.inputs, data.train.targets, rows), units=units)
-        after = voters.winners(plan.config, less, Execution())
+        after = voters.winners(knobs, less, Execution())
         changed.append(int((before != after).any(axis=1).sum()))
     return changed
 
@@ -325,7 +328,7 @@ def test_workers_and_one_process_draw_the_same_persons() -> None:
 # Audits
 
 
-def audited(plan: PrivacyPlan, data: Dataset, seed: int = 0, canaries: int = 600) -> tuple[Verdict, str]:
+def audited(plan: PrivacyPlan, data: Dataset, seed: int = 0, canaries: int = 600) -> tuple[AuditVerdict, str]:
     """The verdict on the plan's claim, and what was looked at."""
     setting = AuditSetting(
         system=SYSTEMS[plan.system],
@@ -337,11 +340,11 @@ def audited(plan: PrivacyPlan, data: Dataset, seed: int = 0, canaries: int = 600
     )
     curve = curve_of(setting)
     found = evidence.gather(setting, "f-dp", canaries=canaries, curve=curve)
-    return Verdict(audit=found.audit, guarantee=plan.guarantee, curve=curve), found.design
+    return AuditVerdict(audit=found.audit, guarantee=plan.guarantee, curve=curve), found.design
 
 
 def refuted(plan: PrivacyPlan, data: Dataset, seed: int = 0, canaries: int = 600) -> bool:
-    return audited(plan, data, seed, canaries)[0].outcome is Outcome.REFUTED
+    return audited(plan, data, seed, canaries)[0].outcome is AuditOutcome.REFUTED
 
 
 FEW_STEPS: dict[str, Scalar] = {"batch_size": 24, "epochs": 1}

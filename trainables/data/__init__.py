@@ -11,7 +11,6 @@ from trainables.data import (
     german_credit,
     idc,
     imdb,
-    location,
     membership_tables,
     mnist,
     movielens,
@@ -20,20 +19,12 @@ from trainables.data import (
     table,
     uniform,
 )
-from trainables.system import DataSource
+from trainables.data.source import DataSource
+from trainables.named import by_name
 
-
-def by_name(*sources: DataSource) -> dict[str, DataSource]:
-    """Sources keyed by name. Raises ValueError when two share one."""
-    named: dict[str, DataSource] = {}
-    for source in sources:
-        if source.name in named:
-            raise ValueError(f"data source {source.name!r} is registered twice")
-        named[source.name] = source
-    return named
-
-
-SOURCES: dict[str, DataSource] = by_name(
+_KIND = "data source"
+_PUBLISHED: dict[str, DataSource] = by_name(
+    _KIND,
     digits.DIGITS,
     uniform.UNIFORM,
     mnist.MNIST,
@@ -45,9 +36,10 @@ SOURCES: dict[str, DataSource] = by_name(
     imdb.IMDB,
     movielens.MOVIELENS_1M,
     movielens.MOVIELENS_100K,
-    location.LOCATION,
+    membership_tables.LOCATION,
     membership_tables.PURCHASE_100,
     membership_tables.TEXAS_100,
     table.TABLE,  # the user's own
 )
-SOURCES = by_name(*SOURCES.values(), pooled.Pooled(SOURCES), frozen.Frozen(SOURCES), projected.Projected(SOURCES))
+_DERIVED = (pooled.Pooled(_PUBLISHED), frozen.Frozen(_PUBLISHED), projected.Projected(_PUBLISHED))
+SOURCES: dict[str, DataSource] = by_name(_KIND, *_PUBLISHED.values(), *_DERIVED)

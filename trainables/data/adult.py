@@ -10,72 +10,108 @@ Scaling  Raw numbers are cut to bounds declared here and mapped to [0, 1]; capit
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from trainables.data import content, options
-from trainables.data.adult_columns import COLUMNS, POSITIVE, RAW_WIDTH, DeclaredRange
+from trainables.data import columns, content, options
+from trainables.data.columns import DeclaredRange, Rule
+from trainables.data.source import Source
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 TRAIN_FILE, TEST_FILE, HELD_OUT = 32_561, 16_281, 3_256
 A9A_WIDTH = 123
+CLASSES = {"<=50K": 0, ">50K": 1}
 
 
-class Adult:
-    """`data: {source: adult, path: DIR, form: a9a, split: holdout}`; option limit."""
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+COLUMNS: dict[str, Rule] = {
+    "age": DeclaredRange(0, 100),
+    "workclass": _words(
+        "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked ?"
+    ),
+    "fnlwgt": DeclaredRange(0, 1_500_000),
+    "education": _words(
+        "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th 12th Masters 1st-4th "
+        "10th Doctorate 5th-6th Preschool"
+    ),
+    "education-num": DeclaredRange(1, 16),
+    "marital-status": _words(
+        "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent Married-AF-spouse"
+    ),
+    "occupation": _words(
+        "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners "
+        "Machine-op-inspct Adm-clerical Farming-fishing Transport-moving Priv-house-serv Protective-serv "
+        "Armed-Forces ?"
+    ),
+    "relationship": _words("Wife Own-child Husband Not-in-family Other-relative Unmarried"),
+    "race": _words("White Asian-Pac-Islander Amer-Indian-Eskimo Other Black"),
+    "sex": _words("Female Male"),
+    "capital-gain": DeclaredRange(0, 99_999, log=True),
+    "capital-loss": DeclaredRange(0, 5_000, log=True),
+    "hours-per-week": DeclaredRange(0, 100),
+    "native-country": _words(
+        "United-States Cambodia England Puerto-Rico Canada Germany Outlying-US(Guam-USVI-etc) India Japan Greece "
+        "South China Cuba Iran Honduras Philippines Italy Poland Jamaica Vietnam Mexico Portugal Ireland France "
+        "Dominican-Republic Laos Ecuador Taiwan Haiti Columbia Hungary Guatemala Nicaragua Scotland Thailand "
+        "Yugoslavia El-Salvador Trinadad&Tobago Peru Hong Holand-Netherlands ?"
+    ),
+}
+"""Categories as adult.names lists them ("?" is missing), bounds as declared here."""
+
+
+@options.options
+class AdultOptions(options.Limit, options.InFolder):
+    """Options of Adult."""
+
+    form: str = options.word("a9a", "raw", doc="which of the published forms is read")
+    split: str = options.word("holdout", "test", doc="which records are the validation")
+
+
+class Adult(Source[AdultOptions]):
+    """`data: {source: adult, path: DIR, form: a9a, split: holdout}`."""
 
     name = "adult"
     doc = "census income, 2 classes, 32,561 + 16,281 records; a9a or UCI files in option path"
+    asks = AdultOptions
 
-    def facts(self, options_: Mapping[str, object]) -> PublicFacts:
-        """Facts under the options. Raises InvalidValue."""
-        options.only(self.name, options_, "path", "form", "split", "limit")
-        form = options.choice(options_, "form", ("a9a", "raw"))
-        held_out = options.choice(options_, "split", ("holdout", "test")) == "holdout"
+    def declared(self, asked: AdultOptions) -> PublicFacts:
+        """The facts."""
+        held_out = asked.split == "holdout"
+        width = A9A_WIDTH if asked.form == "a9a" else columns.width(COLUMNS)
         return PublicFacts(
             dataset=self.name,
             task=Task.CLASSIFICATION,
-            n=options.limited(options_, TRAIN_FILE - HELD_OUT if held_out else TRAIN_FILE),
+            n=asked.used(TRAIN_FILE - HELD_OUT if held_out else TRAIN_FILE),
             n_validation=HELD_OUT if held_out else TEST_FILE,
-            features={"person": Feature(shape=(A9A_WIDTH if form == "a9a" else RAW_WIDTH,))},
+            features={"person": Feature(shape=(width,))},
             classes=2,
         )
 
-    def inspect(self, options_: Mapping[str, object]) -> None:
-        """Whether the files are there; reads none. Raises InvalidValue."""
-        files = self._files(options_)
-        for file in files[:1] if self.facts(options_).n_validation == HELD_OUT else files:
-            options.existing(self.name, file)
+    def files(self, asked: AdultOptions) -> list[Path]:
+        """Of training and, where they are the validation, of test records. Raises InvalidValue."""
+        folder = options.folder(self.name, asked.path, "a9a" if asked.form == "a9a" else "adult")
+        names = ("a9a", "a9a.t") if asked.form == "a9a" else ("adult.data", "adult.test")
+        return [options.existing(self.name, folder / name) for name in names[: 1 if asked.split == "holdout" else 2]]
 
-    def load(self, options_: Mapping[str, object]) -> Dataset:
+    def records(self, asked: AdultOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records; class 1 earns more than $50,000. Raises InvalidValue."""
-        facts = self.facts(options_)
-        read = _read_a9a if self._a9a(options_) else _read_raw
-        files = self._files(options_)
-        people, labels = read(options.existing(self.name, files[0]))
-        content.records(facts, str(files[0]), len(labels), TRAIN_FILE)
-        train = Split(inputs={"person": people[: facts.n]}, targets=labels[: facts.n])
-        if facts.n_validation == HELD_OUT:
-            rows = slice(TRAIN_FILE - HELD_OUT, None)
-            return content.dataset(facts, train, Split(inputs={"person": people[rows]}, targets=labels[rows]))
-        people, labels = read(options.existing(self.name, files[1]))
-        content.records(facts, str(files[1]), len(labels), TEST_FILE)
-        return content.dataset(facts, train, Split(inputs={"person": people}, targets=labels))
-
-    def _a9a(self, options_: Mapping[str, object]) -> bool:
-        return options.choice(options_, "form", ("a9a", "raw")) == "a9a"
-
-    def _files(self, options_: Mapping[str, object]) -> tuple[Path, Path]:
-        """Of training and test records."""
-        a9a = self._a9a(options_)
-        folder = options.folder(self.name, options_, "a9a" if a9a else "adult")
-        train, test = ("a9a", "a9a.t") if a9a else ("adult.data", "adult.test")
-        return folder / train, folder / test
+        read = _read_a9a if asked.form == "a9a" else _read_raw
+        parts = [read(file) for file in files]
+        for file, (_, labels), expected in zip(files, parts, (TRAIN_FILE, TEST_FILE), strict=False):
+            content.records(facts, str(file), len(labels), expected)
+        people, labels = parts[0]
+        if len(parts) == 1:
+            held_out = slice(TRAIN_FILE - HELD_OUT, None)
+            return content.parted(facts, {"person": people}, labels, slice(facts.n), held_out)
+        test, test_labels = parts[1]
+        train = content.select({"person": people}, labels, slice(facts.n))
+        return content.dataset(facts, train, Split(inputs={"person": test}, targets=test_labels))
 
 
 def _read_a9a(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -85,39 +121,16 @@ def _read_a9a(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         # The largest index does not occur in a9a.t, so the width is given.
         features, labels = load_svmlight_file(str(file), n_features=A9A_WIDTH)
     except ValueError as error:
-        raise InvalidValue("data.path", str(file), f"LIBSVM text with {A9A_WIDTH} features ({error})") from error
+        expected = f"LIBSVM text with {A9A_WIDTH} features ({error})"
+        raise InvalidValue("data.path", str(file), expected, columns.ANOTHER_FILE) from error
     return features.toarray().astype(np.float32), (labels > 0).astype(np.int64)
 
 
 def _read_raw(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    lines = file.read_text(encoding="ascii").splitlines()
-    # adult.test opens with a line that is no record, and both files end with an empty one.
-    rows = [(number, line.split(", ")) for number, line in enumerate(lines, 1) if line and not line.startswith("|")]
-    for number, row in rows:
-        if len(row) != len(COLUMNS) + 1:
-            raise InvalidValue(
-                "data.path", f"{file}:{number}", f"{len(COLUMNS) + 1} columns separated by ', ', found {len(row)}"
-            )
-    parts = [_encoded(file, name, rule, [row[i] for _, row in rows]) for i, (name, rule) in enumerate(COLUMNS.items())]
-    earns = [row[-1].rstrip(".") for _, row in rows]
-    if unknown := sorted(set(earns) - {POSITIVE, "<=50K"}):
-        raise InvalidValue("data.path", str(file), f"labels {POSITIVE} and <=50K, found {unknown}")
-    return np.concatenate(parts, axis=1), np.array([one == POSITIVE for one in earns], dtype=np.int64)
-
-
-def _encoded(file: Path, name: str, rule: DeclaredRange | tuple[str, ...], values: list[str]) -> NDArray[np.float32]:
-    if isinstance(rule, DeclaredRange):
-        try:
-            numbers = np.array(values, dtype=np.float64)
-        except ValueError as error:
-            raise InvalidValue("data.path", str(file), f"numbers in column {name} ({error})") from error
-        cut = np.clip(numbers, rule.low, rule.high)
-        scaled = np.log1p(cut) / math.log1p(rule.high) if rule.log else (cut - rule.low) / (rule.high - rule.low)
-        return scaled[:, None].astype(np.float32)
-    position = {category: i for i, category in enumerate(rule)}
-    if unknown := sorted(set(values) - set(position)):
-        raise InvalidValue("data.path", str(file), f"known categories in column {name}, found {unknown[:5]}")
-    return np.eye(len(rule), dtype=np.float32)[[position[value] for value in values]]
+    # adult.test opens with a line that is no record, and ends its labels with a point.
+    table = columns.rows(file, len(COLUMNS) + 1, ", ")
+    earns = [row[-1].rstrip(".") for row in table]
+    return columns.encoded(file, COLUMNS, table), columns.codes(file, "labels <=50K and >50K", CLASSES, earns)
 
 
 ADULT = Adult()

@@ -14,8 +14,9 @@ from __future__ import annotations
 import io
 import pickle
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,13 +24,14 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables.data import content, options
+from trainables.data.columns import ANOTHER_FILE
+from trainables.data.source import Source
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 BATCH, TRAIN_BATCHES, SUBSET_TRAIN, SUBSET_TEST = 10_000, 5, 4_000, 1_000
 SHAPE, CLASSES = (3, 32, 32), 10
 PIXELS, LARGEST = 3 * 32 * 32, 255.0
 SUBSET = "cifar10_exact_4000_1000.npz"
-REMEDY = "It is another file, or damaged: fetch it again."
 
 Images = tuple[NDArray[np.uint8], NDArray[np.integer]]
 """Pixels [N, 3, 32, 32] and labels [N]."""
@@ -37,41 +39,50 @@ Images = tuple[NDArray[np.uint8], NDArray[np.integer]]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way that the records are stored. `witness` is the file by which it is known, below the folder."""
+    """One way that the records are stored: in which files below the folder, and how many records they hold.
 
-    witness: str
+    files  that of test images is the last; the form is known by the first
+    """
+
+    files: Callable[[], list[str]]
     train: int
     test: int
-    read: Callable[[Path], tuple[Images, Images]]
+    read: Callable[[list[Path]], tuple[Images, Images]]
 
 
-class Cifar10:
-    """`data: {source: cifar10, path: DIR}`; option limit."""
+@options.options
+class CifarOptions(options.Limit, options.InFolder):
+    """Options of CIFAR-10."""
+
+
+class Cifar10(Source[CifarOptions]):
+    """`data: {source: cifar10, path: DIR}`."""
 
     name = "cifar10"
     doc = "colour images, 3x32x32 pixels, 10 classes, 50,000 + 10,000 records or 4,000 + 1,000; files in option path"
+    asks = CifarOptions
 
-    def facts(self, options_: Mapping[str, object]) -> PublicFacts:
-        """Facts under option `limit`; looks which files are there, reads none. Raises InvalidValue."""
-        options.only(self.name, options_, "path", "limit")
-        form = self._form(options_)
+    def declared(self, asked: CifarOptions) -> PublicFacts:
+        """The facts; looks which files are there, reads none. Raises InvalidValue."""
+        form = self._form(asked)
         return PublicFacts(
             dataset=self.name,
             task=Task.CLASSIFICATION,
-            n=options.limited(options_, form.train),
+            n=asked.used(form.train),
             n_validation=form.test,
             features={"image": Feature(shape=SHAPE)},
             classes=CLASSES,
         )
 
-    def inspect(self, options_: Mapping[str, object]) -> None:
-        """Whether the files are there; reads none. Raises InvalidValue."""
-        self._folder(options_)
+    def files(self, asked: CifarOptions) -> list[Path]:
+        """Those of the form that is there, in order. Raises InvalidValue."""
+        folder = options.folder(self.name, asked.path, "cifar10")
+        return [options.existing(self.name, folder / name) for name in self._form(asked).files()]
 
-    def load(self, options_: Mapping[str, object]) -> Dataset:
-        """The records. Raises InvalidValue (folder, size, count, labels, a pickle with anything but arrays)."""
-        facts, form, folder = self.facts(options_), self._form(options_), self._folder(options_)
-        parts = form.read(folder)
+    def records(self, asked: CifarOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+        """The records. Raises InvalidValue (size, count, labels, a pickle with anything but arrays)."""
+        form = self._form(asked)
+        folder, parts = files[0].parent, form.read(files)
         for part, (pixels, labels), expected in zip(("train", "test"), parts, (form.train, form.test), strict=True):
             content.records(facts, f"{folder} ({part} images)", len(pixels), expected)
             content.records(facts, f"{folder} ({part} labels)", len(labels), expected)
@@ -82,18 +93,11 @@ class Cifar10:
             Split(inputs={"image": _scaled(test_pixels)}, targets=test_labels),
         )
 
-    def _folder(self, options_: Mapping[str, object]) -> Path:
-        folder = options.folder(self.name, options_, "cifar10")
-        options.existing(self.name, folder / self._form(options_).witness)
-        return folder
-
-    def _form(self, options_: Mapping[str, object]) -> Form:
-        if "path" in options_:
-            folder = options.folder(self.name, options_, "cifar10")
-            for form in FORMS:
-                if (folder / form.witness).is_file():
-                    return form
-        return FORMS[0]
+    def _form(self, asked: CifarOptions) -> Form:
+        if asked.path is None:
+            return FORMS[0]
+        folder = options.folder(self.name, asked.path, "cifar10")
+        return next((form for form in FORMS if (folder / form.files()[0]).is_file()), FORMS[0])
 
 
 def _scaled(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -106,49 +110,51 @@ def _together(parts: Sequence[Images]) -> tuple[Images, Images]:
     return (np.concatenate([one for one, _ in train]), np.concatenate([one for _, one in train])), test
 
 
-def _binary(folder: Path) -> tuple[Images, Images]:
+def _batches(folder: str, ending: str) -> list[str]:
+    names = [*(f"data_batch_{i}" for i in range(1, TRAIN_BATCHES + 1)), "test_batch"]
+    return [f"{folder}/{name}{ending}" for name in names]
+
+
+def _binary(files: list[Path]) -> tuple[Images, Images]:
     parts = []
-    for name in (*(f"data_batch_{i}" for i in range(1, TRAIN_BATCHES + 1)), "test_batch"):
-        file = options.existing("cifar10", folder / "cifar-10-batches-bin" / f"{name}.bin")
+    for file in files:
         raw = np.fromfile(file, dtype=np.uint8)
         if len(raw) != BATCH * (1 + PIXELS):
             expected = f"{BATCH} records of {1 + PIXELS} bytes, found {len(raw)} bytes"
-            raise InvalidValue("data.path", str(file), expected, REMEDY)
+            raise InvalidValue("data.path", str(file), expected, ANOTHER_FILE)
         table = raw.reshape(BATCH, 1 + PIXELS)
         parts.append((table[:, 1:].reshape(BATCH, *SHAPE), table[:, 0]))
     return _together(parts)
 
 
-def _python(folder: Path) -> tuple[Images, Images]:
+def _python(files: list[Path]) -> tuple[Images, Images]:
     parts = []
-    for name in (*(f"data_batch_{i}" for i in range(1, TRAIN_BATCHES + 1)), "test_batch"):
-        file = options.existing("cifar10", folder / "cifar-10-batches-py" / name)
+    for file in files:
         batch = _Arrays.load(file)
         try:
             pixels, labels = np.asarray(batch[b"data"]), np.asarray(batch[b"labels"])
         except (KeyError, TypeError) as error:
-            raise InvalidValue("data.path", str(file), "a dictionary with data and labels", REMEDY) from error
+            raise InvalidValue("data.path", str(file), "a dictionary with data and labels", ANOTHER_FILE) from error
         if pixels.dtype != np.uint8 or pixels.shape != (BATCH, PIXELS) or labels.shape != (BATCH,):
             expected = f"{BATCH} rows of {PIXELS} pixel bytes, found {pixels.dtype} {pixels.shape}"
-            raise InvalidValue("data.path", str(file), expected, REMEDY)
+            raise InvalidValue("data.path", str(file), expected, ANOTHER_FILE)
         parts.append((pixels.reshape(BATCH, *SHAPE), labels))
     return _together(parts)
 
 
-def _subset(folder: Path) -> tuple[Images, Images]:
-    file = folder / SUBSET
-    parts = []
+def _subset(files: list[Path]) -> tuple[Images, Images]:
+    [file], parts = files, []
     try:
         with np.load(file, allow_pickle=False) as arrays:
             for part in ("train", "test"):
                 parts.append((arrays[f"x_{part}"], arrays[f"y_{part}"]))
     except (KeyError, ValueError, zipfile.BadZipFile) as error:
         expected = f"arrays x_train, y_train, x_test, y_test ({error})"
-        raise InvalidValue("data.path", str(file), expected, REMEDY) from error
+        raise InvalidValue("data.path", str(file), expected, ANOTHER_FILE) from error
     for pixels, labels in parts:
         if pixels.dtype != np.uint8 or pixels.shape[1:] != (32, 32, 3) or labels.ndim != 1:
             expected = f"uint8 images of 32 x 32 x 3 and their labels, found {pixels.dtype} {pixels.shape}"
-            raise InvalidValue("data.path", str(file), expected, REMEDY)
+            raise InvalidValue("data.path", str(file), expected, ANOTHER_FILE)
     return _together([(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)), labels) for pixels, labels in parts])
 
 
@@ -176,16 +182,16 @@ class _Arrays(pickle.Unpickler):
         try:
             found = pickle.Unpickler.load(cls(io.BytesIO(file.read_bytes()), encoding="bytes"))
         except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, IndexError) as error:
-            raise InvalidValue("data.path", str(file), f"a pickle of arrays ({error})", REMEDY) from error
+            raise InvalidValue("data.path", str(file), f"a pickle of arrays ({error})", ANOTHER_FILE) from error
         if not isinstance(found, dict):
-            raise InvalidValue("data.path", str(file), f"a dictionary, found {type(found).__name__}", REMEDY)
+            raise InvalidValue("data.path", str(file), f"a dictionary, found {type(found).__name__}", ANOTHER_FILE)
         return {key.encode() if isinstance(key, str) else key: value for key, value in found.items()}
 
 
 FORMS = (
-    Form("cifar-10-batches-bin/data_batch_1.bin", TRAIN_BATCHES * BATCH, BATCH, _binary),
-    Form("cifar-10-batches-py/data_batch_1", TRAIN_BATCHES * BATCH, BATCH, _python),
-    Form(SUBSET, SUBSET_TRAIN, SUBSET_TEST, _subset),
+    Form(partial(_batches, "cifar-10-batches-bin", ".bin"), TRAIN_BATCHES * BATCH, BATCH, _binary),
+    Form(partial(_batches, "cifar-10-batches-py", ""), TRAIN_BATCHES * BATCH, BATCH, _python),
+    Form(lambda: [SUBSET], SUBSET_TRAIN, SUBSET_TEST, _subset),
 )
 
 CIFAR10 = Cifar10()

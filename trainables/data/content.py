@@ -19,11 +19,16 @@ from trainables.units import Unit, Units, arranged
 Array = NDArray[np.generic]
 
 
-def dataset(facts: PublicFacts, train: Split, validation: Split, *, units: Units | None = None) -> Dataset:
-    """The checked data set, as float32 and int64 arrays. Raises InvalidValue (NaN, labels, shapes, one class)."""
+def dataset(
+    facts: PublicFacts, train: Split, validation: Split, *, units: Units | None = None, digest: str | None = None
+) -> Dataset:
+    """The checked data set, as float32 and int64 arrays. Raises InvalidValue (NaN, labels, shapes, one class).
+
+    digest  the fingerprint, where it is not that of these records but of what they were computed from
+    """
     parts = [_checked(facts, name, split) for name, split in (("train", train), ("validation", validation))]
     _several_classes(facts, parts[0])
-    digest = fingerprint(*parts, units=units)
+    digest = fingerprint(*parts, units=units) if digest is None else digest
     return Dataset(facts=facts, train=parts[0], validation=parts[1], fingerprint=digest, units=units)
 
 
@@ -56,6 +61,13 @@ def records(facts: PublicFacts, where: str, found: int, expected: int) -> None:
         raise InvalidValue(
             "data.path", where, f"{expected} records of {facts.dataset}, found {found}", "Fetch the file again."
         )
+
+
+def parted(
+    facts: PublicFacts, inputs: Mapping[str, Array], targets: Array, train: Array | slice, validation: Array | slice
+) -> Dataset:
+    """The checked data set of the records at positions `train` and `validation`. Raises InvalidValue."""
+    return dataset(facts, select(inputs, targets, train), select(inputs, targets, validation))
 
 
 def _checked(facts: PublicFacts, name: str, split: Split) -> Split:
@@ -135,6 +147,11 @@ def _several_classes(facts: PublicFacts, train: Split) -> None:
             f"records of at least two classes, found class {int(train.targets[0])} only",
             "Check the label column; with a `limit`, raise it.",
         )
+
+
+def drawn(records: int, seed: int) -> NDArray[np.int64]:
+    """Positions 0..records-1 in the order of a public draw; shape (records,)."""
+    return np.random.default_rng(seed).permutation(records)
 
 
 def select(inputs: Mapping[str, Array], targets: Array, rows: Array | slice) -> Split:

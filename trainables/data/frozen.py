@@ -9,7 +9,6 @@ Form     Every patch of `patch` x `patch` pixels loses its mean and is divided b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,78 +16,50 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables.data import content, options
-from trainables.system import Dataset, DataSource, Feature, PublicFacts, Split
+from trainables.data.derived import Derived, Of
+from trainables.system import Dataset, Feature, PublicFacts, Split
 
-OWN = ("of", "filters", "patch", "seed")
-FILTERS, PATCH = 128, 6
 CONTRAST = 10 / 255
 """Added to the deviation of a patch, so that flat ones do not blow up (Coates et al. use a variance of 10 of 255)."""
 BLOCK = 100
 PER_FILTER = 8
 
 
-class Frozen:
-    """`data: {source: frozen, of: cifar10, filters: 128, patch: 6, seed: 0, path: DIR}`.
+@options.options
+class FrozenOptions(Of):
+    """Options of frozen features."""
 
-    of       the source of the images; every further option is its own
-    filters  random directions
-    patch    side of a patch, in pixels
-    seed     of the public draw, 0 by default
-    """
+    filters: int = options.whole(doc="the number of random directions", default=128)
+    patch: int = options.whole(doc="the side of a patch, in pixels", default=6)
+    seed: int = options.whole(doc="the seed of the public draw of directions", minimum=0, default=0)
+
+
+class Frozen(Derived[FrozenOptions]):
+    """`data: {source: frozen, of: cifar10, filters: 128, patch: 6, seed: 0, path: DIR}`, of a source of images."""
 
     name = "frozen"
     doc = "the images of another source (option of) as features of a fixed random convolution; options filters, patch"
+    asks = FrozenOptions
 
-    def __init__(self, sources: Mapping[str, DataSource]) -> None:
-        self.sources = sources
-
-    def facts(self, options_: Mapping[str, object]) -> PublicFacts:
-        """Facts of the features. Raises InvalidValue (source, images, the source's own options)."""
-        _, _, facts = self._inner(options_)
-        return facts
-
-    def inspect(self, options_: Mapping[str, object]) -> None:
-        """Whether the other source's files are there; reads no record. Raises InvalidValue."""
-        source, inner, _ = self._inner(options_)
-        source.inspect(inner)
-
-    def load(self, options_: Mapping[str, object]) -> Dataset:
-        """The records, float32 in [-1, 1]. Raises InvalidValue."""
-        source, inner, facts = self._inner(options_)
-        data = source.load(inner)
-        (name,) = data.facts.features
-        filters, patch = (options.whole(options_, *one) for one in (("filters", FILTERS), ("patch", PATCH)))
-        parts = [
-            Split(
-                inputs={"features": features(split.inputs[name], filters, patch, _seed(options_))},
-                targets=split.targets,
-            )
-            for split in (data.train, data.validation)
-        ]
-        return content.dataset(facts, *parts, units=data.units)
-
-    def _inner(self, options_: Mapping[str, object]) -> tuple[DataSource, Mapping[str, object], PublicFacts]:
-        of = options_.get("of")
-        if of not in self.sources:
-            raise InvalidValue("data.of", of, "the name of a source of images", f"One of {', '.join(self.sources)}.")
-        source = self.sources[str(of)]
-        inner = {name: value for name, value in options_.items() if name not in OWN}
-        facts = source.facts(inner)
-        shapes = [feature.shape for feature in facts.features.values()]
-        patch = options.whole(options_, "patch", PATCH)
+    def declared(self, asked: FrozenOptions, facts: PublicFacts) -> PublicFacts:
+        """Facts of the features. Raises InvalidValue (images)."""
+        shapes, patch = [feature.shape for feature in facts.features.values()], asked.patch
         if len(shapes) != 1 or len(shapes[0]) not in (2, 3) or min(shapes[0][-2:]) < patch + 1:
-            raise InvalidValue("data.of", of, f"one image larger than {patch} x {patch} pixels per record")
-        _seed(options_)
-        width = PER_FILTER * options.whole(options_, "filters", FILTERS)
-        return (
-            source,
-            inner,
-            replace(
-                facts,
-                dataset=f"{facts.dataset}-frozen",
-                features={"features": Feature(shape=(width,), low=-1.0, high=1.0)},
-            ),
-        )
+            expected = f"one image larger than {patch} x {patch} pixels per record"
+            raise InvalidValue("data.of", asked.of, expected, "Name a source of larger images, or lower data.patch.")
+        feature = Feature(shape=(PER_FILTER * asked.filters,), low=-1.0, high=1.0)
+        return replace(facts, dataset=f"{facts.dataset}-frozen", features={"features": feature})
+
+    def records(self, asked: FrozenOptions, facts: PublicFacts, found: Dataset) -> Dataset:
+        """The features of every image, float32 in [-1, 1]."""
+        (name,) = found.facts.features
+
+        def seen(split: Split) -> Split:
+            rows = features(split.inputs[name], asked.filters, asked.patch, asked.seed)
+            return Split(inputs={"features": rows}, targets=split.targets)
+
+        parts = seen(found.train), seen(found.validation)
+        return content.dataset(facts, *parts, units=found.units, digest=self.fingerprint(asked, found))
 
 
 def features(images: NDArray[np.generic], filters: int, patch: int, seed: int) -> NDArray[np.float32]:
@@ -115,10 +86,3 @@ def features(images: NDArray[np.generic], filters: int, patch: int, seed: int) -
         rows = torch.cat(pooled, dim=1)
         out[start : start + BLOCK] = functional.normalize(rows - rows.mean(dim=1, keepdim=True), dim=1).numpy()
     return out
-
-
-def _seed(options_: Mapping[str, object]) -> int:
-    value = options_.get("seed", 0)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidValue("data.seed", value, "an integer of at least 0")
-    return value

@@ -1,4 +1,4 @@
-"""Compressed files read whole, with a damaged one named."""
+"""Files read whole, compressed ones unpacked, with a damaged one named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from dpcore.checks import InvalidValue
 
 
 def read(file: Path) -> bytes:
-    """The content of a .gz or .xz file. Raises InvalidValue for one that is cut short or damaged."""
+    """The content of a file, unpacked if it ends in .gz or .xz. Raises InvalidValue where that is cut short."""
+    if file.suffix not in (".gz", ".xz"):
+        return file.read_bytes()
     opener = lzma.open if file.suffix == ".xz" else gzip.open
     try:
         with opener(file) as stream:

@@ -11,7 +11,7 @@ Scaling  0..1, as (channels, rows, columns). Patches cut off by the border of a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables.data import content, options
+from trainables.data.source import Source
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 PATCHES, TRAIN, TEST = (198_738, 78_786), (29_164, 10_788), (31_825, 11_595)
@@ -29,45 +30,48 @@ FOLDER = "IDC_regular_ps50_idx5"
 Labelled = Sequence[tuple[Path, int]]
 
 
-class Idc:
-    """`data: {source: idc, path: DIR}`; options limit, and validate: how many validation patches are used."""
+@options.options
+class IdcOptions(options.Limit, options.InFolder):
+    """Options of IDC."""
+
+    validate: int = options.whole(doc="how many validation patches are used, the first ones", default=sum(TEST))
+
+
+class Idc(Source[IdcOptions]):
+    """`data: {source: idc, path: DIR}`."""
 
     name = "idc"
     doc = "tissue patches, 3x50x50 pixels, 2 classes, 39,952 + 43,420 records; published PNG folders in option path"
+    asks = IdcOptions
 
-    def facts(self, options_: Mapping[str, object]) -> PublicFacts:
-        """Facts under the options. Raises InvalidValue."""
-        options.only(self.name, options_, "path", "limit", "validate")
+    def declared(self, asked: IdcOptions) -> PublicFacts:
+        """The facts."""
         return PublicFacts(
             dataset=self.name,
             task=Task.CLASSIFICATION,
-            n=options.limited(options_, sum(TRAIN)),
-            n_validation=min(options.whole(options_, "validate", sum(TEST)), sum(TEST)),
+            n=asked.used(sum(TRAIN)),
+            n_validation=min(asked.validate, sum(TEST)),
             features={"patch": Feature(shape=(3, SIDE, SIDE))},
             classes=2,
         )
 
-    def inspect(self, options_: Mapping[str, object]) -> None:
-        """Whether the files are there; reads none. Raises InvalidValue."""
-        self._folder(options_)
-
-    def load(self, options_: Mapping[str, object]) -> Dataset:
+    def records(self, asked: IdcOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records; class 1 is cancer. Only the patches in use are read. Raises InvalidValue."""
-        facts, folder = self.facts(options_), self._folder(options_)
-        train, test = _cut(facts, folder)
+        train, test = _cut(facts, files[0])
         parts = [_read(some) for some in (train[: facts.n], test[: facts.n_validation])]
         return content.dataset(facts, *(Split(inputs={"patch": pixels}, targets=labels) for pixels, labels in parts))
 
-    def _folder(self, options_: Mapping[str, object]) -> Path:
-        folder = options.folder(self.name, options_, FOLDER, f"idc/{FOLDER}", "idc")
+    def files(self, asked: IdcOptions) -> list[Path]:
+        """The folder of patients. Raises InvalidValue where there is no patch in it."""
+        folder = options.folder(self.name, asked.path, FOLDER, f"idc/{FOLDER}", "idc")
         if next(folder.glob("*/[01]/*.png"), None) is None:
             raise InvalidValue(
                 "data.path",
-                options_["path"],
+                asked.path,
                 f"a folder with {FOLDER}/<patient>/<class>/*.png, found no patch in {folder}",
                 f"Pass the folder that holds {FOLDER}/ with --data DIR, or set data.path in the spec.",
             )
-        return folder
+        return [folder]
 
 
 def present(path: Path) -> bool:

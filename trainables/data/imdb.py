@@ -15,7 +15,7 @@ import io
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables.data import content, gzipped, options
+from trainables.data.source import Source
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 RECORDS, CODES, LENGTH = 25_000, 10_000, 256
@@ -32,50 +33,50 @@ _WORD = re.compile(r"[a-z0-9']+")
 VALIDATION_VOCABULARY = "The vocabulary was counted in the validation reviews: their words, too, are treated as public."
 
 
-class Imdb:
-    """`data: {source: imdb, path: DIR, vocabulary: validation}`; option limit."""
+@options.options
+class ImdbOptions(options.Limit, options.InFolder):
+    """Options of IMDb."""
+
+    vocabulary: str = options.word("validation", "hashed", doc="what gives words their codes")
+
+
+class Imdb(Source[ImdbOptions]):
+    """`data: {source: imdb, path: DIR, vocabulary: validation}`."""
 
     name = "imdb"
     doc = "film reviews, 2 classes, 25,000 + 25,000 records of 256 words; csv.xz files in option path"
+    asks = ImdbOptions
 
-    def facts(self, options_: Mapping[str, object]) -> PublicFacts:
-        """Facts under the options. Raises InvalidValue."""
-        options.only(self.name, options_, "path", "vocabulary", "limit")
-        vocabulary = options.choice(options_, "vocabulary", ("validation", "hashed"))
+    def declared(self, asked: ImdbOptions) -> PublicFacts:
+        """The facts."""
         return PublicFacts(
             dataset=self.name,
             task=Task.CLASSIFICATION,
-            n=options.limited(options_, RECORDS),
+            n=asked.used(RECORDS),
             n_validation=RECORDS,
             features={"words": Feature(shape=(LENGTH,), cardinality=CODES)},
             classes=2,
-            assumptions=(VALIDATION_VOCABULARY,) if vocabulary == "validation" else (),
+            assumptions=(VALIDATION_VOCABULARY,) if asked.vocabulary == "validation" else (),
         )
 
-    def inspect(self, options_: Mapping[str, object]) -> None:
-        """Whether the files are there; reads none. Raises InvalidValue."""
-        self._files(options_)
+    def files(self, asked: ImdbOptions) -> list[Path]:
+        """Of training and test records. Raises InvalidValue."""
+        folder = options.folder(self.name, asked.path, "imdb")
+        return [options.existing(self.name, folder / f"imdb_{part}.csv.xz") for part in ("train", "test")]
 
-    def load(self, options_: Mapping[str, object]) -> Dataset:
+    def records(self, asked: ImdbOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records; class 1 is positive. Raises InvalidValue."""
-        facts = self.facts(options_)
-        (train_texts, train_labels), (texts, labels) = (_read(facts, file) for file in self._files(options_))
+        (train_texts, train_labels), (texts, labels) = (_read(facts, file) for file in files)
         # The files hold all negatives first. Which positions a limit keeps is public: an order that no record decides.
         chosen = np.random.default_rng(ORDER_SEED).permutation(RECORDS)[: facts.n]
         validation_words = [_WORD.findall(text) for text in texts]
-        hashed = options.choice(options_, "vocabulary", ("validation", "hashed")) == "hashed"
-        code = _hash if hashed else _most_frequent(validation_words).get
+        code = _hash if asked.vocabulary == "hashed" else _most_frequent(validation_words).get
         train = _coded([_WORD.findall(train_texts[i]) for i in chosen], code)
         return content.dataset(
             facts,
             Split(inputs={"words": train}, targets=train_labels[chosen]),
             Split(inputs={"words": _coded(validation_words, code)}, targets=labels),
         )
-
-    def _files(self, options_: Mapping[str, object]) -> list[Path]:
-        """Of training and test records."""
-        folder = options.folder(self.name, options_, "imdb")
-        return [options.existing(self.name, folder / f"imdb_{part}.csv.xz") for part in ("train", "test")]
 
 
 def _read(facts: PublicFacts, file: Path) -> tuple[list[str], NDArray[np.int64]]:

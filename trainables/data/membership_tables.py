@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +23,21 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables.data import content, options
-from trainables.data.pooled import drawn
+from trainables.data.columns import ANOTHER_FILE
+from trainables.data.source import Source
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
-REMEDY = "It is another file, or damaged: fetch it again."
+
+@options.options
+class MembershipOptions(options.InFolder):
+    """Options of these tables."""
+
+    train: int | None = options.whole(doc="how many records are trained on", default=None)
+    seed: int = options.whole(doc="the seed of the public draw that splits", minimum=0, default=0)
 
 
-@dataclass(slots=True, kw_only=True)
-class MembershipTable:
+@dataclass(kw_only=True)
+class MembershipTable(Source[MembershipOptions]):
     """One published table as a data source: `data: {source: NAME, path: DIR, train: 1200, seed: 0}`.
 
     archive   published name; a plain file named as the last part of `members` serves too
@@ -44,66 +51,57 @@ class MembershipTable:
     archive: str
     members: tuple[str, ...]
     folders: tuple[str, ...]
-    records: int
+    count: int
     width: int
     classes: int
     train: int
+    asks = MembershipOptions
 
-    def facts(self, options_: Mapping[str, object]) -> PublicFacts:
-        """Facts under options `train`, `seed`. Raises InvalidValue."""
-        options.only(self.name, options_, "path", "train", "seed")
-        train = options.whole(options_, "train", self.train)
-        if train >= self.records:
-            raise InvalidValue("data.train", train, f"fewer than the {self.records} records of {self.name}")
+    def declared(self, asked: MembershipOptions) -> PublicFacts:
+        """The facts. Raises InvalidValue (train)."""
+        train = self.train if asked.train is None else asked.train
+        if train >= self.count:
+            remedy = "The others are the validation."
+            raise InvalidValue("data.train", train, f"fewer than the {self.count} records of {self.name}", remedy)
         return PublicFacts(
             dataset=self.name,
             task=Task.CLASSIFICATION,
             n=train,
-            n_validation=self.records - train,
+            n_validation=self.count - train,
             features={"record": Feature(shape=(self.width,))},
             classes=self.classes,
         )
 
-    def inspect(self, options_: Mapping[str, object]) -> None:
-        """Whether the files are there; reads none. Raises InvalidValue."""
-        folder = options.folder(self.name, options_, *self.folders)
-        for member in self.members:
-            _file(self, folder, member)
+    def files(self, asked: MembershipOptions) -> list[Path]:
+        """For each member itself, or the archive that holds it. Raises InvalidValue."""
+        folder = options.folder(self.name, asked.path, *self.folders)
+        plain = [folder / Path(member).name for member in self.members]
+        return [one if one.is_file() else options.existing(self.name, folder / self.archive) for one in plain]
 
-    def load(self, options_: Mapping[str, object]) -> Dataset:
-        """The records; class k of the file is k - 1. Raises InvalidValue (folder, archive, shape, values, classes)."""
-        facts = self.facts(options_)
-        folder = options.folder(self.name, options_, *self.folders)
-        tables = [_table(self, folder, member) for member in self.members]
-        content.records(facts, str(folder), len(tables[0]), self.records)
+    def records(self, asked: MembershipOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+        """The records; class k of the file is k - 1. Raises InvalidValue (archive, shape, values, classes)."""
+        tables = [_table(self, file, member) for file, member in zip(files, self.members, strict=True)]
+        folder = files[0].parent
+        content.records(facts, str(folder), len(tables[0]), self.count)
         features, labels = (tables[0], tables[1][:, 0]) if len(tables) == 2 else (tables[0][:, 1:], tables[0][:, 0])
         if features.shape[1] != self.width:
-            raise InvalidValue("data.path", str(folder), f"{self.width} features, found {features.shape[1]}", REMEDY)
+            raise InvalidValue(
+                "data.path", str(folder), f"{self.width} features, found {features.shape[1]}", ANOTHER_FILE
+            )
         if not np.isin(features, (0.0, 1.0)).all():
-            raise InvalidValue("data.path", str(folder), "features that are 0 or 1", REMEDY)
-        seed = options_.get("seed", 0)
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise InvalidValue("data.seed", seed, "an integer of at least 0")
-        order, inputs = drawn(self.records, seed), {"record": features}
-        splits = [content.select(inputs, labels - 1, rows) for rows in (order[: facts.n], order[facts.n :])]
-        return content.dataset(facts, splits[0], splits[1])
+            raise InvalidValue("data.path", str(folder), "features that are 0 or 1", ANOTHER_FILE)
+        order = content.drawn(self.count, asked.seed)
+        return content.parted(facts, {"record": features}, labels - 1, order[: facts.n], order[facts.n :])
 
 
-def _file(table: MembershipTable, folder: Path, member: str) -> Path:
-    """The member itself, or the archive that holds it."""
-    plain = folder / Path(member).name
-    return plain if plain.is_file() else options.existing(table.name, folder / table.archive)
-
-
-def _table(table: MembershipTable, folder: Path, member: str) -> NDArray[np.float32]:
-    file = _file(table, folder, member)
+def _table(table: MembershipTable, file: Path, member: str) -> NDArray[np.float32]:
     try:
         # A line at a time: the text of Texas alone is 0.8 GB.
         with _member(file, member) if file.name == table.archive else file.open("rb") as lines:
             found = np.loadtxt(lines, delimiter=",", dtype=np.float32, ndmin=2, quotechar='"', encoding="latin1")
     except (ValueError, tarfile.TarError, EOFError, zlib.error, KeyError) as error:
         raise InvalidValue(
-            "data.path", str(folder), f"{table.archive} with a table {member} of numbers ({error})", REMEDY
+            "data.path", str(file.parent), f"{table.archive} with a table {member} of numbers ({error})", ANOTHER_FILE
         ) from error
     return found
 
@@ -117,13 +115,26 @@ def _member(archive: Path, name: str) -> Iterator[IO[bytes]]:
         yield stream
 
 
+LOCATION = MembershipTable(
+    name="location",
+    doc="check-ins, 446 binary features, 30 classes, 5,010 records; dataset_location.tgz in option path",
+    archive="dataset_location.tgz",
+    members=("bangkok",),
+    folders=("location",),
+    count=5_010,
+    width=446,
+    classes=30,
+    train=1_200,
+)
+"""Places and kinds of places that people of Bangkok visited, by cluster. Lu et al. 2021 train on 1,200, Shokri et al.
+2017 on 1,600."""
 PURCHASE_100 = MembershipTable(
     name="purchase",
     doc="shopping baskets, 600 binary features, 100 classes, 197,324 records; dataset_purchase.tgz in option path",
     archive="dataset_purchase.tgz",
     members=("dataset_purchase",),
     folders=("purchase",),
-    records=197_324,
+    count=197_324,
     width=600,
     classes=100,
     train=10_000,
@@ -134,7 +145,7 @@ TEXAS_100 = MembershipTable(
     archive="dataset_texas.tgz",
     members=("texas/100/feats", "texas/100/labels"),
     folders=("texas",),
-    records=67_330,
+    count=67_330,
     width=6_169,
     classes=100,
     train=10_000,

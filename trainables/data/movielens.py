@@ -13,7 +13,6 @@ Units   `unit: {column: user, max_records: k}`: a fifth of the users, by a hash 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +21,10 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables.data import content, gzipped, options
+from trainables.data.columns import ANOTHER_FILE
+from trainables.data.source import Source
 from trainables.system import Dataset, Feature, PublicFacts, Task
-from trainables.units import share_of
+from trainables.units import Unit, share_of
 
 SPLIT_SEED, VALIDATION_SHARE, STARS = 100, 0.2, 5
 USER, SPLIT_KEY = "user", "movielens"
@@ -39,25 +40,31 @@ class Ratings:
     header: int = 0
 
 
-@dataclass(slots=True)
-class MovieLens:
-    """`data: {source: movielens_1m, path: DIR}`; options limit, unit. `files` are tried in order, the last is the
-    default."""
+@options.options
+class MovieLensOptions(options.Limit, options.InFolder):
+    """Options of MovieLens."""
+
+    unit: Unit | None = options.unit(USER)
+
+
+@dataclass
+class MovieLens(Source[MovieLensOptions]):
+    """`data: {source: movielens_1m, path: DIR}`. `ratings` are tried in order, the last is the default."""
 
     name: str
     doc: str
     users: int
     movies: int
-    files: tuple[Ratings, ...]
+    ratings: tuple[Ratings, ...]
+    asks = MovieLensOptions
 
-    def facts(self, options_: Mapping[str, object]) -> PublicFacts:
-        """Facts under the options; looks which file is there, reads none. Raises InvalidValue."""
-        options.only(self.name, options_, "path", "limit", "unit")
-        unit = options.unit(options_, USER)
+    def declared(self, asked: MovieLensOptions) -> PublicFacts:
+        """The facts; looks which file is there, reads none. Raises InvalidValue."""
         movie = {"movie": Feature(shape=(), cardinality=self.movies)}
-        if unit is None:
-            validation = self._validation(options_)
-            n = self._ratings(options_).records - validation
+        if asked.unit is None:
+            records = self._ratings(asked).records
+            validation = round(records * VALIDATION_SHARE)
+            n = records - validation
             features = {USER: Feature(shape=(), cardinality=self.users)} | movie
         else:
             trained, judged = self._users()
@@ -65,43 +72,36 @@ class MovieLens:
         return PublicFacts(
             dataset=self.name,
             task=Task.RATING,
-            n=options.limited(options_, n),
+            n=asked.used(n),
             n_validation=validation,
             features=features,
             classes=STARS,
-            unit=unit,
+            unit=asked.unit,
         )
 
-    def inspect(self, options_: Mapping[str, object]) -> None:
-        """Whether the files are there; reads none. Raises InvalidValue."""
-        self._file(options_)
+    def files(self, asked: MovieLensOptions) -> list[Path]:
+        """The one with ratings. Raises InvalidValue."""
+        folder = options.folder(self.name, asked.path, self.name)
+        return [options.existing(self.name, folder / self._ratings(asked).file)]
 
-    def load(self, options_: Mapping[str, object]) -> Dataset:
+    def records(self, asked: MovieLensOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records; class k is k + 1 stars. Raises InvalidValue."""
-        facts, ratings, file = self.facts(options_), self._ratings(options_), self._file(options_)
-        table = _read(file, ratings)
-        content.records(facts, str(file), len(table), ratings.records)
+        ratings = self._ratings(asked)
+        table = _read(files[0], ratings)
+        content.records(facts, str(files[0]), len(table), ratings.records)
         user, movie, stars = table[:, 0] - 1, table[:, 1] - 1, table[:, 2] - 1
         if facts.unit is not None:
-            trained, judged = self._users()
+            users_trained, users_judged = self._users()
             parts = []
-            for users in (trained[: facts.n], judged):
+            for users in (users_trained[: facts.n], users_judged):
                 rows = np.flatnonzero(np.isin(user, users))
                 own = content.select({"movie": movie}, stars, rows)
                 parts.append(content.by_unit(own, user[rows].tolist(), facts.unit))
             (train, units), (validation, _) = parts
             return content.dataset(facts, train, validation, units=units)
         order = np.random.default_rng(SPLIT_SEED).permutation(ratings.records)
-        inputs = {USER: user, "movie": movie}
-        return content.dataset(
-            facts,
-            content.select(inputs, stars, order[facts.n_validation :][: facts.n]),
-            content.select(inputs, stars, order[: facts.n_validation]),
-        )
-
-    def _file(self, options_: Mapping[str, object]) -> Path:
-        folder = options.folder(self.name, options_, self.name)
-        return options.existing(self.name, folder / self._ratings(options_).file)
+        judged, trained = order[: facts.n_validation], order[facts.n_validation :][: facts.n]
+        return content.parted(facts, {USER: user, "movie": movie}, stars, trained, judged)
 
     def _users(self) -> tuple[list[int], list[int]]:
         """Codes of the users who are trained on and of those who are judged, each in the order of a hash: public."""
@@ -109,33 +109,23 @@ class MovieLens:
         judged = [user for share, user in shares if share < VALIDATION_SHARE]
         return [user for share, user in shares if share >= VALIDATION_SHARE], judged
 
-    def _validation(self, options_: Mapping[str, object]) -> int:
-        return round(self._ratings(options_).records * VALIDATION_SHARE)
-
-    def _ratings(self, options_: Mapping[str, object]) -> Ratings:
-        if "path" in options_ and len(self.files) > 1:
-            folder = options.folder(self.name, options_, self.name)
-            for ratings in self.files:
-                if (folder / ratings.file).is_file():
-                    return ratings
-        return self.files[-1]
+    def _ratings(self, asked: MovieLensOptions) -> Ratings:
+        if asked.path is None or len(self.ratings) == 1:
+            return self.ratings[-1]
+        folder = options.folder(self.name, asked.path, self.name)
+        return next((one for one in self.ratings if (folder / one.file).is_file()), self.ratings[-1])
 
 
 def _read(file: Path, ratings: Ratings) -> NDArray[np.int64]:
     """[records, 3]: user id, movie id, stars."""
     import pandas as pd
 
-    raw = gzipped.read(file) if file.suffix == ".gz" else file.read_bytes()
-    text = raw.replace(ratings.separator.encode(), b",")
+    text = gzipped.read(file).replace(ratings.separator.encode(), b",")
     try:
         frame = pd.read_csv(io.BytesIO(text), header=None, skiprows=ratings.header, usecols=[0, 1, 2], dtype=np.int64)
     except ValueError as error:
-        raise InvalidValue(
-            "data.path",
-            str(file),
-            f"user, movie and stars as whole numbers separated by {ratings.separator!r} ({error})",
-            "It is another file, or damaged: fetch it again.",
-        ) from error
+        expected = f"user, movie and stars as whole numbers separated by {ratings.separator!r} ({error})"
+        raise InvalidValue("data.path", str(file), expected, ANOTHER_FILE) from error
     return frame.to_numpy()
 
 
@@ -144,7 +134,7 @@ MOVIELENS_1M = MovieLens(
     doc="film ratings, 1-5 stars, 6,040 users, 999,755 or 1,000,209 records; GroupLens files; options path, unit",
     users=6040,
     movies=3952,
-    files=(
+    ratings=(
         Ratings("ratings.dat", 1_000_209, "::"),
         Ratings("ratings_no_timestamp.csv.gz", 999_755, ",", header=1),
     ),
@@ -154,5 +144,5 @@ MOVIELENS_100K = MovieLens(
     doc="film ratings, 1-5 stars, 943 users, 100,000 records; GroupLens's u.data; options path, unit",
     users=943,
     movies=1682,
-    files=(Ratings("u.data", 100_000, "\t"),),
+    ratings=(Ratings("u.data", 100_000, "\t"),),
 )

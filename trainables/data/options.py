@@ -1,102 +1,182 @@
-"""Options of a data source, read with errors that name the value and the way out."""
+"""Options of data sources: one typed record per source, read in one place and listed by `sweeps datasets NAME`.
+
+    @options
+    class Mine(Limit, InFolder):
+        form: str = word("long", "wide", doc="which of the two published files is read")
+
+Errors name the value and the way out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
+from typing import Any, TypeVar, dataclass_transform
 
 from dpcore import checks
 from dpcore.checks import InvalidValue
 from trainables.units import Unit
 
-
-def only(source: str, options: Mapping[str, object], *known: str) -> None:
-    """Raises InvalidValue for an option that `source` does not have."""
-    for name in options:
-        if name not in known:
-            if name == "path":
-                raise InvalidValue("data.path", options[name], f"no folder: {source} needs none", "Leave --data out.")
-            if name == "unit":
-                no_unit(source, options)
-            listed = ", ".join(known) or "none"
-            raise InvalidValue(f"data.{name}", options[name], f"an option of {source}", f"Its options: {listed}.")
+Record = TypeVar("Record")
+Reader = Callable[[str, object], object]
+"""(name, value as given) -> value as used. Raises InvalidValue."""
 
 
-def no_unit(source: str, options: Mapping[str, object]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option of a source.
+
+    doc      what it says, as the rest of a sentence
+    default  what it is where a spec leaves it out; None where it then says nothing, or has to be given
+    """
+
+    name: str
+    doc: str
+    default: object = None
+
+
+def option(read: Reader, *, doc: str, default: object = MISSING) -> Any:
+    """One option; without a default it has to be given, and `read` refuses None."""
+    about = {"doc": doc, "read": read}
+    return field(metadata=about) if default is MISSING else field(default=default, metadata=about)
+
+
+def as_given(name: str, value: object) -> object:
+    """Reads an option that its source checks itself."""
+    return value
+
+
+def word(*choices: str, doc: str) -> Any:
+    """One of some words, by default the first."""
+
+    def read(name: str, value: object) -> object:
+        if value not in choices:
+            remedy = f"It says {doc}; left out, it is {choices[0]}."
+            raise InvalidValue(f"data.{name}", value, "one of " + ", ".join(choices), remedy)
+        return value
+
+    return option(read, doc=f"{doc}: {', '.join(choices)}", default=choices[0])
+
+
+def whole(*, doc: str, minimum: int = 1, default: object = MISSING) -> Any:
+    """An integer of at least `minimum`. With None as default, None may be given too."""
+
+    def read(name: str, value: object) -> int | None:
+        return None if value is None and default is None else count(name, value, doc=doc, minimum=minimum)
+
+    return option(read, doc=doc, default=default)
+
+
+def count(name: str, value: object, *, doc: str, minimum: int = 1) -> int:
+    """`value` of option `name`, an integer of at least `minimum`. Raises InvalidValue, which says what it is: `doc`."""
+    try:
+        checks.count(minimum=minimum, value=value)  # type: ignore[arg-type]
+    except InvalidValue as error:
+        raise InvalidValue(f"data.{name}", value, error.expected, f"It says {doc}.") from None
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def unit(*columns: str) -> Any:
+    """{column: NAME, max_records: k}, or nothing. `columns`: those there are, if known."""
+
+    def read(name: str, value: object) -> Unit | None:
+        if value is None:
+            return None
+        if not isinstance(value, Mapping) or set(value) != {"column", "max_records"}:
+            remedy = "It says whose the records are, and how many of one unit are used."
+            raise InvalidValue(f"data.{name}", value, "{column: NAME, max_records: k}", remedy)
+        column = value["column"]
+        if not isinstance(column, str) or not column or (columns and column not in columns):
+            whose = "the name of the column that says whose a record is"
+            raise InvalidValue(f"data.{name}.column", column, f"one of {', '.join(columns)}" if columns else whose)
+        largest = count(f"{name}.max_records", value["max_records"], doc="how many records of one unit are used")
+        return Unit(column=column, max_records=largest)
+
+    return option(read, doc="{column: NAME, max_records: k}, what one neighbour of a claim differs in", default=None)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option, word, whole, unit))
+def options(made: type[Record]) -> type[Record]:
+    """The decorator of such a record: a frozen dataclass with fields by keyword."""
+    return dataclass(frozen=True, kw_only=True)(made)
+
+
+@options
+class NoOptions:
+    """Of a source without any, and the base of all others."""
+
+
+@options
+class InFolder(NoOptions):
+    """Of a source with files."""
+
+    path: object = option(as_given, doc="the folder with its files; --data DIR sets it", default=None)
+
+
+@options
+class Limit(NoOptions):
+    """Of a source of which a part may be used."""
+
+    limit: int | None = whole(doc="how many training records are used, the first ones", default=None)
+
+    def used(self, n: int) -> int:
+        """How many of n training records are used: a public choice."""
+        return n if self.limit is None else min(self.limit, n)
+
+
+def listed(record: type) -> tuple[Option, ...]:
+    """Every option of a record, in order."""
+    return tuple(
+        Option(name=one.name, doc=one.metadata["doc"], default=None if one.default is MISSING else one.default)
+        for one in fields(record)
+    )
+
+
+def read(record: type[Record], source: str, given: Mapping[str, object]) -> Record:
+    """What a spec says to `source`, checked. Raises InvalidValue, for an option that it does not have too."""
+    known = {one.name: one for one in fields(record)}  # type: ignore[arg-type]
+    for name, value in given.items():
+        if name in known:
+            continue
+        if name == "path":
+            raise InvalidValue("data.path", value, f"no folder: {source} needs none", "Leave --data out.")
+        if name == "unit":
+            no_unit(source, given)
+        remedy = f"Its options: {', '.join(known) or 'none'}."
+        raise InvalidValue(f"data.{name}", value, f"an option of {source}", remedy)
+    return record(
+        **{
+            name: one.metadata["read"](name, given.get(name))
+            for name, one in known.items()
+            if name in given or one.default is MISSING
+        }
+    )
+
+
+def no_unit(source: str, given: Mapping[str, object]) -> None:
     """Raises InvalidValue where a unit is asked of a source that cannot group its records."""
-    if "unit" in options:
+    if "unit" in given:
         raise InvalidValue(
             "data.unit",
-            options["unit"],
+            given["unit"],
             f"no unit: {source} does not know whose its records are",
             "Use the source table or a MovieLens one, or make the claim per record.",
         )
 
 
-def choice(options: Mapping[str, object], name: str, choices: tuple[str, ...]) -> str:
-    """A word of `choices`; the first one when the option is absent. Raises InvalidValue."""
-    value = options.get(name, choices[0])
-    if value not in choices:
-        raise InvalidValue(f"data.{name}", value, "one of " + ", ".join(choices))
-    return str(value)
-
-
-def limited(options: Mapping[str, object], n: int) -> int:
-    """How many of n training records are used: option `limit`, a public choice. Raises InvalidValue."""
-    limit = options.get("limit")
-    if limit is None:
-        return n
-    _whole("limit", limit)
-    return min(int(limit), n)  # type: ignore[call-overload]
-
-
-def unit(options: Mapping[str, object], *columns: str) -> Unit | None:
-    """Option `unit`, {column: NAME, max_records: k}: None without it. `columns`: those there are, if known.
-
-    Raises InvalidValue.
-    """
-    raw = options.get("unit")
-    if raw is None:
-        return None
-    if not isinstance(raw, Mapping) or set(raw) != {"column", "max_records"}:
-        raise InvalidValue("data.unit", raw, "{column: NAME, max_records: k}")
-    column = raw["column"]
-    if not isinstance(column, str) or not column or (columns and column not in columns):
-        expected = f"one of {', '.join(columns)}" if columns else "the name of the column that says whose a record is"
-        raise InvalidValue("data.unit.column", column, expected)
-    return Unit(column=column, max_records=whole({"unit.max_records": raw["max_records"]}, "unit.max_records"))
-
-
-def whole(options: Mapping[str, object], name: str, default: int | None = None) -> int:
-    """An integer of at least 1. Raises InvalidValue."""
-    value = options.get(name, default)
-    _whole(name, value)
-    return int(value)  # type: ignore[call-overload]
-
-
-def _whole(name: str, value: object) -> None:
-    try:
-        checks.count(minimum=1, value=value)  # type: ignore[arg-type]
-    except InvalidValue:
-        raise InvalidValue(f"data.{name}", value, "an integer of at least 1") from None
-
-
-def folder(source: str, options: Mapping[str, object], *names: str) -> Path:
+def folder(source: str, path: object, *names: str) -> Path:
     """The folder with `source`'s files: one of `names` below option `path`, or `path` itself.
 
     Raises InvalidValue when there is none.
     """
     remedy = f"Pass the folder that holds {names[0]}/ with --data DIR, or set data.path in the spec."
-    path = options.get("path")
     if not isinstance(path, str) or not path:
         raise InvalidValue("data.path", path, f"the folder with the {source} files", remedy)
     root = Path(path).expanduser()
     if not root.is_dir():
         raise InvalidValue("data.path", path, "a folder that exists", remedy)
-    for name in names:
-        if (root / name).is_dir():
-            return root / name
-    return root
+    return next((root / name for name in names if (root / name).is_dir()), root)
 
 
 def existing(source: str, file: Path) -> Path:

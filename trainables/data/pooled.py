@@ -9,105 +9,56 @@ The draw is a function of the seed and the number of records alone, so that n st
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from dpcore.checks import InvalidValue, count
+from dpcore.checks import InvalidValue
 from trainables.data import content, options
-from trainables.system import Dataset, DataSource, PublicFacts, Split
+from trainables.data.derived import Derived, Of
+from trainables.system import Dataset, PublicFacts
 
-OWN = ("of", "train", "validation", "seed")
+
+@options.options
+class PoolOptions(Of):
+    """Options of a pool."""
+
+    train: int = options.whole(doc="how many records are trained on")
+    validation: int | None = options.whole(doc="how many others are kept, all unless given", default=None)
+    seed: int = options.whole(doc="the seed of the public draw that splits", minimum=0, default=0)
 
 
-class Pooled:
-    """`data: {source: pooled, of: mnist, train: 10000, validation: 20000, seed: 0, path: DIR}`.
-
-    of          the source of the records; every further option is its own
-    train       how many records are trained on
-    validation  how many others are kept; all by default
-    seed        of the public draw, 0 by default
-    """
+class Pooled(Derived[PoolOptions]):
+    """`data: {source: pooled, of: mnist, train: 10000, validation: 20000, seed: 0, path: DIR}`."""
 
     name = "pooled"
     doc = "the records of another source (option of), split anew into train and validation by a public seed"
+    asks = PoolOptions
 
-    def __init__(self, sources: Mapping[str, DataSource]) -> None:
-        self.sources = sources
-
-    def facts(self, options_: Mapping[str, object]) -> PublicFacts:
-        """Facts of the new split. Raises InvalidValue (source, sizes, the source's own options)."""
-        inner, facts = self._inner(options_)
-        records = facts.n + facts.n_validation
-        train = options.whole(options_, "train")
-        kept = options.whole(options_, "validation", max(1, records - train))
-        if train + kept > records:
-            raise InvalidValue(
-                "data.train", train, f"train + validation of at most {records}, the records of {inner.name}"
-            )
-        return PublicFacts(
-            dataset=f"{facts.dataset}-pooled",
-            task=facts.task,
-            n=train,
-            n_validation=kept,
-            features=facts.features,
-            classes=facts.classes,
-            target_low=facts.target_low,
-            target_high=facts.target_high,
-            assumptions=facts.assumptions,
-        )
-
-    def inspect(self, options_: Mapping[str, object]) -> None:
-        """Whether the other source's files are there; reads no record. Raises InvalidValue."""
-        inner, _ = self._inner(options_)
-        inner.inspect(_others(options_))
-
-    def load(self, options_: Mapping[str, object]) -> Dataset:
-        """The records. Raises InvalidValue."""
-        facts = self.facts(options_)
-        inner, _ = self._inner(options_)
-        found = inner.load(_others(options_))
-        order = drawn(len(found.train) + len(found.validation), _seed(options_))
-        pool = Split(
-            inputs={
-                name: np.concatenate([array, found.validation.inputs[name]])
-                for name, array in found.train.inputs.items()
-            },
-            targets=np.concatenate([found.train.targets, found.validation.targets]),
-        )
-        chosen = order[: facts.n], order[facts.n : facts.n + facts.n_validation]
-        return content.dataset(facts, *(content.select(pool.inputs, pool.targets, rows) for rows in chosen))
-
-    def _inner(self, options_: Mapping[str, object]) -> tuple[DataSource, PublicFacts]:
-        name = options_.get("of")
-        if not isinstance(name, str) or name not in self.sources:
-            raise InvalidValue("data.of", name, "one of " + ", ".join(self.sources))
-        if name == "table":
+    def check(self, of: str, others: Mapping[str, object]) -> None:
+        """Raises InvalidValue for records of one's own, and for units."""
+        if of == "table":
             raise InvalidValue(
                 "data.of",
-                name,
+                of,
                 "a published source: a split by position moves records of one's own across when one comes or goes",
                 "Use the source table by itself, with data.validation.",
             )
-        _seed(options_)
-        options.no_unit(self.name, options_)
-        inner = self.sources[name]
-        return inner, inner.facts(_others(options_))
+        options.no_unit(self.name, others)
 
+    def declared(self, asked: PoolOptions, facts: PublicFacts) -> PublicFacts:
+        """Facts of the new split. Raises InvalidValue (sizes)."""
+        records = facts.n + facts.n_validation
+        kept = max(1, records - asked.train) if asked.validation is None else asked.validation
+        if asked.train + kept > records:
+            expected = f"train + validation of at most {records}, the records of {asked.of}"
+            raise InvalidValue("data.train", asked.train, expected, "Train on fewer, or keep fewer.")
+        return replace(facts, dataset=f"{facts.dataset}-pooled", n=asked.train, n_validation=kept)
 
-def drawn(records: int, seed: int) -> np.ndarray:
-    """Positions 0..records-1 in the order of a public draw; shape (records,)."""
-    order: np.ndarray = np.random.default_rng(seed).permutation(records)
-    return order
-
-
-def _others(options_: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in options_.items() if name not in OWN}
-
-
-def _seed(options_: Mapping[str, object]) -> int:
-    seed = options_.get("seed", 0)
-    try:
-        count(seed=seed)  # type: ignore[arg-type]
-    except InvalidValue:
-        raise InvalidValue("data.seed", seed, "an integer of at least 0") from None
-    return int(seed)  # type: ignore[call-overload]
+    def records(self, asked: PoolOptions, facts: PublicFacts, found: Dataset) -> Dataset:
+        """The records of the pool that the draw takes."""
+        order = content.drawn(len(found.train) + len(found.validation), asked.seed)
+        both = (found.train, found.validation)
+        inputs = {name: np.concatenate([split.inputs[name] for split in both]) for name in found.train.inputs}
+        targets = np.concatenate([split.targets for split in both])
+        return content.parted(facts, inputs, targets, order[: facts.n], order[facts.n :][: facts.n_validation])

@@ -8,8 +8,9 @@ records.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables.data import content, table_file
-from trainables.data.table_schema import JOINED, Column, Schema, schema
+from trainables.data.source import Source
+from trainables.data.table_schema import JOINED, Column, Schema, TableOptions, schema
 from trainables.system import Dataset, PublicFacts, Split, Task
 from trainables.units import Unit, share_of
 
@@ -32,28 +34,29 @@ _MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
 """Texts that stand for a missing id in the files of spreadsheets, databases and pandas."""
 
 
-class Table:
+class Table(Source[TableOptions]):
     """`data: {source: table, ...}`: see trainables.data.table_schema for every option."""
 
     name = "table"
     doc = "your own Parquet or CSV, local, s3:// or gs://; declare n, label, columns and classes; option unit"
+    asks = TableOptions
 
-    def facts(self, options_: Mapping[str, object]) -> PublicFacts:
-        """Declared facts; touches no file. Raises InvalidValue."""
-        return schema(options_).facts()
+    def declared(self, asked: TableOptions) -> PublicFacts:
+        """The facts; touches no file. Raises InvalidValue."""
+        return schema(asked).facts()
 
-    def inspect(self, options_: Mapping[str, object]) -> None:
+    def inspect(self, options: Mapping[str, object]) -> None:
         """The files and their columns; types too, where the files tell them. Raises InvalidValue."""
-        declared, form = schema(options_), options_.get("format")
-        table_file.inspect(options_.get("path"), form, declared)
+        asked = self.read(options)
+        declared = schema(asked)
+        table_file.inspect(asked.path, asked.format, declared)
         if declared.validation.path is not None:
-            table_file.inspect(declared.validation.path, form, declared)
+            table_file.inspect(declared.validation.path, asked.format, declared)
 
-    def load(self, options_: Mapping[str, object]) -> Dataset:
+    def records(self, asked: TableOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records. Raises InvalidValue (file, columns, missing values, categories, labels, count)."""
-        declared = schema(options_)
-        facts = declared.facts()
-        where, form = options_.get("path"), options_.get("format")
+        declared = schema(asked)
+        where, form = asked.path, asked.format
         everything = _records(where, form, declared, declared.n)
         validation = declared.validation
         if validation.path is not None:
@@ -83,7 +86,7 @@ class _Records:
         return _Records(content.select(dict(self.split.inputs), self.split.targets, rows), ids)
 
 
-def _records(where: object, form: object, declared: Schema, n: int) -> _Records:
+def _records(where: object, form: str | None, declared: Schema, n: int) -> _Records:
     """All records of one file. Raises InvalidValue."""
     table = table_file.read(where, form, declared.names)
     ids: NDArray[Any]
@@ -145,15 +148,23 @@ def _unit_ids(where: object, table: pa.Table, unit: Unit) -> NDArray[np.object_]
     return np.array([str(one) for one in ids], dtype=object)
 
 
-def _split(where: object, table: pa.Table, declared: Schema) -> Split:
+def encoded(where: object, table: pa.Table, columns: Sequence[Column]) -> dict[str, NDArray[np.generic]]:
+    """The inputs [n, *shape] of declared `columns`: cut, scaled, one-hot or as codes. `where` names them in errors.
+
+    Raises InvalidValue for a column that is missing, of another kind, or holds what was not declared.
+    """
     inputs: dict[str, NDArray[np.generic]] = {}
-    joined = [_dense(where, table, column) for column in declared.columns if not column.own_feature]
+    joined = [_dense(where, table, column) for column in columns if not column.own_feature]
     if joined:
         inputs[JOINED] = np.concatenate(joined, axis=1)
-    for column in declared.columns:
+    for column in columns:
         if column.own_feature:
             inputs[column.name] = _own(where, table, column)
-    return Split(inputs=inputs, targets=_targets(where, table, declared))
+    return inputs
+
+
+def _split(where: object, table: pa.Table, declared: Schema) -> Split:
+    return Split(inputs=encoded(where, table, declared.columns), targets=_targets(where, table, declared))
 
 
 def _dense(where: object, table: pa.Table, column: Column) -> NDArray[np.float32]:

@@ -20,6 +20,7 @@ from trainables.system import Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.dataset as ds
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2")
 _WRONG_NAMES = "Correct the names in data.columns, data.label, data.unit or data.validation.id."
@@ -34,37 +35,40 @@ _WITHOUT_VALUES = re.compile(
 _EMPTY = "a folder with a file in it, found none"
 
 
-def read(where: object, form: object, names: tuple[str, ...]) -> pa.Table:
+def read(where: object, form: str | None, names: tuple[str, ...]) -> pa.Table:
     """All rows of the columns `names`. Raises InvalidValue (path, form, columns)."""
-    import pyarrow.dataset as ds
-
     path, kind = _path(where), form_of(where, form)
     with _readable(path, kind):
-        source = ds.dataset(path, format=kind)
+        source = _dataset(path, kind)
         _check_names(path, kind, list(source.schema.names), names)
         return source.to_table(columns=list(names))
 
 
-def inspect(where: object, form: object, declared: Schema) -> None:
+def inspect(where: object, form: str | None, declared: Schema) -> None:
     """Whether the file is there and has the declared columns, of types that can be what is declared of them.
 
     Raises InvalidValue.
     """
-    import pyarrow.dataset as ds
-
     path, kind = _path(where), form_of(where, form)
     with _readable(path, kind):
         types: dict[str, Any] = {}
         if kind == "csv":
             names = _header(path)
         else:
-            source = ds.dataset(path, format=kind)
-            if not source.files:
-                raise FileNotFoundError(_EMPTY)
+            source = _dataset(path, kind)
             names, types = list(source.schema.names), dict(zip(source.schema.names, source.schema.types, strict=True))
     _check_names(path, kind, names, declared.names)
     if kind != "csv":
         _check_types(path, types, declared)
+
+
+def _dataset(path: str, kind: str) -> ds.FileSystemDataset:
+    import pyarrow.dataset as ds
+
+    source = ds.dataset(path, format=kind)
+    if not source.files:
+        raise FileNotFoundError(_EMPTY)
+    return source
 
 
 def _check_names(path: str, kind: str, names: list[str], declared: Sequence[str]) -> None:
@@ -97,13 +101,9 @@ def _check_names(path: str, kind: str, names: list[str], declared: Sequence[str]
         )
 
 
-def form_of(where: object, form: object) -> str:
-    """csv or parquet: as declared, else by the name of the file. Raises InvalidValue."""
-    if form is None:
-        return "csv" if str(where).lower().rstrip("/").endswith(CSV_ENDINGS) else "parquet"
-    if form not in ("csv", "parquet"):
-        raise InvalidValue("data.format", form, "csv or parquet")
-    return str(form)
+def form_of(where: object, form: str | None) -> str:
+    """csv or parquet: as declared, else by the name of the file."""
+    return form or ("csv" if str(where).lower().rstrip("/").endswith(CSV_ENDINGS) else "parquet")
 
 
 def _path(where: object) -> str:

@@ -39,7 +39,32 @@ from trainables.validation.declaration import DISJOINT, OPTIONS, PrivateValidati
 
 JOINED = "x"
 """Feature in which plain numbers and one-hot categories stand side by side, in declared order."""
-KNOWN = ("path", "format", "n", "label", "classes", "task", "target", "columns", "validation", "unit")
+_JUDGED = "how many records the validation file holds, or units"
+
+
+def _form(name: str, value: object) -> object:
+    if value not in (None, "csv", "parquet"):
+        remedy = "Left out, it is known by the name of the file."
+        raise InvalidValue(f"data.{name}", value, "csv or parquet", remedy)
+    return value
+
+
+@options.options
+class TableOptions(options.NoOptions):
+    """Options of a table, those with structure as they are given."""
+
+    path: object = options.option(options.as_given, doc="a file, a folder or a URL of Parquet or CSV", default=None)
+    format: str | None = options.option(_form, doc="csv or parquet, else known by the name of the file", default=None)
+    n: int = options.whole(doc="how many records there are, or units: declared, never counted")
+    label: object = options.option(options.as_given, doc="the column to predict", default=None)
+    classes: object = options.option(options.as_given, doc="a list of all labels, or their number", default=None)
+    task: str = options.word("classification", "rating", doc="what classes are")
+    target: object = options.option(options.as_given, doc="[low, high] of a regression", default=None)
+    columns: object = options.option(options.as_given, doc="{COLUMN: {low, high}, ...}, the inputs", default=None)
+    validation: object = options.option(
+        options.as_given, doc="{records: private, share: 0.2, id: COLUMN}, or {records, path, n}", default=None
+    )
+    unit: Unit | None = options.unit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,24 +176,21 @@ class Schema:
             yield "Rows that are alike are records of their own."
 
 
-def schema(options_: Mapping[str, object]) -> Schema:
+def schema(asked: TableOptions) -> Schema:
     """The declaration in a spec's `data` options. Raises InvalidValue."""
-    options.only("table", options_, *KNOWN)
-    label = options_.get("label")
+    label = asked.label
     if not isinstance(label, str) or not label:
         raise InvalidValue("data.label", label, "the name of the column to predict", "Add `label: COLUMN`.")
-    task, classes, target = _task(options_)
-    columns = _columns(options_)
+    task, classes, target = _task(asked)
+    columns = _columns(asked.columns)
     if label in {column.name for column in columns}:
         raise InvalidValue("data.columns", label, "inputs only, not the label", "Remove it from `columns`.")
-    n = options.whole(options_, "n")
-    unit = options.unit(options_)
-    validation = _validation(options_.get("validation"), n, unit, str(options_.get("path")))
-    return Schema(n, label, classes, task, target, columns, validation, unit)
+    validation = _validation(asked.validation, asked.n, asked.unit, str(asked.path))
+    return Schema(asked.n, label, classes, task, target, columns, validation, asked.unit)
 
 
-def _task(options_: Mapping[str, object]) -> tuple[Task, tuple[Any, ...], tuple[float, float]]:
-    classes, target = options_.get("classes"), options_.get("target")
+def _task(asked: TableOptions) -> tuple[Task, tuple[Any, ...], tuple[float, float]]:
+    classes, target = asked.classes, asked.target
     if (classes is None) == (target is None):
         raise InvalidValue(
             "data.classes", classes, "either `classes` (a list or a number) or `target: [low, high]`", "Declare one."
@@ -179,15 +201,16 @@ def _task(options_: Mapping[str, object]) -> tuple[Task, tuple[Any, ...], tuple[
     if isinstance(classes, int) and not isinstance(classes, bool):
         classes = list(range(classes))
     if not isinstance(classes, Sequence) or isinstance(classes, str) or len(set(classes)) < 2:
-        raise InvalidValue("data.classes", options_.get("classes"), "at least two different labels, or their number")
-    word = options.choice(options_, "task", ("classification", "rating"))
-    return Task(word), tuple(classes), (0.0, 1.0)
+        raise InvalidValue(
+            "data.classes", asked.classes, "at least two different labels, or their number", "List them."
+        )
+    return Task(asked.task), tuple(classes), (0.0, 1.0)
 
 
-def _columns(options_: Mapping[str, object]) -> tuple[Column, ...]:
-    raw = options_.get("columns")
+def _columns(raw: object) -> tuple[Column, ...]:
     if not isinstance(raw, Mapping) or not raw:
-        raise InvalidValue("data.columns", raw, "a mapping from input columns to their bounds, categories or codes")
+        expected = "a mapping from input columns to their bounds, categories or codes"
+        raise InvalidValue("data.columns", raw, expected, "Write `columns: {COLUMN: {low: 0, high: 1}}`, say.")
     return tuple(_column(str(name), rule) for name, rule in raw.items())
 
 
@@ -237,7 +260,9 @@ def _validation(raw: object, n: int, unit: Unit | None, path: str) -> Validation
             raise InvalidValue("data.validation.id", raw["id"], expected)
     split = {name: value for name, value in raw.items() if name not in OPTIONS} if isinstance(raw, Mapping) else {}
     if isinstance(raw, Mapping) and set(split) == {"path", "n"} and isinstance(raw["path"], str):
-        return Validation(path=raw["path"], n=options.whole(raw, "n"), private=_other_file(raw, path))
+        return Validation(
+            path=raw["path"], n=options.count("validation.n", raw["n"], doc=_JUDGED), private=_other_file(raw, path)
+        )
     if isinstance(raw, Mapping) and {"share", "id"} <= set(split) <= {"share", "id", "key"}:
         share, id_, key = raw["share"], str(raw["id"]), str(raw.get("key", "validation"))
         if isinstance(share, int | float) and 0 < share < 1 and 0 < round(n * share) < n:

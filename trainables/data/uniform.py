@@ -3,40 +3,41 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
-from dpcore import checks
-from trainables.data.options import only
+from trainables.data import options
+from trainables.data.source import Source
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 
-class Uniform:
+@options.options
+class UniformOptions(options.NoOptions):
+    """Options of the toy."""
+
+    n: int = options.whole(doc="how many values there are", default=1000)
+
+
+class Uniform(Source[UniformOptions]):
     """`data: {source: uniform, n: 1000}`."""
 
     name = "uniform"
     doc = "n values uniform on [0, 1] from a fixed seed; option n (default 1000)"
+    asks = UniformOptions
 
-    def facts(self, options: Mapping[str, object]) -> PublicFacts:
-        """Facts of n values. Raises InvalidValue for an unknown option or n below 1."""
-        only(self.name, options, "n")
-        n = options.get("n", 1000)
-        checks.count(minimum=1, n=n)  # type: ignore[arg-type]
+    def declared(self, asked: UniformOptions) -> PublicFacts:
+        """Facts of n values."""
         return PublicFacts(
             dataset=self.name,
             task=Task.MEAN,
-            n=int(n),  # type: ignore[call-overload]
+            n=asked.n,
             n_validation=0,
             features={"value": Feature(shape=(), low=0.0, high=1.0)},
         )
 
-    def inspect(self, options: Mapping[str, object]) -> None:
-        """There is no file."""
-
-    def load(self, options: Mapping[str, object]) -> Dataset:
+    def records(self, asked: UniformOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The values; the same for the same n."""
-        facts = self.facts(options)
         values = np.random.default_rng(20260101).random(facts.n)
         empty = np.zeros(0)
         return Dataset(

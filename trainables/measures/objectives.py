@@ -20,6 +20,12 @@ _MEMBERS = (
 )
 AUDIT_RUNS = 200
 
+
+def _attacked(name: str, doc: str) -> Metric:
+    """A number of the threshold attack of Yeom et al. 2018 on the training records."""
+    return Metric(name=name, goal="minimize", worst=1.0, doc=doc, released=_MEMBERS, depends=Dependence.RAW)
+
+
 MEASURES: Mapping[str, Metric] = {
     one.name: one
     for one in (
@@ -31,37 +37,18 @@ MEASURES: Mapping[str, Metric] = {
             released="a twin of the trial on the training records, with noise of its own: in no claim and no ledger",
             depends=Dependence.RAW,
         ),
-        Metric(
-            name="membership_auc",
-            goal="minimize",
-            worst=1.0,
-            doc="area under the curve of the threshold attack of Yeom et al. 2018 (1/2: no better than guessing)",
-            released=_MEMBERS,
-            depends=Dependence.RAW,
+        _attacked(
+            "membership_auc",
+            "area under the curve of the threshold attack of Yeom et al. 2018 (1/2: no better than guessing)",
         ),
-        Metric(
-            name="membership_accuracy",
-            goal="minimize",
-            worst=1.0,
-            doc="share of right calls of that attack at the mean training loss, among as many members as others",
-            released=_MEMBERS,
-            depends=Dependence.RAW,
+        _attacked(
+            "membership_accuracy",
+            "share of right calls of that attack at the mean training loss, among as many members as others",
         ),
-        Metric(
-            name="membership_f1",
-            goal="minimize",
-            worst=1.0,
-            doc="harmonic mean of that attack's precision and recall, at the mean training loss",
-            released=_MEMBERS,
-            depends=Dependence.RAW,
-        ),
-        Metric(
-            name="priv_leak",
-            goal="minimize",
-            worst=1.0,
-            doc="true minus false positive rate of that attack at the mean training loss (Lu et al. 2021: Priv_Leak)",
-            released=_MEMBERS,
-            depends=Dependence.RAW,
+        _attacked("membership_f1", "harmonic mean of that attack's precision and recall, at the mean training loss"),
+        _attacked(
+            "priv_leak",
+            "true minus false positive rate of that attack at the mean training loss (Lu et al. 2021: Priv_Leak)",
         ),
         Metric(
             name="queries",

@@ -30,7 +30,7 @@ class Scored(Protocol):
 class Answering(Protocol):
     """A system that releases labels of queried validation records, and no model.
 
-    It calls `trainables.measures.watching.answered` with every answer that it releases.
+    It calls `trainables.measures.watching.released` with `asked` and `labels` of every answer that it releases.
     """
 
     def queries(self, plan: PrivacyPlan) -> int:

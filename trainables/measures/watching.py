@@ -54,11 +54,9 @@ def saw(run: Run, step: int, gradient: Mapping[str, Tensor]) -> None:
 
 
 def released(run: Run, **arrays: NDArray[np.generic]) -> None:
-    """Show what leaves the system, where that is not its final state."""
+    """Show what leaves the system, where that is not its final state.
+
+    Of answers: the `labels` [Q] to the validation records `asked` [Q], and whatever leaves besides.
+    """
     if isinstance(run, WatchesReleases):
         run.released(arrays)
-
-
-def answered(run: Run, asked: NDArray[np.int64], labels: NDArray[np.int64]) -> None:
-    """Show the labels [Q] that were answered to the validation records `asked` [Q]."""
-    released(run, asked=asked, labels=labels)

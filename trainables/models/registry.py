@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
+from trainables.named import by_name
 from trainables.system import PublicFacts, Task
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ModelEntry:
     """One named model.
 
-    builder  "module:function" of a function (facts, hidden) -> nn.Module; called with inputs in the order of
-             `facts.features`, the module returns [B, outputs(facts)]
+    builder  "module:function" in this folder, of a function (facts, hidden) -> nn.Module; called with inputs in the
+             order of `facts.features`, the module returns [B, outputs(facts)]
     refuses  why the model cannot serve these facts, "" when it can
     """
 
@@ -83,70 +84,41 @@ def _item(facts: PublicFacts) -> str:
     return ""
 
 
-def by_name(*entries: ModelEntry) -> dict[str, ModelEntry]:
-    """Entries keyed by name. Raises ValueError when two share one."""
-    named: dict[str, ModelEntry] = {}
-    for entry in entries:
-        if entry.name in named:
-            raise ValueError(f"model {entry.name!r} is registered twice")
-        named[entry.name] = entry
-    return named
-
-
 MODELS: dict[str, ModelEntry] = by_name(
+    "model",
+    ModelEntry("linear", "one linear layer on the flattened input", "dense:linear", _dense),
+    ModelEntry("mlp", "one hidden layer of `hidden` ReLU units", "dense:mlp", _dense),
     ModelEntry(
-        name="linear",
-        doc="one linear layer on the flattened input",
-        builder="trainables.models.dense:linear",
-        refuses=_dense,
+        "cnn",
+        "the two-convolution net of Abadi et al. 2016 (TensorFlow Privacy's; 26,010 weights on MNIST)",
+        "cnn:two_convolutions",
+        _image,
     ),
     ModelEntry(
-        name="mlp",
-        doc="one hidden layer of `hidden` ReLU units",
-        builder="trainables.models.dense:mlp",
-        refuses=_dense,
+        "mlp3",
+        "two hidden layers of `hidden` ReLU units each (Wu et al. 2020, German Credit)",
+        "dense:two_hidden",
+        _dense,
+    ),
+    ModelEntry("resnet20", "ResNet-20 with GroupNorm (He et al. 2016, CIFAR-10)", "resnet:resnet20", _image),
+    ModelEntry("resnet18", "ResNet-18 with GroupNorm (He et al. 2016; Wu et al. 2020, IDC)", "resnet:resnet18", _image),
+    ModelEntry(
+        "embedding-pool",
+        "16-unit embedding, average over all positions, `hidden` ReLU units (Bu et al. 2020, IMDb: 16)",
+        "text:embedding_pool",
+        _text,
     ),
     ModelEntry(
-        name="cnn",
-        doc="the two-convolution net of Abadi et al. 2016 (TensorFlow Privacy's; 26,010 weights on MNIST)",
-        builder="trainables.models.cnn:two_convolutions",
-        refuses=_image,
+        "two-branch",
+        "product of 5 latent factors beside 10 + 10 more, one linear layer (Bu et al. 2020, MovieLens)",
+        "recommendation:two_branch",
+        _pair,
     ),
     ModelEntry(
-        name="mlp3",
-        doc="two hidden layers of `hidden` ReLU units each (Wu et al. 2020, German Credit)",
-        builder="trainables.models.dense:two_hidden",
-        refuses=_dense,
-    ),
-    ModelEntry(
-        name="resnet20",
-        doc="ResNet-20 with GroupNorm (He et al. 2016, CIFAR-10)",
-        builder="trainables.models.resnet:resnet20",
-        refuses=_image,
-    ),
-    ModelEntry(
-        name="resnet18",
-        doc="ResNet-18 with GroupNorm (He et al. 2016; Wu et al. 2020, IDC)",
-        builder="trainables.models.resnet:resnet18",
-        refuses=_image,
-    ),
-    ModelEntry(
-        name="embedding-pool",
-        doc="16-unit embedding, average over all positions, `hidden` ReLU units (Bu et al. 2020, IMDb: 16)",
-        builder="trainables.models.text:embedding_pool",
-        refuses=_text,
-    ),
-    ModelEntry(
-        name="two-branch",
-        doc="product of 5 latent factors beside 10 + 10 more, one linear layer (Bu et al. 2020, MovieLens)",
-        builder="trainables.models.recommendation:two_branch",
-        refuses=_pair,
-    ),
-    ModelEntry(
-        name="item-table",
-        doc="one row of outputs per item and one for all: what a user whom nobody has met is told (MovieLens by user)",
-        builder="trainables.models.recommendation:item_table",
-        refuses=_item,
+        "item-table",
+        "one row of outputs per item and one for all: what a user whom nobody has met is told (MovieLens by user)",
+        "recommendation:item_table",
+        _item,
     ),
 )
 
@@ -237,5 +209,6 @@ def _own_function(model: str) -> Callable[..., object]:
 
 def _function(path: str) -> Callable[..., object]:
     module_name, _, function_name = path.partition(":")
-    function: Callable[..., object] = getattr(importlib.import_module(module_name), function_name)
+    home = importlib.import_module(f"trainables.models.{module_name}")
+    function: Callable[..., object] = getattr(home, function_name)
     return function

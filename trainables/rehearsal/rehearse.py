@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcore.randomness import Streams
+from trainables.knobs import read
 from trainables.measures.objectives import measure, wanted
 from trainables.measures.protocols import CanaryTrained
 from trainables.publishing import OWN_METRICS, published
@@ -19,6 +20,7 @@ from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
 from trainables.rehearsal.made_up import SEED, made_up
 from trainables.rehearsal.setting import Replanned, Setting, sampling_rates, setting_of
 from trainables.system import Execution, Member, PrivacyPlan, PublicFacts, State, System
+from trainables.training.gradient_knobs import BatchKnobs
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -142,7 +144,7 @@ def _planned_batch(plan: PrivacyPlan, facts: PublicFacts) -> int:
     rates = sampling_rates(plan)
     if rates:
         return max(1, round(max(rates) * facts.n))
-    return int(plan.config.get("batch_size", facts.n))
+    return read(BatchKnobs, {"batch_size": facts.n, **plan.config}).batch_size
 
 
 def _clip_norm(system: System, plan: PrivacyPlan, facts: PublicFacts) -> float | None:

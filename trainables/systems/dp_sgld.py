@@ -28,7 +28,7 @@ from dpcore.mechanisms.sampled_gaussian import Sequence
 from dpcore.sgld import published_noise_variance
 from trainables.capabilities import Capabilities
 from trainables.knobs import knob, knobs
-from trainables.planner import STEPS_MAX, too_large
+from trainables.planner import STEPS_MAX, ClaimTerms, too_large
 from trainables.system import Config, PrivacyTarget, PublicFacts, Refusal, Scalar
 from trainables.systems.sgld import HALVINGS_MAX, LangevinKnobs, PrivateLangevin
 
@@ -67,7 +67,7 @@ class DPSGLD(PrivateLangevin[DPSGLDKnobs]):
     name = "dp-sgld"
     source = "Wang, Fienberg & Smola 2015; Wu et al. 2020"
     knobs = DPSGLDKnobs
-    capabilities = Capabilities(units=True, private_reports=True)
+    capabilities = Capabilities(units=True, workers=True, private_reports=True)
     halved = False
 
     def recorded(self, target: PrivacyTarget) -> dict[str, Scalar]:
@@ -84,7 +84,7 @@ class DPSGLD(PrivateLangevin[DPSGLDKnobs]):
             or too_large("noise", max(knobs.noise_multipliers(facts.n)), LARGEST_NOISE, remedy)
         )
 
-    def mechanism(self, knobs: DPSGLDKnobs, facts: PublicFacts) -> Sequence:
+    def mechanism(self, knobs: DPSGLDKnobs, facts: PublicFacts, terms: ClaimTerms) -> Sequence:
         """See `PlannedSystem.mechanism`."""
         return self.blocks(knobs, facts, knobs.clip_norm, knobs.noise_multipliers(facts.n))
 
@@ -105,7 +105,7 @@ class DPSGLD(PrivateLangevin[DPSGLDKnobs]):
         )
 
     def beside(
-        self, knobs: DPSGLDKnobs, released: Sequence, claim: Guarantee, target: PrivacyTarget
+        self, knobs: DPSGLDKnobs, released: Sequence, claim: Guarantee, facts: PublicFacts, target: PrivacyTarget
     ) -> tuple[Guarantee, ...]:
         """The published claim: it holds for this run because the exact count of the same noise is no larger."""
         return (

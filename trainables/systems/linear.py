@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from dpcore.erm import unit_inputs
-from trainables.knobs import knob, knobs, parameters
+from trainables.data.content import select
+from trainables.knobs import knob, knobs
 from trainables.system import PublicFacts, Split, Task
 
 LARGEST_WIDTH = 20_000
@@ -37,8 +38,9 @@ class RowKnobs:
         doc="adds a constant column; inputs are then divided by sqrt(2) to keep their norm",
     )
 
-
-ROW_PARAMETERS = parameters(RowKnobs)
+    def rows(self, facts: PublicFacts, split: Split) -> NDArray[np.float64]:
+        """The records of `split` as the system sees them: see `rows`."""
+        return rows(facts, split, self.clip_norm, self.bias)
 
 
 def classes_of(facts: PublicFacts) -> int:
@@ -58,12 +60,27 @@ def width_of(facts: PublicFacts, bias: bool = False) -> int:
     return sum(math.prod(one.shape) * (one.cardinality or 1) for one in facts.features.values()) + int(bias)
 
 
-def rows(facts: PublicFacts, split: Split, clip_norm: float, bias: bool) -> NDArray[np.float64]:
-    """The records of `split`, shape (n, width_of(facts, bias)), each of norm at most 1."""
+def labels_of(split: Split) -> NDArray[np.int64]:
+    """The class of every record of `split`."""
+    return split.targets.astype(np.int64)
+
+
+def at(split: Split, positions: NDArray[np.int64]) -> Split:
+    """The records at these positions, in their order."""
+    return select(split.inputs, split.targets, positions)
+
+
+def columns(facts: PublicFacts, split: Split, dtype: type[np.floating]) -> NDArray[np.floating]:
+    """All inputs of every record side by side, categories as one column per value; shape (n, width_of(facts))."""
     blocks = []
     for name, feature in facts.features.items():
         values = np.asarray(split.inputs[name]).reshape(len(split), -1)
         if feature.cardinality is not None:
             values = (values[:, :, None] == np.arange(feature.cardinality)).reshape(len(split), -1)
-        blocks.append(values.astype(np.float64))
-    return unit_inputs(np.hstack(blocks), clip_norm, bias)
+        blocks.append(values.astype(dtype))
+    return np.hstack(blocks)
+
+
+def rows(facts: PublicFacts, split: Split, clip_norm: float, bias: bool) -> NDArray[np.float64]:
+    """The records of `split`, shape (n, width_of(facts, bias)), each of norm at most 1."""
+    return unit_inputs(columns(facts, split, np.float64), clip_norm, bias)

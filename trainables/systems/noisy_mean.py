@@ -33,7 +33,7 @@ from dpcore.mechanisms.noisy_sum import NoisySum
 from trainables.knobs import knob, knobs
 from trainables.measures.protocols import Neighbours
 from trainables.metrics import Worst
-from trainables.planner import PlannedSystem
+from trainables.planner import ClaimTerms, PlannedSystem
 from trainables.rehearsal.setting import Setting
 from trainables.system import (
     Dataset,
@@ -156,7 +156,7 @@ class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
             )
         return None
 
-    def mechanism(self, knobs: NoisyMeanKnobs, facts: PublicFacts) -> NoisySum:
+    def mechanism(self, knobs: NoisyMeanKnobs, facts: PublicFacts, terms: ClaimTerms) -> NoisySum:
         """See `PlannedSystem.mechanism`."""
         return NoisySum(clip=knobs.clip, noise_multiplier=knobs.noise_multiplier, steps=knobs.steps)
 

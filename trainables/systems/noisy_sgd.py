@@ -33,7 +33,7 @@ from dpcore.sampling import PoissonSampling
 from trainables import models
 from trainables.capabilities import Capabilities
 from trainables.knobs import knob, knobs
-from trainables.planner import NOISE_MAX, STEPS_MAX, PlannedSystem, check_batch, goal_of, too_large
+from trainables.planner import NOISE_MAX, STEPS_MAX, ClaimTerms, PlannedSystem, check_batch, goal_of, too_large
 from trainables.system import (
     Config,
     Dataset,
@@ -112,7 +112,7 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
             "steps", knobs.steps(facts.n), STEPS_MAX, remedy, needed
         )
 
-    def mechanism(self, knobs: Steps, facts: PublicFacts) -> SampledGaussian:
+    def mechanism(self, knobs: Steps, facts: PublicFacts, terms: ClaimTerms) -> SampledGaussian:
         """See `PlannedSystem.mechanism`."""
         sampling = PoissonSampling(rate=knobs.batch_size / facts.n)
         return SampledGaussian(
@@ -133,7 +133,7 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
         )
 
     def beside(
-        self, knobs: Steps, released: SampledGaussian, claim: Guarantee, target: PrivacyTarget
+        self, knobs: Steps, released: SampledGaussian, claim: Guarantee, facts: PublicFacts, target: PrivacyTarget
     ) -> tuple[Guarantee, ...]:
         """The paper's own number, where its theorem reaches. Other notions cost a hundred times a plan: reports count
         them from the event."""

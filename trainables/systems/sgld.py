@@ -30,7 +30,7 @@ from dpcore.sgld import Phase, halving_schedule, noise_multiplier, step_size_of
 from trainables import models
 from trainables.capabilities import Capabilities
 from trainables.knobs import knob, knobs
-from trainables.planner import NOISE_MAX, NOISE_MIN, STEPS_MAX, check_batch, too_large
+from trainables.planner import NOISE_MAX, NOISE_MIN, STEPS_MAX, ClaimTerms, check_batch, too_large
 from trainables.system import Config, Dataset, Execution, PrivacyTarget, PublicFacts, Refusal, Run
 from trainables.training.gradient_knobs import BatchKnobs, ModelKnobs, PriorKnobs
 from trainables.training.predictions import REPORTED
@@ -167,7 +167,7 @@ class ClippedSGLD(PrivateLangevin[ClippedSGLDKnobs]):
         remedy = "Change epsilon, or take fewer epochs or smaller batches."
         return too_large("noise", knobs.noise_multiplier, NOISE_MAX, remedy)
 
-    def mechanism(self, knobs: ClippedSGLDKnobs, facts: PublicFacts) -> Sequence:
+    def mechanism(self, knobs: ClippedSGLDKnobs, facts: PublicFacts, terms: ClaimTerms) -> Sequence:
         """See `PlannedSystem.mechanism`."""
         clip_norm = knobs.clip_norm(facts.n)
         noises = [

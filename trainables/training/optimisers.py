@@ -148,7 +148,7 @@ class LangevinMean(Optimiser):
         one.mul_(1 - rate / (2 * self._prior_variance)).sub_(gradient, alpha=rate / 2 * self._n)
 
 
-class SquareKnobs(Protocol):
+class AveragedSquares(Protocol):
     """What a method with a remembered square reads of its knobs: a and c."""
 
     @property
@@ -162,7 +162,7 @@ class RMSprop(Optimiser):
 
     remembers = ("square",)
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, knobs: SquareKnobs) -> None:
+    def __init__(self, model: nn.Module, rate_of: RateOf, knobs: AveragedSquares) -> None:
         super().__init__(model, rate_of)
         self._knobs = knobs
 
@@ -177,7 +177,7 @@ class RMSprop(Optimiser):
 
 
 @dataclass(frozen=True, slots=True)
-class Posterior:
+class NoisyPosterior:
     """What a sampler walks on: n records, a prior N(0, prior_variance), and where its own noise comes from."""
 
     n: int
@@ -196,7 +196,7 @@ class Posterior:
 class SGLD(Optimiser):
     """theta -= (e/2) G; theta += N(0, e)."""
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: Posterior) -> None:
+    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: NoisyPosterior) -> None:
         super().__init__(model, rate_of)
         self._posterior = posterior
 
@@ -208,7 +208,7 @@ class SGLD(Optimiser):
 class PSGLD(RMSprop):
     """V = a V + (1-a) G^2; P = 1 / (sqrt(V) + c); theta -= (e/2) P G; theta += N(0, e P)."""
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: Posterior, knobs: SquareKnobs) -> None:
+    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: NoisyPosterior, knobs: AveragedSquares) -> None:
         super().__init__(model, rate_of, knobs)
         self._posterior = posterior
 
@@ -223,7 +223,7 @@ class SGHMC(Optimiser):
 
     remembers = ("velocity",)
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: Posterior, friction: float) -> None:
+    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: NoisyPosterior, friction: float) -> None:
         super().__init__(model, rate_of)
         self._posterior, self._friction = posterior, friction
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,15 @@ class ScoredByLoss:
 
         return negative_losses(plan, facts, state, split)
 
+    def released_model(self, plan: PrivacyPlan, facts: PublicFacts, state: State) -> nn.Module:
+        """See `trainables.export.protocol.ReleasesModel`. Raises ValueError for the state of another model."""
+        from trainables.training.released import released_model
+
+        return released_model(plan, facts, state)
+
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Trained = TypeVar("Trained", bound=ModelKnobs)
 Noised = TypeVar("Noised", SampledGaussian, Sequence)

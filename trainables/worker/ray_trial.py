@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def group_to_json(group: TrialGroup) -> str:
     """The launch as one string: Tune keeps configurations as flat values."""
     members = [
-        {**{f.name: getattr(member, f.name) for f in dataclasses.fields(member)}, "plan": member.plan.to_dict()}
+        {**{f.name: getattr(member, f.name) for f in dataclasses.fields(member)}, "plan": member.plan.to_json()}
         for member in group.members
     ]
     execution = dataclasses.asdict(group.execution)
@@ -32,7 +32,8 @@ def group_from_json(text: str) -> TrialGroup:
     data = json.loads(text)
     return TrialGroup(
         members=tuple(
-            Member(**{**member, "plan": PrivacyPlan.from_dict(member["plan"])}) for member in data["members"]
+            Member(**{**member, "plan": PrivacyPlan.from_dict(json.loads(member["plan"]))})
+            for member in data["members"]
         ),
         execution=Execution(**data["execution"]),
         measures=tuple(data["measures"]),

@@ -40,7 +40,7 @@ class PLDAccountant:
     steps      what was composed so far, as {indivisible event: count} pairs
 
     Numbers are over the reals; what floating point does to the *accounting* is charged, what it does to
-    a mechanism's noise is not covered.
+    a mechanism's noise is not covered. Raises InvalidValue.
     """
 
     adjacency: Adjacency = Adjacency.ADD_REMOVE
@@ -85,35 +85,48 @@ class PLDAccountant:
     def _non_private(self) -> bool:
         return has_no_bound(dict(self.steps))
 
-    def epsilon_bounds(self, delta: float, tolerance: float | None = None) -> Bounds:
+    def epsilon_bounds(self, delta: float) -> Bounds:
         """(lower, upper) around the exact epsilon of the worst-case pair at `delta` in (0, 1).
 
-        tolerance  overrides the accountant's own, for searches that start coarse
-        Raises ToleranceNotReached, with the best bounds there are, and DiscretisationInvalid.
+        Raises InvalidValue, ToleranceNotReached, with the best bounds there are, and DiscretisationInvalid.
         """
         checks.probability_open(delta=delta)
         if self._non_private:
             return Bounds(math.inf, math.inf)
         parts, failure = self._parts_and_failure()
-        wanted = self.tolerance if tolerance is None else tolerance
         if not failure.upper:
-            return routes.epsilon_bounds(parts, float(delta), wanted)
+            return routes.epsilon_bounds(parts, float(delta), self.tolerance)
         with of_a_part():
-            return self._with_failures(parts, failure, delta, wanted)
+            return self._with_failures(parts, failure, delta)
 
-    def _with_failures(self, parts: Parts, failure: Bounds, delta: float, wanted: float) -> Bounds:
+    def _with_failures(self, parts: Parts, failure: Bounds, delta: float) -> Bounds:
         """`epsilon_bounds` where releases may tell all, with a chance of `failure`."""
         # delta(epsilon) = failure + (1 - failure) * delta of the rest, so the rest is asked at what is left.
         left = Bounds(_left(delta, failure.upper) * (1 - 1e-12), _left(delta, failure.lower) * (1 + 1e-12))
         if delta < failure.lower:
             return Bounds(math.inf, math.inf)
         share = max(left.upper, _LEAST_LEFT)
-        lower = routes.epsilon_bounds(parts, share, wanted).lower if share < 1 else 0.0
+        lower = routes.epsilon_bounds(parts, share, self.tolerance).lower if share < 1 else 0.0
         if left.lower > 0:
-            return Bounds(lower, routes.epsilon_bounds(parts, left.lower, wanted).upper)
+            return Bounds(lower, routes.epsilon_bounds(parts, left.lower, self.tolerance).upper)
         # All of delta is the releases' own: what is left of them is pure, if they are all there is.
         pure = delta >= failure.upper and exact_sums.only_responses(parts)
         return Bounds(lower, exact_sums.largest_sum(parts) if pure else math.inf)
+
+    def takes_large_grid(self, delta: float) -> bool:
+        """Whether bounds on epsilon at `delta` in (0, 1) take a large grid of losses, and so seconds."""
+        if self._non_private:
+            return False
+        parts, failure = self._parts_and_failure()
+        return not failure.upper and isinstance(routes.quick_epsilon_bounds(parts, float(delta), self.tolerance), int)
+
+    def epsilon_coarse(self, delta: float) -> float:
+        """An upper bound on epsilon at `delta` in (0, 1), in nats, that takes no large grid of losses: a start.
+
+        Usually some percent above `epsilon`; infinite where it tells nothing. Raises DiscretisationInvalid.
+        """
+        parts, failure = self._parts_and_failure()
+        return math.inf if self._non_private or failure.upper else routes.coarse_epsilon(parts, float(delta))
 
     def epsilon(self, delta: float) -> float:
         """Certified upper bound on epsilon at `delta` in (0, 1), in nats; infinite after a NonPrivate event."""
@@ -124,7 +137,10 @@ class PLDAccountant:
         return self.epsilon_bounds(delta).lower
 
     def epsilon_estimate(self, delta: float) -> float:
-        """Saddle-point estimate, usually within a percent and in under a millisecond: a start, never a bound."""
+        """Saddle-point estimate, usually within a percent and in under a millisecond: a start, never a bound.
+
+        Raises InvalidValue.
+        """
         checks.probability_open(delta=delta)
         if self._non_private:
             return math.inf
@@ -132,19 +148,19 @@ class PLDAccountant:
         left = _left(delta, failure.upper)
         return routes.epsilon_estimate(parts, left) if left > 0 else math.inf
 
-    def delta_bounds(self, epsilon: float, tolerance: float | None = None) -> Bounds:
+    def delta_bounds(self, epsilon: float) -> Bounds:
         """(lower, upper) around the exact delta at a finite `epsilon`; below 0 for trade-off curves.
 
         Far out on the curve, where neither sums nor grids reach, delta is at most the Renyi accountant's; where that
-        is below `DELTA_FLOOR`, the bounds are 0 and it. Raises ToleranceNotReached, whose best
-        bounds keep to the distance in total variation, and DiscretisationInvalid.
+        is below `DELTA_FLOOR`, the bounds are 0 and it. Raises InvalidValue, ToleranceNotReached, whose best bounds
+        keep to the distance in total variation, and DiscretisationInvalid.
         """
         if not math.isfinite(epsilon):
             raise checks.InvalidValue("epsilon", epsilon, "a finite number")
         if self._non_private:
             return Bounds(1.0, 1.0)
         parts, failure = self._parts_and_failure()
-        rest = self._rest_at(parts, float(epsilon), self.tolerance if tolerance is None else tolerance)
+        rest = self._rest_at(parts, float(epsilon))
         if not failure.upper:
             return rest
         return Bounds(
@@ -152,10 +168,10 @@ class PLDAccountant:
             min(1.0, (failure.upper + (1 - failure.upper) * rest.upper) * (1 + 1e-12)),
         )
 
-    def _rest_at(self, parts: Parts, epsilon: float, tolerance: float) -> Bounds:
+    def _rest_at(self, parts: Parts, epsilon: float) -> Bounds:
         """delta of all but the failures of approximate releases."""
         try:
-            return routes.delta_bounds(parts, epsilon, tolerance)
+            return routes.delta_bounds(parts, epsilon, self.tolerance)
         except (ToleranceNotReached, DiscretisationInvalid) as refusal:
             if any(isinstance(part, ApproximateDP) for part, _ in self.steps):
                 # Its best bounds are those of the rest alone.
@@ -173,12 +189,12 @@ class PLDAccountant:
         return parts_of(steps, self.adjacency), failure_of(steps, self.adjacency)
 
     def delta(self, epsilon: float) -> float:
-        """Certified upper bound on delta at `epsilon` >= 0, in [0, 1]."""
+        """Certified upper bound on delta at `epsilon` >= 0, in [0, 1]. Raises InvalidValue."""
         checks.non_negative_finite(epsilon=epsilon)
         return self.delta_bounds(epsilon).upper
 
     def delta_lower(self, epsilon: float) -> float:
-        """Certified lower bound on the exact delta at `epsilon` >= 0."""
+        """Certified lower bound on the exact delta at `epsilon` >= 0. Raises InvalidValue."""
         checks.non_negative_finite(epsilon=epsilon)
         return self.delta_bounds(epsilon).lower
 

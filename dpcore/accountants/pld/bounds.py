@@ -74,7 +74,7 @@ class DiscretisationInvalid(ArithmeticError):
 
 @contextmanager
 def of_a_part() -> Iterator[None]:
-    """The best bounds of what is refused inside are a part's, not the whole's: they are not passed on."""
+    """The best bounds of what is refused inside are a part's: ToleranceNotReached goes on without them."""
     try:
         yield
     except ToleranceNotReached as refusal:

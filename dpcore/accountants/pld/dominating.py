@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 
-from dpcore.accountants.countable import amplified, approximate, refuse
+from dpcore.accountants.countable import amplified, approximate, factor, refuse
 from dpcore.accountants.pld.bounds import Bounds
 from dpcore.accountants.pld.closed_forms.gaussian import MU_ROUNDING
 from dpcore.accountants.pld.pairs import (
     DominatingPair,
     Parts,
     ReplacedSampledGaussian,
-    SampledGaussian,
+    SampledGaussianPair,
     SampledRandomisedResponse,
 )
 from dpcore.adjacency import Adjacency
@@ -39,23 +39,19 @@ def dominating_pair(part: Event, adjacency: Adjacency) -> DominatingPair | None:
     """
     replace = adjacency is Adjacency.REPLACE_ONE
     match part:
-        case Gaussian(noise_multiplier=z, adjacency=reference):
-            if reference is Adjacency.REPLACE_ONE:
-                return SampledGaussian(1.0, float(z)) if replace else None
-            return SampledGaussian(1.0, z / 2 if replace else float(z))
-        case PureDP(epsilon=epsilon, adjacency=reference):
-            if reference is Adjacency.REPLACE_ONE:
-                return SampledRandomisedResponse(1.0, float(epsilon)) if replace else None
-            return SampledRandomisedResponse(1.0, 2 * epsilon if replace else float(epsilon))
-        case ApproximateDP(adjacency=reference):
+        case Gaussian() | PureDP() | ApproximateDP() if part.adjacency is Adjacency.REPLACE_ONE and not replace:
+            return None
+        case Gaussian(noise_multiplier=z):
+            return SampledGaussianPair(1.0, z / factor("pld", part, adjacency))
+        case PureDP(epsilon=epsilon):
+            return SampledRandomisedResponse(1.0, float(factor("pld", part, adjacency) * epsilon))
+        case ApproximateDP():
             # Its delta is a mass of infinite loss (`failure_of`); the rest is randomised response.
-            if reference is Adjacency.REPLACE_ONE and not replace:
-                return None
             return SampledRandomisedResponse(1.0, approximate("pld", part, adjacency)[0])
         case PoissonSampled(rate=q, event=Gaussian(noise_multiplier=z, adjacency=Adjacency.ADD_REMOVE)):
             if z < SMALLEST_NOISE:
                 return None
-            return ReplacedSampledGaussian(float(q), float(z)) if replace else SampledGaussian(float(q), float(z))
+            return ReplacedSampledGaussian(float(q), float(z)) if replace else SampledGaussianPair(float(q), float(z))
         case PoissonSampled(rate=q, event=PureDP(epsilon=epsilon, adjacency=Adjacency.ADD_REMOVE)):
             if replace:
                 return SampledRandomisedResponse(1.0, 2 * amplified(float(q), float(epsilon)))
@@ -73,14 +69,14 @@ def parts_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Parts:
         pair = dominating_pair(part, adjacency)
         if pair is None:
             raise refuse("pld", part, adjacency, "no dominating pair is proved for it.")
-        if isinstance(pair, SampledGaussian) and pair.rate == 1.0:
+        if isinstance(pair, SampledGaussianPair) and pair.rate == 1.0:
             precisions.append(count / pair.noise_multiplier**2)
         elif not (isinstance(pair, SampledRandomisedResponse) and pair.epsilon == 0.0):
             counts[pair] = counts.get(pair, 0) + count
     if precisions:
         # Up in sensitivity by more than the sum's own rounding; every lower bound allows for that (`gaussian.mu_of`,
         # `gaussian_line`; a grid's lower law lies below the exact curve by more).
-        counts[SampledGaussian(1.0, 1 / math.sqrt(math.fsum(precisions)) * (1 - MU_ROUNDING))] = 1
+        counts[SampledGaussianPair(1.0, 1 / math.sqrt(math.fsum(precisions)) * (1 - MU_ROUNDING))] = 1
     return tuple(counts.items())
 
 

@@ -108,6 +108,11 @@ def _normal_tails(z: Array) -> tuple[Array, Array]:
     return np.where(negative, small, large), np.where(negative, large, small)
 
 
+def _highest_output(q: float, s: float, tail: float) -> float:
+    """Above it, (1-q) N(0, s^2) + q N(1, s^2) has at most `tail`."""
+    return max(1 - s * float(ndtri(min(0.4, 0.5 * tail / q))), -s * float(ndtri(min(0.4, 0.5 * tail))))
+
+
 _UNIT: Array = np.linspace(0.0, 1.0, QUADRATURE_NODES)
 
 
@@ -117,7 +122,7 @@ def _normal_nodes(low: float, high: float, scale: float) -> tuple[Array, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class SampledGaussian(DominatingPair):
+class SampledGaussianPair(DominatingPair):
     """P = (1-q) N(0, s^2) + q N(1, s^2) against Q = N(0, s^2): remove; reversed: add.
 
     rate              q in (0, 1]; 1 is the plain Gaussian mechanism
@@ -137,9 +142,8 @@ class SampledGaussian(DominatingPair):
 
     def x_range(self, tail: float) -> tuple[float, float]:
         """Outputs, in units of the sensitivity, beyond which `loss_range` leaves `tail`."""
-        s, q = self.noise_multiplier, self.rate
-        high = max(1 - s * float(ndtri(min(0.4, 0.5 * tail / q))), -s * float(ndtri(min(0.4, 0.5 * tail))))
-        return s * float(ndtri(min(tail, 0.4))), high
+        s = self.noise_multiplier
+        return s * float(ndtri(min(tail, 0.4))), _highest_output(self.rate, s, tail)
 
     def losses(self, x: Array) -> Array:
         """ln dP/dQ, in nats, at outputs `x`, increasing. Shapes (x,)."""
@@ -217,10 +221,6 @@ class ReplacedSampledGaussian(DominatingPair):
     def smallest_loss(self) -> float:
         return -math.inf
 
-    def _x_high(self, tail: float) -> float:
-        s, q = self.noise_multiplier, self.rate
-        return max(1 - s * float(ndtri(min(0.4, 0.5 * tail / q))), -s * float(ndtri(min(0.4, 0.5 * tail))))
-
     def losses(self, x: Array) -> Array:
         """ln dP/dQ, in nats, at outputs `x`, increasing. Shapes (x,)."""
         q, s2 = self.rate, self.noise_multiplier**2
@@ -231,11 +231,11 @@ class ReplacedSampledGaussian(DominatingPair):
 
     def x_range(self, tail: float) -> tuple[float, float]:
         """Outputs, in units of the sensitivity, beyond which `loss_range` leaves `tail`."""
-        high = self._x_high(tail)
+        high = _highest_output(self.rate, self.noise_multiplier, tail)
         return -high, high
 
     def loss_range(self, tail: float) -> tuple[float, float]:
-        high = float(self.losses(np.array(self._x_high(tail))))
+        high = float(self.losses(np.array(self.x_range(tail)[1])))
         return -min(high, LOWEST_REPLACED_LOSS), high
 
     def lowest_y(self, loss: float) -> float:
@@ -262,8 +262,7 @@ class ReplacedSampledGaussian(DominatingPair):
 
     def sample(self, tail: float) -> tuple[Array, Array]:
         q, s = self.rate, self.noise_multiplier
-        high = self._x_high(tail)
-        x, log_width = _normal_nodes(-high, high, s)
+        x, log_width = _normal_nodes(*self.x_range(tail), s)
         density = np.logaddexp(math.log1p(-q) - 0.5 * (x / s) ** 2, math.log(q) - 0.5 * ((x + 1) / s) ** 2)
         return self.losses(x), density - _LOG_SQRT_2PI + log_width
 

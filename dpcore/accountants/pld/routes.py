@@ -2,13 +2,13 @@
 
 A route answers with bounds, or with None where it does not apply; the first answer stands. `WHOLE` routes tell both
 directions at once. Else each direction is told apart by the first of `ONE_DIRECTION` that can, and the larger of the
-two counts. `README.md` beside this file is the same table for readers, with formulas and error terms.
+two counts. `README.md` beside this file says of each when it applies, what it costs, certifies and rests on.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
@@ -24,7 +24,7 @@ from dpcore.accountants.pld.bounds import (
 )
 from dpcore.accountants.pld.characteristic_function import inversion
 from dpcore.accountants.pld.closed_forms import gaussian, overlap, single_step, total_variation
-from dpcore.accountants.pld.discretisation import refinement
+from dpcore.accountants.pld.discretisation import refinement, ring
 from dpcore.accountants.pld.pairs import Parts, guessing, tail_for
 from dpcore.accountants.pld.randomised_response import exact_sums, nearly_certain, rounded_sums
 from dpcore.accountants.pld.saddle_point import Direction
@@ -34,22 +34,14 @@ OfDirection = Callable[[Direction], Bounds | None]
 Of = TypeVar("Of", OfWhole, OfDirection)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route(Generic[Of]):
-    """One way to bounds, where it is open.
+@dataclass(frozen=True, slots=True)
+class BoundsRoute(Generic[Of]):
+    """One way to bounds: its name in the table of `README.md`, and what answers.
 
-    when            where it applies
-    cost            about what it takes
-    certifies       how far its ends may be from the truth, and what is charged to them
-    source          the argument: author, year
-    epsilon, delta  what answers at a delta, and at an epsilon of either sign; None where the route tells only the other
+    epsilon, delta  at a delta, and at an epsilon of either sign; None where the route tells only the other
     """
 
     name: str
-    when: str
-    cost: str
-    certifies: str
-    source: str
     epsilon: Of | None = None
     delta: Of | None = None
 
@@ -62,104 +54,27 @@ def _nearly_certain_delta(parts: Parts, asked: Asked) -> Bounds | None:
     return nearly_certain.delta_bounds(parts, asked, delta_bounds)
 
 
-WHOLE: tuple[Route[OfWhole], ...] = (
-    Route(
-        name="exact sums of randomised responses",
-        when="every release is a randomised response, sampled or not, and all together have at most 2^18 sums",
-        cost="milliseconds",
-        certifies="a finite sum; ends apart by rounding alone",
-        source="Kairouz, Oh & Viswanath 2015, Theorem 3.3",
-        epsilon=exact_sums.epsilon_bounds,
-        delta=exact_sums.delta_bounds,
-    ),
-    Route(
-        name="laws that hardly overlap",
-        when="the overlap E_Q sqrt(P/Q) of the composition shows it within 1e-14 of 1",
-        cost="microseconds",
-        certifies="a Chernoff bound from below, 1 from above",
-        source="Tsybakov 2009, Lemma 2.3 (Le Cam)",
-        delta=overlap.delta_bounds,
-    ),
-    Route(
-        name="nearly certain answers",
-        when="some unsampled randomised response has an epsilon above 30: its loss is set aside, and the rest asked",
-        cost="that of the rest",
-        certifies="ends apart by those of the rest, and by the chance of a rare answer, below 1e-13 each",
-        source="Kairouz, Oh & Viswanath 2015, Theorem 3.1",
-        epsilon=_nearly_certain_epsilon,
-        delta=_nearly_certain_delta,
-    ),
-    Route(
-        name="plain Gaussians",
-        when="every release is a Gaussian that was not sampled",
-        cost="microseconds",
-        certifies="a closed form; ends apart by rounding alone",
-        source="Balle & Wang 2018, Theorem 8",
-        epsilon=gaussian.epsilon_bounds,
-        delta=gaussian.delta_bounds,
-    ),
-    Route(
-        name="total variation",
-        when="delta is no less than the distance of the two laws",
-        cost="microseconds",
-        certifies="epsilon is 0",
-        source="Levin, Peres & Wilmer 2009, Proposition 4.7",
-        epsilon=total_variation.epsilon_bounds,
-    ),
-    Route(
-        name="a single step",
-        when="there is one release, a sampled Gaussian under add-remove",
-        cost="a millisecond",
-        certifies="a closed form in either direction; ends apart by rounding alone",
-        source="Balle & Wang 2018, Theorem 5",
-        epsilon=single_step.epsilon_bounds,
-        delta=single_step.delta_bounds,
-    ),
+COARSE = 0.02
+"""How closely, relatively, bounds are asked that only start a search."""
+
+WHOLE: tuple[BoundsRoute[OfWhole], ...] = (
+    BoundsRoute("exact sums of randomised responses", exact_sums.epsilon_bounds, exact_sums.delta_bounds),
+    BoundsRoute("laws that hardly overlap", delta=overlap.delta_bounds),
+    BoundsRoute("nearly certain answers", _nearly_certain_epsilon, _nearly_certain_delta),
+    BoundsRoute("plain Gaussians", gaussian.epsilon_bounds, gaussian.delta_bounds),
+    BoundsRoute("total variation", total_variation.epsilon_bounds),
+    BoundsRoute("a single step", single_step.epsilon_bounds, single_step.delta_bounds),
 )
 
-ONE_DIRECTION: tuple[Route[OfDirection], ...] = (
-    Route(
-        name="sum over frequencies",
-        when="the characteristic function decays within 2^12 frequencies, at 2^20 products of them with nodes",
-        cost="milliseconds",
-        certifies="aliasing, truncation, quadrature and rounding are bounded; no loss is rounded to a grid",
-        source="Trefethen & Weideman 2014, Theorem 5.1; Zhu, Dong & Wang 2022",
-        epsilon=inversion.epsilon_bounds,
-        delta=inversion.delta_bounds,
+ONE_DIRECTION: tuple[BoundsRoute[OfDirection], ...] = (
+    BoundsRoute("sum over frequencies", inversion.epsilon_bounds, inversion.delta_bounds),
+    BoundsRoute(
+        "rounded randomised responses",
+        lambda direction: rounded_sums.epsilon_bounds(direction.parts, direction.asked),
     ),
-    Route(
-        name="rounded randomised responses",
-        when="every release is an unsampled randomised response",
-        cost="up to seconds: 2e9 additions of one side",
-        certifies="epsilons rounded up and down to a common unit, composed exactly",
-        source="Kairouz, Oh & Viswanath 2015, Theorem 3.3",
-        epsilon=lambda direction: rounded_sums.epsilon_bounds(direction.parts, direction.asked),
-    ),
-    Route(
-        name="grid of losses",
-        when="2^17 losses are enough",
-        cost="up to a tenth of a second",
-        certifies="upper law dominates, lower law is dominated, both guarded; wrapped mass and FFT round-off charged",
-        source="Doroshenko et al. 2022; Koskela et al. 2020; Gopi et al. 2021",
-        epsilon=refinement.epsilon_bounds,
-    ),
-    Route(
-        name="sum over more frequencies",
-        when="64 times as many frequencies and nodes are enough",
-        cost="up to a second",
-        certifies="as the sum over frequencies",
-        source="Trefethen & Weideman 2014, Theorem 5.1",
-        epsilon=inversion.patient_epsilon_bounds,
-    ),
-    Route(
-        name="large grid of losses",
-        when="nothing before has told; refused, with the best bounds there were, beyond 2^21 losses",
-        cost="seconds, up to a gigabyte",
-        certifies="as the grid of losses; bounds may be farther apart than asked, and then say so",
-        source="Doroshenko et al. 2022; Koskela et al. 2020; Gopi et al. 2021",
-        epsilon=refinement.large_epsilon_bounds,
-        delta=refinement.delta_bounds,
-    ),
+    BoundsRoute("grid of losses", refinement.epsilon_bounds),
+    BoundsRoute("sum over more frequencies", inversion.patient_epsilon_bounds),
+    BoundsRoute("large grid of losses", refinement.large_epsilon_bounds, refinement.delta_bounds),
 )
 
 
@@ -173,16 +88,52 @@ def epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds:
     Raises ToleranceNotReached, with the best bounds on the whole if there are any, and DiscretisationInvalid should the
     runtime guard fail.
     """
+    quick = quick_epsilon_bounds(parts, delta, tolerance)
+    if isinstance(quick, Bounds):
+        return quick
+    bounds, refusal = _of_directions(_epsilon_directions(parts, Asked(delta, tolerance)), _ways_to_epsilon(), quick)
+    if refusal is not None:
+        raise ToleranceNotReached(str(refusal), best=bounds) from refusal
+    return bounds
+
+
+@lru_cache(maxsize=4096)
+def quick_epsilon_bounds(parts: Parts, delta: float, tolerance: float) -> Bounds | int:
+    """`epsilon_bounds` where that takes no large grid of losses, else the number of the first direction that takes one.
+
+    Raises DiscretisationInvalid.
+    """
     if not parts:
         return Bounds(0.0, 0.0)
     asked = Asked(delta, tolerance)
     found = _first(route.epsilon(parts, asked) for route in WHOLE if route.epsilon)
     if found is not None:
         return found
-    bounds, refusal = _of_directions(_epsilon_directions(parts, asked), lambda route: route.epsilon)
-    if refusal is not None:
-        raise ToleranceNotReached(str(refusal), best=bounds) from refusal
+    bounds = Bounds(0.0, 0.0)
+    for number, direction in enumerate(_epsilon_directions(parts, asked)):
+        asking = direction._replace(known=bounds.upper) if number else direction
+        found = _first(tell(asking) for tell in _ways_to_epsilon()[:-1])
+        if found is None:
+            return number
+        bounds = of_larger(bounds, found)
     return bounds
+
+
+def coarse_epsilon(parts: Parts, delta: float) -> float:
+    """Upper bound on epsilon at `delta`, in nats, in milliseconds: usually by some percent above, a start for searches.
+
+    Infinite where a coarse grid of losses tells nothing. Raises DiscretisationInvalid.
+    """
+    asked = Asked(delta, COARSE)
+    found = _first(route.epsilon(parts, asked) for route in WHOLE if route.epsilon)
+    if found is not None:
+        return found.upper
+    most = 0.0
+    for number, direction in enumerate(_epsilon_directions(parts, asked)):
+        asking = direction._replace(known=most) if number else direction
+        told = inversion.epsilon_bounds(asking)
+        most = max(most, refinement.coarse_upper(asking) if told is None else told.upper)
+    return most
 
 
 @lru_cache(maxsize=4096)
@@ -200,7 +151,8 @@ def delta_bounds(parts: Parts, epsilon: float, tolerance: float) -> Bounds:
     if found is not None:
         return found
     try:
-        bounds, refusal = _of_directions(_delta_directions(parts, asked), lambda route: route.delta)
+        ways = [route.delta for route in ONE_DIRECTION if route.delta]
+        bounds, refusal = _of_directions(_delta_directions(parts, asked), ways)
         if refusal is None or asked.met_by(bounds):
             return bounds
         raise ToleranceNotReached(str(refusal), best=bounds) from refusal
@@ -213,6 +165,13 @@ def delta_bounds(parts: Parts, epsilon: float, tolerance: float) -> Bounds:
         if asked.met_by(best):
             return best
         raise asked.too_far_apart("epsilon", best, best) from refused
+
+
+def forget() -> None:
+    """Drop what is kept for the next question: bounds, and laws on grids."""
+    for kept in (epsilon_bounds, quick_epsilon_bounds, delta_bounds):
+        kept.cache_clear()
+    ring.forget()
 
 
 def epsilon_estimate(parts: Parts, delta: float) -> float:
@@ -233,17 +192,18 @@ def _first(answers: Iterable[Bounds | None]) -> Bounds | None:
 
 
 def _of_directions(
-    directions: Iterable[Direction], which: Callable[[Route[OfDirection]], OfDirection | None]
+    directions: Iterable[Direction], ways: Sequence[OfDirection], hard: int | None = None
 ) -> tuple[Bounds, ToleranceNotReached | None]:
     """Around the larger of what the directions need, and the first refusal that left bounds farther apart than asked.
 
+    hard  the number of a direction that only the last way is known to tell
     Raises what left none.
     """
     bounds, refusal = None, None
-    for direction in directions:
+    for number, direction in enumerate(directions):
         asking = direction if bounds is None else direction._replace(known=bounds.upper)
         try:
-            found = _first(tell(asking) for tell in map(which, ONE_DIRECTION) if tell is not None)
+            found = _first(tell(asking) for tell in (ways[-1:] if number == hard else ways))
             assert found is not None, "the last route answers or raises"
         except ToleranceNotReached as refused:
             if refused.best is None:
@@ -252,6 +212,10 @@ def _of_directions(
         bounds = found if bounds is None else of_larger(bounds, found)
     assert bounds is not None
     return bounds, refusal
+
+
+def _ways_to_epsilon() -> list[OfDirection]:
+    return [route.epsilon for route in ONE_DIRECTION if route.epsilon]
 
 
 def _symmetric(parts: Parts) -> bool:

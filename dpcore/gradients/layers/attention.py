@@ -136,7 +136,7 @@ def attention(module: nn.Module, uses: Sequence[Use]) -> Contribution:
         if row in names and row in by_part:
             total = torch.stack([use.gradients.flatten(1, -2).sum(1) for use in by_part[row]]).sum(0)
             pieces.append(_Piece(Materialised({row: total[:, None, None]}), {row: row}, None))
-    return _Together(pieces, names, layer.embed_dim)
+    return _Together(pieces, names)
 
 
 def _by_part(uses: Sequence[Use]) -> dict[str, list[Use]]:
@@ -165,8 +165,8 @@ class _Piece:
 class _Together:
     """Pieces of parameters that do not overlap."""
 
-    def __init__(self, pieces: Sequence[_Piece], parameters: Mapping[str, nn.Parameter], width: int) -> None:
-        self._pieces, self._parameters, self._width = pieces, parameters, width
+    def __init__(self, pieces: Sequence[_Piece], parameters: Mapping[str, nn.Parameter]) -> None:
+        self._pieces, self._parameters = pieces, parameters
         self.squared_norms = torch.stack([one.contribution.squared_norms for one in pieces]).sum(0)
 
     def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
@@ -177,8 +177,7 @@ class _Together:
                 shape = self._parameters[name].shape
                 if found.shape == shape:
                     out[name] = found
-                    continue
-                assert piece.block is not None
-                whole = out.setdefault(name, found.new_zeros(shape))
-                whole[piece.block * self._width : (piece.block + 1) * self._width] = found
+                else:
+                    assert piece.block is not None
+                    out.setdefault(name, found.new_zeros(shape)).chunk(3)[piece.block].copy_(found)
         return out

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpcore.gradients import mapping
-from dpcore.gradients.layers.embedding import Rows
-from dpcore.gradients.layers.protocol import Contribution, NotServed, Tap, Use, accumulation_type, sum_of_squares
+from dpcore.gradients.layers.embedding import TableRows
+from dpcore.gradients.layers.protocol import Contribution, NotServed, Tap, Use, accumulated, sum_of_squares
 
 
 def bag_forward(
@@ -72,8 +72,7 @@ def embedding_bag(module: nn.Module, uses: Sequence[Use]) -> Contribution:
         )
         for use in uses
     ]
-    rows_UTD = torch.cat(rows, 1)
-    return Rows(layer.num_embeddings, codes_UT, rows_UTD.to(accumulation_type(rows_UTD)))
+    return TableRows(layer.num_embeddings, codes_UT, accumulated(torch.cat(rows, 1)))
 
 
 class _OneBag:
@@ -81,7 +80,7 @@ class _OneBag:
 
     def __init__(self, vocabulary: int, codes_UT: Tensor, shares_UT: Tensor, gradients_UD: Tensor) -> None:
         self._vocabulary = vocabulary
-        self._gradients_UD = gradients_UD.to(accumulation_type(gradients_UD))
+        self._gradients_UD = accumulated(gradients_UD)
         units = torch.arange(len(codes_UT), device=codes_UT.device)[:, None]
         pairs, positions = torch.unique(units * vocabulary + codes_UT, return_inverse=True)
         self._units_R, self._codes_R = pairs // vocabulary, pairs % vocabulary

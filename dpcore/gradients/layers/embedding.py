@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from dpcore.gradients.layers.protocol import Contribution, Use, accumulation_type, sum_of_squares
+from dpcore.gradients.layers.protocol import Contribution, Use, accumulated, sum_of_squares
 
 
 def embedding(module: nn.Module, uses: Sequence[Use]) -> Contribution:
@@ -19,15 +19,14 @@ def embedding(module: nn.Module, uses: Sequence[Use]) -> Contribution:
     layer = cast(nn.Embedding, module)
     units = len(uses[0].inputs)
     codes_UT = torch.cat([use.inputs.reshape(units, -1).long() for use in uses], 1)
-    rows_UTD = torch.cat([use.gradients.reshape(units, -1, layer.embedding_dim) for use in uses], 1)
-    rows_UTD = rows_UTD.to(accumulation_type(rows_UTD))
+    rows_UTD = accumulated(torch.cat([use.gradients.reshape(units, -1, layer.embedding_dim) for use in uses], 1))
     if layer.padding_idx is not None:
         # The padding row is never trained; PyTorch gives it no gradient either.
         rows_UTD = rows_UTD.masked_fill((codes_UT == layer.padding_idx)[..., None], 0.0)
-    return Rows(layer.num_embeddings, codes_UT, rows_UTD)
+    return TableRows(layer.num_embeddings, codes_UT, rows_UTD)
 
 
-class Rows:
+class TableRows:
     """Gradients of table rows: of row codes[u, t], rows[u, t], for every unit u."""
 
     def __init__(self, vocabulary: int, codes_UT: Tensor, rows_UTD: Tensor) -> None:

@@ -14,7 +14,7 @@ from dpcore.gradients.layers.protocol import (
     Contribution,
     Materialised,
     Use,
-    accumulation_type,
+    accumulated,
     sum_of_squares,
     trainable,
 )
@@ -47,7 +47,7 @@ def product(uses: Sequence[Use], names: Set[str]) -> Contribution:
 
 
 def _positions(parts: list[Tensor]) -> Tensor:
-    rows = [part.reshape(part.shape[0], -1, part.shape[-1]).to(accumulation_type(part)) for part in parts]
+    rows = [accumulated(part.flatten(1, -2)) for part in parts]
     return rows[0] if len(rows) == 1 else torch.cat(rows, 1)
 
 
@@ -61,8 +61,8 @@ class _OneProduct:
         if "weight" in names:
             # Squares below the smallest float32 vanish, and a huge factor on the other side would make them
             # count: what may have vanished is added back, so that the norm is never too small.
-            self.squared_norms += gradients_UO.shape[1] * _SMALLEST
-            self.squared_norms *= sum_of_squares(inputs_UD).add_(inputs_UD.shape[1] * _SMALLEST + bias)
+            by_inputs_U = sum_of_squares(inputs_UD).add_(inputs_UD.shape[1] * _SMALLEST + bias)
+            self.squared_norms.add_(gradients_UO.shape[1] * _SMALLEST).mul_(by_inputs_U)
 
     def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
         weights_U = weights_U.to(self._gradients_UO.dtype)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import cast
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -48,13 +50,5 @@ def _affine(module: nn.Module, pairs: list[tuple[Tensor, Tensor]], shape: tuple[
     def over_positions(tensor: Tensor) -> Tensor:
         return tensor.reshape(len(tensor), -1, *shape).sum(1)
 
-    gradients: dict[str, Tensor] = {}
-    names = trainable(module)
-    for normalised, by_output in pairs:
-        if "weight" in names:
-            one = over_positions(normalised * by_output)
-            gradients["weight"] = gradients["weight"] + one if "weight" in gradients else one
-        if "bias" in names:
-            one = over_positions(by_output)
-            gradients["bias"] = gradients["bias"] + one if "bias" in gradients else one
-    return Materialised(gradients)
+    factors = {"weight": [torch.mul(*pair) for pair in pairs], "bias": [by_output for _, by_output in pairs]}
+    return Materialised({name: reduce(torch.add, map(over_positions, factors[name])) for name in trainable(module)})

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+
+_HALVES = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Materialised:
     """Gradients of units kept as they are: {name: [U, *shape]}. Exact, and the cheapest for small parameters."""
 
     def __init__(self, gradients: dict[str, Tensor]) -> None:
-        self._gradients = {name: one.to(accumulation_type(one)) for name, one in gradients.items()}
+        self._gradients = {name: accumulated(one) for name, one in gradients.items()}
         self.squared_norms = sum_of_squares(*self._gradients.values())
 
     def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
@@ -88,14 +91,8 @@ class Materialised:
 
 def sum_of_squares(*tensors: Tensor) -> Tensor:
     """Squared norm of each row over all tensors [U, ...]: float64 of shape [U]."""
-    total: Tensor | None = None
-    for tensor in tensors:
-        rows = tensor if tensor.ndim == 2 else tensor.reshape(tensor.shape[0], -1)
-        one = torch.linalg.vector_norm(rows.to(accumulation_type(rows)), dim=1).double().square_()
-        total = one if total is None else total + one
-    if total is None:
-        raise ValueError("a layer without trainable parameters has no norm")
-    return total
+    rows = (accumulated(one if one.ndim == 2 else one.reshape(len(one), -1)) for one in tensors)
+    return reduce(torch.add, (torch.linalg.vector_norm(one, dim=1).double().square_() for one in rows))
 
 
 def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
@@ -104,6 +101,11 @@ def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: one for name, one in found if one is not None and one.requires_grad}
 
 
+def accumulated(tensor: Tensor) -> Tensor:
+    """The tensor in its accumulation type."""
+    return tensor.float() if tensor.dtype in _HALVES else tensor
+
+
 def accumulation_type(tensor: Tensor) -> torch.dtype:
     """float32 at least: clipping in half precision would lose the bound."""
-    return torch.float32 if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.dtype
+    return torch.float32 if tensor.dtype in _HALVES else tensor.dtype

@@ -1,8 +1,8 @@
 """Lu, Asghar, Kaafar, Webb & Dickinson (2021): DP for deep learning with convexified loss functions.
 
-    formulas  Tables I, V and VI from shapes alone, and the counterexamples to the paper's theorems
-    parts     data sets, sizes and the sweeps behind the figures
-    curves    trials as points of a figure; DP-SGD's models under the shadow attack
+    shape_formulas  Tables I, V and VI from shapes alone, and the counterexamples to the paper's theorems
+    parts           data sets, sizes and the sweeps behind the figures
+    set_results     trials as points of a figure; DP-SGD's models under the shadow attack
 
 Every epsilon on an axis is the paper's: of one answer, pure for Laplace noise and a mu for Gaussian noise, of the whole
 training for DP-SGD. The trials behind it claim all their answers together; the tables show both.
@@ -13,19 +13,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from scipy import stats
 
-from dpcore.convexified.metrics import leakage_bound, plotted_leakage_bound
-from sweeps.reproductions.claims import Table
-from sweeps.reproductions.files import Missing
-from sweeps.reproductions.lu2021.curves import GAUSSIAN, LAPLACE, Measured, Point, measured
-from sweeps.reproductions.lu2021.formulas import PAPER, ROWS, without_data
-from sweeps.reproductions.lu2021.parts import Scope
-from sweeps.reproductions.pictures import Line, Panel
-from sweeps.reproductions.run import Run
+from dpcore.attacks import advantage_bound
+from dpcore.convexified.metrics import plotted_leakage_bound
+from sweeps.reproductions.lu2021.parts import SETS, Set, cut
+from sweeps.reproductions.lu2021.set_results import GAUSSIAN, LAPLACE, CurvePoint, SetResult, measured
+from sweeps.reproductions.lu2021.shape_formulas import PAPER, ROWS, without_data
+from sweeps.reproductions.pictures import Axes, Series
+from sweeps.reproductions.result import ResultTable
+from sweeps.reproductions.run import Reproduction
 from sweeps.reproductions.statements import untried
+from sweeps.reproductions.templates import Values
 
 CLOSE = 0.05
 """Accuracies and leaks that differ by no more agree."""
@@ -40,22 +42,16 @@ UNLIKE = (
 )
 
 
-def reproduce(run: Run) -> None:
+def reproduce(run: Reproduction) -> None:
     """Tables I, V, VI and Figures 2, 3, 10-12. `effort.repeats` averages over that many trainings (coarse: 2)."""
     without_data(run)
-    scope = PAPER.scope(Scope, run.effort)
-    found: list[Measured] = []
+    sizes = PAPER.sized(run.effort)
+    found: list[SetResult] = []
     if run.data is None:
         run.result.cut.append("Table V and Figures 3-13: not run (no --data DIR)")
-    for one in scope.sets() if run.data is not None else ():
-        try:
-            with run.needing(one.options) as data:
-                sizes = f"{one.records} records, {one.shadows} shadows, {one.epochs} epochs, {scope.repeats} draws"
-                run.say(f"lu2021-{one.name}: {sizes}")
-                found.append(measured(one, scope, data, run))
-        except Missing as missing:
-            run.result.cut.append(f"{one.row}: not run ({missing})")
-    run.result.cut += scope.cut([one.set for one in found])
+    for one in SETS[: sizes["most"]] if run.data is not None else ():
+        _train(run, one.sized(sizes), sizes, found)
+    run.result.cut += cut(sizes, [one.set for one in found])
     if not found:
         why = "no --data DIR" if run.data is None else "no data set found"
         run.result.claims += [untried(claim, f"not run ({why})") for claim in PAPER.printed["untried"]]
@@ -66,13 +62,24 @@ def reproduce(run: Run) -> None:
     run.draw("reproductions/lu2021", "figures.png", panels, columns=2, size=(5.5, 3.6))
 
 
-def slack(one: Measured) -> float:
+def _train(run: Reproduction, one: Set, sizes: Values, found: list[SetResult]) -> None:
+    """One data set, if it can be had."""
+
+    def made(data: Path) -> None:
+        told = f"{one.records} records, {one.shadows} shadows, {one.epochs} epochs, {sizes['repeats']} draws"
+        run.say(f"lu2021-{one.name}: {told}")
+        found.append(measured(one, sizes, data, run))
+
+    run.part(one.options, made, lambda why: run.result.cut.append(f"{one.row}: not run ({why})"))
+
+
+def slack(one: SetResult) -> float:
     """`SLACK`, or two standard errors of the difference of two losses."""
     accuracy = max(one.convexified[1], 1e-3)
     return round(max(SLACK, 2 * math.sqrt(0.5 / one.answers) / accuracy), 4)
 
 
-def hold(run: Run, found: Sequence[Measured]) -> None:
+def hold(run: Reproduction, found: Sequence[SetResult]) -> None:
     """The statements, data set by data set, and those over all of them."""
     for one in found:
         _set(run, one)
@@ -87,7 +94,7 @@ def hold(run: Run, found: Sequence[Measured]) -> None:
             run.hold(group, {"sets": len(few), "rank": float(rank)})
 
 
-def _set(run: Run, one: Measured) -> None:
+def _set(run: Reproduction, one: SetResult) -> None:
     """Table V's row and the figure of one data set."""
     row, curves = ROWS[one.set.row], one.curves()
     train, test = one.convexified
@@ -138,7 +145,7 @@ def _set(run: Run, one: Measured) -> None:
         run.hold(group, {**values, **told, "everywhere": everywhere})
 
 
-def _chance(one: Measured) -> str:
+def _chance(one: SetResult) -> str:
     """Why noise alone does not cost half of every model's accuracy."""
     if one.set.classes == 2:
         return "Two classes: a coin decides, so 1 - 1/(2 accuracy)."
@@ -147,15 +154,15 @@ def _chance(one: Measured) -> str:
     return "Noise alone leaves 1/classes of the answers right."
 
 
-def _bound(point: Point, error: float) -> dict[str, Any]:
+def _bound(point: CurvePoint, error: float) -> dict[str, Any]:
     """The attack against the claim that it is made under."""
-    plotted, tight = plotted_leakage_bound(point.epsilon), leakage_bound(point.epsilon)
+    plotted, tight = plotted_leakage_bound(point.epsilon), advantage_bound(point.epsilon)
     more = " The attack contradicts the claimed epsilon." if point.leak > tight + error else ""
     bounds = {"plotted": plotted, "tight": tight, "may_leak": plotted + error}
     return {**bounds, "error": error, "sigmas": SIGMAS, "contradicted": more}
 
 
-def tables(found: Sequence[Measured]) -> list[Table]:
+def tables(found: Sequence[SetResult]) -> list[ResultTable]:
     """Table V as measured, and the numbers behind each figure."""
     rows = [
         [one.set.row, *(f"{value:.4f}" for value in one.original or ())]
@@ -164,7 +171,7 @@ def tables(found: Sequence[Measured]) -> list[Table]:
         for one in found
     ]
     heads = ("data", "train (original)", "test", "train (convexified)", "test", "gap", "Priv_Leak", "OARO")
-    out = [Table("Table V, measured here", heads, rows)]
+    out = [ResultTable("Table V, measured here", heads, rows)]
     for one in found:
         cells = [
             [point.method, f"{point.epsilon:g}", f"{point.claimed:.4g}", f"{point.loss:.4f}", f"{point.leak:.4f}"]
@@ -173,25 +180,25 @@ def tables(found: Sequence[Measured]) -> list[Table]:
         ]
         cells += [[name, f"{epsilon:g}", "", f"noise {z:.4g}: not trained", ""] for name, epsilon, z in one.untrained]
         columns = ("method", "epsilon (paper)", "claimed by the trial", "Acc_Loss", "Priv_Leak")
-        out.append(Table(f"Figure {one.set.figure}, {one.set.row}", columns, cells))
+        out.append(ResultTable(f"Figure {one.set.figure}, {one.set.row}", columns, cells))
     return out
 
 
-def panels_of(one: Measured) -> list[Panel]:
+def panels_of(one: SetResult) -> list[Axes]:
     """Acc_Loss and Priv_Leak along epsilon."""
     curves = {name: ([point.epsilon for point in curve], curve) for name, curve in one.curves().items()}
     dots = {"marker": "o", "ms": 3}
-    losses = [Line(name, at, [point.loss for point in curve], dots) for name, (at, curve) in curves.items()]
-    leaks = [Line(name, at, [point.leak for point in curve], dots) for name, (at, curve) in curves.items()]
+    losses = [Series(name, at, [point.loss for point in curve], dots) for name, (at, curve) in curves.items()]
+    leaks = [Series(name, at, [point.leak for point in curve], dots) for name, (at, curve) in curves.items()]
     at = sorted({point.epsilon for point in one.points})
     capped = [min(plotted_leakage_bound(epsilon), one.leak) for epsilon in at]
-    leaks.append(Line("exp(ε) - 1, cut at the baseline", at, capped, {"color": "k", "linestyle": "--", "lw": 1}))
+    leaks.append(Series("exp(ε) - 1, cut at the baseline", at, capped, {"color": "k", "linestyle": "--", "lw": 1}))
     level = (one.leak, {"color": "grey", "lw": 0.8, "label": "without noise"})
     title, across = (
         f"Figure {one.set.figure}, {one.set.row}",
         "ε as the paper labels it (Algorithm 1: per answer, refuted)",
     )
     return [
-        Panel(title=f"{title}: Acc_Loss", x=across, y="", lines=losses, log="x"),
-        Panel(title=f"{title}: Priv_Leak", x=across, y="", lines=leaks, log="x", levels=[level]),
+        Axes(title=f"{title}: Acc_Loss", x=across, y="", lines=losses, log="x"),
+        Axes(title=f"{title}: Priv_Leak", x=across, y="", lines=leaks, log="x", levels=[level]),
     ]

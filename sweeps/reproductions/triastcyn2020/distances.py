@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from sweeps.reproductions.claims import Table
-from sweeps.reproductions.pictures import Histogram, Line, Panel
-from sweeps.reproductions.run import Run
+from sweeps.reproductions.pictures import Axes, Histogram, Series
+from sweeps.reproductions.result import ResultTable
+from sweeps.reproductions.run import Reproduction
 from sweeps.reproductions.triastcyn2020.formulas import (
     DELTA,
     DELTA_MU,
@@ -44,7 +44,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Gradients:
     """Of one trained model: distances of independent pairs [pairs] on both sides, norms of training gradients."""
 
     name: str
@@ -53,7 +53,9 @@ class Measured:
     norms: Array
 
 
-def measured(name: str, record: TrialRecord, options: Mapping[str, Any], workspace: Workspace, pairs: int) -> Measured:
+def gradients(
+    name: str, record: TrialRecord, options: Mapping[str, Any], workspace: Workspace, pairs: int
+) -> Gradients:
     """Gradients of 2 * pairs records from either side at the trial's last weights."""
     # Brings torch, which the formulas do without.
     from trainables.training.record_gradients import record_gradients
@@ -67,33 +69,36 @@ def measured(name: str, record: TrialRecord, options: Mapping[str, Any], workspa
         for split in (data.train, data.validation)
     ]
     apart = [np.linalg.norm(one[0::2] - one[1::2], axis=1).astype(np.float64) for one in sides]
-    return Measured(name, apart[0], apart[1], np.linalg.norm(sides[0], axis=1).astype(np.float64))
+    return Gradients(name, apart[0], apart[1], np.linalg.norm(sides[0], axis=1).astype(np.float64))
 
 
-def figure_2(run: Run, found: Measured) -> None:
+def figure_2(run: Reproduction, found: Gradients) -> None:
     """Whether distances tell training records from others."""
-    means = stats.ttest_ind(found.training, found.held_out, equal_var=False).pvalue
-    spreads = stats.levene(found.training, found.held_out).pvalue
-    values = {"name": found.name, "pairs": len(found.training)}
-    run.hold("figure_2", {**values, "what": "means", "test": "Welch's t-test", "pvalue": means})
-    run.hold("figure_2", {**values, "what": "variances", "test": "Levene's test", "pvalue": spreads})
+    sides = found.training, found.held_out
+    for what, test, result in (
+        ("means", "Welch's t-test", stats.ttest_ind(*sides, equal_var=False)),
+        ("variances", "Levene's test", stats.levene(*sides)),
+    ):
+        values = {"name": found.name, "pairs": len(found.training), "what": what, "test": test}
+        run.hold("figure_2", {**values, "pvalue": result.pvalue})
 
 
-def histogram(found: Measured) -> Panel:
+def histogram(found: Gradients) -> Axes:
     """Figure 2: distances of pairs, from training records and from others."""
     top = float(np.quantile(np.concatenate([found.training, found.held_out]), 0.99))
     sides = (("train", found.training), ("test", found.held_out))
     bars = [Histogram(label, values.tolist(), top) for label, values in sides]
-    return Panel(title=found.name, x="distance of a pair's gradients (last bin: the rest)", y="pairs", lines=bars)
+    return Axes(title=found.name, x="distance of a pair's gradients (last bin: the rest)", y="pairs", lines=bars)
 
 
-def figures_3_and_4(found: Measured) -> Found:
+def figures_3_and_4(found: Gradients) -> Found:
     """Epsilon over the noise, with the clip at quantiles of the gradient norm, and without one for BDP."""
     failures = STEPS * len(ORDERS) * FAILURE
-    ordinary = [moments_epsilon(1 / noise, RATE, STEPS, ORDERS, DELTA) for noise in NOISES]
-    same = [moments_epsilon(1 / noise, RATE, STEPS, ORDERS, DELTA_MU - failures) for noise in NOISES]
-    clipped: list[Line] = []
-    free: list[Line] = []
+    ordinary, same = (
+        [moments_epsilon(1 / noise, RATE, STEPS, delta) for noise in NOISES] for delta in (DELTA, DELTA_MU - failures)
+    )
+    clipped: list[Series] = []
+    free: list[Series] = []
     rows = []
     for quantile in CLIP_QUANTILES:
         clip = float(np.quantile(found.norms, quantile))
@@ -101,9 +106,9 @@ def figures_3_and_4(found: Measured) -> Found:
             (clipped, np.minimum(found.norms, clip), clip, "BDP, clip at quantile"),
             (free, found.norms, None, "BDP, noise in units of quantile"),
         ):
-            costs = [estimated_costs(distances, RATE, noise * clip, STEPS, ORDERS, largest) for noise in NOISES]
-            epsilons = [bayesian_epsilon(STEPS * cost, ORDERS, DELTA_MU, failures) for cost in costs]
-            lines.append(Line(f"{label} {quantile:g}", NOISES, epsilons))
+            costs = [estimated_costs(distances, RATE, noise * clip, STEPS, largest) for noise in NOISES]
+            epsilons = [bayesian_epsilon(STEPS * cost, DELTA_MU, failures) for cost in costs]
+            lines.append(Series(f"{label} {quantile:g}", NOISES, epsilons))
         ends = (ordinary[AT_ONE], same[AT_ONE], clipped[-1].y[AT_ONE], free[-1].y[AT_ONE])
         rows.append((quantile, clip, *ends))
     gaps = [row[3] / row[4] for row in rows]
@@ -124,8 +129,8 @@ def figures_3_and_4(found: Measured) -> Found:
     }
     first = ordinary_line("DP (delta 1e-5)", NOISES, ordinary)
     panels = [
-        Panel(title=title, x="noise over clip", y="epsilon", lines=[first, *lines], log="xy")
+        Axes(title=title, x="noise over clip", y="epsilon", lines=[first, *lines], log="xy")
         for title, lines in (("Figure 3, clipped", clipped), ("Figure 4, no clip for BDP", free))
     ]
     columns = ("quantile", "clip", "DP 1e-5", "DP at BDP's delta", "BDP, clipped", "BDP, no clip")
-    return values, panels, Table(f"Figures 3 and 4 ({found.name}): epsilon at noise 1", columns, rows)
+    return values, panels, ResultTable(f"Figures 3 and 4 ({found.name}): epsilon at noise 1", columns, rows)

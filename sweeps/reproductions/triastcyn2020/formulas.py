@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
@@ -18,10 +18,11 @@ from dpcore.accountants.bayesian_cost import left_cost, right_cost
 from dpcore.accountants.bayesian_estimator import estimated_cost, step_cost
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
-from sweeps.reproductions.claims import Table
 from sweeps.reproductions.paper import Paper
-from sweeps.reproductions.pictures import Line, Panel
-from sweeps.reproductions.run import Run
+from sweeps.reproductions.pictures import Axes, Series
+from sweeps.reproductions.result import ResultTable
+from sweeps.reproductions.run import Reproduction
+from sweeps.reproductions.templates import Values
 
 PAPER = Paper.load("triastcyn2020")
 DELTA, DELTA_MU, FAILURE = 1e-5, 1e-10, 1e-15
@@ -38,64 +39,45 @@ RATIOS = (1.0, 0.5, 0.2, 0.1, 0.05)
 FIGURE_5_ORDERS = tuple(range(1, 257))
 
 Array = NDArray[np.float64]
-Found = tuple[dict[str, Any], list[Panel], Table]
+Found = tuple[dict[str, Any], list[Axes], ResultTable]
 """Of a figure: values for its statements, what is drawn, and its numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """How many gradients Figure 1 draws, how many samples test Theorem 4, and the trainings of each setting."""
-
-    gradients: int
-    samples: int
-    repeats: int
-
-
-def without_data(run: Run, scope: Scope) -> None:
-    """Everything that needs no data."""
+def without_data(run: Reproduction, sizes: Values) -> None:
+    """Everything that needs no data: so many gradients in Figure 1, so many samples that test Theorem 4."""
     for epsilon, printed in PAPER.printed["attack"].items():
         run.hold("attack", attack(epsilon, printed))
-    first, panels, table = figure_1(scope.gradients)
-    fifth, lines, table_5 = figure_5()
-    missed = {"missed": theorem_4(scope.samples), "samples": scope.samples}
-    run.hold("formulas", {**theorem_3(), **missed, **first, **fifth, **table_1(), "delta": DELTA, "delta_mu": DELTA_MU})
-    run.result.tables += [table, table_5]
-    folder = run.workspace.folder("triastcyn2020-plots")
-    run.draw(folder, "figure-1.png", panels)
-    run.draw(folder, "figure-5.png", lines)
+    values: dict[str, Any] = {**theorem_3(), "missed": theorem_4(sizes["samples"]), "samples": sizes["samples"]}
+    for number, (found, panels, table) in ((1, figure_1(sizes["gradients"])), (5, figure_5())):
+        values |= found
+        run.result.tables.append(table)
+        run.draw(run.workspace.folder("triastcyn2020-plots"), f"figure-{number}.png", panels)
+    run.hold("formulas", {**values, **table_1(), "delta": DELTA, "delta_mu": DELTA_MU})
 
 
-def bayesian_epsilon(costs: Array, orders: Sequence[int], delta_mu: float, failures: float) -> float:
-    """min over orders of (cost - ln(delta_mu - failures)) / order, at least 0; costs [len(orders)] of the whole run."""
-    return max(0.0, float(np.min((costs - math.log(delta_mu - failures)) / np.array(orders))))
+def bayesian_epsilon(costs: Array, delta: float, failures: float) -> float:
+    """min over ORDERS of (cost - ln(delta - failures)) / order, at least 0; costs [len(ORDERS)] of the whole run."""
+    return max(0.0, float(np.min((costs - math.log(delta - failures)) / np.array(ORDERS))))
 
 
-def estimated_costs(
-    distances: Array, rate: float, sigma: float, steps: int, orders: Sequence[int], largest: float | None = None
-) -> Array:
-    """One step's estimated cost at each order."""
-    costs = [step_cost(distances, rate, sigma, one, steps=steps, failure=FAILURE, largest=largest) for one in orders]
+def estimated_costs(distances: Array, rate: float, sigma: float, steps: int, largest: float | None = None) -> Array:
+    """One step's estimated cost at each of ORDERS."""
+    costs = [step_cost(distances, rate, sigma, one, steps=steps, failure=FAILURE, largest=largest) for one in ORDERS]
     return np.array(costs)
 
 
-def moments_epsilon(ratio: float, rate: float, steps: float, orders: Sequence[int], delta: float) -> float:
+def moments_epsilon(ratio: float, rate: float, steps: float, delta: float) -> float:
     """The moments accountant at sensitivity over noise `ratio`: the same costs with the clip norm as distance."""
-    costs = np.array([left_cost([ratio], rate, 1.0, order)[0] for order in orders])
-    return bayesian_epsilon(steps * costs, orders, delta, 0.0)
+    costs = np.array([left_cost([ratio], rate, 1.0, order)[0] for order in ORDERS])
+    return bayesian_epsilon(steps * costs, delta, 0.0)
 
 
 def attack(epsilon: float, printed: float) -> dict[str, Any]:
     """Equation 1 at an epsilon that the paper quotes, to the printed digits."""
-    digits = len(str(printed)) - 2
     note = "To the printed digits." if epsilon in (2, 5, 10) else "Table 1's printed digits are recalled."
-    half = 0.5 * 10**-digits + 1e-12
-    return {
-        "epsilon": epsilon,
-        "printed": printed,
-        "success": attack_success(epsilon),
-        "half_a_digit": half,
-        "note": note,
-    }
+    half = 0.5 * 10 ** -(len(str(printed)) - 2) + 1e-12
+    values = {"epsilon": epsilon, "printed": printed, "success": attack_success(epsilon)}
+    return {**values, "half_a_digit": half, "note": note}
 
 
 def theorem_3() -> dict[str, float]:
@@ -134,17 +116,16 @@ def figure_1(records: int) -> Found:
     norms = np.random.default_rng(1).weibull(SHAPE, records)
     ticks = [float(one) for one in np.unique(np.geomspace(1, STEPS, 25).astype(int))]
     failures = STEPS * len(ORDERS) * FAILURE
-    ordinary = [moments_epsilon(1.0, RATE, t, ORDERS, DELTA) for t in ticks]
-    # Less the failures, which the moments accountant does not have to pay.
-    equal = [moments_epsilon(1.0, RATE, t, ORDERS, DELTA_MU - failures) for t in ticks]
-    lines: dict[bool, list[Line]] = {False: [], True: []}
+    # One less the failures, which the moments accountant does not have to pay.
+    ordinary, equal = ([moments_epsilon(1.0, RATE, t, delta) for t in ticks] for delta in (DELTA, DELTA_MU - failures))
+    lines: dict[bool, list[Series]] = {False: [], True: []}
     rows, below = [], True
     for quantile in QUANTILES:
         sigma = float(np.quantile(norms, quantile))
         for clip, distances in ((False, norms), (True, np.minimum(norms, sigma))):
-            cost = estimated_costs(distances, RATE, sigma, STEPS, ORDERS, sigma if clip else None)
-            epsilons = [bayesian_epsilon(t * cost, ORDERS, DELTA_MU, failures) for t in ticks]
-            lines[clip].append(Line(f"BDP, noise at quantile {quantile:g}", ticks, epsilons))
+            cost = estimated_costs(distances, RATE, sigma, STEPS, sigma if clip else None)
+            epsilons = [bayesian_epsilon(t * cost, DELTA_MU, failures) for t in ticks]
+            lines[clip].append(Series(f"BDP, noise at quantile {quantile:g}", ticks, epsilons))
         free, clipped = lines[False][-1].y, lines[True][-1].y
         below = below and never_above(clipped, equal)
         rows.append((quantile, sigma, free[-1], clipped[-1], ordinary[-1], equal[-1]))
@@ -163,21 +144,18 @@ def figure_1(records: int) -> Found:
         "below": below,
         "failures": failures,
     }
-    titles = {
-        False: ("Figure 1, no clip for BDP", "DP, clip = noise"),
-        True: ("Figure 1(d), clipped at the noise", "DP"),
-    }
+    first, second = "Figure 1, no clip for BDP", "Figure 1(d), clipped at the noise"
     panels = [
-        Panel(title=title, x="steps", y="epsilon", log="xy", lines=[ordinary_line(name, ticks, ordinary), *lines[clip]])
-        for clip, (title, name) in titles.items()
+        Axes(title=title, x="steps", y="epsilon", log="xy", lines=[ordinary_line(name, ticks, ordinary), *lines[clip]])
+        for clip, title, name in ((False, first, "DP, clip = noise"), (True, second, "DP"))
     ]
     columns = ("quantile", "noise", "BDP, no clip", "BDP, clipped", "DP", "DP at the same delta")
-    return values, panels, Table(f"Figure 1: epsilon after {STEPS} steps", columns, rows)
+    return values, panels, ResultTable(f"Figure 1: epsilon after {STEPS} steps", columns, rows)
 
 
-def ordinary_line(label: str, x: Sequence[float], y: Sequence[float]) -> Line:
+def ordinary_line(label: str, x: Sequence[float], y: Sequence[float]) -> Series:
     """Differential privacy beside the Bayesian lines."""
-    return Line(label, x, y, {"color": "k", "linestyle": "--"})
+    return Series(label, x, y, {"color": "k", "linestyle": "--"})
 
 
 def never_above(one: Sequence[float], other: Sequence[float]) -> bool:
@@ -198,7 +176,7 @@ def figure_5() -> Found:
     for ratio in RATIOS:
         costs = np.array([left_cost([ratio], RATE, 1.0, order)[0] for order in FIGURE_5_ORDERS])
         y = (STEPS * costs - math.log(DELTA_MU)) / np.array(FIGURE_5_ORDERS)
-        lines.append(Line(f"distance / noise = {ratio:g}", FIGURE_5_ORDERS, y.tolist()))
+        lines.append(Series(f"distance / noise = {ratio:g}", FIGURE_5_ORDERS, y.tolist()))
         best = int(np.argmin(y))
         rows.append((ratio, FIGURE_5_ORDERS[best], float(y[best]), float(y[0]), float(y[-1])))
     sharp = [min(row[3], row[4]) / row[2] for row in rows if row[1] < last]
@@ -211,9 +189,9 @@ def figure_5() -> Found:
         "best_orders": ", ".join(f"{row[0]:g}: {row[1]}" for row in rows),
         "growing_orders": all(a <= b for a, b in pairwise(orders)) and orders[-1] > 64,
     }
-    panel = Panel(title="Figure 5", x="order", y="epsilon", lines=lines, log="xy", limits=(None, 1e3))
+    panel = Axes(title="Figure 5", x="order", y="epsilon", lines=lines, log="xy", limits=(None, 1e3))
     columns = ("distance / noise", "best order", "epsilon", "at order 1", f"at order {last}")
-    return values, [panel], Table("Figure 5: the best order", columns, rows)
+    return values, [panel], ResultTable("Figure 5: the best order", columns, rows)
 
 
 def table_1() -> Mapping[str, Any]:
@@ -222,9 +200,7 @@ def table_1() -> Mapping[str, Any]:
     batch, n, steps = 1024, 60_000, 32 * 60_000 // 1024
     as_read = headline(calibrate.sampled_gaussian(0.1 * batch, batch / n, steps), DELTA, Adjacency.ADD_REMOVE).epsilon
     goal = calibrate.Target(epsilon=2.2, delta=DELTA)
-    needed = calibrate.solve(
-        goal, calibrate.NOISE, lambda noise: calibrate.sampled_gaussian(noise, batch / n, steps), cache={}
-    )
+    event = partial(calibrate.sampled_gaussian, rate=batch / n, steps=steps)
     return {
         "floor": floor,
         "smallest": min(published.values()),
@@ -232,5 +208,5 @@ def table_1() -> Mapping[str, Any]:
         "as_read": float(f"{as_read:.3g}"),
         "apart": abs(as_read - 2.2),
         "multiplier": 0.1 * batch,
-        "needed": needed,
+        "needed": calibrate.solve(goal, calibrate.NOISE, event, cache={}),
     }

@@ -1,4 +1,4 @@
-"""What this project enters or patches of Ray's private parts: one trick for each file, and no other file has any.
+"""Ray's private parts that this project enters or patches: one trick for each file, and no other file has any.
 
 | file | what Ray does by itself |
 |---|---|

@@ -17,8 +17,8 @@ def cluster_metadata(host: str, port: int) -> Mapping[str, str] | None:
     Raises AuthenticationError when its token is another one, RpcError, RaySystemError or ConnectionError when it does
     not answer.
     """
-    told = GcsClient(address=f"{host}:{port}").internal_kv_get(CLUSTER_METADATA_KEY, KV_NAMESPACE_CLUSTER)
-    return None if told is None else json.loads(told)
+    metadata = GcsClient(address=f"{host}:{port}").internal_kv_get(CLUSTER_METADATA_KEY, KV_NAMESPACE_CLUSTER)
+    return None if metadata is None else json.loads(metadata)
 
 
 def own_versions() -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What Ray would count on this machine, without starting a cluster for it: 9 ms instead of seconds (Ray 2.60)."""
+"""Resources of this machine as Ray would count them, without a cluster: 9 ms instead of seconds (Ray 2.60)."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ from ray._private import worker
 
 
 @contextmanager
-def lines_told_to(told: Callable[..., None]) -> Iterator[None]:
-    """For as long as the block runs, a cluster's lines go to `told`.
+def lines_handed_to(taker: Callable[..., None]) -> Iterator[None]:
+    """For as long as the block runs, a cluster's lines go to `taker`.
 
-    told  called with {"lines": [text], "pid": number or name, ...} and `ignore_prefix`
+    taker  called with {"lines": [text], "pid": number or name, ...} and `ignore_prefix`
     """
     plain: Any = worker.print_to_stdstream
-    worker.print_to_stdstream = told
+    worker.print_to_stdstream = taker
     try:
         yield
     finally:

@@ -29,7 +29,8 @@ def test_every_kind_of_ours_says_where_it_lives() -> None:
 
 
 def test_a_process_that_imported_no_system_reads_what_was_written() -> None:
-    noisy = {"kind": "noisy-logits", "sensitivity": 2.0, "noise_multiplier": 3.0, "steps": 4}
+    noisy = {"kind": "soft-vote", "beta": 0.5, "models": 3, "classes": 2, "steps": 4}
+    noisy["adjacency"] = {"kind": "adjacency", "value": "replace-one"}
     script = (
         "import json, sys; from dpcore.mechanisms import protocol; "
         "print(json.dumps(protocol.to_dict(protocol.from_dict(json.loads(sys.argv[1])))))"

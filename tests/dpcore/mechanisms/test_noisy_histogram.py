@@ -9,7 +9,7 @@ from scipy import stats
 
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
-from dpcore.audit import Audit, Outcome, ThreatModel, Verdict, choose_threshold, count_at
+from dpcore.audit import Audit, AuditOutcome, AuditVerdict, ThreatModel, choose_threshold, count_at
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Gaussian, Repeated
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for, several
@@ -105,7 +105,7 @@ def refuted(with_it: np.ndarray, without_it: np.ndarray, z: float, adjacency: Ad
         delta=0.1,
     )
     claim = headline(Gaussian(noise_multiplier=z, adjacency=adjacency), 0.1, adjacency)
-    return Verdict(audit=audit, guarantee=claim).outcome is Outcome.REFUTED
+    return AuditVerdict(audit=audit, guarantee=claim).outcome is AuditOutcome.REFUTED
 
 
 def runs(histogram: NoisyHistogram, cells: np.ndarray, key: str, weights: np.ndarray, released=None) -> np.ndarray:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from dpcore.adjacency import Adjacency
-from dpcore.audit import Audit, MultiRun, Outcome, ThreatModel, Verdict, choose_threshold, count_at
+from dpcore.audit import Audit, AuditOutcome, AuditVerdict, MultiRun, ThreatModel, choose_threshold, count_at
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms import model_sensitivity, soft_vote
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
@@ -20,7 +20,7 @@ REPLACE = Adjacency.REPLACE_ONE
 
 def refuted(evidence: MultiRun, claim: Guarantee) -> bool:
     audit = Audit(evidence=evidence, threat_model=ThreatModel.BLACK_BOX, adjacency=REPLACE, delta=claim.delta)
-    return Verdict(audit=audit, guarantee=claim).outcome is Outcome.REFUTED
+    return AuditVerdict(audit=audit, guarantee=claim).outcome is AuditOutcome.REFUTED
 
 
 def few_enough(wrong: int, audits: int) -> bool:

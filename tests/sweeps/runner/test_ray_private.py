@@ -28,7 +28,7 @@ from sweeps.runner.ray_private.head_processes import head_processes
 from sweeps.runner.ray_private.job_server import send_token, server_version
 from sweeps.runner.ray_private.loopback import on_loopback
 from sweeps.runner.ray_private.machine_resources import machine_resources
-from sweeps.runner.ray_private.printed_lines import lines_told_to
+from sweeps.runner.ray_private.printed_lines import lines_handed_to
 from sweeps.runner.ray_private.trial_actors import actor_of
 from trainables.worker.credentials import NAMES
 
@@ -138,7 +138,7 @@ def test_what_a_cluster_tells_its_driver_is_told_to_us(monkeypatch, capsys):
         worker.listen_error_messages(driver, stopped)
 
     told: list[list[str]] = []
-    with lines_told_to(lambda data, ignore_prefix=False: told.append(data["lines"])):
+    with lines_handed_to(lambda data, ignore_prefix=False: told.append(data["lines"])):
         listen()
     assert told == [["A worker died or was killed"]]
     assert capsys.readouterr() == ("", "")

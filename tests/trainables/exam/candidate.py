@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from dpcore.adjacency import Adjacency
 from tests.trainables.recording import MemoryRun, memory_run
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, Scalar, System
+from trainables.validation.declaration import PrivateValidation
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,7 @@ class Candidate:
     beside    {knob: other knobs without which it means nothing}
     chance    {how names of the state begin: why an attempt that goes on has other values there}
     silent    {knob: why neither plan nor release depends on it}
+    telling   other knobs, under which every declared metric is reported
     """
 
     system: System
@@ -39,6 +41,7 @@ class Candidate:
     beside: Mapping[str, Config] = field(default_factory=dict)
     chance: Mapping[str, str] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
+    telling: Config = field(default_factory=dict)
 
     @cached_property
     def records(self) -> Dataset:
@@ -70,12 +73,18 @@ class Candidate:
         """One training of it in memory. `run`: what `memory_run` takes."""
         return self.fit(memory_run(plan, **run), source)
 
-    def fit(self, run: Any, source: str) -> Any:
-        """The run, trained; what it shows stands in its `shown`."""
+    def fit(self, run: Any, source: str, **execution: Any) -> Any:
+        """The run, trained; what it shows stands in its `shown`. `execution`: what `Execution` takes besides."""
         run.shown = []
         run.released = run.shown.append
-        self.system.fit([run], self.records, Execution(noise_source=source))  # type: ignore[arg-type]
+        self.system.fit([run], self.records, Execution(noise_source=source, **execution))  # type: ignore[arg-type]
         return run
+
+    def privately(self) -> Candidate:
+        """The same on records whose validation part is private, and parted by ids of their own."""
+        facts = replace(self.records.facts, private_validation=PrivateValidation(parts="a hash of each record's id"))
+        records = replace(self.records, facts=facts)
+        return replace(self, data=lambda: records)
 
     def released(self, plan: PrivacyPlan, source: str = "pseudorandom", **run: Any) -> dict[str, np.ndarray]:
         """All that leaves one training: what it shows, its final state, its metrics."""

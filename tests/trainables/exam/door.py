@@ -16,6 +16,7 @@ import torch
 from dpcore.keystream import Keystream
 from dpcore.noise import SecureNoise
 from dpcore.randomness import Purpose, Streams
+from dpcore.sampling import PoissonSampling
 from trainables.training import noise
 
 
@@ -60,22 +61,28 @@ class Everybody:
 class Door:
     """What one fit asks of the door under `noise_source: secure`.
 
-    told  hears how many normals are drawn, before they are
+    told     hears how many normals are drawn, before they are
+    batches  how many Poisson batches were drawn
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-        self.seed, self.sources, self.batches, self.drawn = seed, 0, 0, 0
+        self.seed, self.sources, self.keys, self.batches, self.drawn = seed, 0, 0, 0, 0
         self.told: Callable[[int], None] = lambda count: None
         derived_seed, self._derived = Streams.derived_seed, Keystream.derived
+        indices = PoissonSampling.indices
 
         def no_noise(streams, purpose, step=None):
             if Purpose(purpose) in (Purpose.NOISE, Purpose.REPORT):
                 raise AroundTheDoor("the pseudorandom stream of noise was asked for")
             return derived_seed(streams, purpose, step)
 
-        def batch(key):
-            self.batches += 1
+        def coins(key):
+            self.keys += 1
             return self._derived(key)
+
+        def batch(*arguments):
+            self.batches += 1
+            return indices(*arguments)
 
         def no_generator(key):
             raise AroundTheDoor("pseudorandom batches were asked for")
@@ -83,7 +90,8 @@ class Door:
         monkeypatch.setattr(Streams, "derived_seed", no_noise)
         monkeypatch.setattr(noise, "SecureNoise", self.source)
         monkeypatch.setattr(noise, "numpy_generator", no_generator)
-        monkeypatch.setattr(noise.Keystream, "derived", batch)
+        monkeypatch.setattr(noise.Keystream, "derived", coins)
+        monkeypatch.setattr(PoissonSampling, "indices", batch)
 
     def source(self) -> SecureNoise:
         key = hashlib.sha256(f"{self.seed}/{self.sources}".encode()).digest()

@@ -22,9 +22,12 @@ from dpcore.noise import PseudorandomNoise, SecureNoise
 from tests.trainables.exam.candidate import Candidate, same
 from tests.trainables.exam.door import AroundTheDoor, watched, without_chance
 from tests.trainables.recording import MemoryRun, memory_run
+from tests.trainables.thread_team import ThreadTeam
+from trainables.capabilities import capabilities_of
 from trainables.metrics import Scalar
 from trainables.system import Parameter, PrivacyPlan, Refusal
 from trainables.training import noise
+from trainables.validation.planning import plan_with_reports
 
 CLOSE = 1e-5
 """Of float32 sums over records in another order."""
@@ -111,7 +114,10 @@ class _Watched(MemoryRun):
 
 
 def what_runs_is_what_was_planned(one: Candidate) -> list[str]:
-    """Steps draw noise in proportion, none before it is announced, all are run; batches come from the keystream."""
+    """Steps draw noise in proportion, none before it is announced, all are run.
+
+    As many Poisson batches are drawn as there are steps that count one, with coins of the keystream.
+    """
     plan = one.plan
     try:
         whole = _drawn(one, plan, 0, plan.steps)
@@ -120,9 +126,11 @@ def what_runs_is_what_was_planned(one: Candidate) -> list[str]:
     faults = [*dict.fromkeys(whole.early)]
     if whole.last != plan.steps or whole.horizon != plan.steps:
         faults.append(f"{plan.steps} steps were planned, {whole.last} run, {whole.horizon} announced")
-    sampled = isinstance(next(iter(phases(plan.event())), None), PoissonSampled)
-    if sampled and not whole.batches:
+    sampled = sum(count for event, count in phases(plan.event()).items() if isinstance(event, PoissonSampled))
+    if sampled and not whole.keys:
         faults.append("Poisson batches that no keystream drew")
+    if sampled and whole.batches != sampled:
+        faults.append(f"{sampled} Poisson batches were counted, {whole.batches} drawn")
     if one.noisy != (whole.drawn > 0):
         faults.append(f"{whole.drawn} normals were drawn from the source")
     for cut in _cuts(plan)[:1]:
@@ -137,6 +145,7 @@ def what_runs_is_what_was_planned(one: Candidate) -> list[str]:
 @dataclass
 class _Drawn:
     drawn: int
+    keys: int
     batches: int
     last: int
     horizon: int
@@ -152,7 +161,7 @@ def _drawn(one: Candidate, plan: PrivacyPlan, start: int, stop: int) -> _Drawn:
         run = _Watched.of(one, plan, from_step=start, to_step=stop, state=state)
         door.told = run.drew
         one.fit(run, "secure")
-    return _Drawn(door.drawn, door.batches, run.final[0], run.horizons[-1], run.early)
+    return _Drawn(door.drawn, door.keys, door.batches, run.final[0], run.horizons[-1], run.early)
 
 
 def broken_runs_go_on(one: Candidate) -> list[str]:
@@ -230,8 +239,21 @@ def _generators(claim: Guarantee) -> list[str]:
     return [line for line in claim.assumptions if line.startswith("floating-point")]
 
 
+def workers_agree(one: Candidate) -> list[str]:
+    """Of a system that says so: several workers add up the sums of its batches, and it ends where one process does."""
+    if not capabilities_of(one.system).workers:
+        return []
+    alone, team = one.run(one.plan).final, ThreadTeam(one.records, workers=2)
+    step, state, _ = one.fit(memory_run(one.plan), "pseudorandom", team=team).final
+    faults = [] if team.tasks else ["no worker was asked for anything"]
+    moved = _differing(state, alone[1])
+    if step != alone[0] or moved:
+        faults.append(f"with two workers it ends elsewhere: {moved}")
+    return faults
+
+
 def metrics_are_as_declared(one: Candidate) -> list[str]:
-    """What a finished trial reports has been declared, and what is declared for its task is reported, or no number."""
+    """What a finished trial reports has been declared, for its task; and some setting reports all that is declared."""
     reported = one.run(one.plan).final[2]
     declared = {metric.name: metric for metric in one.system.metrics}
     faults = [f"{name} is reported, and not declared" for name in sorted(reported.keys() - declared.keys())]
@@ -239,7 +261,21 @@ def metrics_are_as_declared(one: Candidate) -> list[str]:
         faults.append("nothing is reported")
     task = one.records.facts.task
     foreign = [name for name in reported if name in declared and not _fits(declared[name].tasks, task)]
-    return faults + [f"{name} is reported, and not for {task}" for name in foreign]
+    faults += [f"{name} is reported, and not for {task}" for name in foreign]
+    told = reported.keys() | one.run(one.planned(one.telling)).final[2].keys() | _reported_privately(one).keys()
+    silent = [name for name, metric in declared.items() if _fits(metric.tasks, task) and name not in told]
+    return faults + [f"{name} is declared, and never reported" for name in silent]
+
+
+def _reported_privately(one: Candidate) -> Mapping[str, float]:
+    """What it tells of private validation records, where it says that it can."""
+    if not capabilities_of(one.system).private_reports:
+        return {}
+    private = one.privately()
+    facts = private.records.facts
+    plan = plan_with_reports(one.system, one.asked(), facts, one.target, {}, lambda steps: (steps,))
+    assert isinstance(plan, PrivacyPlan), plan
+    return private.run(plan).final[2]
 
 
 def _fits(tasks, task) -> bool:
@@ -310,6 +346,7 @@ QUESTIONS: dict[str, Question] = {
         noise_comes_from_the_secure_source,
         one_secret_gives_one_release,
         claims_name_their_generator,
+        workers_agree,
         metrics_are_as_declared,
         every_knob_changes_something,
     )

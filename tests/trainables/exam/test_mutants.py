@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 
 from dpcore.randomness import Purpose
+from dpcore.sampling import PoissonSampling
 from tests.trainables.exam import QUESTIONS, Candidate, sit
 from tests.trainables.registry_cases import CANDIDATES, data_of
+from trainables.parallel.sums import LocalSums
 from trainables.system import Parameter, PrivacyPlan
 from trainables.systems import noisy_mean
 from trainables.systems.noisy_mean import NoisyMean
+from trainables.systems.noisy_sgd import NoisyOptimiser, NoisySGDKnobs
 
 TOY = CANDIDATES["noisy-mean"]
 
@@ -116,6 +119,12 @@ class Whispering(Outside):
     metrics = tuple(one for one in NoisyMean.metrics if one.name != "estimate")
 
 
+class Tacit(Outside):
+    """It declares a number that it never tells."""
+
+    metrics = (*NoisyMean.metrics, replace(NoisyMean.metrics[0], name="untold"))
+
+
 class Deaf(Outside):
     """A knob of its does nothing."""
 
@@ -148,12 +157,49 @@ class Boastful(Outside):
         ("broken_runs_go_on", Lossy),
         ("claims_name_their_generator", Boastful),
         ("metrics_are_as_declared", Whispering),
+        ("metrics_are_as_declared", Tacit),
         ("every_knob_changes_something", Deaf),
     ],
 )
 def test_a_mutant_fails_its_question(question, mutant):
     assert QUESTIONS[question](OUTSIDE) == []
     assert QUESTIONS[question](replace(OUTSIDE, system=mutant())) != []
+
+
+SGD = CANDIDATES["noisy-sgd"]
+
+
+class WithoutWorkers(NoisyOptimiser):
+    """It says that workers add up its sums, and asks none."""
+
+    def train(self, run, knobs, released, data, execution):
+        super().train(run, knobs, released, data, replace(execution, team=None))
+
+
+class OtherBatches(NoisyOptimiser):
+    """Its workers draw at another rate."""
+
+    def train(self, run, knobs, released, data, execution):
+        if execution.team is not None:
+            released = replace(released, sampling=PoissonSampling(rate=1.0))
+        super().train(run, knobs, released, data, execution)
+
+
+@pytest.mark.parametrize("mutant", [WithoutWorkers, OtherBatches])
+def test_workers_that_do_other_work_are_found(mutant):
+    assert QUESTIONS["workers_agree"](replace(SGD, system=mutant("noisy-sgd", NoisySGDKnobs))) != []
+
+
+def test_a_batch_that_is_drawn_again_is_found(monkeypatch):
+    right = LocalSums.next
+
+    def the_second(sums):
+        right(sums)
+        return right(sums)
+
+    monkeypatch.setattr(LocalSums, "next", the_second)
+    found = QUESTIONS["what_runs_is_what_was_planned"](SGD)
+    assert found == [f"{SGD.plan.steps} Poisson batches were counted, {2 * SGD.plan.steps} drawn"]
 
 
 def its_own_stream(run, execution, stream=""):

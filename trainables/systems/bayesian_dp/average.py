@@ -22,7 +22,7 @@ from dpcore.mechanisms.average_case import AverageCase
 from dpcore.mechanisms.protocol import Mechanism
 from dpcore.sampling import PoissonSampling
 from trainables import models
-from trainables.planner import STEPS_MAX, PlannedSystem, check_batch, too_large
+from trainables.planner import STEPS_MAX, ClaimTerms, PlannedSystem, check_batch, too_large
 from trainables.system import Config, Dataset, Execution, PrivacyTarget, PublicFacts, Refusal, Run
 from trainables.systems.bayesian_dp.bayesian_knobs import (
     AverageCaseSGDKnobs,
@@ -78,7 +78,7 @@ class StoppedSystem(PlannedSystem[Stopped, Unclaimed]):
         return replace(claim, assumptions=(*claim.assumptions, *unlike_ordinary(knobs)))
 
     def beside(
-        self, knobs: Stopped, released: Unclaimed, claim: Guarantee, target: PrivacyTarget
+        self, knobs: Stopped, released: Unclaimed, claim: Guarantee, facts: PublicFacts, target: PrivacyTarget
     ) -> tuple[Guarantee, ...]:
         """No ordinary epsilon."""
         return (beside_ordinary(claim, None, target.delta)[1],)
@@ -110,7 +110,7 @@ class AverageCaseSGD(ScoredByLoss, StoppedSystem[AverageCaseSGDKnobs, AverageCas
             )
         return None
 
-    def mechanism(self, knobs: AverageCaseSGDKnobs, facts: PublicFacts) -> AverageCase:
+    def mechanism(self, knobs: AverageCaseSGDKnobs, facts: PublicFacts, terms: ClaimTerms) -> AverageCase:
         """See `PlannedSystem.mechanism`."""
         return AverageCase(
             sampling=PoissonSampling(rate=knobs.batch_size / facts.n),

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from trainables.metrics import Dependence, Metric
 from trainables.training.predictions import METRICS as TRAINING_METRICS
 
-_RELEASED = (
-    "average-case, no DP epsilon; with held-out distances a fact about the released weights and the validation "
-    "records, with training distances about private records, without noise: then releasing it is itself a release "
-    "that no claim covers"
-)
 _DISTANCES_OF_TRAINING = {"distances": "training"}
+_figure = partial(
+    Metric,
+    released="average-case, no DP epsilon; with held-out distances a fact about the released weights and the "
+    "validation records, with training distances about private records, without noise: then releasing it is itself a "
+    "release that no claim covers",
+    depends=Dependence.VALIDATION,
+    raw_under=_DISTANCES_OF_TRAINING,
+)
 SHARES = (0.5, 0.1, 0.01)
 """Shares of the population left outside the percentile metrics."""
 
@@ -24,33 +28,24 @@ def percentile_metric(share: float) -> str:
 
 METRICS = (
     *TRAINING_METRICS,
-    Metric(
+    _figure(
         name="bayesian_epsilon",
         goal="minimize",
         doc="Bayesian epsilon of the run at bayesian_delta (Triastcyn & Faltings 2020); never a DP epsilon",
-        released=_RELEASED,
-        depends=Dependence.VALIDATION,
-        raw_under=_DISTANCES_OF_TRAINING,
     ),
     *(
-        Metric(
+        _figure(
             name=percentile_metric(share),
             goal="minimize",
             doc=f"Bayesian epsilon at percentile_delta for {1 - share:.4g} of the population, by Markov",
-            released=_RELEASED,
-            depends=Dependence.VALIDATION,
-            raw_under=_DISTANCES_OF_TRAINING,
         )
         for share in SHARES
     ),
-    Metric(
+    _figure(
         name="steps_taken",
         goal="maximize",
         worst=0.0,
         doc="steps before the Bayesian budget stopped the run; all planned steps without a budget",
-        released=_RELEASED,
-        depends=Dependence.VALIDATION,
-        raw_under=_DISTANCES_OF_TRAINING,
     ),
 )
 STOPPED_METRICS = tuple(replace(metric, raw_under=_DISTANCES_OF_TRAINING) for metric in METRICS)

@@ -23,6 +23,7 @@ from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian
 from trainables import models
 from trainables.knobs import read
+from trainables.planner import ClaimTerms
 from trainables.rehearsal.setting import Setting
 from trainables.system import (
     Config,
@@ -80,9 +81,9 @@ class WatchedDescent(NoisedDescent[Watched]):
     adjacencies = (Adjacency.ADD_REMOVE,)
     why_adjacency = WHY_ADD_REMOVE
 
-    def mechanism(self, knobs: Watched, facts: PublicFacts) -> SampledGaussian:
+    def mechanism(self, knobs: Watched, facts: PublicFacts, terms: ClaimTerms) -> SampledGaussian:
         """See `PlannedSystem.mechanism`; the public batch size divides."""
-        return replace(super().mechanism(knobs, facts), expected_batch_size=knobs.batch_size)
+        return replace(super().mechanism(knobs, facts, terms), expected_batch_size=knobs.batch_size)
 
     def rests_on(self, knobs: Watched, facts: PublicFacts) -> tuple[str, ...]:
         """See `PlannedSystem.rests_on`."""
@@ -105,10 +106,10 @@ class WatchedDescent(NoisedDescent[Watched]):
         return None
 
     def beside(
-        self, knobs: Watched, released: SampledGaussian, claim: Guarantee, target: PrivacyTarget
+        self, knobs: Watched, released: SampledGaussian, claim: Guarantee, facts: PublicFacts, target: PrivacyTarget
     ) -> tuple[Guarantee, ...]:
         """The limit, and the Bayesian budget where there is one."""
-        others = super().beside(knobs, released, claim, target)
+        others = super().beside(knobs, released, claim, facts, target)
         if knobs.bayesian_budget == NO_BUDGET:
             return others
         stopping = filter_for(knobs.bayesian_budget, knobs.bayesian_delta, released.steps, knobs.estimate_failure)

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.scheduled import Scheduled, unprotected
-from trainables.planner import check_batch
+from trainables.planner import ClaimTerms, check_batch
 from trainables.system import Config, Dataset, Execution, PrivacyTarget, PublicFacts, Refusal, Run
 from trainables.systems.bayesian_dp.average import StoppedSystem, unlike_ordinary
 from trainables.systems.bayesian_dp.bayesian_knobs import VariationalDrawsKnobs, check_records
@@ -45,7 +45,7 @@ class VariationalDraws(StoppedSystem[VariationalDrawsKnobs, Scheduled]):
         check_records(knobs, facts, pairs=False)
         return None
 
-    def mechanism(self, knobs: VariationalDrawsKnobs, facts: PublicFacts) -> Scheduled:
+    def mechanism(self, knobs: VariationalDrawsKnobs, facts: PublicFacts, terms: ClaimTerms) -> Scheduled:
         """See `PlannedSystem.mechanism`: nothing is noised."""
         return unprotected(knobs.steps(facts.n))
 

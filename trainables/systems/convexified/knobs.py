@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dpcore.convexified.one_neuron import Noise
 from dpcore.convexified.published import Bound
 from trainables.knobs import knob, knobs
 from trainables.system import Dependence, Metric
-from trainables.systems.answering import AnswerKnobs
+from trainables.systems.answering import ACCURACY, QueryKnobs
 from trainables.systems.linear import RowKnobs
 
 NOISE_MIN, NOISE_MAX = 1e-9, 1e9
@@ -50,7 +52,7 @@ class _LawKnobs:
 
 
 @knobs
-class ConvexifiedLossKnobs(AnswerKnobs, _LawKnobs, RiskKnobs):
+class ConvexifiedLossKnobs(QueryKnobs, _LawKnobs, RiskKnobs):
     """Of `convexified-loss`."""
 
     noise_multiplier: float = knob(
@@ -107,7 +109,7 @@ class _HeadShape:
 
 
 @knobs
-class ConvexifiedHeadKnobs(AnswerKnobs, RowKnobs, _HeadShape, RiskKnobs):
+class ConvexifiedHeadKnobs(QueryKnobs, RowKnobs, _HeadShape, RiskKnobs):
     """Of `convexified-head`."""
 
     noise_multiplier: float = knob(
@@ -117,19 +119,9 @@ class ConvexifiedHeadKnobs(AnswerKnobs, RowKnobs, _HeadShape, RiskKnobs):
     )
 
 
-_ANSWERS = "the validation records, without noise, and the answers"
-_UNNOISED = "the model without noise: the claim does not cover it"
+_unnoised = partial(Metric, released="the model without noise: the claim does not cover it", depends=Dependence.RAW)
 
-ACCURACY = Metric(
-    name="accuracy",
-    goal="maximize",
-    worst=0.0,
-    doc="share of the queried validation records whose class is answered",
-    released=_ANSWERS,
-    depends=Dependence.VALIDATION,
-)
-HEAD_METRICS = (ACCURACY,)
-PUBLISHED_METRICS = (
+METRICS = (
     ACCURACY,
     Metric(
         name="stability",
@@ -146,36 +138,26 @@ PUBLISHED_METRICS = (
         released="which of the queried records are training records, and the answers",
         depends=Dependence.RAW,
     ),
-    Metric(
-        name="accuracy_loss",
-        goal="minimize",
-        worst=1.0,
-        doc="1 - accuracy / baseline_accuracy (with reference)",
-        released=_UNNOISED,
-        depends=Dependence.RAW,
+    _unnoised(
+        name="accuracy_loss", goal="minimize", worst=1.0, doc="1 - accuracy / baseline_accuracy (with reference)"
     ),
-    Metric(
+    _unnoised(
         name="baseline_accuracy",
         goal="maximize",
         worst=0.0,
         doc="accuracy without noise on the queried validation records (with reference)",
-        released=_UNNOISED,
-        depends=Dependence.RAW,
     ),
-    Metric(
+    _unnoised(
         name="train_accuracy",
         goal="maximize",
         worst=0.0,
         doc="accuracy without noise on the training records (with reference)",
-        released=_UNNOISED,
-        depends=Dependence.RAW,
     ),
-    Metric(
+    _unnoised(
         name="baseline_leak",
         goal="minimize",
         worst=1.0,
         doc="TPR - FPR of the shadow attack on the queried records without noise (with reference and shadows)",
-        released=_UNNOISED,
-        depends=Dependence.RAW,
     ),
 )
+"""Of `convexified-loss`."""

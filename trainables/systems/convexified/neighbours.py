@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.convexified.one_neuron import Noise, OneNeuronAnswers
-from dpcore.convexified.repaired import NoisyLogits
+from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from trainables.measures.protocols import Neighbours
 from trainables.system import Dataset, Feature, PublicFacts, Split, State
 from trainables.systems.convexified.knobs import ConvexifiedHeadKnobs, ConvexifiedLossKnobs
@@ -72,7 +72,7 @@ def published_neighbours(knobs: ConvexifiedLossKnobs, mechanism: OneNeuronAnswer
     )
 
 
-def repaired_neighbours(knobs: ConvexifiedHeadKnobs, mechanism: NoisyLogits, facts: PublicFacts) -> Neighbours:
+def repaired_neighbours(knobs: ConvexifiedHeadKnobs, mechanism: OutputPerturbation, facts: PublicFacts) -> Neighbours:
     """All records alike but for one label, flipped or not (replace-one): what moves a risk-averse minimiser most."""
     without_it, with_it = alike(facts), _odd_one(facts)
 
@@ -85,7 +85,7 @@ def repaired_neighbours(knobs: ConvexifiedHeadKnobs, mechanism: NoisyLogits, fac
     def score(released: State) -> float:
         inside, outside = logits()
         answers = np.asarray(released["logits"], dtype=np.float64)
-        return float(np.sum((answers - outside) ** 2 - (answers - inside) ** 2) / (2 * mechanism.sigma**2))
+        return float(np.sum((answers - outside) ** 2 - (answers - inside) ** 2) / (2 * mechanism.scale**2))
 
     return Neighbours(
         with_it=with_it,

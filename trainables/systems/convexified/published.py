@@ -15,9 +15,10 @@ from dpcore.gdp_dual import mu_gdp
 from dpcore.guarantee import Guarantee
 from trainables.knobs import read
 from trainables.measures.protocols import Neighbours
+from trainables.planner import ClaimTerms
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Run
 from trainables.systems.answering import AnsweringSystem
-from trainables.systems.convexified.knobs import NOISE_MAX, NOISE_MIN, PUBLISHED_METRICS, ConvexifiedLossKnobs
+from trainables.systems.convexified.knobs import METRICS, NOISE_MAX, NOISE_MIN, ConvexifiedLossKnobs
 from trainables.systems.convexified.scales import held_out, sensitivities
 from trainables.systems.linear import classes_of
 
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
 UNNOISED = "Metrics of the model without noise are reported too: no claim covers them."
 ATTACKED = "Half of the queries are training records: which ones is reported by the attack's metric."
 
-TRAINING = (
-    "alpha", "regularisation", "hidden", "learning_rate", "batch_size", "epochs", "draw", "shadows", "attack_epochs",
-)  # fmt: skip
-"""What decides the training before any noise."""
-
 
 class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossKnobs, OneNeuronAnswers, "Trained"]):
     """Noise on one sampled output neuron of a tanh network, per query."""
@@ -39,9 +35,13 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossKnobs, OneNeuronAnswers, "T
     name = "convexified-loss"
     source = "Lu et al. 2021, as published"
     knobs = ConvexifiedLossKnobs
-    metrics = PUBLISHED_METRICS
+    metrics = METRICS
     adjacencies = (Adjacency.ADD_REMOVE,)
     noise_range = (NOISE_MIN, NOISE_MAX)
+    deciding = (
+        "alpha", "regularisation", "hidden", "learning_rate", "batch_size", "epochs",
+        "draw", "shadows", "attack_epochs",
+    )  # fmt: skip
 
     def check(
         self, knobs: ConvexifiedLossKnobs, facts: PublicFacts, target: PrivacyTarget, given: Config
@@ -62,13 +62,13 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossKnobs, OneNeuronAnswers, "T
         asked = held_out(knobs, facts)
         return 2 * asked if knobs.shadows else asked
 
-    def noise(self, knobs: ConvexifiedLossKnobs, target: PrivacyTarget) -> float:
-        """See `AnsweringSystem.noise`."""
+    def noise(self, knobs: ConvexifiedLossKnobs, facts: PublicFacts, target: PrivacyTarget) -> float:
+        """See `SolvedSystem.noise`."""
         if knobs.noise is Noise.LAPLACE:
             return knobs.queries / target.epsilon
         return math.sqrt(knobs.queries) / mu_gdp(target.epsilon, target.delta)
 
-    def mechanism(self, knobs: ConvexifiedLossKnobs, facts: PublicFacts) -> OneNeuronAnswers:
+    def mechanism(self, knobs: ConvexifiedLossKnobs, facts: PublicFacts, terms: ClaimTerms) -> OneNeuronAnswers:
         """See `PlannedSystem.mechanism`."""
         bounds = sensitivities(knobs, facts)
         return OneNeuronAnswers(
@@ -104,19 +104,15 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossKnobs, OneNeuronAnswers, "T
         """See `PlannedSystem.work`."""
         return float(facts.n) * knobs.epochs * (1 + knobs.shadows)
 
-    def group(self, knobs: ConvexifiedLossKnobs) -> str:
-        """See `PlannedSystem.group`: runs that differ in noise alone share their training and their shadows."""
-        return ",".join(f"{name}={getattr(knobs, name)!r}" for name in TRAINING)
-
     def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
-        """See `AnsweringSystem.fit`."""
+        """See `TrainedOnce.fit`."""
         from trainables.parallel import limited_threads
 
         with limited_threads(execution.threads):
             super().fit(runs, data, execution)
 
     def trained(self, knobs: ConvexifiedLossKnobs, data: Dataset, execution: Execution) -> Trained:
-        """See `AnsweringSystem.trained`."""
+        """See `TrainedOnce.trained`."""
         from trainables.systems.convexified.published_fit import train_group
         from trainables.training.private_steps import device_of
 
@@ -131,7 +127,7 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossKnobs, OneNeuronAnswers, "T
         data: Dataset,
         execution: Execution,
     ) -> None:
-        """See `AnsweringSystem.answer`."""
+        """See `TrainedOnce.answer`."""
         from trainables.systems.convexified.published_fit import answer
 
         answer(run, knobs, released, trained, data, execution)

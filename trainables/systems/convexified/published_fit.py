@@ -20,7 +20,7 @@ from trainables.systems.convexified.draws import draws_of
 from trainables.systems.convexified.knobs import ConvexifiedLossKnobs
 from trainables.systems.convexified.network import Recipe, train
 from trainables.systems.convexified.scales import held_out, sensitivities
-from trainables.systems.linear import classes_of
+from trainables.systems.linear import classes_of, columns, labels_of
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -56,7 +56,7 @@ def train_group(knobs: ConvexifiedLossKnobs, data: Dataset, device: str = "cpu",
     """
     facts, draw = data.facts, knobs.draw
     classes, recipe = classes_of(facts), recipe_of(knobs)
-    inputs, labels = flat_inputs(facts, data.train), data.train.targets.astype(np.int64)
+    inputs, labels = flat_inputs(facts, data.train), labels_of(data.train)
     others = flat_inputs(facts, data.validation)
     order = question_order(draw, len(others))
     pool = order[held_out(knobs, facts) :]
@@ -99,14 +99,8 @@ def recipe_of(knobs: ConvexifiedLossKnobs) -> Recipe:
 
 
 def flat_inputs(facts: PublicFacts, split: Split) -> NDArray[np.float32]:
-    """All inputs of every record side by side, categories as one column per value; shape (n, width_of(facts))."""
-    blocks = []
-    for name, feature in facts.features.items():
-        values = np.asarray(split.inputs[name]).reshape(len(split), -1)
-        if feature.cardinality is not None:
-            values = (values[:, :, None] == np.arange(feature.cardinality)).reshape(len(split), -1)
-        blocks.append(values.astype(np.float32))
-    return np.ascontiguousarray(np.hstack(blocks))
+    """The records as a network sees them: see `trainables.systems.linear.columns`."""
+    return np.ascontiguousarray(columns(facts, split, np.float32))
 
 
 def _attacked(
@@ -197,7 +191,7 @@ def _metrics(
         metrics["shadow_leak"] = counts[_CALLED] / len(members) - counts[_MISCALLED] / len(others)
     if not knobs.reference:
         return metrics
-    other_labels, member_labels = data.validation.targets, data.train.targets.astype(np.int64)
+    other_labels, member_labels = data.validation.targets, labels_of(data.train)
     right = trained.other_logits[others].argmax(axis=1) == other_labels[others]
     metrics["baseline_accuracy"] = float(right.mean())
     metrics["train_accuracy"] = float((trained.member_logits.argmax(axis=1) == member_labels).mean())

@@ -7,37 +7,40 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.adjacency import Adjacency
-from dpcore.checks import InvalidValue
 from dpcore.convexified import repaired
-from dpcore.convexified.repaired import NoisyLogits
 from dpcore.gdp_dual import mu_gdp
 from dpcore.guarantee import Guarantee
+from dpcore.mechanisms.noise_families import NoiseLaw
+from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from trainables.knobs import read
 from trainables.measures.protocols import Neighbours
+from trainables.planner import ClaimTerms
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Run
-from trainables.systems.answering import AnsweringSystem
-from trainables.systems.convexified.knobs import HEAD_METRICS, NOISE_MAX, NOISE_MIN, ConvexifiedHeadKnobs
+from trainables.systems.answering import ACCURACY, AnsweringSystem, answer_next
+from trainables.systems.convexified.knobs import NOISE_MAX, NOISE_MIN, ConvexifiedHeadKnobs
 from trainables.systems.convexified.scales import head_of
+from trainables.systems.linear import at
+from trainables.training.noise import normals
 
 Array = NDArray[np.float64]
 
-TRAINING = ("alpha", "regularisation", "radius", "features", "hidden", "clip_norm", "bias")
 
-
-class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadKnobs, NoisyLogits, Array]):
+class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadKnobs, OutputPerturbation, Array]):
     """A certified linear head; every logit of every answer has noise of its own."""
 
     name = "convexified-head"
     source = "Lu et al. 2021, repaired"
     knobs = ConvexifiedHeadKnobs
-    metrics = HEAD_METRICS
+    metrics = (ACCURACY,)
     adjacencies = (Adjacency.REPLACE_ONE,)
     noise_range = (NOISE_MIN, NOISE_MAX)
+    deciding = ("alpha", "regularisation", "radius", "features", "hidden", "clip_norm", "bias")
 
     def check(
         self, knobs: ConvexifiedHeadKnobs, facts: PublicFacts, target: PrivacyTarget, given: Config
@@ -46,24 +49,28 @@ class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadKnobs, NoisyLogits, Array])
         head_of(knobs, facts)
         return super().check(knobs, facts, target, given)
 
-    def noise(self, knobs: ConvexifiedHeadKnobs, target: PrivacyTarget) -> float:
-        """See `AnsweringSystem.noise`."""
+    def noise(self, knobs: ConvexifiedHeadKnobs, facts: PublicFacts, target: PrivacyTarget) -> float:
+        """See `SolvedSystem.noise`."""
         return math.sqrt(knobs.queries) / mu_gdp(target.epsilon, target.delta)
 
-    def mechanism(self, knobs: ConvexifiedHeadKnobs, facts: PublicFacts) -> NoisyLogits:
+    def mechanism(self, knobs: ConvexifiedHeadKnobs, facts: PublicFacts, terms: ClaimTerms) -> OutputPerturbation:
         """See `PlannedSystem.mechanism`."""
-        return NoisyLogits(
-            sensitivity=head_of(knobs, facts).sensitivity, noise_multiplier=knobs.noise_multiplier, steps=knobs.queries
+        return OutputPerturbation(
+            law=NoiseLaw.GAUSSIAN,
+            noise_multiplier=knobs.noise_multiplier,
+            sensitivity=head_of(knobs, facts).sensitivity,
+            adjacency=terms.adjacency,
+            steps=knobs.queries,
         )
 
     def claim(
-        self, knobs: ConvexifiedHeadKnobs, released: NoisyLogits, facts: PublicFacts, target: PrivacyTarget
+        self, knobs: ConvexifiedHeadKnobs, released: OutputPerturbation, facts: PublicFacts, target: PrivacyTarget
     ) -> Guarantee:
         """See `PlannedSystem.claim`."""
-        claim = repaired.guarantee(head_of(knobs, facts), released.sigma, released.steps, target.delta)
+        claim = repaired.guarantee(head_of(knobs, facts), released.scale, released.steps, target.delta)
         return replace(claim, unit=target.unit)
 
-    def describe(self, knobs: ConvexifiedHeadKnobs, released: NoisyLogits, facts: PublicFacts) -> str:
+    def describe(self, knobs: ConvexifiedHeadKnobs, released: OutputPerturbation, facts: PublicFacts) -> str:
         """See `PlannedSystem.describe`."""
         return (
             f"{released.steps} logit vectors of a certified head (risk aversion {knobs.alpha:.4g}, radius "
@@ -71,35 +78,36 @@ class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadKnobs, NoisyLogits, Array])
             f"{released.sensitivity:.4g}"
         )
 
-    def work(self, knobs: ConvexifiedHeadKnobs, released: NoisyLogits, facts: PublicFacts) -> float:
+    def work(self, knobs: ConvexifiedHeadKnobs, released: OutputPerturbation, facts: PublicFacts) -> float:
         """See `PlannedSystem.work`."""
         return float(facts.n) * head_of(knobs, facts).iterations
 
-    def group(self, knobs: ConvexifiedHeadKnobs) -> str:
-        """See `PlannedSystem.group`: runs that differ in noise alone share their training."""
-        return ",".join(f"{name}={getattr(knobs, name)!r}" for name in TRAINING)
-
     def trained(self, knobs: ConvexifiedHeadKnobs, data: Dataset, execution: Execution) -> Array:
-        """See `AnsweringSystem.trained`. Raises InvalidValue when n is not the facts' n."""
+        """See `TrainedOnce.trained`."""
         from trainables.systems.convexified.repaired_fit import train
 
-        if len(data.train) != data.facts.n:
-            raise InvalidValue("n", data.facts.n, f"the number of records, {len(data.train)}, under replace-one")
         return train(knobs, data)
 
     def answer(
         self,
         run: Run,
         knobs: ConvexifiedHeadKnobs,
-        released: NoisyLogits,
+        released: OutputPerturbation,
         trained: Array,
         data: Dataset,
         execution: Execution,
     ) -> None:
-        """See `AnsweringSystem.answer`."""
-        from trainables.systems.convexified.repaired_fit import answer
+        """See `TrainedOnce.answer`."""
+        from trainables.systems.convexified.repaired_fit import features_of
 
-        answer(run, knobs, released, trained, data, execution)
+        draw = normals(run, execution)
+
+        def answers(asked: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+            exact = repaired.logits(trained, features_of(knobs, data.facts, at(data.validation, asked)))
+            logits = released.release(exact, draw)
+            return {"labels": logits.argmax(axis=1), "logits": logits}
+
+        answer_next(run, data, released.steps, answers)
 
     def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
         """The flipped label that moves the head furthest (see `trainables.measures.protocols.Auditable`)."""

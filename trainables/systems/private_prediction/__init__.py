@@ -25,11 +25,8 @@ their accuracy is a fact about the private answers alone.
 
 from __future__ import annotations
 
-from trainables.systems.private_prediction.systems import (
-    LOSS_PERTURBATION,
-    MODEL_SENSITIVITY,
-    PREDICTION_SENSITIVITY,
-    SUBSAMPLE_AND_AGGREGATE,
-)
+from trainables.systems.private_prediction.perturbation import LOSS_PERTURBATION
+from trainables.systems.private_prediction.sensitivity import MODEL_SENSITIVITY, PREDICTION_SENSITIVITY
+from trainables.systems.private_prediction.votes import SUBSAMPLE_AND_AGGREGATE
 
 __all__ = ["LOSS_PERTURBATION", "MODEL_SENSITIVITY", "PREDICTION_SENSITIVITY", "SUBSAMPLE_AND_AGGREGATE"]

@@ -8,17 +8,30 @@ nearly the whole of its sensitivity; or, where queries are answered, nothing but
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.adjacency import Adjacency
-from dpcore.guarantee import Status
+from dpcore.guarantee import Guarantee, Status
+from dpcore.mechanisms.noise_families import NoiseLaw
+from dpcore.mechanisms.output_perturbation import OutputPerturbation
+from dpcore.mechanisms.perturbed_minimiser import PerturbedMinimiser
+from dpcore.mechanisms.soft_vote import SoftVote
 from trainables.measures.protocols import Neighbours
-from trainables.system import Config, Dataset, PrivacyPlan, PublicFacts, Split, State
-from trainables.systems.linear import classes_of
-from trainables.systems.private_prediction import fitting, voters
+from trainables.system import Dataset, PublicFacts, Split, State
+from trainables.systems.linear import RowKnobs, classes_of, labels_of
+from trainables.systems.private_prediction import voters
+from trainables.systems.private_prediction.knobs import (
+    LossPerturbationKnobs,
+    ModelSensitivityKnobs,
+    PredictionSensitivityKnobs,
+    SubsampleKnobs,
+)
+from trainables.systems.private_prediction.minimisers import minimiser_of
 
 Array = NDArray[np.floating]
 Theta = NDArray[np.float64]
@@ -32,12 +45,48 @@ and 10 classes, and by 0.5 to 0.7 at 0.1, where nothing pushes far.
 """
 
 
-def of_minimiser(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
-    """For a noisy minimiser: model sensitivity and loss perturbation."""
-    replaces = plan.guarantee.adjacency is Adjacency.REPLACE_ONE
+def of_minimiser(knobs: ModelSensitivityKnobs, mechanism: OutputPerturbation, facts: PublicFacts) -> Neighbours:
+    """For a noisy minimiser."""
+    with_it, without_it, groups = _moved_furthest(knobs, mechanism.adjacency, facts)
+
+    @cache
+    def minimisers() -> tuple[Theta, Theta]:
+        return minimiser_of(knobs, with_it), minimiser_of(knobs, without_it)
+
+    def score(released: State) -> float:
+        theta = np.asarray(released["theta"], dtype=np.float64)
+        near, far = minimisers()
+        if mechanism.law is NoiseLaw.GAUSSIAN:
+            return float(np.vdot(theta - (near + far) / 2, near - far))
+        return float(np.linalg.norm(theta - far) - np.linalg.norm(theta - near))
+
+    return _of_model(with_it, without_it, groups, score)
+
+
+def of_perturbed_minimiser(
+    knobs: LossPerturbationKnobs, mechanism: PerturbedMinimiser, facts: PublicFacts
+) -> Neighbours:
+    """For loss perturbation."""
+    with_it, without_it, groups = _moved_furthest(knobs, mechanism.adjacency, facts)
+
+    def linear(data: Dataset, theta: Theta) -> float:
+        risk = mechanism.risk(knobs.rows(facts, data.train), labels_of(data.train))
+        return float(np.linalg.norm(facts.n * risk.value_and_gradient(theta)[1]))
+
+    def score(released: State) -> float:
+        # The linear term that would make this model the minimiser: shorter under the right data set.
+        theta = np.asarray(released["theta"], dtype=np.float64)
+        return linear(without_it, theta) - linear(with_it, theta)
+
+    return _of_model(with_it, without_it, groups, score)
+
+
+def _moved_furthest(knobs: RowKnobs, adjacency: Adjacency, facts: PublicFacts) -> tuple[Dataset, Dataset, int]:
+    """Data sets with the target and without it, and the number of groups that push it."""
+    replaces = adjacency is Adjacency.REPLACE_ONE
     families = 1 + replaces
     groups = max(0, min(GROUPS, (_width(facts) - 1) // families))
-    columns = _Columns(facts, plan.config, 1 + families * groups)
+    columns = _Columns(facts, knobs.clip_norm, 1 + families * groups)
     others, labels = _pushing(columns, groups, families, facts)
     in_ = columns.target(range(1, 1 + groups), LEANING)
     with_it = columns.data(np.vstack([in_, others]), np.append([1], labels), in_[None])
@@ -47,25 +96,31 @@ def of_minimiser(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
         without_it = columns.data(np.vstack([out, others]), np.append([0], labels), in_[None])
     else:
         without_it = columns.data(others, labels, in_[None], targets=0)
+    return with_it, without_it, families * groups
+
+
+def _of_model(with_it: Dataset, without_it: Dataset, groups: int, score: Callable[[State], float]) -> Neighbours:
     return Neighbours(
         with_it=with_it,
         without_it=without_it,
-        score=_ReleasedModel(plan, with_it, without_it),
-        doc=f"one record whose prediction {families * groups} groups of others push to the wrong class; the attacker "
+        score=score,
+        doc=f"one record whose prediction {groups} groups of others push to the wrong class; the attacker "
         "knows all of them and reads the released model",
     )
 
 
-def of_noisy_answers(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
+def of_noisy_answers(
+    knobs: PredictionSensitivityKnobs, mechanism: OutputPerturbation, facts: PublicFacts
+) -> Neighbours:
     """For noise on the logits of each query: every query is the target, which alone says anything about it."""
-    columns = _Columns(facts, plan.config, 1)
-    target, queries = columns.target(range(0), 0.0), int(plan.config["queries"])
-    asked = np.repeat(target[None], queries, axis=0)
+    columns = _Columns(facts, knobs.clip_norm, 1)
+    target = columns.target(range(0), 0.0)
+    asked = np.repeat(target[None], mechanism.steps, axis=0)
     nothing = np.zeros((facts.n - 1, columns.count), dtype=np.float32)
     # A bias, or a shared category, would make them speak: they balance.
     labels = np.arange(facts.n - 1) % classes_of(facts)
     with_it = columns.data(np.vstack([target, nothing]), np.append([1], labels), asked)
-    if plan.guarantee.adjacency is Adjacency.REPLACE_ONE:
+    if mechanism.adjacency is Adjacency.REPLACE_ONE:
         without_it = columns.data(np.vstack([target, nothing]), np.append([0], labels), asked)
     else:
         without_it = columns.data(nothing, labels, asked, targets=0)
@@ -81,18 +136,16 @@ def of_noisy_answers(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
     )
 
 
-def of_votes(plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
+def of_votes(knobs: SubsampleKnobs, mechanism: SoftVote, claim: Guarantee, facts: PublicFacts) -> Neighbours:
     """For soft votes: one record changes the mind of one model, and the votes are split where that shows most."""
-    config, classes = plan.config, classes_of(facts)
-    models, queries = int(config["models"]), int(config["queries"])
-    beta = 1 / float(config["temperature"])
-    if plan.guarantee.status is Status.REFUTED:
+    beta, models, queries, classes = mechanism.beta, mechanism.models, mechanism.steps, mechanism.classes
+    if claim.status is Status.REFUTED:
         # Such a claim is tested at its one point, any other on a whole curve.
-        each = plan.guarantee.epsilon / queries
+        each = claim.epsilon / queries
         dissenters = max(range(models), key=lambda k: _excess(each, beta, models, k, classes))
     else:
         dissenters = max(range(models), key=lambda k: _divergence(beta, models, k, classes))
-    columns = _Columns(facts, config, 1)
+    columns = _Columns(facts, knobs.clip_norm, 1)
     target = columns.target(range(0), 0.0)
     parts = voters.parts_of(facts.n, models, seed=0)
     inputs, labels = np.repeat(target[None], facts.n, axis=0), np.zeros(facts.n, dtype=np.int64)
@@ -136,7 +189,7 @@ class _Columns:
     """The real-valued columns of a data set in `blocks` blocks; block 0 is the target's own."""
 
     facts: PublicFacts
-    config: Config
+    clip_norm: float
     blocks: int
 
     @property
@@ -170,7 +223,7 @@ class _Columns:
 
     def _split(self, vectors: Array, labels: Labels, targets: int) -> Split:
         inputs: dict[str, NDArray[np.generic]] = {}
-        start, scaled = 0, vectors * np.float32(self.config["clip_norm"])
+        start, scaled = 0, vectors * np.float32(self.clip_norm)
         for name, feature in self.facts.features.items():
             if feature.cardinality is not None:
                 codes = np.zeros((len(vectors), *feature.shape), dtype=np.int64)
@@ -182,36 +235,6 @@ class _Columns:
             inputs[name] = values.reshape(len(vectors), *feature.shape)
             start = stop
         return Split(inputs, labels)
-
-
-@dataclass(slots=True)
-class _ReleasedModel:
-    """The likelihood ratio of the released model, or close to it."""
-
-    plan: PrivacyPlan
-    with_it: Dataset
-    without_it: Dataset
-    _known: tuple[Theta, Theta] | None = None
-
-    def __call__(self, released: State) -> float:
-        theta = np.asarray(released["theta"], dtype=np.float64)
-        if self.plan.system == "loss-perturbation":
-            # The linear term that would make this model the minimiser: shorter under the right data set.
-            with_it, without_it = (self._linear(data, theta) for data in (self.with_it, self.without_it))
-            return float(np.linalg.norm(without_it) - np.linalg.norm(with_it))
-        if self._known is None:
-            self._known = (
-                fitting.minimiser_of(self.plan.config, self.with_it),
-                fitting.minimiser_of(self.plan.config, self.without_it),
-            )
-        near, far = self._known
-        if self.plan.config["noise"] == "gaussian":
-            return float(np.vdot(theta - (near + far) / 2, near - far))
-        return float(np.linalg.norm(theta - far) - np.linalg.norm(theta - near))
-
-    def _linear(self, data: Dataset, theta: Theta) -> Theta:
-        risk = fitting.perturbed_risk(self.plan, data)
-        return data.facts.n * risk.value_and_gradient(theta)[1]
 
 
 def _log_probabilities(beta: float, models: int, dissenters: int, classes: int) -> Array:

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.erm import LogisticRisk, minimise
-from trainables.system import Config, Dataset, Execution, Split
-from trainables.systems.linear import classes_of, rows
+from trainables.system import Dataset, Execution
+from trainables.systems.linear import at, classes_of, labels_of
+from trainables.systems.private_prediction.knobs import MemberKnobs
 from trainables.units import Units
 
 if TYPE_CHECKING:
@@ -39,45 +40,41 @@ def parts_by_unit(units: Units, models: int) -> list[NDArray[np.int64]]:
     return [np.flatnonzero(part == number) for number in range(models)]
 
 
-def winners(config: Config, data: Dataset, execution: Execution) -> Labels:
+def winners(knobs: MemberKnobs, data: Dataset, execution: Execution) -> Labels:
     """The class that each member gives each validation record, shape (models, n_validation)."""
-    models = int(config["models"])
-    parts = parts_of(data.facts.n, models, seed=0) if data.units is None else parts_by_unit(data.units, models)
+    if data.units is None:
+        parts = parts_of(data.facts.n, knobs.models, seed=0)
+    else:
+        parts = parts_by_unit(data.units, knobs.models)
     # A member without a record knows nothing, and always names the first class.
     nothing = np.zeros(len(data.validation), dtype=np.int64)
-    if config["model"] == "linear":
-        return np.stack([_linear(config, data, part) if len(part) else nothing for part in parts])
+    if knobs.model == "linear":
+        return np.stack([_linear(knobs, data, part) if len(part) else nothing for part in parts])
     from trainables.parallel import limited_threads
     from trainables.training.private_steps import device_of
 
     device = device_of(execution)
     with limited_threads(execution.threads):
         return np.stack(
-            [
-                _network(config, data, part, number, device) if len(part) else nothing
-                for number, part in enumerate(parts)
-            ]
+            [_network(knobs, data, part, number, device) if len(part) else nothing for number, part in enumerate(parts)]
         )
 
 
-def _linear(config: Config, data: Dataset, part: NDArray[np.int64]) -> Labels:
+def _linear(knobs: MemberKnobs, data: Dataset, part: NDArray[np.int64]) -> Labels:
+    own = at(data.train, part)
     risk = LogisticRisk(
-        inputs=_rows(config, data, _at(data.train, part)),
-        labels=data.train.targets[part].astype(np.int64),
+        inputs=knobs.rows(data.facts, own),
+        labels=labels_of(own),
         classes=classes_of(data.facts),
         divisor=len(part),
-        modulus=float(config["regularisation"]),
+        modulus=knobs.regularisation,
     )
     theta = minimise(risk, MEMBER_TAU).theta
-    chosen: Labels = (_rows(config, data, data.validation) @ theta).argmax(axis=1)
+    chosen: Labels = (knobs.rows(data.facts, data.validation) @ theta).argmax(axis=1)
     return chosen
 
 
-def _rows(config: Config, data: Dataset, split: Split) -> NDArray[np.float64]:
-    return rows(data.facts, split, float(config["clip_norm"]), bool(config["bias"]))
-
-
-def _network(config: Config, data: Dataset, part: NDArray[np.int64], number: int, device: torch.device) -> Labels:
+def _network(knobs: MemberKnobs, data: Dataset, part: NDArray[np.int64], number: int, device: torch.device) -> Labels:
     """SGD with momentum on shuffled batches; weights and order from the member's number, a public fact."""
     import torch
 
@@ -86,17 +83,17 @@ def _network(config: Config, data: Dataset, part: NDArray[np.int64], number: int
 
     with torch.random.fork_rng():
         torch.manual_seed(number)
-        model = models.build(str(config["model"]), data.facts, hidden=int(config["hidden"])).to(device)
+        model = models.build(knobs.model, data.facts, hidden=knobs.hidden).to(device)
     order = np.random.default_rng(number)
     loss = loss_function(data.facts)
-    own = _at(data.train, part)
+    own = at(data.train, part)
     inputs, targets = [tensor(one, device) for one in own.inputs.values()], tensor(own.targets, device)
-    epochs, rate = int(config["epochs"]), float(config["learning_rate"])
+    epochs, rate = knobs.epochs, knobs.learning_rate
     optimiser = torch.optim.SGD(model.parameters(), lr=rate, momentum=MOMENTUM)
     for epoch in range(epochs):
         for group in optimiser.param_groups:
             group["lr"] = rate * 0.1 ** (epoch * (DROPS + 1) // epochs)
-        for batch in np.array_split(order.permutation(len(part)), -(-len(part) // int(config["batch_size"]))):
+        for batch in np.array_split(order.permutation(len(part)), -(-len(part) // knobs.batch_size)):
             chosen = torch.from_numpy(batch).to(device)
             optimiser.zero_grad()
             loss(model(*(one[chosen] for one in inputs)), targets[chosen]).mean().backward()
@@ -104,9 +101,3 @@ def _network(config: Config, data: Dataset, part: NDArray[np.int64], number: int
     # A vote on one query says nothing of the other queries.
     found = [outputs.argmax(dim=1).cpu().numpy() for _, outputs in answers(model, data.validation, device)]
     return np.concatenate(found).astype(np.int64)
-
-
-def _at(split: Split, positions: NDArray[np.int64]) -> Split:
-    return Split(
-        inputs={name: array[positions] for name, array in split.inputs.items()}, targets=split.targets[positions]
-    )

@@ -40,7 +40,7 @@ class CommonKnobs(ModelKnobs):
 
 
 @knobs
-class DescentKnobs(CommonKnobs):
+class NoiselessDescentKnobs(CommonKnobs):
     """Of `sgd`, and of every optimiser."""
 
     learning_rate: float = knob(low=1e-12, high=1e6, doc="r of the first block, on the mean loss of a batch")
@@ -52,7 +52,7 @@ class DescentKnobs(CommonKnobs):
 
 
 @knobs
-class DropoutKnobs(DescentKnobs):
+class DropoutKnobs(NoiselessDescentKnobs):
     """Of `dropout`."""
 
     dropout: float = knob(low=0.0, high=0.95, default=0.3, doc="share of hidden units that a step leaves out")
@@ -67,7 +67,7 @@ class SquareKnobs:
 
 
 @knobs
-class RMSpropKnobs(SquareKnobs, DescentKnobs):
+class RMSpropKnobs(SquareKnobs, NoiselessDescentKnobs):
     """Of `rmsprop`."""
 
 

@@ -9,13 +9,13 @@ from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.scheduled import Scheduled, unprotected
 from trainables import models
 from trainables.metrics import Metric
-from trainables.planner import PlannedSystem, check_batch
+from trainables.planner import ClaimTerms, PlannedSystem, check_batch, terms_of
 from trainables.system import Config, Dataset, Execution, PrivacyTarget, PublicFacts, Refusal, Run, Task
 from trainables.systems.sgmcmc import sampler_metrics
 from trainables.systems.sgmcmc.sampler_knobs import (
     CommonKnobs,
-    DescentKnobs,
     DropoutKnobs,
+    NoiselessDescentKnobs,
     PosteriorKnobs,
     PSGLDKnobs,
     RMSpropKnobs,
@@ -48,7 +48,7 @@ class Unprotected(ScoredByLoss, PlannedSystem[CommonKnobs, Scheduled]):
             raise InvalidValue("data", facts.dataset, "validation records: they are the attack's non-members")
         models.check(knobs.model, facts)
         check_batch(knobs.batch_size, facts)
-        steps = self.mechanism(knobs, facts).steps
+        steps = self.mechanism(knobs, facts, terms_of(target)).steps
         for name in ("average", "draws"):
             # Asked for, that is: short runs make do with what they have of the defaults.
             if name in given and (asked := getattr(knobs, name, 0)) > steps:
@@ -58,7 +58,7 @@ class Unprotected(ScoredByLoss, PlannedSystem[CommonKnobs, Scheduled]):
             raise InvalidValue("model", "linear", "a model with hidden units: nothing is dropped out of it", "Use sgd.")
         return None
 
-    def mechanism(self, knobs: CommonKnobs, facts: PublicFacts) -> Scheduled:
+    def mechanism(self, knobs: CommonKnobs, facts: PublicFacts, terms: ClaimTerms) -> Scheduled:
         """See `PlannedSystem.mechanism`."""
         return unprotected(sum(phase.steps for phase in knobs.phases(facts.n)))
 
@@ -93,7 +93,7 @@ class Unprotected(ScoredByLoss, PlannedSystem[CommonKnobs, Scheduled]):
         train(run, knobs, data, execution)
 
 
-SGD = Unprotected("sgd", "Robbins & Monro 1951", DescentKnobs)
+SGD = Unprotected("sgd", "Robbins & Monro 1951", NoiselessDescentKnobs)
 RMSPROP = Unprotected("rmsprop", "Tieleman & Hinton 2012", RMSpropKnobs)
 DROPOUT = Unprotected("dropout", "Srivastava et al. 2014", DropoutKnobs)
 SGLD = Unprotected("sgld", "Wu et al. 2020", PosteriorKnobs)

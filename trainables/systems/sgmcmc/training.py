@@ -102,12 +102,12 @@ def optimiser(knobs: CommonKnobs, model: nn.Module, n: int, noise: NoiseSource) 
         case RMSpropKnobs():
             return optimisers.RMSprop(model, rate_of, knobs)
         case PSGLDKnobs():
-            return optimisers.PSGLD(model, rate_of, optimisers.Posterior(n, knobs.prior_variance, noise), knobs)
+            return optimisers.PSGLD(model, rate_of, optimisers.NoisyPosterior(n, knobs.prior_variance, noise), knobs)
         case SGHMCKnobs():
-            posterior = optimisers.Posterior(n, knobs.prior_variance, noise)
+            posterior = optimisers.NoisyPosterior(n, knobs.prior_variance, noise)
             return optimisers.SGHMC(model, rate_of, posterior, knobs.friction)
         case PosteriorKnobs():
-            return optimisers.SGLD(model, rate_of, optimisers.Posterior(n, knobs.prior_variance, noise))
+            return optimisers.SGLD(model, rate_of, optimisers.NoisyPosterior(n, knobs.prior_variance, noise))
         case _:
             return optimisers.Descent(model, rate_of)
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, log_expit, ndtr
 
-from dpcore.accountants.pld.pairs import Array, ReplacedSampledGaussian, SampledGaussian
+from dpcore.accountants.pld.pairs import Array, ReplacedSampledGaussian, SampledGaussianPair
 
-Smooth = SampledGaussian | ReplacedSampledGaussian
+Smooth = SampledGaussianPair | ReplacedSampledGaussian
 
 _EPS = float(np.finfo(float).eps)
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)

@@ -30,9 +30,9 @@ from dpcore.accountants.pld.bounds import Bounds
 from dpcore.accountants.pld.characteristic_function import analytic
 from dpcore.accountants.pld.characteristic_function.layers import Layers
 from dpcore.accountants.pld.characteristic_function.lines import (
-    Line,
     SmoothLine,
     TooFine,
+    VerticalLine,
     cut,
     gaussian_line,
     response_line,
@@ -41,7 +41,7 @@ from dpcore.accountants.pld.pairs import (
     Array,
     DominatingPair,
     ReplacedSampledGaussian,
-    SampledGaussian,
+    SampledGaussianPair,
     SampledRandomisedResponse,
 )
 from dpcore.accountants.pld.saddle_point import Cumulants, Direction, Saddle
@@ -72,7 +72,7 @@ class Contour:
     shifts   (up, down) of the tilt, for the Chernoff bounds; down < tilt
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[VerticalLine, ...]
     counts: tuple[int, ...]
     tilt: float
     step: float
@@ -232,13 +232,13 @@ class _Part(NamedTuple):
         if self.layers is not None:
             share = self.layers.missing(frequency) * math.exp(self.log_mgf - log_mgf)
             return -self.steps * math.log1p(-min(share, 1 - 1e-12))
-        if isinstance(self.pair, SampledGaussian):
+        if isinstance(self.pair, SampledGaussianPair):
             return self.steps * (0.5 / self.pair.noise_multiplier**2) * frequency * frequency
         return 0.0
 
 
 def _part(pair: DominatingPair, steps: int, log_mgf: float, tilt: float, tail: float, *, forward: bool) -> _Part:
-    if not isinstance(pair, SampledGaussian | ReplacedSampledGaussian) or pair.rate == 1.0:
+    if not isinstance(pair, SampledGaussianPair | ReplacedSampledGaussian) or pair.rate == 1.0:
         return _Part(pair, steps, log_mgf, (-math.inf, math.inf), None)
     ends = pair.x_range(tail)
     if isinstance(pair, ReplacedSampledGaussian) and 2 * ends[1] + 1 > 1200 * pair.noise_multiplier**2:
@@ -278,12 +278,12 @@ def make_contour(direction: Direction, saddle: Saddle, log_relative: float, wort
     count = math.ceil(frequency / step)
     last, nodes = step * (count + 1), effort * _MOST_PRODUCTS // (count + 1)
     target = max(min(math.exp(log_relative) / (20 * sum(p.steps for p in pieces)), 1e-8), 1e-17)
-    lines: list[Line] = []
+    lines: list[VerticalLine] = []
     outside = missing = 0.0
     for piece in pieces:
         pair = piece.pair
         if piece.layers is not None:
-            assert isinstance(pair, SampledGaussian | ReplacedSampledGaussian)
+            assert isinstance(pair, SampledGaussianPair | ReplacedSampledGaussian)
             line = SmoothLine(pair, forward or pair.symmetric, t, *piece.ends, last, target, nodes)
             if not piece.steps * line.error <= worth:
                 raise TooFine(f"{pair}: the law does not vanish at {piece.ends[1]:.3g}")
@@ -294,7 +294,7 @@ def make_contour(direction: Direction, saddle: Saddle, log_relative: float, wort
         elif isinstance(pair, SampledRandomisedResponse):
             lines.append(response_line(pair, t, forward=forward))
         else:
-            assert isinstance(pair, SampledGaussian)
+            assert isinstance(pair, SampledGaussianPair)
             missing += piece.missing(last, 0.0)
             lines.append(gaussian_line(pair, t))
     return Contour(tuple(lines), tuple(p.steps for p in pieces), t, step, count, outside, missing, (up, down))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dpcore.accountants.pld.bounds import DiscretisationInvalid
 from dpcore.accountants.pld.characteristic_function import analytic
 from dpcore.accountants.pld.characteristic_function.layers import Layers, layers
-from dpcore.accountants.pld.pairs import Array, SampledGaussian, SampledRandomisedResponse
+from dpcore.accountants.pld.pairs import Array, SampledGaussianPair, SampledRandomisedResponse
 
 _EPS = float(np.finfo(float).eps)
 _CELLS = 160
@@ -40,7 +40,7 @@ class Values(NamedTuple):
     error: Array
 
 
-class Line(Protocol):
+class VerticalLine(Protocol):
     """One step's loss under its first hypothesis, tilted by t > 0, between certain ends."""
 
     @property
@@ -65,7 +65,7 @@ class Line(Protocol):
 
 
 class ClosedLine(NamedTuple):
-    """A `Line` that has a closed form."""
+    """A `VerticalLine` that has a closed form."""
 
     log_mgf: float
     error: float
@@ -74,7 +74,7 @@ class ClosedLine(NamedTuple):
     log_ratio: Callable[[float], float]
 
 
-def gaussian_line(pair: SampledGaussian, tilt: float) -> ClosedLine:
+def gaussian_line(pair: SampledGaussianPair, tilt: float) -> ClosedLine:
     """The plain Gaussian: ln E exp(z L) = z (z + 1) / (2 s^2), in either direction.
 
     s is known to within `gaussian.MU_ROUNDING`, so 1/s^2 to within 9 units in the last place: errors allow for that.
@@ -213,12 +213,12 @@ class SmoothLine:
 
     @property
     def log_mgf(self) -> float:
-        """See `Line`."""
+        """See `VerticalLine`."""
         return self._tilted[2]
 
     @cached_property
     def error(self) -> float:
-        """See `Line`."""
+        """See `VerticalLine`."""
         margin = float(self._margin(0.0, 0.0))
         relative = (
             self._rounding[0] + 4 * math.exp(-margin) + float(self._at_ends(float(self._tilted[1].sum()), margin))
@@ -227,11 +227,11 @@ class SmoothLine:
 
     @cached_property
     def centre(self) -> float:
-        """See `Line`."""
+        """See `VerticalLine`."""
         return float(self._tilted[0] @ self._places.loss[2:])
 
     def values(self, step: float, count: int) -> Values:
-        """See `Line`."""
+        """See `VerticalLine`."""
         away, weight = self._places.loss[2:] - self.centre, self._tilted[0]
         # Frequencies k = block * n + m: exp(i k x) from two short tables, and one matrix product.
         block = math.isqrt(count) + 1
@@ -246,7 +246,7 @@ class SmoothLine:
         return Values(values, error + 8 * _EPS)
 
     def log_ratio(self, shift: float) -> float:
-        """See `Line`."""
+        """See `VerticalLine`."""
         weight, ends, _ = self._tilted
         at = self._places
         exponent = shift * at.loss

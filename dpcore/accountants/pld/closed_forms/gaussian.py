@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from dpcore.accountants.pld.bounds import Asked, Bounds
-from dpcore.accountants.pld.pairs import Parts, SampledGaussian
+from dpcore.accountants.pld.pairs import Parts, SampledGaussianPair
 from dpcore.gdp_dual import delta_gdp, eps_gdp, relative_error
 
 MU_ROUNDING = 1e-15
@@ -24,7 +24,7 @@ _EPS = 2.3e-16
 
 def mu_of(parts: Parts) -> Bounds | None:
     """Around the mu of a composition of unsampled Gaussians alone; else None."""
-    gaussians = [(pair, count) for pair, count in parts if isinstance(pair, SampledGaussian) and pair.rate == 1.0]
+    gaussians = [(pair, count) for pair, count in parts if isinstance(pair, SampledGaussianPair) and pair.rate == 1.0]
     if len(gaussians) < len(parts):
         return None
     mu = math.sqrt(math.fsum(count / pair.noise_multiplier**2 for pair, count in gaussians))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from dpcore.accountants.pld.bounds import DELTA_FLOOR, Asked, Bounds
-from dpcore.accountants.pld.pairs import Parts, SampledGaussian
+from dpcore.accountants.pld.pairs import Parts, SampledGaussianPair
 
 
 def delta_bounds(parts: Parts, asked: Asked) -> Bounds | None:
@@ -26,7 +26,7 @@ def nearly_one(parts: Parts, epsilon: float) -> float:
     """Lower bound on delta at `epsilon` of either sign, close to 1 where the two laws hardly overlap; else often 0."""
     log_overlap = 0.0
     for pair, count in parts:
-        if isinstance(pair, SampledGaussian) and pair.rate == 1.0:
+        if isinstance(pair, SampledGaussianPair) and pair.rate == 1.0:
             log_overlap -= count / (8 * pair.noise_multiplier**2)
         else:
             distance = min(pair.total_variation, 1.0) * (1 - 1e-9)

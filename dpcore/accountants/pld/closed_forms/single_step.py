@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from dpcore.accountants.pld.bounds import Asked, Bounds
-from dpcore.accountants.pld.pairs import Parts, SampledGaussian, guessing
+from dpcore.accountants.pld.pairs import Parts, SampledGaussianPair, guessing
 
 LARGEST_EPSILON = 700.0
 """Beyond it exp(epsilon) leaves float64's range."""
@@ -39,12 +39,12 @@ def delta_bounds(parts: Parts, asked: Asked) -> Bounds | None:
     return None if pair is None else delta_of(pair, asked.at)
 
 
-def _single_step(parts: Parts) -> SampledGaussian | None:
+def _single_step(parts: Parts) -> SampledGaussianPair | None:
     [(pair, count), *others] = parts
-    return pair if count == 1 and not others and isinstance(pair, SampledGaussian) else None
+    return pair if count == 1 and not others and isinstance(pair, SampledGaussianPair) else None
 
 
-def delta_of(pair: SampledGaussian, epsilon: float) -> Bounds:
+def delta_of(pair: SampledGaussianPair, epsilon: float) -> Bounds:
     """Around the exact delta at `epsilon` of either sign, over both directions."""
     # Epsilon only lowers delta; at small rates exp(epsilon) / rate overflows before exp(epsilon).
     if epsilon > LARGEST_EPSILON:
@@ -70,7 +70,7 @@ def delta_of(pair: SampledGaussian, epsilon: float) -> Bounds:
     return Bounds(lower, min(upper, 1.0))
 
 
-def epsilon_of(pair: SampledGaussian, delta: float) -> Bounds:
+def epsilon_of(pair: SampledGaussianPair, delta: float) -> Bounds:
     """Around the exact epsilon >= 0 at `delta`, apart by rounding alone."""
 
     def solve(side: int) -> tuple[float, float]:

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from dpcore.accountants.pld.bounds import Asked, Bounds
-from dpcore.accountants.pld.pairs import Array, DominatingPair, Parts, SampledGaussian, guessing
+from dpcore.accountants.pld.pairs import Array, DominatingPair, Parts, SampledGaussianPair, guessing
 
 _CUTS: Array = np.linspace(-8.0, 40.0, 97)
 
@@ -37,7 +37,7 @@ def delta_bounds(parts: Parts, asked: Asked) -> Bounds:
 
 def least_variation(parts: Parts) -> float:
     """The distance in total variation of one step, below that of the composition: what a glance tells."""
-    return max(pair.total_variation if isinstance(pair, SampledGaussian) else 0.0 for pair, _ in parts)
+    return max(pair.total_variation if isinstance(pair, SampledGaussianPair) else 0.0 for pair, _ in parts)
 
 
 def total_variation(parts: Parts) -> float:
@@ -54,7 +54,7 @@ def total_variation(parts: Parts) -> float:
 def _aside(pair: DominatingPair, count: int) -> tuple[float, float]:
     """All of one step's distance and nothing, or what lies above a cut and the chi-square of the law below it."""
     distance = pair.total_variation or math.inf
-    if isinstance(pair, SampledGaussian):
+    if isinstance(pair, SampledGaussianPair):
         q, s = pair.rate, pair.noise_multiplier
         # P without the sampled component's part above the cut, given back to Q: 1 + q (y 1{below} - P1(below)) over Q.
         cuts = 1 + s * _CUTS

@@ -137,18 +137,18 @@ class TiltedComposition:
         spectra, dropped = spectrum.transforms(weights, self.counts, n, _NEGLIGIBLE, precise=self.precise)
         real = spectra[0].values.real.dtype
         log_size = np.zeros(len(spectra[0].values), dtype=real)
-        for transform, count in zip(spectra, self.counts, strict=True):
-            log_size += count * np.log(np.abs(transform.values) + transform.error)
+        sizes = [np.abs(transform.values) for transform in spectra]
+        for size, transform, count in zip(sizes, spectra, self.counts, strict=True):
+            log_size += count * np.log(size + transform.error)
         keep = np.flatnonzero(log_size > _NEGLIGIBLE)
         if len(keep) < len(log_size):
             dropped = max(dropped, math.exp(_NEGLIGIBLE))
         value = np.ones(len(keep), dtype=spectra[0].values.dtype)
         log_exact = np.zeros(len(keep), dtype=real)
-        for transform, count in zip(spectra, self.counts, strict=True):
-            kept = transform.values[keep]
-            value *= _power(kept, count)
+        for size, transform, count in zip(sizes, spectra, self.counts, strict=True):
+            value *= _power(transform.values[keep], count)
             with np.errstate(divide="ignore"):
-                log_exact += count * np.log(np.abs(kept))
+                log_exact += count * np.log(size[keep])
         bound = np.exp(log_size[keep])
         error = -bound * np.expm1(log_exact - log_size[keep]) + bound * (
             8 * float(np.finfo(real).eps) * sum(self.counts)
@@ -159,7 +159,7 @@ class TiltedComposition:
         return keep.astype(np.int64), *rounded, dropped
 
     @cached_property
-    def _series(self) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    def _series(self) -> list[NDArray[np.complex128]]:
         """Geometric sums of exp((-a h + i w) m) over the window's losses above epsilon, a = tilt and tilt + 1."""
         n, above = self.window.size, self.window.above
         keep = self._spectrum[0]
@@ -168,7 +168,20 @@ class TiltedComposition:
         for a in (self.tilt, self.tilt + 1):
             rate = a * self.spacing
             out.append(np.expm1(all_of_them - rate * above) / np.expm1(once - rate))
-        return out[0], out[1]
+        return out
+
+    @cached_property
+    def _sizes(self) -> tuple[Array, Array, Array]:
+        """Absolute values of both series, and bounds on those of the spectrum."""
+        near, far = self._series
+        _, value, error, _ = self._spectrum
+        return np.abs(near), np.abs(far), np.abs(value) + error
+
+    @cached_property
+    def _turns(self) -> NDArray[np.complex128]:
+        """exp(2 pi i k / N) for every k: looked up where most frequencies are kept."""
+        n = self.window.size
+        return np.exp(2j * np.pi / n * np.arange(n))
 
     def _raw(self, epsilon: float) -> tuple[float, float, float, float]:
         """E[w] on the ring in units of exp(log_mgf - tilt * epsilon), its rounding error, and the window's ends."""
@@ -176,14 +189,16 @@ class TiltedComposition:
         keep, value, error, dropped = self._spectrum
         first = math.floor((epsilon - self.origin) / h) + 1
         gap = self.origin + first * h - epsilon
-        near, far = self._series
-        turn = np.exp(2j * np.pi / n * ((keep * (first % n)) % n))
+        (near, far), (near_size, far_size, value_size) = self._series, self._sizes
+        # Unsigned: half the time of signed remainders.
+        turns = keep.astype(np.uint64) * np.uint64(first % n) % np.uint64(n)
+        turn = self._turns[turns] if 4 * len(keep) > n else np.exp(2j * np.pi / n * turns)
         a, b = math.exp(-self.tilt * gap), math.exp(-(self.tilt + 1) * gap)
         weight = a * near - b * far
         # Sums, not BLAS: its threads cost more than they save here.
         total = float(np.sum((value * turn * weight).real))
-        scale = a * np.abs(near) + b * np.abs(far)
-        charge = float(np.sum(error * np.abs(weight))) + 16 * _EPS * float(np.sum((np.abs(value) + error) * scale))
+        scale = a * near_size + b * far_size
+        charge = float(np.sum(error * np.abs(weight))) + 16 * _EPS * float(np.sum(value_size * scale))
         charge += dropped * self.window.above
         top = self.origin + h * (first + self.window.above)
         return total, charge, top - n * h, top

@@ -26,6 +26,9 @@ from dpcore.accountants.rounding import exp_up
 SMALL_GRID = 1 << 17
 """What a grid may grow to, in losses, before a sum over however many frequencies is tried in its place."""
 
+COARSE_GRID = 1 << 14
+"""What it may grow to where the bounds only start a search."""
+
 PEAKED = 0.3
 """Beyond this squared skewness plus excess kurtosis, saddle-point estimates of epsilon are off by percents."""
 
@@ -50,6 +53,20 @@ def epsilon_bounds(direction: Direction) -> Bounds | None:
 def large_epsilon_bounds(direction: Direction) -> Bounds:
     """As `epsilon_bounds`, by a grid of at most MAX_LOSSES. Raises as `refined`."""
     return refined(shortened(direction), MAX_LOSSES)
+
+
+def coarse_upper(direction: Direction) -> float:
+    """Upper bound on epsilon at the delta asked, by a grid of at most COARSE_GRID losses.
+
+    Where an epsilon is known that the other direction needs, to hold at it is enough. Infinite where no grid tells;
+    raises DiscretisationInvalid.
+    """
+    if direction.known is not None and _holds(direction, direction.known):
+        return direction.known
+    try:
+        return refined(shortened(direction), COARSE_GRID, rough=True).upper
+    except ToleranceNotReached as refusal:
+        return math.inf if refusal.best is None else refusal.best.upper
 
 
 def shortened(direction: Direction) -> Direction:
@@ -182,9 +199,10 @@ def _located(direction: Direction, largest: int) -> tuple[Direction, float]:
     return direction._replace(saddle=saddle), steeper
 
 
-def refined(direction: Direction, largest: int = MAX_LOSSES) -> Bounds:
+def refined(direction: Direction, largest: int = MAX_LOSSES, *, rough: bool = False) -> Bounds:
     """Around epsilon at the delta asked, from this direction alone; its saddle is where to start.
 
+    rough  bounds will do that are not as close as asked, if the upper one is where it was planned
     Raises ToleranceNotReached, also where that takes a grid of more than `largest` losses, with the best bounds that
     so large a grid gave; and DiscretisationInvalid.
     """
@@ -204,7 +222,7 @@ def refined(direction: Direction, largest: int = MAX_LOSSES) -> Bounds:
         except ToleranceNotReached as refusal:
             if math.isfinite(result.upper):
                 raise ToleranceNotReached(str(refusal), best=result) from refusal
-            if largest < MAX_LOSSES:
+            if largest < MAX_LOSSES and not rough:
                 raise
             coarser *= coarsened(refusal, largest)
             continue
@@ -217,7 +235,8 @@ def refined(direction: Direction, largest: int = MAX_LOSSES) -> Bounds:
                 lower = _invert(composed, log_delta, max(0.0, upper - gap), gap, upper=False)
         result = Bounds(max(result.lower, lower), min(result.upper, upper))
         reached = asked.gap(result.upper)
-        if math.isfinite(result.upper) and result.upper - result.lower <= reached:
+        told = rough and abs(upper - saddle.epsilon) <= 0.1 * upper and lower > 0.8 * upper
+        if math.isfinite(result.upper) and (told or result.upper - result.lower <= reached):
             return result
         spacing = None
         if math.isfinite(upper):

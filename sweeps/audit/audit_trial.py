@@ -1,0 +1,240 @@
+"""One audit of one trial: from the store's records to a verdict. The store is read and never written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpcore.audit import AuditVerdict
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Guarantee
+from sweeps.audit.audit_records import AuditRecord, begin, keep, share
+from sweeps.process.workspace import Workspace
+from sweeps.provenance import fingerprint
+from sweeps.provenance.spec_code import code_of
+from sweeps.records import SweepRecord, trial_key
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
+from sweeps.spec import SweepSpec, load_spec
+from sweeps.store import Store
+from trainables.data import SOURCES
+from trainables.measures import evidence, twins
+from trainables.measures.lira import Attacked, attack, check
+from trainables.measures.protocols import Auditable
+from trainables.registry import SYSTEMS
+from trainables.system import Dataset, Execution, PrivacyPlan, Split, System
+
+METHODS: tuple[evidence.Method, ...] = ("one-run", "f-dp", "multi-run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """A trial that can be audited: its plan, the claim on `steps` of it, and how long it took to train.
+
+    headline  what the trial claims first of all: `claim`, unless that is of another notion
+    """
+
+    record: Published
+    plan: PrivacyPlan
+    system: System
+    claim: Guarantee
+    headline: Guarantee
+    steps: int
+    seconds: float | None
+
+
+def audit_trial(
+    workspace: Workspace,
+    sweep: str,
+    trial: str,
+    *,
+    method: evidence.Method | None = None,
+    canaries: int = evidence.CANARIES,
+    runs: int | None = None,
+    accept: Collection[str] = (),
+    say: Callable[[str], None] = lambda line: None,
+    rng: np.random.Generator | None = None,
+    secret: bytes | None = None,
+) -> AuditRecord:
+    """Audit `trial` (a key or a number) of `sweep`, and keep the record.
+
+    method       None: the first that the system offers
+    canaries     of one run; runs: with the target and without it (see `trainables.measures.evidence.gather`)
+    accept       "code", "data": audit although these changed since the sweep ran
+    say          told beforehand what will be trained
+    rng, secret  for tests; by default the auditor's coins and the twins' noise are drawn afresh
+
+    Raises UnknownSweep, UnknownTrial, Changed, InvalidValue (no plan, no claim of differential privacy, no way to audit
+    it, data).
+    """
+    evidence.check_sizes(canaries, runs)
+    store = workspace.open_store()
+    recorded = store.sweep(sweep)
+    audited = _audited(Publisher(store), sweep, trial)
+    possible = evidence.methods(audited.system, audited.claim)
+    if not possible:
+        raise InvalidValue(
+            "trial",
+            audited.record.key,
+            "a system that can be audited",
+            f"{audited.plan.system} under {audited.claim.adjacency} offers neither canaries nor neighbours "
+            "(trainables/measures/protocols.py says how it could).",
+        )
+    chosen = possible[0] if method is None else method
+    if chosen not in possible:
+        offered = f"{' or '.join(possible)} for {audited.plan.system} under {audited.claim.adjacency}"
+        raise InvalidValue("method", chosen, offered)
+    setting = _setting(store, recorded, audited, chosen, accept, rng, secret)
+    say(_forecast(audited, _trainings(audited.system, chosen, runs)))
+    curve = evidence.curve_of(setting)
+    number = begin(workspace.folder(sweep))
+    found = evidence.gather(setting, chosen, canaries=canaries, runs=runs, curve=curve)
+    verdict = AuditVerdict(audit=found.audit, guarantee=audited.claim, audits=share(number), curve=curve)
+    record = AuditRecord(
+        sweep=sweep,
+        trial=audited.record.key,
+        system=audited.plan.system,
+        number=number,
+        claim=audited.claim,
+        headline=audited.headline,
+        steps=audited.steps,
+        audit=found.audit,
+        outcome=verdict.outcome,
+        level=verdict.level,
+        on_curve=verdict.tests_curve,
+        design=found.design,
+        reads_records=found.reads_records,
+        trainings=found.trainings,
+        seconds=found.seconds,
+        at=time.time(),
+    )
+    keep(workspace.folder(sweep), record)
+    return record
+
+
+def attack_trial(
+    workspace: Workspace,
+    sweep: str,
+    trial: str,
+    shadows: int,
+    *,
+    accept: Collection[str] = (),
+    say: Callable[[str], None] = lambda line: None,
+    rng: np.random.Generator | None = None,
+    secret: bytes | None = None,
+) -> tuple[str, tuple[Attacked, ...]]:
+    """Membership attacks on a twin of `trial` with `shadows` further twins: (key, attacks). No verdict follows.
+
+    The other arguments are those of `audit_trial`. Raises what it raises, and InvalidValue for a system without a model
+    to ask.
+    """
+    store = workspace.open_store()
+    recorded = store.sweep(sweep)
+    audited = _audited(Publisher(store), sweep, trial)
+    check(audited.system, audited.claim, shadows)
+    setting = _setting(store, recorded, audited, "one-run", accept, rng, secret)
+    say(_forecast(audited, shadows + 1))
+    return audited.record.key, attack(setting, shadows)
+
+
+def _setting(
+    store: Store,
+    recorded: SweepRecord,
+    audited: Audited,
+    method: evidence.Method,
+    accept: Collection[str],
+    rng: np.random.Generator | None,
+    secret: bytes | None,
+) -> evidence.AuditSetting:
+    spec = load_spec(recorded.spec.canonical)
+    return evidence.AuditSetting(
+        system=audited.system,
+        plan=audited.plan,
+        claim=audited.claim,
+        data=_data(store, recorded, spec, method, audited.system, accept),
+        rng=np.random.default_rng() if rng is None else rng,
+        to_step=audited.steps,
+        execution=_execution(spec),
+        secret=twins.fresh_secret() if secret is None else secret,
+    )
+
+
+def _audited(store: Publisher, sweep: str, trial: str) -> Audited:
+    key = trial_key(sweep, int(trial)) if trial.isdigit() else trial
+    [record] = store.trials_of(sweep, [key])
+    if record.plan is None:
+        raise InvalidValue("trial", key, "a trial that was planned", f"It is {record.state}: {record.reason}")
+    plan = record.plan
+    if plan.system not in SYSTEMS:
+        raise InvalidValue("trial", key, f"a system that is installed, not {plan.system!r}")
+    whole = record.guarantee is None
+    reported = plan.guarantee if record.guarantee is None else record.guarantee
+    steps = plan.steps if whole else record.step
+    claim = evidence.dp_claim(plan if steps == plan.steps else replace(plan, beside=()), reported)
+    if claim is None:
+        raise InvalidValue(
+            "trial",
+            key,
+            "a claim of differential privacy",
+            f"An audit cannot be held against {reported.notion}: an average does not bound what one record shows.",
+        )
+    return Audited(
+        record=record,
+        plan=plan,
+        system=SYSTEMS[plan.system],
+        claim=claim,
+        headline=reported,
+        steps=steps,
+        seconds=record.metrics.get("seconds"),
+    )
+
+
+def _data(
+    store: Store,
+    recorded: SweepRecord,
+    spec: SweepSpec,
+    method: evidence.Method,
+    system: System,
+    accept: Collection[str],
+) -> Dataset:
+    """The sweep's records; or its public facts alone where chosen neighbours take the records' place."""
+    source, options = SOURCES[spec.data.source], spec.data.options()
+    now = {"code": code_of(spec)}
+    if method == "multi-run" and isinstance(system, Auditable):
+        empty = Split({}, np.zeros(0))
+        data = Dataset(facts=source.facts(options), train=empty, validation=empty, fingerprint="not read")
+    else:
+        data = source.load(options)
+        now["data"] = store.data_fingerprint(data.fingerprint)
+    before = {name: digest for name, digest in recorded.fingerprints.items() if name in now}
+    changed = [name for name in fingerprint.changes(before, now) if name in before and name not in accept]
+    if changed:
+        raise fingerprint.Changed(
+            f"sweep {recorded.name!r}: {' and '.join(changed)} changed since it ran, so that an audit would judge "
+            f"something else. Restore what it was, or audit what is here with --accept {' --accept '.join(changed)}."
+        )
+    return data
+
+
+def _execution(spec: SweepSpec) -> Execution:
+    """The sweep's settings of speed, in one process; pseudorandom noise from the twins' own secret."""
+    knobs = spec.execution
+    return Execution(microbatch=knobs.microbatch, device=knobs.device, threads=knobs.threads, precision=knobs.precision)
+
+
+def _trainings(system: System, method: evidence.Method, runs: int | None) -> int:
+    """How many twins an audit trains."""
+    if method != "multi-run":
+        return 1
+    default = evidence.RUNS if isinstance(system, Auditable) else evidence.RUNS_OF_SLOW
+    wanted = default if runs is None else runs
+    return 2 * (wanted + max(5, int(wanted * evidence.CALIBRATION)))
+
+
+def _forecast(audited: Audited, trainings: int) -> str:
+    """What will be trained, before it is."""
+    took = "" if audited.seconds is None else f"; the trial took {audited.seconds:.3g} s"
+    return f"{trainings} twin(s) of {audited.record.key}, {audited.steps} step(s) each, in this process{took}"

@@ -1,0 +1,144 @@
+"""The work of `sweeps check`: look at the places, plan the spec, rehearse it on made-up records. It reads no record."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+from dpcore.checks import InvalidValue
+from sweeps.checking.feasibility import check_feasible
+from sweeps.checking.preview import Preview, preview
+from sweeps.ledger.totals import Total
+from sweeps.rehearsal import Rehearsal, Rehearsing
+from sweeps.release.published import Published
+from sweeps.search import registry
+from sweeps.spec import SweepSpec, public_facts
+from sweeps.spec.model import FUNCTION
+from trainables import plugins
+from trainables.data import SOURCES
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The plan of a sweep, and the result of its rehearsal; None without one."""
+
+    plan: Preview
+    rehearsal: Rehearsal | None
+
+    @property
+    def treatment(self) -> tuple[str, ...]:
+        """The treatment of values that are not as declared: by the declaration alone, no record was looked at."""
+        return self.plan.facts.treatment
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values: the plan's, with the rehearsal beside them."""
+        rehearsal = self.rehearsal and self.rehearsal.to_dict()
+        return self.plan.to_dict() | {"treatment": list(self.treatment), "rehearsal": rehearsal}
+
+    def render(self) -> str:
+        """For people."""
+        parts = [self.plan.render(), *(f"records  {one}" for one in self.treatment)]
+        if self.rehearsal is not None:
+            parts.append(self.rehearsal.render())
+        return "\n".join(parts)
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+def checked(
+    spec: SweepSpec,
+    *,
+    rehearsal: bool = True,
+    address: str | None = None,
+    warm: Sequence[Published] = (),
+    started_from: Sequence[Total] = (),
+) -> Checked:
+    """Plan, look at the places, rehearse. Raises SpecErrors, WouldFail, and what `check_places` raises.
+
+    rehearsal           False: only plan, from public facts alone
+    address             see `check_places`
+    warm, started_from  as in `sweeps.checking.preview.preview`
+    """
+    if rehearsal and address is not None and address.startswith("ray://"):
+        raise InvalidValue(
+            "--address",
+            address,
+            "auto or HOST:PORT: `check` asks the cluster for its nodes, which it cannot do through a client's port",
+            "Check without it; `sweeps run` submits the sweep by this address.",
+        )
+    for function in spec.user_functions():
+        # Here, and not only where it is imported: that is in another process, whose words come late.
+        plugins.enter("model", function)
+    if FUNCTION.fullmatch(spec.search.sampler):
+        plugins.enter("search.sampler", spec.search.sampler)
+    if not rehearsal:
+        plan, found = preview(spec, warm=warm, started_from=started_from), None
+    else:
+        check_places(spec, address)
+        with Rehearsing(spec) as rehearsing:
+            # Planning builds the user's own model: not in this process, before it has come back from the other one.
+            first = rehearsing.finished() if spec.user_modules() else None
+            with redirect_stdout(sys.stderr):
+                # What the user's code prints is no part of a JSON document.
+                plan = preview(spec, warm=warm, started_from=started_from)
+            found = first or rehearsing.finished()
+    if not plan.feasible and (found is None or not found.ran):
+        check_feasible(spec, plan.facts)
+    return Checked(plan, found)
+
+
+def check_places(spec: SweepSpec, address: str | None = None) -> None:
+    """What the files and the machine can tell before anything runs: schemas and resources, and no record.
+
+    address  of the Ray cluster that trials are meant for; None: this machine
+
+    Raises InvalidValue (files, columns, device), ClusterUnreachable (resources, imports of its workers).
+    """
+    SOURCES[spec.data.source].inspect(spec.data.options())
+    cpus, gpus = spec.resources.per_worker()
+    if spec.execution.device == "cuda" and gpus == 0:
+        raise InvalidValue(
+            "execution.device",
+            "cuda",
+            "auto or cpu where trials ask for no GPU: they see none",
+            "Set resources.gpus (or gpus_per_worker), or leave the device out.",
+        )
+    if address is None and gpus == 0 and cpus * spec.resources.workers <= (os.cpu_count() or 1):
+        # Ray takes a second to import.
+        return
+    from sweeps.runner.cluster import alive_nodes, check_reachable, check_resources, cluster
+    from sweeps.runner.imports import imported_by_all
+
+    check_reachable(address, spec.resources)
+    if address is not None:
+        with cluster(address):
+            check_resources(spec.resources, alive_nodes(), "the cluster has")
+            imported_by_all(spec.user_functions())
+
+
+def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: bool = True) -> None:
+    """What `sweeps run` makes sure of before it records a sweep.
+
+    A model or sampler that is not ours is tried out in another process: planning builds the model, and it could take
+    this one along.
+    Raises what `checked` raises. Resources of a cluster are its own to tell, when the sweep has joined it.
+    """
+    if address is None:
+        check_places(spec)
+    else:
+        SOURCES[spec.data.source].inspect(spec.data.options())
+        from sweeps.runner.cluster import check_reachable
+
+        check_reachable(address, spec.resources)
+    if not spec.user_modules() and registry.module_of(spec.search.sampler) is None:
+        check_feasible(spec, public_facts(spec))
+    elif rehearsal:
+        with Rehearsing(spec) as rehearsing:
+            found = rehearsing.finished()
+        if not found.ran:
+            check_feasible(spec, public_facts(spec))

@@ -1,0 +1,112 @@
+"""Numbers about a sweep before it runs: how a quantity spreads over draws of the space, and what all trials release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcore.checks import InvalidValue
+from dpcore.events import Composed, UnsupportedEvent
+from dpcore.guarantee import STANDING, Status, weakest
+from sweeps.ledger.spending import NOT_COVERED, choices_by_results, in_parallel
+from sweeps.ledger.summary import Choice
+from sweeps.ledger.text import COUNTS, COVERS, PROMISES_NOTHING
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.release.policy import Release
+from sweeps.release.rounding import delta_text, epsilon_text
+from sweeps.spec.model import SweepSpec
+from trainables.system import PrivacyPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Smallest, median and largest of some numbers."""
+
+    low: float
+    median: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread | None:
+        """The spread of some values; None of none."""
+        return cls(low=min(values), median=float(np.median(values)), high=max(values)) if values else None
+
+    def __str__(self) -> str:
+        return f"{self.low:.4g} .. {self.high:.4g} (median {self.median:.4g})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalEstimate:
+    """What the whole sweep may release, when every trial is published: the composition of all of them.
+
+    The trials are not known yet; the total is that of as many feasible draws from the prior: an estimate, no claim.
+
+    choices  what will let results choose budgets: then what was executed will have no total that is a claim
+    status   of the weakest claim among the draws
+    public   whether the records are declared public: then more leaves than is counted
+    """
+
+    trials: int
+    epsilon: float
+    delta: float
+    accountant: str
+    choices: tuple[Choice, ...] = ()
+    status: Status = Status.PROVED
+    public: bool = False
+
+    def __str__(self) -> str:
+        if math.isinf(self.epsilon):
+            return f"all {self.trials} trials together: {PROMISES_NOTHING}"
+        number = f"epsilon {epsilon_text(self.epsilon)} at delta {delta_text(self.delta)}"
+        estimate = (
+            f"all {self.trials} trials together: about {number}, an estimate by {self.accountant} from draws of the "
+            "space"
+        )
+        if not self.choices:
+            if self.status not in STANDING:
+                return f"{estimate}. It will be no guarantee, because the weakest claim among them is {self.status}."
+            return f"{estimate}. After the run the exact total can be quoted. {COUNTS if self.public else COVERS}"
+        what = " and ".join(choice.will for choice in self.choices)
+        instead = " and ".join(choice.instead for choice in self.choices)
+        return (
+            f"{estimate}. It will be no guarantee, because {what}. One trial's epsilon can be quoted, saying that it "
+            f"leaves out the search for its hyperparameters. For a total that can be quoted, {instead}."
+        )
+
+
+def estimated_total(spec: SweepSpec, plans: Sequence[PrivacyPlan]) -> tuple[TotalEstimate | None, list[str]]:
+    """The estimate from plans that may be launched; None with the reason, if there is one, where there is no total."""
+    if not plans:
+        return None, []
+    if not Release.of(spec).covered:
+        return None, [f"total of the procedure: {NOT_COVERED}"]
+    from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
+    from dpcore.parallel import headline_of_parts
+
+    chosen = [plans[i % len(plans)] for i in range(spec.search.trials)]
+    try:
+        claim = headline_of_parts(
+            Composed(events=tuple(plan.event() for plan in chosen)),
+            Composed(events=tuple(plan.validation.event() for plan in chosen if plan.validation is not None)),
+            parallel=in_parallel(chosen),
+            delta=spec.privacy.delta,
+            adjacency=spec.privacy.adjacency,
+            unit=spec.privacy.unit,
+        )
+    except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
+        return None, [f"total of the procedure: no accountant can count it ({error})"]
+    return (
+        TotalEstimate(
+            trials=spec.search.trials,
+            epsilon=claim.epsilon,
+            delta=claim.delta,
+            accountant=claim.accountant,
+            choices=choices_by_results(RecordedSpec(spec.canonical())),
+            status=weakest(*(plan.guarantee.status for plan in chosen)),
+            public=spec.data.records_are_public is not None,
+        ),
+        [],
+    )

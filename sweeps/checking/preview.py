@@ -1,0 +1,244 @@
+"""The plan of a sweep as `sweeps check` prints it: what draws from its prior would release and cost."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dpcore.group_privacy import group_epsilon_lower
+from sweeps.checking.estimates import Spread, TotalEstimate, estimated_total
+from sweeps.checking.feasibility import DRAWS, draws
+from sweeps.checking.notes import notes_on, notes_on_withheld
+from sweeps.control.planning import check_corners, plan_proposal
+from sweeps.ledger.assumptions import HEADING, Assumptions
+from sweeps.ledger.totals import Total as EarlierTotal
+from sweeps.ledger.totals import earlier_lines
+from sweeps.release.policy import Release
+from sweeps.release.published import Published
+from sweeps.release.rounding import delta_text, epsilon_text
+from sweeps.release.validation_text import validation_text
+from sweeps.search import registry
+from sweeps.search.history import WarmStart, fitting
+from sweeps.search.space import Space
+from sweeps.spec import public_facts
+from sweeps.spec.model import SweepSpec
+from trainables.system import PrivacyPlan, PublicFacts, Refusal, System
+from trainables.units import RECORD
+
+GROUP_SAMPLES = 20
+"""Draws whose group privacy is counted: each takes as long as a dozen plans."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """The plan of a sweep, as `sweeps check` prints it.
+
+    grid_size   number of grid points; None for other samplers
+    samples, feasible  draws from the prior that were planned, and how many of them may be launched
+    reasons     why the others may not, with counts
+    solved      {"<system>.<parameter>": spread of the solved values}
+    work        of a feasible trial, in its system's unit; None without a feasible draw
+    total       None with the reason in `notes` when no accountant can count it
+    warm_start  what the earlier sweep named in `search.warm_start` is worth here; None without one
+    started_from  what it released, and the sweeps that it started from
+    per_record  least epsilon per unit that the planned noise would have if single records were sampled and clipped;
+                None where the claim is per record, or no step is a Gaussian
+    noise       standard deviation on a count of a report on private validation records; None without such reports
+    """
+
+    spec: SweepSpec
+    facts: PublicFacts
+    grid_size: int | None
+    samples: int
+    feasible: int
+    reasons: Mapping[str, int]
+    solved: Mapping[str, Spread]
+    work: Spread | None
+    total: TotalEstimate | None
+    notes: tuple[str, ...]
+    warm_start: WarmStart | None
+    started_from: tuple[EarlierTotal, ...]
+    per_record: Spread | None
+    noise: Spread | None
+
+    @property
+    def heading(self) -> str:
+        """Above every claim of the sweep (`sweeps.release.policy`); mostly empty."""
+        return Release.of(self.spec).heading
+
+    @property
+    def space(self) -> tuple[tuple[str, str, str], ...]:
+        """(system, knob, its value or domain) each."""
+        return tuple(
+            (system, name, str(knob))
+            for system, knobs in sorted(self.spec.systems.items())
+            for name, knob in sorted(knobs.items())
+        )
+
+    @property
+    def validation(self) -> str | None:
+        """What is done with the validation records, in one line; None without any."""
+        return validation_text(self.facts, self.spec.privacy.adjacency)
+
+    @property
+    def feasible_share(self) -> float:
+        """Share of the prior that may be launched."""
+        return self.feasible / self.samples
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; an infinite total is the string "inf"."""
+        privacy, search = self.spec.privacy, self.spec.search
+        total = None if self.total is None else asdict(self.total)
+        if total is not None and math.isinf(total["epsilon"]):
+            total["epsilon"] = "inf"
+        return {
+            "name": self.spec.name,
+            "heading": self.heading,
+            "data": self.facts.dataset,
+            "n": self.facts.n,
+            "digest": self.spec.digest,
+            "epsilons": privacy.epsilon,
+            "delta": privacy.delta,
+            "adjacency": str(privacy.adjacency),
+            "unit": privacy.unit,
+            "sampler": search.sampler,
+            "stratified": search.stratified,
+            "trials": search.trials,
+            "space": self.space,
+            "grid_size": self.grid_size,
+            "repeats": search.repeats,
+            "samples": self.samples,
+            "feasible": self.feasible,
+            "reasons": dict(self.reasons),
+            "solved": {name: asdict(one) for name, one in self.solved.items()},
+            "work": self.work and asdict(self.work),
+            "total": total,
+            "notes": self.notes,
+            "warm_start": self.warm_start and self.warm_start.to_dict(),
+            "started_from": [one.to_dict() for one in self.started_from],
+            "validation": self.validation,
+            "per_record": self.per_record and asdict(self.per_record),
+            "unit_records": self.facts.unit_records,
+            "noise": self.noise and asdict(self.noise),
+            "feasible_share": self.feasible_share,
+        }
+
+    def render(self) -> str:
+        """For people, in lines of at most about a hundred characters."""
+        privacy, search = self.spec.privacy, self.spec.search
+        budgets = ", ".join(epsilon_text(epsilon, digits=6) for epsilon in privacy.epsilon)
+        sampler = f"{search.sampler}, systems and budgets in turn," if search.stratified else search.sampler
+        assumptions = Assumptions.of(claim for total in self.started_from for claim in total.claims())
+        lines = [
+            *filter(None, [self.heading]),
+            f"{self.spec.name}: {search.trials} trials by {sampler} on {self.facts.dataset} (n={self.facts.n})",
+            f"budget   epsilon {budgets} at delta {delta_text(privacy.delta)}, {privacy.adjacency}, "
+            f"unit {privacy.unit}, for each trial",
+        ]
+        if privacy.unit != RECORD:
+            lines.append(f"unit     {_unit_text(privacy.unit, self.facts.unit_records, self.per_record)}")
+        if self.validation is not None:
+            lines.append(f"validation records: {self.validation}")
+        lines.append("space")
+        width = max(len(f"{system}.{knob}") for system, knob, _ in self.space)
+        lines += [f"  {f'{system}.{knob}':<{width}}  {domain}" for system, knob, domain in self.space]
+        if self.grid_size is not None:
+            each = f", each {search.repeats} times" if search.repeats > 1 else ""
+            lines.append(f"  {self.grid_size} grid points{each}")
+        lines.append(f"feasible {self.feasible} of {self.samples} draws from the prior ({self.feasible_share:.0%})")
+        lines += [f"  {count} refused: {reason}" for reason, count in self.reasons.items()]
+        lines += [f"solved   {name} {spread}" for name, spread in self.solved.items()]
+        if self.noise is not None:
+            lines.append(f"noise    on each count of a report on validation records: {self.noise} records")
+        if self.work is not None:
+            lines.append(f"work     {self.work} a trial, about {self.work.median * search.trials:.4g} in all")
+        if self.warm_start is not None:
+            lines.append(f"warm     {self.warm_start}")
+        if self.total is not None:
+            lines.append(f"total    {self.total}")
+        lines += [f"total    {line}" for line in earlier_lines(self.started_from, assumptions)]
+        lines += [f"note     {note}" for note in self.notes]
+        if assumptions.sentences:
+            lines += [f"{HEADING}:", *(f"  {line}" for line in assumptions.lines())]
+        return "\n".join(lines)
+
+
+def _unit_text(unit: str, records: int, per_record: Spread | None) -> str:
+    text = f"n, batches, clips and validation go by {unit}, of at most {records} records each"
+    if per_record is None:
+        return text
+    least = f"at least epsilon {per_record} per {unit}"
+    return f"{text}. By group privacy the same noise on single records would claim {least}"
+
+
+def preview(
+    spec: SweepSpec,
+    facts: PublicFacts | None = None,
+    calibrations: MutableMapping[str, float] | None = None,
+    *,
+    systems: Mapping[str, System] | None = None,
+    samples: int = DRAWS,
+    warm: Sequence[Published] = (),
+    started_from: Sequence[EarlierTotal] = (),
+) -> Preview:
+    """Plan `samples` draws from the prior and sum up. Reads no record.
+
+    warm          trials of the sweep that `search.warm_start` names
+    started_from  `sweeps.ledger.totals.earlier_totals` of this spec
+
+    Raises SpecErrors when a system calls an end of a domain senseless.
+    """
+    facts = public_facts(spec) if facts is None else facts
+    calibrations = {} if calibrations is None else calibrations
+    check_corners(spec, facts, calibrations, systems)
+    space = Space.of(spec)
+    outcomes = [plan_proposal(spec, config, facts, calibrations, systems) for config in draws(spec, space, samples)]
+    plans = [one for one in outcomes if isinstance(one, PrivacyPlan)]
+    refusals = [one for one in outcomes if isinstance(one, Refusal)]
+    grid_size = space.grid_size() if registry.walks_grid(spec.search.sampler) else None
+    notes = [f"for example: {refusals[0].reason}"] if refusals else []
+    notes += notes_on(spec, plans, samples, grid_size)
+    notes += notes_on_withheld(spec, systems)
+    total, why_not = estimated_total(spec, plans)
+    earlier = None
+    if spec.search.warm_start is not None:
+        release = Release.of(spec)
+        _, earlier = fitting(spec, space, [release.seen(one) for one in warm])
+        if not earlier.fitting:
+            notes.append(f"nothing of sweep {spec.search.warm_start!r} fits: the search starts cold")
+    return Preview(
+        spec=spec,
+        facts=facts,
+        grid_size=grid_size,
+        samples=samples,
+        feasible=len(plans),
+        reasons=dict(Counter(", ".join(sorted(one.violations)) for one in refusals).most_common()),
+        solved=_solved(plans),
+        work=Spread.of([plan.work for plan in plans]),
+        total=total,
+        notes=(*notes, *why_not),
+        warm_start=earlier,
+        started_from=tuple(started_from),
+        per_record=_per_record(spec, plans, facts),
+        noise=Spread.of([plan.validation.histogram.deviation for plan in plans if plan.validation is not None]),
+    )
+
+
+def _per_record(spec: SweepSpec, plans: Sequence[PrivacyPlan], facts: PublicFacts) -> Spread | None:
+    """Over the first of the draws, what their noise would leave to a unit whose records are sampled one by one."""
+    if facts.unit is None:
+        return None
+    delta, records = spec.privacy.delta, facts.unit_records
+    bounds = [group_epsilon_lower(plan.event(), delta, records) for plan in plans[:GROUP_SAMPLES]]
+    return Spread.of([bound for bound in bounds if bound is not None])
+
+
+def _solved(plans: Sequence[PrivacyPlan]) -> dict[str, Spread]:
+    values: dict[str, list[float]] = {}
+    for plan in plans:
+        for name in plan.solved:
+            values.setdefault(f"{plan.system}.{name}", []).append(float(plan.config[name]))
+    return {name: spread for name, found in sorted(values.items()) if (spread := Spread.of(found)) is not None}

@@ -1,0 +1,55 @@
+"""The systems as `sweeps systems` lists them: hyperparameters, metrics, and on what each metric depends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dpcore.checks import InvalidValue
+from sweeps.process.suggestions import did_you_mean
+from trainables.registry import SYSTEMS
+
+
+def described(name: str | None = None) -> list[dict[str, Any]]:
+    """Plain JSON values of every system, or of the one called `name`. Raises InvalidValue for an unknown name."""
+    if name is not None and name not in SYSTEMS:
+        raise InvalidValue("NAME", name, "the name of a system", did_you_mean(name, SYSTEMS))
+    return [
+        {
+            "name": system.name,
+            "source": system.source,
+            "parameters": [
+                {
+                    "name": one.name,
+                    "kind": one.kind,
+                    "range": ", ".join(map(str, one.choices)) if one.choices else f"{one.low} .. {one.high}",
+                    "default": one.default if one.default is not None else "required",
+                    "unit": one.unit,
+                    "doc": one.doc,
+                }
+                for one in system.parameters
+            ],
+            "metrics": [
+                {name: str(getattr(one, name)) for name in ("name", "goal", "doc", "released", "depends")}
+                for one in system.metrics
+            ],
+        }
+        for system in (SYSTEMS.values() if name is None else [SYSTEMS[name]])
+    ]
+
+
+def print_systems(name: str | None = None) -> None:
+    """For people: one table for each system. Raises as `described`."""
+    console = Console()
+    for system in described(name):
+        table = Table(
+            "parameter", "kind", "range", "default", "meaning", title=f"{system['name']}  ({system['source']})"
+        )
+        for one in system["parameters"]:
+            table.add_row(one["name"], one["kind"], one["range"], str(one["default"]), one["doc"])
+        console.print(table)
+        for one in system["metrics"]:
+            depends = f"Depends on {one['released']}: {one['depends']}."
+            console.print(f"  {one['name']} ({one['goal']}): {one['doc']}. {depends}", highlight=False)

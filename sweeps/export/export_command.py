@@ -1,0 +1,53 @@
+"""`sweeps export` and `sweeps predict`: a trial's model as a folder, and what such a model says of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
+
+
+def export(
+    sweep: str,
+    trial: Annotated[str, typer.Argument(help="Key of the trial, or its number.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to make, which is not there yet.")],
+    as_refuted: Annotated[
+        bool, typer.Option("--as-refuted", help="Let it out although its claim is refuted, under that heading.")
+    ] = False,
+    accept: Annotated[list[str] | None, typer.Option(help="Export although this changed: code.")] = None,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take the model of a finished trial out: weights, program, preprocessing, and a card with its claim.
+
+    The folder needs torch and safetensors, and nothing of ours. Systems that answer queries have no model to take out.
+    """
+    from sweeps.cli.output import print_json
+    from sweeps.export.exporting import exported
+    from sweeps.process.workspace import Workspace
+
+    model = exported(Workspace.at(root, store=store), sweep, trial, as_refuted=as_refuted, accept=accept or ())
+    place = model.save(output)
+    if as_json:
+        print_json({"model": str(place), **model.card})
+    else:
+        print(model.page)
+        print(place)
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder that `sweeps export` wrote.")],
+    file: Annotated[str, typer.Argument(help="Parquet or CSV file with the declared columns, local or a URL.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="CSV or Parquet file to write, a row for each row.")],
+    format: Annotated[str | None, typer.Option(help="parquet or csv, where the file's name does not say.")] = None,
+) -> None:
+    """What an exported model says of the rows of a file, in their order."""
+    from trainables.export.files import check_output, predicted, written
+    from trainables.export.model import ReleasedModel
+
+    check_output(output)
+    print(written(predicted(ReleasedModel.load(model), file, format), output))

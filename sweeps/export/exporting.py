@@ -1,0 +1,131 @@
+"""The model of one finished trial, as it may leave: published, covered by its claim, and with a card that says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Status
+from sweeps.audit.audit_records import refuted_systems
+from sweeps.export.card import ModelCard
+from sweeps.process.workspace import Workspace
+from sweeps.provenance.fingerprint import Changed, check_accepted
+from sweeps.provenance.spec_code import code_of
+from sweeps.records import TrialState
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
+from sweeps.spec import SweepSpec, load_spec
+from trainables.data import SOURCES
+from trainables.data.table import Table
+from trainables.data.table_schema import schema
+from trainables.export.protocol import ReleasesModel
+from trainables.registry import SYSTEMS
+from trainables.system import PublicFacts
+from trainables.worker.attempt import Attempt
+
+if TYPE_CHECKING:
+    from trainables.export.model import ReleasedModel
+    from trainables.export.preprocessing import Preprocessing
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    record: Published
+    system: ReleasesModel
+
+
+def exported(
+    workspace: Workspace, sweep: str, trial: int | str, *, as_refuted: bool = False, accept: Collection[str] = ()
+) -> ReleasedModel:
+    """The model of a finished trial (by number or key), with its card. Trains nothing, and reads no record.
+
+    as_refuted  let out what failed an audit, or whose claim is refuted: the card is headed by that
+    accept      "code": export although the code changed since the sweep was started
+
+    Raises UnknownSweep, UnknownTrial, StoreError, InvalidValue: for a trial that is not finished or not published, a
+    system whose claim covers no model, a claim without a finite epsilon, a checkpoint that is not there; and Changed
+    for code that is not what trained it: the weights would stand in another model than the one that was scored.
+    """
+    check_accepted(accept, ("code",))
+    published = Publisher.open(workspace.store_url)
+    recorded = published.sweep(sweep)
+    chosen = _chosen(published, workspace, sweep, str(trial), as_refuted)
+    record = chosen.record
+    assert record.plan is not None
+    spec = load_spec(recorded.spec.canonical)
+    if recorded.fingerprints.get("code") != code_of(spec) and "code" not in accept:
+        raise Changed(
+            f"sweep {sweep!r}: code changed since it was started: the weights of {record.key} would stand in another "
+            "model than the one that was scored. Restore what it was, or export with --accept code."
+        )
+    facts = SOURCES[spec.data.source].facts(spec.data.options())
+    at = Attempt.of(workspace.of(recorded).trials(sweep), record.key, record.attempts)
+    try:
+        state = at.load(record.step)
+    except FileNotFoundError as error:
+        raise InvalidValue(
+            "trial",
+            record.key,
+            f"a trial whose last checkpoint is still in {at.folder.url}",
+            "Export where the workers' records are (--records), or another trial.",
+        ) from error
+    from trainables.export.model import ReleasedModel
+
+    card = ModelCard.of(published, sweep, record, facts, spec, refuted=_is_refuted(chosen, workspace, sweep))
+    module = chosen.system.released_model(record.plan, facts, state)
+    return ReleasedModel(module.eval(), _preprocessing(spec, facts), card.to_dict(), card.page())
+
+
+def _chosen(published: Publisher, workspace: Workspace, sweep: str, trial: str, as_refuted: bool) -> _Chosen:
+    known = published.trials(sweep)
+    record = next((one for one in known if trial in (one.key, str(one.number))), None)
+    if record is None:
+        raise InvalidValue("trial", trial, f"a trial of {sweep!r}: a number below {len(known)}, or a key")
+    if record.state is not TrialState.COMPLETE or record.plan is None or record.guarantee is None:
+        why = f": {record.reason}" if record.reason else ""
+        raise InvalidValue(
+            "trial", record.key, f"a finished trial whose result is published; it is {record.state}{why}"
+        )
+    system = SYSTEMS.get(record.plan.system)
+    if not isinstance(system, ReleasesModel):
+        names = sorted(name for name, one in SYSTEMS.items() if isinstance(one, ReleasesModel) and one.solves)
+        raise InvalidValue(
+            "trial",
+            record.key,
+            f"a trial of {', '.join(names)}",
+            f"The claim of {record.plan.system} covers what it answers, and no model behind the answers: that never "
+            "leaves.",
+        )
+    if not math.isfinite(record.guarantee.epsilon):
+        raise InvalidValue(
+            "trial", record.key, "a trial with a finite epsilon", "Weights without noise never leave a sweep."
+        )
+    chosen = _Chosen(record, system)
+    if not as_refuted and _is_refuted(chosen, workspace, sweep):
+        raise InvalidValue(
+            "trial",
+            record.key,
+            "a trial whose claim stands",
+            f"The claim of {record.plan.system} is refuted. --as-refuted exports it under that heading.",
+        )
+    return chosen
+
+
+def _is_refuted(chosen: _Chosen, workspace: Workspace, sweep: str) -> bool:
+    record = chosen.record
+    assert record.guarantee is not None
+    by_audit = refuted_systems(workspace.folder(sweep)) if (workspace.folder(sweep) / "audits").is_dir() else {}
+    return record.guarantee.status is Status.REFUTED or record.system in by_audit
+
+
+def _preprocessing(spec: SweepSpec, facts: PublicFacts) -> Preprocessing:
+    from trainables.export.preprocessing import Preprocessing
+
+    source = SOURCES[spec.data.source]
+    if not isinstance(source, Table):
+        return Preprocessing.of(facts)
+    declared = schema(source.read(spec.data.options()))
+    return Preprocessing.of(facts, declared.columns, declared.classes)

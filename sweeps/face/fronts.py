@@ -1,0 +1,93 @@
+"""A Pareto front as Python has it: a table, a figure, a file, and a picture of itself in a notebook."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpcore.checks import InvalidValue
+from sweeps.face.tables import front_table
+from sweeps.front.export import FORMATS, SUFFIXES, render
+from sweeps.front.panels import Front
+from sweeps.ledger.assumptions import HEADING
+from sweeps.process.outputs import write_output
+from sweeps.process.suggestions import closest
+from sweeps.records import EPSILON, TARGET_EPSILON
+from sweeps.release.rounding import epsilon_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+_BELOW = ("on_front", "compared_epsilon", "delta", "notion", "adjacency", "unit", "status", "accountant", "assumptions")
+"""Columns that a notebook leaves out: what they say is the same in each row, and stands below them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParetoFront:
+    """The trials that no other beats, with what their claims rest on.
+
+    front  the values: objectives, one panel for each kind of claim, totals, assumptions
+    """
+
+    front: Front
+
+    @property
+    def keys(self) -> list[str]:
+        """Keys of the trials on the front, best of the first objective first."""
+        return self.front.keys()
+
+    @property
+    def hypervolumes(self) -> list[float | None]:
+        """What each panel's front dominates up to the references; None without a reference for every objective."""
+        return [panel.hypervolume for panel in self.front.panels]
+
+    @property
+    def note(self) -> str:
+        """The totals of the sweep in words: which number may be quoted for what."""
+        return self.front.note
+
+    def table(self, everything: bool = False) -> pd.DataFrame:
+        """One row a point; with `everything`, one for each ranked trial. See `sweeps.face.tables.front_table`."""
+        return front_table(self.front, everything)
+
+    def figure(self) -> go.Figure:
+        """The first panel's picture. Raises InvalidValue where there is no point."""
+        from sweeps.face.plots import figure_of
+        from sweeps.report.figures import front_figure
+
+        if not self.front.panels:
+            raise InvalidValue("front", self.front.sweep, "a sweep with a finished trial that reports its objectives")
+        return figure_of(front_figure(self.front, self.front.panels[0]))
+
+    def write(self, path: str | Path, format: str | None = None) -> Path:
+        """Write it as table, csv, parquet, json, html or png, by the name of `path` unless said; return the path.
+
+        Raises InvalidValue for a format that is none, OSError for a place that cannot be written.
+        """
+        form = format or SUFFIXES.get(Path(path).suffix.lower())
+        if form not in FORMATS:
+            known = ", ".join(FORMATS)
+            raise InvalidValue("format", format or str(path), f"one of {known}", closest(form or "", FORMATS))
+        return write_output(render(self.front, form), Path(path))
+
+    def __str__(self) -> str:
+        return str(render(self.front, "table"))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: heading, points, what is under each panel, totals, and what the statuses rest on."""
+        front = self.front
+        parts = [f"<p><b>{escape(front.heading)}</b></p>"] if front.heading else []
+        shown = self.table().drop(columns=list(_BELOW), errors="ignore")
+        for name in (EPSILON, TARGET_EPSILON):
+            # Never printed below what is claimed.
+            shown[name] = [epsilon_text(float(one)) for one in shown.get(name, [])]
+        parts.append(shown.to_html(index=False, escape=True))
+        parts += [f"<p>{escape(front.title(panel))}<br>{escape(front.footer(panel))}</p>" for panel in front.panels]
+        parts += [f"<p>{escape(front.note)}</p>"] if front.note else []
+        if front.assumptions.sentences:
+            listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in front.assumptions.sentences)
+            parts.append(f"<details><summary>{HEADING}</summary><ol>{listed}</ol></details>")
+        return "\n".join(parts)

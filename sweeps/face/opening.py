@@ -1,0 +1,242 @@
+"""Starting and finding sweeps from Python: the calls that the commands of the same names make.
+
+Quiet by default; in a notebook, or with `progress=True`, a sweep shows how far it is.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpcore.checks import InvalidValue
+from sweeps.face.overview import counted
+from sweeps.face.places import places
+from sweeps.face.sweep import Sweep
+from sweeps.process.exits import ExitCode
+from sweeps.release.publisher import Publisher
+from sweeps.spec import SweepSpec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sweeps.checking.checked import Checked
+    from sweeps.process.workspace import Workspace
+
+Spec = str | Path | Mapping[str, Any] | SweepSpec
+"""A file, the name of a packaged example, YAML text, nested mappings, or a spec that was loaded."""
+
+
+class SweepWarning(UserWarning):
+    """A sweep ended, but not well: trials failed, none can be ranked, or it was stopped."""
+
+
+def load(
+    spec: Spec,
+    *,
+    data: str | Path | None = None,
+    trials: int | None = None,
+    seed: int | None = None,
+    changes: Mapping[str, Any] | Sequence[str] = (),
+) -> SweepSpec:
+    """Read a spec, with overrides applied before it is checked.
+
+    spec     a file, the name of a packaged example, YAML text, or nested mappings as YAML has them
+    data     folder or file of the data set, instead of data.path
+    trials, seed  instead of search.trials and search.seed
+    changes  {"privacy.epsilon": 2}, or texts "privacy.epsilon=2": over the spec's own
+
+    Raises SpecErrors with every problem at once, InvalidValue where there is no such file or example.
+    """
+    from sweeps.examples import load_example_or_file
+    from sweeps.spec.yaml_text import read_document
+
+    document: str | Mapping[str, Any]
+    if isinstance(spec, SweepSpec):
+        document = spec.canonical()
+    elif isinstance(spec, str) and ("\n" in spec or ": " in spec):
+        document = read_document(spec)
+    else:
+        document = str(spec) if isinstance(spec, Path) else spec
+    return load_example_or_file(document, data=data, trials=trials, seed=seed, changes=changes)
+
+
+def check(
+    spec: Spec,
+    *,
+    data: str | Path | None = None,
+    trials: int | None = None,
+    changes: Mapping[str, Any] | Sequence[str] = (),
+    rehearsal: bool = True,
+    root: str | Path | None = None,
+    store: str | None = None,
+    address: str | None = None,
+) -> Checked:
+    """Plan a spec (space, noise, cost, total) and rehearse it on made-up records; no record is read.
+
+    rehearsal  try it out on made-up records: shapes, loss, isolation, seconds and memory of a step
+    address    Ray cluster whose nodes resources are held against; None: this machine
+    root, store  looked into only for a spec that starts from an earlier sweep (`search.warm_start`)
+
+    `print` of what comes back says it in words. Raises SpecErrors, InvalidValue, and WouldFail for what the rehearsal
+    found.
+    """
+    from sweeps.checking.checked import checked
+
+    loaded = load(spec, data=data, trials=trials, changes=changes)
+    workspace = places(root, store or loaded.store)
+    return checked(loaded, rehearsal=rehearsal, address=address, **_started_from(loaded, workspace))
+
+
+def run(
+    spec: Spec,
+    *,
+    name: str | None = None,
+    trials: int | None = None,
+    seed: int | None = None,
+    changes: Mapping[str, Any] | Sequence[str] = (),
+    data: str | Path | None = None,
+    root: str | Path | None = None,
+    store: str | None = None,
+    records: str | None = None,
+    tracking: str | None = None,
+    address: str | None = None,
+    rehearsal: bool = True,
+    progress: bool | None = None,
+) -> Sweep:
+    """Start a sweep, run it to its end, and return it.
+
+    name      default: the spec's own, numbered where it is taken
+    root, store, records, tracking  see `sweeps.face.places.places`
+    address   Ray cluster: auto or HOST:PORT; None starts a Ray of this machine's own
+    rehearsal  try a model of one's own out on made-up records first, in a process of its own
+    progress  show how far it is; by default in notebooks alone
+
+    A sweep that ends with failed trials, or stopped by Ctrl-C, is returned with a `SweepWarning`; its `end` says why.
+    Raises what `check` raises, and InvalidValue or SweepExists for a name, StoreError, ClusterUnreachable.
+    """
+    begun, workspace = created(
+        spec,
+        name=name,
+        trials=trials,
+        seed=seed,
+        changes=changes,
+        data=data,
+        root=root,
+        store=store,
+        records=records,
+        tracking=tracking,
+        address=address,
+        rehearsal=rehearsal,
+    )
+    return _driven(begun, workspace, progress, address=address)
+
+
+def created(
+    spec: Spec,
+    *,
+    name: str | None = None,
+    trials: int | None = None,
+    seed: int | None = None,
+    changes: Mapping[str, Any] | Sequence[str] = (),
+    data: str | Path | None = None,
+    root: str | Path | None = None,
+    store: str | None = None,
+    records: str | None = None,
+    tracking: str | None = None,
+    address: str | None = None,
+    rehearsal: bool = True,
+) -> tuple[str, Workspace]:
+    """Make sure that a spec can run, record it as a new sweep, and return its name and where its files are.
+
+    The arguments are those of `run`, which raises what this does. Nothing of the sweep has run yet.
+    """
+    from sweeps.checking.checked import before_launch
+    from sweeps.control import session
+
+    loaded = load(spec, data=data, trials=trials, seed=seed, changes=changes)
+    _no_client(address)
+    before_launch(loaded, address, rehearsal=rehearsal)
+    workspace = places(root, store or loaded.store, records, tracking)
+    return session.create(loaded, workspace, name), workspace
+
+
+def resume(
+    sweep: str,
+    *,
+    spec: Spec | None = None,
+    accept: Collection[str] = (),
+    root: str | Path | None = None,
+    store: str | None = None,
+    records: str | None = None,
+    tracking: str | None = None,
+    address: str | None = None,
+    progress: bool | None = None,
+) -> Sweep:
+    """Go on with a sweep from wherever it stopped, and return it at its end.
+
+    spec    compared with the recorded one first: a difference is refused with a diff
+    accept  what may have changed all the same: "spec", "code", "data"
+
+    Raises UnknownSweep, LeaseHeld (another controller runs it), Changed, StoreError, ClusterUnreachable, InvalidValue.
+    """
+    _no_client(address)
+    given = None if spec is None else load(spec)
+    return _driven(sweep, places(root, store, records, tracking), progress, spec=given, accept=accept, address=address)
+
+
+def open(sweep: str, *, root: str | Path | None = None, store: str | None = None, tracking: str | None = None) -> Sweep:
+    """A sweep of the store, running or over. Raises UnknownSweep, StoreError."""
+    return Sweep(sweep, places(root, store, tracking=tracking))
+
+
+def list_sweeps(*, root: str | Path | None = None, store: str | None = None) -> pd.DataFrame:
+    """Every sweep of the store, oldest first, with how many trials are in each state. Raises StoreError."""
+    import pandas as pd
+
+    return pd.DataFrame(counted(places(root, store)))
+
+
+def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: Any) -> Sweep:
+    from rich.console import Console
+
+    from sweeps.control import session
+    from sweeps.face.progress import ProgressDisplay, in_notebook
+    from sweeps.process.words import LOG, kept_in
+
+    shown = in_notebook() if progress is None else progress
+    with kept_in(workspace.folder(sweep) / LOG):
+        if shown:
+            with ProgressDisplay(Console(file=sys.stderr)) as display:
+                end = session.resume(sweep, workspace, progress=display, **options)
+        else:
+            end = session.resume(sweep, workspace, **options)
+    if end.code is not ExitCode.OK:
+        first = "" if end.failure is None else f" The first: {'; '.join(end.failure.lines())}."
+        again = " Nothing is lost: sweeps.resume goes on." if end.code.goes_on else ""
+        warnings.warn(f"Sweep {sweep!r}: {end.code.meaning}.{first}{again}", SweepWarning, stacklevel=3)
+    return Sweep(sweep, workspace.of(Publisher.open(workspace.store_url).sweep(sweep)), end)
+
+
+def _no_client(address: str | None) -> None:
+    if address is not None and address.startswith("ray://"):
+        raise InvalidValue(
+            "address",
+            address,
+            "auto or HOST:PORT: a client's port cannot carry the controller",
+            "`sweeps submit` runs it on the cluster.",
+        )
+
+
+def _started_from(spec: SweepSpec, workspace: Workspace) -> dict[str, Any]:
+    if spec.search.warm_start is None:
+        return {}
+    from sweeps.ledger.totals import earlier_totals
+
+    opened = Publisher.open(workspace.store_url)
+    return {
+        "warm": opened.trials(spec.search.warm_start),
+        "started_from": earlier_totals(opened, spec.search.warm_start),
+    }

@@ -1,0 +1,126 @@
+"""`sweeps show` of one sweep: where it stands, what its trials claim, what it spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.ledger.assumptions import HEADING, Assumptions
+from sweeps.ledger.spending import summary_in_passing
+from sweeps.ledger.summary import Summary
+from sweeps.ledger.text import claim_lines, executed_text, stopped_lines, total_lines
+from sweeps.ledger.totals import Total, earlier_lines, earlier_totals, total_of
+from sweeps.process.workspace import Workspace
+from sweeps.release.policy import Release
+from sweeps.release.publisher import Publisher
+from sweeps.release.validation_text import recorded_text
+from trainables.worker.redaction import shown_url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One sweep as `sweeps show` prints it.
+
+    counts        {state: trials}
+    stopped       a line for each rule that ended trials before their last planned step
+    ledger        steps, claims and the total
+    started_from  totals of the sweeps whose results its search started from
+    assumptions   what the statuses of its claims and totals rest on
+    heading       what stands above every claim of the sweep (`sweeps.release.policy`); mostly empty
+    validation    what is done with the validation records, in one line; None without any
+    refuted       {system: key of a trial whose claim an audit refuted}, by the audits that lie in this root
+    places        where its files and views are
+    """
+
+    sweep: str
+    state: str
+    counts: Mapping[str, int]
+    stopped: tuple[str, ...]
+    ledger: Summary
+    started_from: tuple[Total, ...]
+    assumptions: Assumptions
+    heading: str
+    validation: str | None
+    refuted: Mapping[str, str]
+    places: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "sweep": self.sweep,
+            "heading": self.heading,
+            "state": self.state,
+            "trials": dict(self.counts),
+            "validation_records": self.validation,
+            "stopped": list(self.stopped),
+            "refuted": dict(self.refuted),
+            "ledger": self.ledger.to_dict(),
+            "started_from": [total.to_dict() for total in self.started_from],
+            "assumptions": list(self.assumptions.sentences),
+            **self.places,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        ledger, assumptions = self.ledger, self.assumptions
+        if self.heading:
+            yield self.heading
+        yield f"{self.sweep}  {self.state}"
+        yield f"trials   {', '.join(f'{count} {state}' for state, count in self.counts.items())}"
+        if self.validation is not None:
+            yield f"validation records: {self.validation}"
+        yield from (f"stopped  {line}" for line in self.stopped)
+        for system, trial in self.refuted.items():
+            yield f"REFUTED  an audit refuted the claim of {trial}: publish no trial of {system}, whatever stands below"
+        yield from (f"claim    {line}" for line in claim_lines(ledger.claims, assumptions))
+        yield from (f"total    {line}" for line in total_lines(ledger.procedure, ledger.uncounted, assumptions))
+        yield from (f"total    {line}" for line in earlier_lines(self.started_from, assumptions))
+        yield f"ledger   {executed_text(ledger)}"
+        if assumptions.sentences:
+            yield f"{HEADING}:"
+            yield from (f"  {line}" for line in assumptions.lines())
+
+
+def counted(workspace: Workspace) -> list[dict[str, Any]]:
+    """Every sweep of the store: its name, its state, and how many of its trials are in each state."""
+    store = Publisher.open(workspace.store_url)
+    return [{"sweep": one.name, "state": one.state, **store.counts(one.name)} for one in store.sweeps()]
+
+
+def shown(sweep: str, workspace: Workspace) -> Shown:
+    """Read a sweep. Raises UnknownSweep, StoreError."""
+    store = Publisher.open(workspace.store_url)
+    record = store.sweep(sweep)
+    trials = store.trials(sweep)
+    ledger = summary_in_passing(record, trials, store.ledger(sweep))
+    started_from = earlier_totals(store, record.spec.warm_start)
+    claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
+    totals = (total_of(sweep, ledger), *started_from)
+    return Shown(
+        sweep=sweep,
+        state=record.state,
+        counts=store.counts(sweep),
+        stopped=tuple(stopped_lines(trials, record.spec.early_stopping is not None)),
+        ledger=ledger,
+        started_from=started_from,
+        assumptions=Assumptions.of([*claims, *(claim for total in totals for claim in total.claims())]),
+        heading=Release.recorded(record.spec).heading,
+        validation=recorded_text(record.spec),
+        refuted=_refuted(workspace.folder(sweep)),
+        places={
+            "root": workspace.root,
+            "report": str(workspace.report(sweep)),
+            "tracking": shown_url(workspace.tracking_uri),
+        },
+    )
+
+
+def _refuted(folder: Path) -> Mapping[str, str]:
+    if not (folder / "audits").is_dir():
+        return {}
+    # What audits need takes seconds to import.
+    from sweeps.audit.audit_records import refuted_systems
+
+    return refuted_systems(folder)

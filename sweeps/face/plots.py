@@ -1,0 +1,61 @@
+"""The report page's charts as Plotly figures, for a notebook or a paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpcore.checks import InvalidValue
+from sweeps.front.pareto import spec_objectives
+from sweeps.records import TrialState
+from sweeps.release.publisher import Publisher
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from sweeps.front.panels import Front
+
+
+@dataclass(frozen=True, slots=True)
+class Plots:
+    """Pictures of one sweep, drawn from what it published. Each raises InvalidValue where there is nothing to draw."""
+
+    published: Publisher
+    sweep: str
+
+    def front(self, front: Front, panel: int = 0) -> go.Figure:
+        """One panel of a front: its points against the others, over the first two objectives."""
+        from sweeps.report.figures import front_figure
+
+        if panel not in range(len(front.panels)):
+            raise InvalidValue("panel", panel, f"the number of one of {len(front.panels)} panels, counted from 0")
+        return figure_of(front_figure(front, front.panels[panel]))
+
+    def parallel(self, front: Front) -> go.Figure:
+        """Every finished trial as a line through its knobs and objectives; those on `front` stand out."""
+        from sweeps.report.figures import parallel_figure
+
+        trials = self.published.trials(self.sweep, [TrialState.COMPLETE])
+        return figure_of(self._drawn(parallel_figure(trials, front.objectives, set(front.keys()))))
+
+    def progress(self, metric: str | None = None) -> go.Figure:
+        """The best value of an objective (the first by default) by number of finished trials."""
+        from sweeps.report.figures import progress_figure
+
+        known = {one.metric: one for one in spec_objectives(self.published.sweep(self.sweep).spec)}
+        if metric is not None and metric not in known:
+            raise InvalidValue("metric", metric, f"an objective of the sweep: {', '.join(known)}")
+        chosen = next(iter(known.values())) if metric is None else known[metric]
+        return figure_of(self._drawn(progress_figure(self.published.trials(self.sweep), chosen)))
+
+    def _drawn(self, figure: dict[str, Any] | None) -> dict[str, Any]:
+        if figure is None:
+            raise InvalidValue("sweep", self.sweep, "a sweep with finished trials that can be drawn")
+        return figure
+
+
+def figure_of(figure: dict[str, Any]) -> go.Figure:
+    """A chart of the report as a Plotly figure."""
+    import plotly.graph_objects as go
+
+    return go.Figure(figure)

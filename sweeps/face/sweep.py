@@ -1,0 +1,221 @@
+"""A sweep as Python has it: everything that was published of it, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpcore.checks import InvalidValue
+from sweeps.face.fronts import ParetoFront
+from sweeps.face.overview import Shown, shown
+from sweeps.face.plots import Plots
+from sweeps.face.tables import ledger_table, trials_table
+from sweeps.front.panels import AxisEnd, FrontAxis
+from sweeps.front.pareto import LABELS, spec_objectives, sweep_front
+from sweeps.process.suggestions import closest
+from sweeps.process.workspace import Workspace
+from sweeps.records import TrialState
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
+from sweeps.spec import SweepSpec, load_spec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sweeps.audit.audit_records import AuditRecord
+    from sweeps.control.session import SweepEnd
+    from sweeps.ledger.summary import Summary
+    from sweeps.tracking.view import Rebuilt
+    from trainables.export.model import ReleasedModel
+
+
+class Sweep:
+    """One recorded sweep. Made by `sweeps.run`, `sweeps.resume` and `sweeps.open`.
+
+    name       its name in the store
+    workspace  where its files are
+    end        how the run that returned it ended: state, counts, first failure, reasons; None of one that was opened
+
+    Every answer is read anew: of a sweep that runs elsewhere, each call says where it stands then. All of them raise
+    StoreError when the store cannot be read.
+    """
+
+    def __init__(self, name: str, workspace: Workspace, end: SweepEnd | None = None) -> None:
+        self.name, self.workspace, self.end = name, workspace, end
+        self._published = Publisher.open(workspace.store_url)
+        self._published.sweep(name)
+
+    @property
+    def spec(self) -> SweepSpec:
+        """The spec that it began with. Raises SpecErrors where today's rules refuse that."""
+        return load_spec(self._published.sweep(self.name).spec.canonical)
+
+    @property
+    def state(self) -> str:
+        """created, running, finished, exhausted (the space ran dry) or stopped."""
+        return str(self._published.sweep(self.name).state)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many trials are in each state."""
+        return self._published.counts(self.name)
+
+    @property
+    def claim(self) -> Summary:
+        """What may be said: `.claims`, the largest that a single trial makes, of each kind; `.procedure`, all trials
+        together, whose `.is_claim` says whether it may be quoted. `print(sweep)` has both in words."""
+        return self.overview().ledger
+
+    @property
+    def plots(self) -> Plots:
+        """The report's charts, as Plotly figures."""
+        return Plots(self._published, self.name)
+
+    def overview(self) -> Shown:
+        """Where it stands, what its trials claim, what it spent: what `sweeps show` prints."""
+        return shown(self.name, self.workspace)
+
+    def trials(self, states: Collection[str] | None = None) -> pd.DataFrame:
+        """One row a trial, indexed by number; only those in one of `states` if given. Columns: `trials_table`.
+
+        Raises InvalidValue for a state that is none.
+        """
+        return trials_table(self._published.trials(self.name, _states(states)))
+
+    def trial(self, trial: int | str) -> Published:
+        """One trial, by number or key: its knobs, plan, metrics, claim, reason. Raises InvalidValue."""
+        found = self._published.trials(self.name)
+        for one in found:
+            if str(trial) in (one.key, str(one.number)):
+                return one
+        keys = [one.key for one in found]
+        expected = f"a trial of {self.name!r}: 0 to {len(found) - 1}, or a key" if found else "a sweep with trials"
+        raise InvalidValue("trial", trial, expected, closest(str(trial), keys))
+
+    def front(
+        self,
+        objective: str | Sequence[str] = (),
+        *,
+        reference: Mapping[str, float] | None = None,
+        mix: Collection[str] = (),
+    ) -> ParetoFront:
+        """The exact non-dominated front.
+
+        objective  "METRIC:maximize" or "METRIC:minimize", one or several; the spec's own by default
+        reference  {metric: where its axis ends} for the hypervolume, instead of the spec's
+        mix        what of notion, status, adjacency, delta and unit may differ: one panel for each combination
+
+        Raises InvalidValue for an objective that no trial reports, MixedGuarantees for claims that share no axes.
+        """
+        for label in mix:
+            if label not in LABELS:
+                raise InvalidValue("mix", label, f"one of {', '.join(LABELS)}", closest(label, LABELS))
+        ends = {metric: AxisEnd(float(value)) for metric, value in (reference or {}).items()}
+        axes = [FrontAxis.parse(one) for one in ([objective] if isinstance(objective, str) else objective)]
+        return ParetoFront(sweep_front(self._published, self.name, axes or None, mix=mix, reference=ends, total=True))
+
+    def best(self, objective: str | None = None) -> Published:
+        """The finished trial that is best by one objective: "METRIC:maximize", or the spec's first by default.
+
+        Its claim covers its own training alone. That it was chosen among others is the total's part: see `claim`.
+        Raises InvalidValue where no finished trial reports it.
+        """
+        own = spec_objectives(self._published.sweep(self.name).spec)[0]
+        chosen = own if objective is None else FrontAxis.parse(objective)
+        sign = -1.0 if chosen.goal == "maximize" else 1.0
+        ranked = [
+            (sign * value, one.number, one)
+            for one in self._published.trials(self.name, [TrialState.COMPLETE])
+            if (value := one.metric(chosen.metric)) is not None and value == value
+        ]
+        if not ranked:
+            raise InvalidValue("objective", chosen.metric, "a metric that a finished trial reports")
+        return min(ranked)[2]
+
+    def ledger(self) -> pd.DataFrame:
+        """Every launch, with the steps that it was charged for, lost ones included."""
+        return ledger_table(self._published.ledger(self.name))
+
+    def model(self, trial: int | str, *, as_refuted: bool = False, accept: Collection[str] = ()) -> ReleasedModel:
+        """The model of a finished trial: `.predict(rows)`, `.save(folder)`, `.card`. Reads no record.
+
+        as_refuted  let it out although its claim is refuted, under that heading
+        accept      "code": although the code changed since the sweep was started
+
+        Raises InvalidValue for a trial that is not finished or published, and for a system whose claim covers no model.
+        """
+        from sweeps.export.exporting import exported
+
+        return exported(self.workspace, self.name, trial, as_refuted=as_refuted, accept=accept)
+
+    def audit(
+        self,
+        trial: int | str,
+        *,
+        method: str | None = None,
+        canaries: int | None = None,
+        runs: int | None = None,
+        accept: Collection[str] = (),
+    ) -> AuditRecord:
+        """Try to refute a trial's claim: retrain twins with canaries, bound epsilon from below, keep the record.
+
+        method    one-run, f-dp or multi-run; the best that the system offers by default
+        canaries  of one run (2000); runs: with the target, and as many without (1000, or 100 where slow)
+        accept    audit although this changed: "code", "data"
+
+        Its `outcome` is consistent or refuted, never verified. Raises what `sweeps.audit.audit_trial` raises.
+        """
+        from sweeps.audit.audit_trial import METHODS, audit_trial
+        from sweeps.provenance.fingerprint import check_accepted
+        from trainables.measures.evidence import CANARIES
+
+        known = {str(one): one for one in METHODS}
+        if method is not None and method not in known:
+            raise InvalidValue("method", method, f"one of {', '.join(known)}", closest(method, known))
+        check_accepted(accept, ("code", "data"))
+        return audit_trial(
+            self.workspace,
+            self.name,
+            str(trial),
+            method=None if method is None else known[method],
+            canaries=CANARIES if canaries is None else canaries,
+            runs=runs,
+            accept=accept,
+        )
+
+    def report(self, output: str | Path | None = None) -> Path:
+        """Write the report page, one HTML file that asks nobody for anything, and return its path."""
+        from sweeps.report import write_report
+
+        return write_report(self._published, self.name, output or self.workspace.report(self.name))
+
+    def track(self) -> Rebuilt:
+        """Rebuild its MLflow experiment from the store; what it says of runs that others had changed."""
+        from sweeps.tracking import rebuild
+
+        return rebuild(self._published, self.name, self.workspace.tracking_uri, self.workspace.folder(self.name))
+
+    def __str__(self) -> str:
+        return "\n".join(self.overview().lines())
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {state}" for state, count in self.counts.items() if count)
+        return f"<Sweep {self.name!r}: {self.state}; {counts or 'no trials yet'}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what `print` says."""
+        head, *lines = self.overview().lines()
+        listed = "<br>".join(escape(line) for line in lines)
+        return f"<p><b>{escape(head)}</b></p><p>{listed}</p>"
+
+
+def _states(states: Collection[str] | None) -> list[TrialState] | None:
+    if states is None:
+        return None
+    known = [str(state) for state in TrialState]
+    for state in [states] if isinstance(states, str) else states:
+        if state not in known:
+            raise InvalidValue("states", state, f"one of {', '.join(known)}", closest(str(state), known))
+    return [TrialState(state) for state in ([states] if isinstance(states, str) else states)]

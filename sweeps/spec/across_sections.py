@@ -1,0 +1,297 @@
+"""Checks across sections: delta against n, metrics against systems, samplers against spaces.
+
+Each is called with the draft of the spec, notes its problems, and leaves alone what is wrong by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from dpcore.checks import InvalidValue
+from sweeps.process.suggestions import did_you_mean
+from sweeps.process.tracking_uri import check_tracking_uri
+from sweeps.search import registry
+from sweeps.search.registry import Independent, Learning
+from sweeps.spec.domains import Domain
+from sweeps.spec.draft import Draft
+from sweeps.spec.model import Search
+from sweeps.spec.problems import Problems
+from sweeps.spec.systems_section import Knobs, as_number
+from trainables.capabilities import capabilities_of
+from trainables.claims import check_unit
+from trainables.measures.objectives import MEASURES, missing
+from trainables.publishing import OWN_METRICS
+from trainables.system import Dependence, System
+from trainables.validation.cells import reported
+from trainables.validation.planning import check_private
+from trainables.validation.reports import NOISE_SD
+
+GRID_LIMIT = 1_000_000
+"""Largest grid that is enumerated."""
+STALL_INTERVALS = 3
+"""Intervals between two checkpoints that a limit on stalls has to be longer than."""
+
+
+def check_delta(draft: Draft, problems: Problems) -> None:
+    """delta above 1/n allows the release of a whole record. A delta that is no number was reported already."""
+    facts, delta = draft.facts, draft.written_privacy.get("delta")
+    number = as_number(delta)
+    if facts is None or number is None or isinstance(draft.written_privacy.get("allow_large_delta"), str):
+        return
+    if 1 / facts.n < number < 1:
+        problems.add(
+            "privacy.delta",
+            delta,
+            f"at most 1/n = {1 / facts.n:.3g} for n={facts.n} {facts.counted}",
+            "Lower it, or set `allow_large_delta` to the reason why a whole record may leak.",
+        )
+
+
+def check_tracking(draft: Draft, problems: Problems) -> None:
+    """MLflow's place, before anything is sent to it."""
+    if draft.tracking is not None and draft.tracking.uri is not None:
+        with problems.noted():
+            check_tracking_uri("tracking.uri", draft.tracking.uri)
+
+
+def check_units(draft: Draft, problems: Problems) -> None:
+    """A claim per anything but a record needs data that say whose records are whose, and systems that bound the whole
+    of them."""
+    if draft.privacy is None or draft.facts is None:
+        return
+    for system in draft.chosen:
+        with problems.noted():
+            check_unit(system, draft.facts, draft.privacy.unit)
+
+
+def check_validation(draft: Draft, problems: Problems) -> None:
+    """Private validation records leave through a noised histogram alone, which not every system reports by."""
+    if draft.facts is None:
+        return
+    for system in draft.chosen:
+        with problems.noted():
+            check_private(system, draft.facts)
+
+
+def check_unavailable(draft: Draft, problems: Problems) -> None:
+    """Settings that are understood and not built yet."""
+    scope, release = draft.written_privacy.get("scope"), draft.written_privacy.get("release")
+    if scope == "sweep":
+        problems.add(
+            "privacy.scope",
+            scope,
+            "trial: a budget for the whole sweep is not available yet",
+            "The total of all trials is computed and shown beside each trial's claim.",
+        )
+    if release == "best":
+        problems.add(
+            "privacy.release",
+            release,
+            "all: private selection of the best trial is not available yet",
+            "Every trial's metrics are released; each trial's claim holds for that trial.",
+        )
+
+
+def check_budgets(draft: Draft, problems: Problems) -> None:
+    """A repeated budget would be drawn more often."""
+    budgets = () if draft.privacy is None else draft.privacy.epsilon
+    if len(set(budgets)) < len(budgets):
+        problems.add("privacy.epsilon", list(budgets), "each budget once")
+
+
+def check_processes(draft: Draft, problems: Problems) -> None:
+    """Several workers and half precision are for systems that train by sums of clipped gradients."""
+    resources, execution = draft.resources, draft.execution
+    others = ", ".join(system.name for system in draft.chosen if not capabilities_of(system).workers)
+    if resources is not None:
+        if resources.workers > 1 and others:
+            problems.add(
+                "resources.workers",
+                resources.workers,
+                f"1 with {others}: it is trained by one process",
+                "Sweep noisy-sgd, noisy-adam or clipped-sgld with several workers, or drop `workers`.",
+            )
+        for short, long, alone in (("cpus", "cpus_per_worker", 1.0), ("gpus", "gpus_per_worker", 0.0)):
+            given, each = getattr(resources, short), getattr(resources, long)
+            if given != alone and (resources.workers > 1 or (each is not None and each != given)):
+                problems.add(
+                    f"resources.{short}",
+                    given,
+                    f"`{long}` alone, which says what each process occupies",
+                    f"Use {long}.",
+                )
+    if execution is not None and execution.precision != "float32" and others:
+        problems.add(
+            "execution.precision", execution.precision, f"float32 with {others}: it forms no clipped gradients of a net"
+        )
+
+
+def check_stalls(draft: Draft, problems: Problems) -> None:
+    """A worker that does all that is asked of it writes its records once in `checkpoint_seconds`, and not sooner."""
+    limits, execution = draft.limits, draft.execution
+    if limits is None or execution is None or limits.stall_seconds is None:
+        return
+    least = STALL_INTERVALS * execution.checkpoint_seconds
+    if limits.stall_seconds < least:
+        problems.add(
+            "limits.stall_seconds",
+            limits.stall_seconds,
+            f"at least {least:g}, {STALL_INTERVALS} times execution.checkpoint_seconds: between checkpoints healthy "
+            "workers are silent",
+            "Give it longer than the longest start, step and evaluation, or lower checkpoint_seconds.",
+        )
+
+
+def goal_of(metric: str, chosen: Sequence[System]) -> Literal["maximize", "minimize"]:
+    """The direction that the metric itself calls better. Raises KeyError for a metric that nobody reports."""
+    if metric in OWN_METRICS:
+        return OWN_METRICS[metric].goal
+    for system in chosen:
+        for one in system.metrics:
+            if one.name == metric:
+                return one.goal
+    return MEASURES[metric].goal
+
+
+def check_objectives(draft: Draft, problems: Problems) -> None:
+    """Every chosen system must report every metric, or it must be measured: a trial without a value has no rank."""
+    objectives, chosen = draft.objectives or (), draft.chosen
+    metrics = [one.metric for one in objectives]
+    for i, objective in enumerate(objectives):
+        path, metric = f"objectives.{i}", objective.metric
+        if (reported_here := _only_reports(metric, draft)) is not None:
+            problems.add(
+                f"{path}.metric",
+                metric,
+                f"one of {', '.join(sorted(reported_here))}: what a noised histogram of these validation records says",
+                "Choose one of them; data.validation.bins decides between loss and auc of more than two classes.",
+            )
+            continue
+        if metrics.index(metric) < i:
+            problems.add(f"{path}.metric", metric, "each metric once")
+        if not _is_had_of_all(path, metric, draft, problems):
+            continue
+        if objective.goal is not None and (chosen or metric in OWN_METRICS or metric in MEASURES):
+            better = goal_of(metric, chosen)
+            if objective.goal != better:
+                problems.add(f"{path}.goal", objective.goal, f"{better}: that is the better {metric}")
+
+
+def _is_had_of_all(path: str, metric: str, draft: Draft, problems: Problems) -> bool:
+    """Whether each chosen system reports `metric`, or it can be measured of it."""
+    reporting = {system.name: {one.name for one in system.metrics} for system in draft.chosen}
+    silent = [system for system in draft.chosen if metric not in reporting[system.name]]
+    if metric in OWN_METRICS or not silent:
+        return True
+    if metric in MEASURES:
+        why = {system.name: missing(metric, system, draft.facts) for system in silent}
+        for name, reason in why.items():
+            if reason:
+                expected = f"a metric that can be measured of {name}: {reason}"
+                problems.add(f"{path}.metric", metric, expected, "Drop it, or that system.")
+        return not any(why.values())
+    known = set(OWN_METRICS).union(MEASURES, *reporting.values())
+    expected = f"a metric that {', '.join(system.name for system in silent)} reports"
+    problems.add(f"{path}.metric", metric, expected, did_you_mean(metric, known - {metric}))
+    return False
+
+
+def _only_reports(metric: str, draft: Draft) -> frozenset[str] | None:
+    """What reports on private validation records say, if `metric` is judged on them and is not among that."""
+    facts = draft.facts
+    if facts is None or facts.private_validation is None:
+        return None
+    declared = [one for system in draft.chosen for one in system.metrics if one.name == metric]
+    said = reported(facts, facts.private_validation.bins)
+    judged = any(one.depends is Dependence.VALIDATION or one.name.endswith(NOISE_SD) for one in declared)
+    return said if judged and metric not in said else None
+
+
+def check_search(draft: Draft, problems: Problems) -> None:
+    """Samplers and early stopping against the space and the number of objectives."""
+    search, systems, early_stopping = draft.search, draft.systems, draft.early_stopping
+    objectives = len(draft.objectives or ())
+    if search is None:
+        return
+    if early_stopping is not None and objectives > 1:
+        problems.add(
+            "early_stopping.method",
+            early_stopping.method,
+            f"one objective (there are {objectives}): rungs need one ranking",
+            "Drop `early_stopping`, or all objectives but one.",
+        )
+    try:
+        entry = registry.sampler(search.sampler)
+    except InvalidValue as error:
+        problems.add(error.name, error.value, error.expected, error.remedy)
+        return
+    if search.warm_start is not None and isinstance(entry, Independent):
+        problems.add(
+            "search.warm_start",
+            search.warm_start,
+            f"a sampler that learns: {entry.name} would ignore it",
+            f"Use {registry.one_of(registry.names(registry.is_learning))}, or drop `warm_start`.",
+        )
+    if isinstance(entry, Learning):
+        _check_learning(entry, search, systems, objectives, problems)
+    if search.stratified and registry.walks_grid(entry.name):
+        problems.add(
+            "search.stratified",
+            True,
+            f"false with {entry.name}, which visits every system at every budget",
+            "Drop `stratified`, or use another sampler.",
+        )
+    if search.repeats > 1 and not registry.walks_grid(entry.name):
+        problems.add(
+            "search.repeats",
+            search.repeats,
+            f"1 with {entry.name}: only a grid has points to repeat",
+            "Use the grid sampler, or drop `repeats`.",
+        )
+    if registry.walks_grid(entry.name):
+        _check_grid(entry.name, systems, problems)
+
+
+def _check_learning(
+    entry: Learning, search: Search, systems: Mapping[str, Knobs], objectives: int, problems: Problems
+) -> None:
+    if len(systems) > 1 and not search.stratified and not entry.mixes_systems:
+        mixing = registry.names(lambda one: not isinstance(one, Learning) or one.mixes_systems)
+        problems.add(
+            "search.sampler",
+            entry.name,
+            "one system: it has no conditional knobs",
+            f"Use {registry.one_of(mixing)} to mix systems, or add `stratified: true`: one sampler for each system.",
+        )
+    if objectives > 1 and not entry.several_objectives:
+        problems.add(
+            "search.sampler",
+            entry.name,
+            f"one objective (there are {objectives}): it ranks by a single number",
+            "Drop all objectives but one, or use another sampler.",
+        )
+
+
+def _check_grid(sampler: str, systems: Mapping[str, Knobs], problems: Problems) -> None:
+    size = 0
+    for system, knobs in systems.items():
+        shape = []
+        for name, knob in knobs.items():
+            if not isinstance(knob, Domain):
+                continue
+            if knob.kind != "choice" and not knob.integer and knob.points is None:
+                problems.add(
+                    f"systems.{system}.{name}.{knob.kind}",
+                    [knob.low, knob.high],
+                    "`points` or `choice`, since a grid cannot hold a continuous range",
+                    "Add `points: 5` beside it, for example.",
+                )
+            elif knob.integer and knob.points is None:
+                shape.append(int(knob.high) - int(knob.low) + 1)
+            else:
+                shape.append(len(knob.values) or knob.points or 1)
+        size += math.prod(shape)
+    if size > GRID_LIMIT:
+        problems.add("search.sampler", sampler, f"at most {GRID_LIMIT} grid points, not {size}", "Use fewer points.")

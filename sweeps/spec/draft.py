@@ -1,0 +1,48 @@
+"""A spec as far as it could be read, which is what the checks across its sections look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweeps.spec.model import (
+    Data,
+    EarlyStopping,
+    ExecutionOptions,
+    FrontOptions,
+    Limits,
+    ObjectiveOptions,
+    Privacy,
+    Resources,
+    Search,
+    Tracking,
+)
+from sweeps.spec.systems_section import Knobs
+from trainables.system import PublicFacts, System
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """Sections as they were read; one that is wrong by itself is None, and nothing is held against it.
+
+    systems          {name: its knobs}, canonical, of the systems that are known
+    chosen           these systems
+    facts            None where the data section is wrong
+    written_privacy  the privacy section as it was written, which may be wrong elsewhere than where a check looks
+    """
+
+    data: Data | None
+    privacy: Privacy | None
+    objectives: Sequence[ObjectiveOptions] | None
+    search: Search | None
+    early_stopping: EarlyStopping | None
+    limits: Limits | None
+    resources: Resources | None
+    execution: ExecutionOptions | None
+    tracking: Tracking | None
+    front: FrontOptions | None
+    systems: Mapping[str, Knobs]
+    chosen: Sequence[System]
+    facts: PublicFacts | None
+    written_privacy: Mapping[str, Any]

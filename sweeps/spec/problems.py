@@ -1,0 +1,68 @@
+"""Everything that is wrong with a spec, at once: each problem with its path, value, expectation and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dpcore.checks import InvalidValue
+from trainables.worker.redaction import redacted
+
+
+@dataclass(frozen=True, slots=True)
+class SpecError:
+    """One problem. `path` is dotted, as in `systems.noisy-sgd.clip_norm.log_uniform`; "" is the whole spec."""
+
+    path: str
+    value: object
+    expected: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.path}={_short(self.value)}" if self.path else _short(self.value)
+        return f"{where}: expected {self.expected}." + (f" {self.remedy}" if self.remedy else "")
+
+
+class SpecErrors(ValueError):
+    """A spec was refused. `errors` holds every problem found, in the order of the spec's sections."""
+
+    def __init__(self, errors: Iterable[SpecError]) -> None:
+        self.errors = tuple(errors)
+        count = len(self.errors)
+        heading = f"{count} error{'' if count == 1 else 's'} in the spec:"
+        super().__init__("\n".join([heading, *(f"  {error}" for error in self.errors)]))
+
+    def __reduce__(self) -> tuple[type[SpecErrors], tuple[tuple[SpecError, ...]]]:
+        return SpecErrors, (self.errors,)
+
+
+class Problems:
+    """Collects problems while a spec is read, so that one mistake does not hide the next."""
+
+    def __init__(self) -> None:
+        self.errors: list[SpecError] = []
+
+    def add(self, path: str, value: object, expected: str, remedy: str = "") -> None:
+        """Note one problem."""
+        self.errors.append(SpecError(path, value, expected, remedy))
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """An InvalidValue that the block raises is one more problem, unless it is known already."""
+        try:
+            yield
+        except InvalidValue as error:
+            problem = SpecError(error.name, error.value, error.expected, error.remedy)
+            if problem not in self.errors:
+                self.errors.append(problem)
+
+    def raise_any(self) -> None:
+        """Raises SpecErrors when anything was noted."""
+        if self.errors:
+            raise SpecErrors(self.errors)
+
+
+def _short(value: object) -> str:
+    text = redacted(repr(value), *([value] if isinstance(value, str) else []))
+    return text if len(text) <= 120 else text[:117] + "..."

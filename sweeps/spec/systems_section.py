@@ -1,0 +1,232 @@
+"""The `systems` section: each knob read as a fixed value or a domain, then held against the system's parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sweeps.process.suggestions import closest, did_you_mean
+from sweeps.spec.domains import KINDS, Domain
+from sweeps.spec.problems import Problems
+from trainables import plugins
+from trainables.system import Parameter, PublicFacts, Scalar, System
+
+Knobs = dict[str, Scalar | Domain]
+
+
+def read_systems(
+    raw: object, systems: Mapping[str, System], solve: str | None, facts: PublicFacts | None, problems: Problems
+) -> dict[str, Knobs]:
+    """Canonical knobs of every system: defaults filled in, numbers typed as the parameter says.
+
+    solve, facts  from the other sections; None when those are themselves wrong, and then not checked against
+    """
+    if not isinstance(raw, Mapping) or not raw:
+        problems.add(
+            "systems", raw, "a mapping from system names to knobs", f"Known systems: {', '.join(sorted(systems))}."
+        )
+        return {}
+    out: dict[str, Knobs] = {}
+    for name, knobs in raw.items():
+        path = f"systems.{name}"
+        if name not in systems:
+            remedy = plugins.withheld_systems().get(str(name)) or did_you_mean(name, systems)
+            problems.add(path, name, "the name of a system", remedy)
+        elif knobs is not None and not isinstance(knobs, Mapping):
+            problems.add(path, knobs, "a mapping from knobs to values or domains")
+        else:
+            out[str(name)] = _read_knobs(path, dict(knobs or {}), systems[name], solve, facts, problems)
+    return {name: out[name] for name in sorted(out)}
+
+
+def _read_knobs(
+    path: str,
+    raw: dict[Any, object],
+    system: System,
+    solve: str | None,
+    facts: PublicFacts | None,
+    problems: Problems,
+) -> Knobs:
+    parameters = {parameter.name: parameter for parameter in system.parameters}
+    solved = _solved(path, system, solve, problems)
+    out: Knobs = {}
+    for name, value in raw.items():
+        here = f"{path}.{name}"
+        if name not in parameters:
+            problems.add(here, value, f"a hyperparameter of {system.name}", did_you_mean(name, parameters))
+        elif name == solved:
+            problems.add(
+                here,
+                value,
+                f"no value, since privacy.solve is {solve!r} and sets it",
+                "Remove it, or choose another `privacy.solve` to search it.",
+            )
+        else:
+            knob = read_knob(here, value, parameters[name], facts, problems)
+            if knob is not None:
+                out[name] = knob
+    for name, parameter in parameters.items():
+        if name in raw or name == solved or (solve is None and name in system.solves.values()):
+            continue
+        if parameter.default is None:
+            problems.add(f"{path}.{name}", None, f"a value or a domain ({parameter.doc})", f"Add `{name}:`.")
+        else:
+            out[name] = parameter.default
+    return {name: out[name] for name in sorted(out)}
+
+
+def _solved(path: str, system: System, solve: str | None, problems: Problems) -> str | None:
+    # A system without anything to solve (a baseline without noise, a published noise formula) runs beside the others.
+    if solve is None or solve == "none" or not system.solves:
+        return None
+    if solve not in system.solves:
+        known = ", ".join([*system.solves, "none"])
+        problems.add(
+            path, system.name, f"a system that can solve {solve!r}", f"Set `privacy.solve` to one of: {known}."
+        )
+        return None
+    return system.solves[solve]
+
+
+def read_knob(
+    path: str, raw: object, parameter: Parameter, facts: PublicFacts | None, problems: Problems
+) -> Scalar | Domain | None:
+    """One knob, canonical, or None after noting what is wrong with it."""
+    high = _upper_bound(parameter, facts)
+    if not isinstance(raw, Mapping):
+        return _read_scalar(path, raw, parameter, high, problems)
+    domains = [key for key in raw if key in KINDS]
+    unknown = [key for key in raw if key not in KINDS and key != "points"]
+    for key in unknown:
+        problems.add(f"{path}.{key}", raw[key], "a domain: " + ", ".join(KINDS), closest(key, KINDS))
+    if unknown:
+        return None
+    if len(domains) != 1:
+        problems.add(path, dict(raw), "exactly one domain of " + ", ".join(KINDS))
+        return None
+    kind = domains[0]
+    if kind == "choice":
+        return _read_choice(path, raw, parameter, high, problems)
+    return _read_range(path, kind, raw, parameter, high, problems)
+
+
+def _read_choice(
+    path: str, raw: Mapping[Any, Any], parameter: Parameter, high: float | None, problems: Problems
+) -> Domain | None:
+    here, values = f"{path}.choice", raw["choice"]
+    if "points" in raw:
+        problems.add(f"{path}.points", raw["points"], "no `points` beside `choice`", "A choice is its own grid.")
+    if not isinstance(values, list | tuple) or not values:
+        problems.add(here, values, "a list of at least one value")
+        return None
+    read = [_read_scalar(f"{here}.{i}", value, parameter, high, problems) for i, value in enumerate(values)]
+    good = [value for value in read if value is not None]
+    if len(good) < len(values):
+        return None
+    if len(set(good)) < len(good):
+        problems.add(here, list(values), "each value once", "A repeated value would be drawn more often.")
+        return None
+    return Domain(kind="choice", values=tuple(good))
+
+
+def _read_range(
+    path: str, kind: str, raw: Mapping[Any, Any], parameter: Parameter, high: float | None, problems: Problems
+) -> Domain | None:
+    here, ends = f"{path}.{kind}", raw[kind]
+    if not isinstance(ends, list | tuple) or len(ends) != 2:
+        problems.add(here, ends, "two numbers, [low, high]")
+        return None
+    numbers = [as_number(end) for end in ends]
+    bottom, top = numbers
+    if bottom is None or top is None or not (math.isfinite(bottom) and math.isfinite(top)):
+        problems.add(here, list(ends), "two finite numbers, [low, high]")
+        return None
+    before = len(problems.errors)
+    if bottom > top:
+        problems.add(here, list(ends), "low <= high", f"Swap them: [{ends[1]}, {ends[0]}].")
+    if "log" in kind and min(bottom, top) <= 0:
+        problems.add(here, list(ends), "low above 0, since the range is logarithmic", "Raise low, or drop `log_`.")
+    if kind.startswith("int") and not (bottom.is_integer() and top.is_integer()):
+        problems.add(here, list(ends), "whole numbers")
+    if parameter.kind == "choice":
+        problems.add(here, list(ends), f"`choice`, since {parameter.name} is no number")
+    elif parameter.kind == "int" and not kind.startswith("int"):
+        problems.add(here, list(ends), "an integer domain", f"Use `int_{kind}`, or `choice`.")
+    if len(problems.errors) == before:
+        _check_bounds(here, list(ends), bottom, top, parameter, high, problems)
+    points = raw.get("points")
+    if points is not None and (isinstance(points, bool) or not isinstance(points, int) or points < 1):
+        problems.add(f"{path}.points", points, "a whole number of at least 1")
+    if len(problems.errors) > before:
+        return None
+    return Domain(kind=kind, low=bottom, high=top, points=points)  # type: ignore[arg-type]
+
+
+def _read_scalar(path: str, raw: object, parameter: Parameter, high: float | None, problems: Problems) -> Scalar | None:
+    if parameter.kind == "choice":
+        return _read_word(path, raw, parameter, problems)
+    number = as_number(raw)
+    if number is None or not math.isfinite(number):
+        kind = "a whole number" if parameter.kind == "int" else "a finite number"
+        remedy = "Lists are written {choice: [...]}." if isinstance(raw, list | tuple) else ""
+        problems.add(path, raw, f"{kind} or a domain", remedy)
+        return None
+    if parameter.kind == "int" and not number.is_integer():
+        problems.add(path, raw, "a whole number")
+        return None
+    before = len(problems.errors)
+    _check_bounds(path, raw, number, number, parameter, high, problems)
+    if len(problems.errors) > before:
+        return None
+    return int(number) if parameter.kind == "int" else number
+
+
+def _read_word(path: str, raw: object, parameter: Parameter, problems: Problems) -> Scalar | None:
+    if not parameter.choices:
+        if isinstance(raw, str) and raw:
+            return raw
+        problems.add(path, raw, f"a text ({parameter.doc})", "Quote it." if raw is not None else "")
+        return None
+    for choice in parameter.choices:
+        if type(raw) is type(choice) and raw == choice:
+            return choice
+    if not isinstance(raw, str | bool):
+        number = as_number(raw)
+        for choice in parameter.choices:
+            if number is not None and not isinstance(choice, str | bool) and choice == number:
+                return choice
+    known = [str(choice) for choice in parameter.choices]
+    problems.add(path, raw, "one of " + ", ".join(known), closest(raw, known))
+    return None
+
+
+def _upper_bound(parameter: Parameter, facts: PublicFacts | None) -> float | None:
+    # A parameter counted in records cannot exceed the records that there are.
+    if parameter.unit == "records" and facts is not None:
+        return facts.n if parameter.high is None else min(parameter.high, facts.n)
+    return parameter.high
+
+
+def _check_bounds(
+    path: str, raw: object, bottom: float, top: float, parameter: Parameter, high: float | None, problems: Problems
+) -> None:
+    if parameter.low is not None and bottom < parameter.low:
+        problems.add(path, raw, f"{parameter.name} of at least {parameter.low:g}", _sentence(parameter.doc))
+    if high is not None and top > high:
+        of_n = " (the number of records, n)" if high != parameter.high else ""
+        problems.add(path, raw, f"{parameter.name} of at most {high:g}{of_n}", _sentence(parameter.doc))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def as_number(value: object) -> float | None:
+    """The number meant by a number or a numeric text; None for anything else, truth values included."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None

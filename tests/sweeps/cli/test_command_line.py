@@ -1,0 +1,112 @@
+"""The command line is a promise to scripts: every command and option with its default stands in `command_line.yaml`.
+
+A change of it is made there too, by hand, where a reader of the change sees it.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from dpcore.checks import InvalidValue
+from sweeps.cli.app import app
+
+FROZEN = yaml.safe_load((Path(__file__).parent / "command_line.yaml").read_text(encoding="utf-8"))
+OF_THEIR_OWN = {
+    "--accept": {"audit", "export"},  # no spec is compared
+    "--address": {"check", "submit"},  # nodes that are asked; a job server
+    "--data": {"submit"},  # a folder of the cluster
+    "--format": {"predict"},  # of the file that is read
+    "--output": {"pareto", "report", "export", "predict"},  # a table or picture; a page; a folder; predictions
+    "--rehearsal": {"check", "run"},  # of everything; of the user's own code
+    "--root": {"submit"},  # a folder of the cluster's head
+}
+"""Options by whose name these commands mean something else than the others."""
+
+
+def commands(group=None, before=""):
+    """{words: command}, subcommands included."""
+    found = {}
+    for name, command in (group or typer.main.get_command(app)).commands.items():
+        words = f"{before}{name}"
+        found |= commands(command, f"{words} ") if hasattr(command, "commands") else {words: command}
+    return found
+
+
+def described(command):
+    """{option or argument: default}, in the order in which a caller meets them."""
+    return {written(one): required_or_default(one) for one in command.params}
+
+
+def written(parameter):
+    if not parameter.opts[0].startswith("-"):
+        return parameter.name.upper()
+    names = "/".join([*parameter.opts, *parameter.secondary_opts])
+    return f"{names} ({parameter.envvar})" if parameter.envvar else names
+
+
+def required_or_default(parameter):
+    if parameter.required:
+        return "required"
+    return str(parameter.default) if isinstance(parameter.default, Path) else parameter.default
+
+
+def test_every_command_and_option_is_as_it_was_promised():
+    assert {words: described(command) for words, command in commands().items()} == FROZEN
+
+
+@pytest.mark.parametrize("change", [{"default": 7}, {"opts": ["--tries"]}, {"envvar": "TRIALS"}, {"required": True}])
+def test_a_changed_option_is_seen(change, monkeypatch):
+    """The mutants: another default, name, variable, or an option that became required."""
+    run = commands()["run"]
+    (trials,) = (one for one in run.params if one.name == "trials")
+    for name, value in change.items():
+        monkeypatch.setattr(trials, name, value)
+    assert described(run) != FROZEN["run"]
+
+
+def test_options_of_one_name_are_one_option():
+    """Same variable and help wherever a name is used, but where it says why not."""
+    meanings = {}
+    for words, command in commands().items():
+        for one in command.params:
+            if words.split()[0] not in OF_THEIR_OWN.get(one.opts[0], ()):
+                meanings.setdefault(one.opts[0], set()).add((one.help, str(one.envvar), str(one.default)))
+    several = {name: found for name, found in meanings.items() if name.startswith("-") and len(found) > 1}
+    assert not several
+    assert len(meanings["--json"]) == 1
+
+
+def answer(*words):
+    return CliRunner().invoke(app, words)
+
+
+@pytest.mark.parametrize("words", [["-h"], ["run", "-h"], ["account", "epsilon", "-h"]])
+def test_help_has_a_short_name(words):
+    found = answer(*words)
+    assert (found.exit_code, "Usage:" in found.output) == (0, True)
+    assert found.output == answer(*words[:-1], "--help").output
+
+
+def test_the_version_is_that_of_the_package():
+    assert answer("--version").output == f"{version('private-sweeps')}\n"
+
+
+def test_a_shell_learns_its_words():
+    assert "--install-completion" in answer("--help").output
+
+
+def test_one_system_is_listed_alone():
+    assert [one["name"] for one in json.loads(answer("systems", "noisy-sgd", "--json").output)] == ["noisy-sgd"]
+    assert len(json.loads(answer("systems", "--json").output)) > 20
+    shown = answer("systems", "noisy-sgd").output
+    assert "clip_norm" in shown
+    assert "noisy-adam" not in shown
+    with pytest.raises(InvalidValue, match="noisy-sgd"):
+        CliRunner().invoke(app, ["systems", "noisy-sdg"], catch_exceptions=False)

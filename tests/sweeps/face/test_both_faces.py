@@ -1,0 +1,65 @@
+"""The command line and `import sweeps` can do the same: each command's options against its call's arguments."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import sweeps
+from sweeps.face.fronts import ParetoFront
+from tests.sweeps.cli.test_command_line import commands
+from trainables.export.files import predicted
+
+CALLS = {
+    "check": [sweeps.check],
+    "run": [sweeps.run],
+    "resume": [sweeps.resume],
+    "show": [sweeps.open, sweeps.list_sweeps],
+    "pareto": [sweeps.open, sweeps.Sweep.front, ParetoFront.write],
+    "report": [sweeps.open, sweeps.Sweep.report],
+    "track": [sweeps.open, sweeps.Sweep.track],
+    "audit": [sweeps.open, sweeps.Sweep.audit],
+    "export": [sweeps.open, sweeps.Sweep.model],
+    "predict": [predicted],
+}
+"""{command: the calls that do the same}."""
+COMMANDS_ALONE = {
+    "reproduce", "submit", "systems", "datasets", "schema",
+    "account epsilon", "account delta", "account noise", "account steps",
+}  # fmt: skip
+"""What Python has no call for yet. It only gets shorter."""
+PRESENTATION = {
+    "as_json",  # values are values
+    "progress",  # a terminal is always shown it
+    "output",  # of `export` and `predict`: what a call returns is written by its own method
+    "path",  # of `ParetoFront.write`: --output
+    "self",
+    "mlflow",  # a front that MLflow alone has
+    "shadows",  # an attack, without a verdict
+    "model",
+    "file",  # of `predict`: the model and the path
+}
+
+
+def arguments(calls):
+    return {name for call in calls for name in inspect.signature(call).parameters} - PRESENTATION
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_no_option_is_of_one_face_alone(command):
+    options = {one.name for one in commands()[command].params} - PRESENTATION
+    calls = arguments(CALLS[command])
+    # Opening takes a place that a command may have no use for.
+    assert options - calls == set()
+    assert calls - options - {"tracking"} == set()
+
+
+def test_every_command_is_there_or_on_the_list():
+    assert set(commands()) == CALLS.keys() | COMMANDS_ALONE
+
+
+def test_an_option_of_one_face_alone_is_seen(monkeypatch):
+    monkeypatch.setitem(CALLS, "run", [lambda spec, name: None])
+    with pytest.raises(AssertionError):
+        test_no_option_is_of_one_face_alone("run")

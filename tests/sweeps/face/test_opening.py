@@ -1,0 +1,126 @@
+"""Loading, checking, running and resuming from Python: the commands' own words and errors."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+import warnings
+from types import SimpleNamespace
+
+import pytest
+
+import sweeps
+from dpcore.checks import InvalidValue
+from sweeps.control import session
+from sweeps.control.failures import Failure
+from sweeps.examples import load_example_or_file
+from sweeps.face.progress import in_notebook
+from sweeps.process.workspace import Workspace
+from sweeps.spec import SpecErrors
+
+TEXT = """
+name: here
+data: {source: uniform, n: 100}
+systems: {noisy-mean: {clip: {uniform: [0.2, 1.0]}, steps: 4}}
+privacy: {epsilon: 1.0, delta: 1.0e-5}
+objectives: [{metric: expected_error}]
+search: {sampler: random, trials: 3}
+"""
+
+
+def test_a_spec_is_read_from_whatever_holds_one(tmp_path):
+    (tmp_path / "here.yaml").write_text(TEXT)
+    read = sweeps.load(TEXT)
+    assert read == sweeps.load(tmp_path / "here.yaml") == sweeps.load(str(tmp_path / "here.yaml"))
+    assert read == sweeps.load(read.canonical()) == sweeps.load(read)
+    assert sweeps.load("toy") == load_example_or_file("toy")
+
+
+def test_overrides_are_those_of_the_command_line():
+    changed = sweeps.load("toy", trials=7, seed=3, changes={"privacy.epsilon": [1, 2]})
+    assert changed == load_example_or_file("toy", trials=7, seed=3, changes=["privacy.epsilon=[1, 2]"])
+    assert changed == sweeps.load("toy", changes=["search.trials=7", "search.seed=3", "privacy.epsilon=[1, 2]"])
+    assert changed != sweeps.load("toy")
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "found"),
+    [
+        ("toyy", {}, "toy"),
+        (TEXT.replace("1.0e-5", "7"), {}, "privacy.delta"),
+        ({"name": "x"}, {}, "systems"),
+        ("toy", {"changes": ["privacy.epsilon"]}, "path.to.key=VALUE"),
+        ("toy", {"changes": {"search.trials.more": 2}}, "search.trials.more"),
+        ("toy", {"trials": 0}, "search.trials"),
+    ],
+)
+def test_a_bad_one_is_refused_as_by_the_command_line(spec, options, found):
+    with pytest.raises((InvalidValue, SpecErrors), match=found):
+        sweeps.load(spec, **options)
+
+
+def test_check_says_what_the_command_says(tmp_path):
+    found = sweeps.check("toy", root=tmp_path)
+    assert "60 trials by random" in str(found)
+    assert found.rehearsal.ran
+    assert sweeps.check("toy", rehearsal=False, root=tmp_path).rehearsal is None
+
+
+def test_a_clients_address_is_refused_before_anything_is_recorded(tmp_path):
+    for call in (sweeps.run, sweeps.resume):
+        with pytest.raises(InvalidValue, match="sweeps submit"):
+            call("toy", address="ray://head:10001", root=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_importing_it_imports_nothing_heavy():
+    heavy = "torch", "ray", "pandas", "sqlalchemy"
+    code = f"import sys, sweeps; dir(sweeps); print([one for one in {heavy} if one in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_every_name_is_there_and_says_what_it_is():
+    for name in sweeps.__all__:
+        assert inspect.getdoc(getattr(sweeps, name)), name
+    with pytest.raises(AttributeError, match="'sweep'"):
+        sweeps.sweep  # noqa: B018
+
+
+def test_a_sweep_runs_and_what_is_over_is_over(tmp_path, capfd):
+    """With a real Ray: nothing on stdout, the progress that was asked for on stderr."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", sweeps.SweepWarning)
+        sweep = sweeps.run(TEXT, root=tmp_path, seed=1, progress=True)
+        again = sweeps.resume("here", root=tmp_path)
+    assert (sweep.name, sweep.end.state, sweep.counts["complete"]) == ("here", "finished", 3)
+    assert sweep.spec.search.seed == 1
+    assert again.end.state == "finished"
+    assert again.trials().equals(sweep.trials())
+    seen = capfd.readouterr()
+    assert seen.out == ""
+    assert "/3 trials" in seen.err
+
+
+def test_a_sweep_that_ended_badly_is_returned_with_a_warning(tmp_path, monkeypatch):
+    ended = session.SweepEnd(
+        sweep="here",
+        state="finished",
+        counts={"complete": 2, "failed": 1},
+        seconds=1.0,
+        ranked=2,
+        failure=Failure(trial=1, key="here-1", what="ValueError: too wide"),
+    )
+    monkeypatch.setattr(session, "resume", lambda *_, **__: ended)
+    session.create(sweeps.load(TEXT), Workspace.at(tmp_path))
+    with pytest.warns(sweeps.SweepWarning, match=r"some trials failed.*ValueError: too wide"):
+        assert sweeps.resume("here", root=tmp_path).end is ended
+
+
+def test_only_a_notebook_is_shown_progress_unasked(monkeypatch):
+    assert not in_notebook()
+    shell = type("ZMQInteractiveShell", (), {})()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    assert in_notebook()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    assert not in_notebook()

@@ -1,0 +1,46 @@
+"""What a person without a terminal reads while a sweep runs."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from sweeps.face import progress as display
+from sweeps.records import TrialState
+
+OBJECTIVES = [SimpleNamespace(metric="accuracy", goal="maximize"), SimpleNamespace(metric="epsilon", goal="minimize")]
+
+
+def trial(number, state=TrialState.COMPLETE, **metrics):
+    return SimpleNamespace(key=f"t-{number}", state=state, metrics=metrics, metric=metrics.get)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds, as the display reads them."""
+    now = SimpleNamespace(seconds=1000.0)
+    monkeypatch.setattr(display.time, "monotonic", lambda: now.seconds)
+    return now
+
+
+def test_the_rest_is_estimated_from_the_pace_after_the_first_trial_of_this_start(clock):
+    """Workers take long to start and a resumed sweep has trials behind it: neither is pace."""
+    known = {f"t-{n}": trial(n, accuracy=0.5) for n in range(4)}
+    spec = SimpleNamespace(search=SimpleNamespace(trials=20), objectives=OBJECTIVES)
+    controller = SimpleNamespace(sweep="t", spec=spec, published=known.values)
+    written = io.StringIO()
+    lines = []
+    with display.ProgressDisplay(console=Console(file=written, width=200)) as shown:
+        for number, seconds in ((4, 300.0), (5, 10.0), (6, 10.0), (7, 10.0)):
+            clock.seconds += seconds
+            shown(controller, trial(number, accuracy=0.5 + number / 100))
+            lines.append(written.getvalue().splitlines()[-1].strip())
+    assert lines == [
+        "5/20 trials  best accuracy 0.54",
+        "6/20 trials  best accuracy 0.55",
+        "7/20 trials, about 130 s left  best accuracy 0.56",
+        "8/20 trials, about 120 s left  best accuracy 0.57",
+    ]

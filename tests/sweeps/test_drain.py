@@ -1,0 +1,175 @@
+"""The process that delivers to MLflow: alone, silent, patient with outages, and gone when its sweep is."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from sweeps.process import waiting
+from sweeps.records import TrialRecord
+from sweeps.release.publisher import Publisher
+from sweeps.tracking import Drain, rebuild
+from sweeps.tracking.drain import EXIT_UNDELIVERED, drain
+from sweeps.tracking.lock import DrainLock, DrainRunning
+from tests.sweeps import view_sweeps
+from tests.sweeps.tracked_runs import prepared, runs_of
+
+
+def test_the_process_delivers_while_the_sweep_runs_and_ends_with_it(tmp_path: Path):
+    store = view_sweeps.new_sweep(tmp_path)
+    uri = prepared(tmp_path)
+    lease = store.acquire("views")
+    with Drain(Publisher(store), "views", uri) as running:
+        view_sweeps.complete(store, lease, 0)
+        deadline = time.monotonic() + 60
+        while store.backlog("views") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert store.backlog("views") == 0, "nothing was delivered during the sweep"
+        with pytest.raises(DrainRunning, match="another process"), DrainLock(tmp_path / "views", wait_seconds=0.2):
+            pass
+        # A drain that is killed is followed by another one at the end.
+        assert running._process is not None
+        running._process.send_signal(signal.SIGKILL)
+        running._process.wait()
+        view_sweeps.complete(store, lease, 1)
+    assert store.backlog("views") == 0
+    assert {len(found) for found in runs_of(uri).values()} == {1}
+    assert len(runs_of(uri)) == 3
+
+
+def test_a_controller_that_is_killed_leaves_a_drain_that_delivers_and_ends(tmp_path: Path):
+    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
+    uri = prepared(tmp_path)
+    code = (
+        "import os, signal; from sweeps.release.publisher import Publisher; from sweeps.tracking import Drain;"
+        f"Drain(Publisher.open('sqlite:///{tmp_path}/sweeps.db'), 'views', {uri!r}).__enter__();"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    with DrainLock(tmp_path / "views", wait_seconds=0.0):
+        pass  # not yet started
+    deadline = time.monotonic() + 60
+    while store.backlog("views") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert store.backlog("views") == 0
+    with DrainLock(tmp_path / "views", wait_seconds=20.0):
+        pass  # and gone
+
+
+def test_unreachable_mlflow_keeps_the_rows_and_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
+    backlog = store.backlog("views")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    started = time.monotonic()
+    with Drain(Publisher(store), "views", f"http://user:hidden@127.0.0.1:{port}"):
+        pass
+    assert time.monotonic() - started < 45
+    error = capfd.readouterr().err
+    assert "sweeps track views" in error
+    assert "hidden" not in error
+    assert store.backlog("views") == backlog
+    assert "does not answer" in (tmp_path / "views" / "tracking.log").read_text()
+    rebuild(Publisher(store), "views", prepared(tmp_path))
+    assert store.backlog("views") == 0
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["as it is", "without an end: the bug"])
+def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_the_way_free(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ended: bool
+):
+    monkeypatch.setenv("SWEEPS_PATIENCE", "1.5")
+    monkeypatch.setattr(waiting, "WORD_SECONDS", 0.5)
+    if not ended:
+        monkeypatch.setattr(waiting.PatientWait, "left", lambda self: 1.0)
+    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
+    backlog = store.backlog("views")
+    running = Drain(Publisher(store), "views", prepared(tmp_path)).__enter__()
+    assert running._process is not None
+    running._process.send_signal(signal.SIGSTOP)
+    leaving = threading.Thread(target=running.__exit__, args=(None, None, None))
+    leaving.start()
+    leaving.join(8)
+    assert leaving.is_alive() is not ended
+    if not ended:
+        running._process.kill()
+        leaving.join()
+        return
+    said = capsys.readouterr().err
+    assert "Waiting for MLflow at sqlite:///" in said
+    assert f"to take the last {backlog} changes" in said
+    assert "sweeps track views" in said
+    assert not running.delivered
+    assert store.backlog("views") == backlog
+    rebuild(Publisher(store), "views", prepared(tmp_path))
+    assert store.backlog("views") == 0
+
+
+def test_slow_progress_is_waited_for_beyond_one_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SWEEPS_PATIENCE", "1.5")
+    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
+    rows = [row.id for row in store.outbox("views")]
+    slow = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
+
+    def deliver() -> None:
+        for row in rows[:4]:
+            time.sleep(1.0)
+            store.delivered(None, [row])
+        slow.send_signal(signal.SIGTERM)
+
+    view = Drain(Publisher(store), "views", "http://127.0.0.1:9")
+    threading.Thread(target=deliver, daemon=True).start()
+    began = time.monotonic()
+    assert view._ended(slow) == -signal.SIGTERM
+    assert time.monotonic() - began > 2 * 1.5
+
+
+def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from sweeps.tracking import mlflow_runs
+    from sweeps.tracking.mlflow_runs import Experiment
+
+    store = view_sweeps.mixed_sweep(tmp_path, trials=3)
+    uri = prepared(tmp_path)
+    put, calls = Experiment.put, []
+
+    def flaky(self: Experiment, trial: TrialRecord) -> None:
+        calls.append(trial.key)
+        if len(calls) in (2, 4):
+            raise mlflow_runs.MlflowException("the server is restarting")
+        put(self, trial)
+
+    monkeypatch.setattr(Experiment, "put", flaky)
+    ending = threading.Event()
+    ending.set()
+    assert drain(Publisher(store), "views", uri, ending) == 0
+    assert {len(found) for found in runs_of(uri).values()} == {1}
+    assert len(runs_of(uri)) == 7
+
+
+def test_undelivered_is_an_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from sweeps.tracking import drain as tracking_drain
+
+    monkeypatch.setattr(tracking_drain, "LAST_TRIES_SECONDS", 0.5)
+    store = view_sweeps.mixed_sweep(tmp_path, trials=1)
+    (tmp_path / "file").write_text("")
+    ending = threading.Event()
+    ending.set()
+    assert drain(Publisher(store), "views", f"sqlite:///{tmp_path}/file/mlflow.db", ending) == EXIT_UNDELIVERED
+    assert store.backlog("views") > 0
+
+
+def test_telemetry_is_off():
+    code = (
+        "import os; [os.environ.pop(n, None) for n in list(os.environ) if n.startswith(('PYTEST', 'CI', 'GITHUB'))];"
+        "import sweeps.tracking.mlflow_door; from mlflow.telemetry.client import get_telemetry_client as client;"
+        "print(client() is None)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"

@@ -1,0 +1,287 @@
+"""Models that leave: equal to what the trial reported, in a process with torch and safetensors alone; or refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import sweeps
+from dpcore.checks import InvalidValue
+from sweeps.cli import app as cli
+from sweeps.export import exporting
+from sweeps.provenance.fingerprint import Changed
+from tests.sweeps.published_sweeps import NAME, swept
+from trainables.data import SOURCES
+from trainables.export.model import NotExportable, ReleasedModel, program
+from trainables.export.preprocessing import Preprocessing
+from trainables.models.registry import MODELS, build
+from trainables.system import Feature, PublicFacts, Task
+
+GRADIENTS = {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 200, "epochs": 2}
+LANGEVIN = {"model": "linear", "batch_size": 200, "epochs": 2, "step_size": 1.0e-4, "halve_every": 1000}
+RELEASING = {
+    "noisy-sgd": {**GRADIENTS, "model": "mlp", "hidden": 8},
+    "noisy-adam": {**GRADIENTS, "learning_rate": 0.01},
+    "clipped-sgld": LANGEVIN,
+    "dp-sgld": LANGEVIN,
+    "bayesian-sgd": GRADIENTS,
+    "average-case-sgd": {**GRADIENTS, "noise_multiplier": 2.0},
+}
+ALONE = """
+import json, sys
+import numpy as np, torch
+from safetensors.torch import load_file
+place = sys.argv[1]
+module = torch.export.load(f"{place}/program.pt2").module()
+weights = load_file(f"{place}/weights.safetensors")
+assert all(torch.equal(weights[name], one) for name, one in module.state_dict().items())
+asked = np.load(f"{place}/asked.npz")
+inputs = [torch.from_numpy(asked[one["name"]]) for one in json.load(open(f"{place}/preprocessing.json"))["inputs"]]
+np.save(f"{place}/answered.npy", module(*inputs).detach().numpy())
+assert not [name for name in sys.modules if name.split(".")[0] in ("sweeps", "trainables", "dpcore")]
+"""
+
+
+def spec(system, **sections):
+    return {
+        "name": NAME,
+        "data": {"source": "digits", "limit": 600},
+        "systems": {system: RELEASING.get(system, {})},
+        "privacy": {"epsilon": 8.0, "delta": 1e-4, "solve": "none" if system == "average-case-sgd" else "noise"},
+        "objectives": [{"metric": "accuracy", "goal": "maximize"}],
+        "search": {"sampler": "random", "trials": 1},
+        **sections,
+    }
+
+
+def trained(root, raw):
+    swept(root, raw, views=False)
+    return sweeps.open(NAME, root=root)
+
+
+@pytest.mark.parametrize("system", RELEASING)
+def test_it_answers_as_the_trial_reported_in_a_process_without_us(system, tmp_path):
+    sweep = trained(tmp_path, spec(system))
+    model = sweep.model(0)
+    place = model.save(tmp_path / "out" / "model")
+    held = SOURCES["digits"].load({"limit": 600}).validation
+    np.savez(place / "asked.npz", **held.inputs)
+    subprocess.run([sys.executable, "-I", "-c", ALONE, str(place)], check=True, cwd=tmp_path)
+    answered = np.load(place / "answered.npy").argmax(axis=1)
+    # To the last record.
+    assert (answered == held.targets).sum() == round(sweep.trial(0).metrics["accuracy"] * len(held))
+    again = ReleasedModel.load(place)
+    assert again.preprocessing == model.preprocessing
+    assert (again.predict(held.inputs).values == answered).all()
+    assert again.card["claim"] == sweep.trial(0).guarantee.to_dict()
+    assert f"{sweep.trial(0).guarantee.status} (" in again.page
+
+
+def people(n, rng):
+    return pd.DataFrame(
+        {
+            "age": rng.uniform(0, 120, n),
+            "work": rng.choice(["private", "public", "self"], n),
+            "scan": list(rng.uniform(0, 1, (n, 4))),
+            "income": rng.choice(["low", "high"], n),
+        }
+    )
+
+
+TABLE = {
+    "source": "table",
+    "n": 500,
+    "label": "income",
+    "classes": ["low", "high"],
+    "columns": {
+        "age": {"low": 0, "high": 100},
+        "work": {"categories": ["private", "public", "self"]},
+        "scan": {"low": 0, "high": 1, "shape": [4]},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A sweep on a table of one's own, and its validation file."""
+    root, rng = tmp_path_factory.mktemp("own"), np.random.default_rng(0)
+    people(500, rng).to_parquet(root / "a.parquet")
+    people(200, rng).to_parquet(root / "b.parquet")
+    validation = {"records": "public", "path": str(root / "b.parquet"), "n": 200}
+    data = {**TABLE, "path": str(root / "a.parquet"), "validation": validation}
+    return trained(root, spec("noisy-sgd", data=data, search={"sampler": "random", "trials": 2})), root
+
+
+def test_raw_rows_of_a_table_are_asked_about(own):
+    sweep, root = own
+    frame = pd.read_parquet(root / "b.parquet")
+    model = sweep.model(f"{NAME}-1")
+    said = model.predict(frame)
+    assert (said.values == frame["income"]).mean() == pytest.approx(sweep.trial(1).metrics["accuracy"], abs=1e-12)
+    table = said.table()
+    assert np.allclose(table[["probability.low", "probability.high"]].sum(axis=1), 1)
+    assert len(model.predict(frame[:0])) == 0
+    # The label is not asked for, and what stands in no declared column is not looked at.
+    assert (model.predict(frame.drop(columns="income").assign(more=1)).values == said.values).all()
+    with pytest.raises(InvalidValue, match="unemployed"):
+        model.predict(frame.assign(work="unemployed"))
+
+
+def test_the_commands_write_a_folder_and_predictions(own, tmp_path, monkeypatch, capsys):
+    sweep, root = own
+
+    def command(*words):
+        monkeypatch.setattr(sys, "argv", ["sweeps", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return end.value.code or 0, *capsys.readouterr()
+
+    place = tmp_path / "model"
+    code, out, _ = command("export", NAME, "0", "-o", place, "--root", root)
+    assert (code, out.splitlines()[-1]) == (0, str(place))
+    assert command("export", NAME, "0", "-o", place, "--root", root)[0] == 2
+    code, out, _ = command("predict", place, root / "b.parquet", "-o", tmp_path / "said.csv")
+    said, expected = pd.read_csv(tmp_path / "said.csv"), sweep.model(0).predict(pd.read_parquet(root / "b.parquet"))
+    assert (code, list(said["prediction"])) == (0, list(expected.values))
+    code, _, err = command("predict", place, root / "b.parquet", "-o", tmp_path / "said.xlsx")
+    assert (code, ".csv or .parquet" in err) == (2, True)
+    code, _, err = command("predict", tmp_path, root / "b.parquet", "-o", tmp_path / "said.csv")
+    assert (code, "weights.safetensors" in err) == (2, True)
+    frame = pd.read_parquet(root / "b.parquet").drop(columns="age")
+    frame.to_parquet(tmp_path / "c.parquet")
+    code, _, err = command("predict", place, tmp_path / "c.parquet", "-o", tmp_path / "said.csv")
+    assert (code, "age" in err) == (2, True)
+
+
+def test_the_card_says_what_it_was_chosen_among_and_how_sure_the_score_is(own):
+    sweep, _ = own
+    card = sweep.model(0).card
+    accuracy = sweep.trial(0).metrics["accuracy"]
+    assert card["best_of"] == 2
+    assert card["standard_error"]["accuracy"] == pytest.approx((accuracy * (1 - accuracy) / 200) ** 0.5)
+    assert card["steps_charged"] == sweep.trial(0).planned_steps
+    assert any("all trials together" in line for line in card["total"])
+    assert "treated as public" in sweep.model(0).page
+    json.dumps(dict(card))
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (
+            spec("noisy-mean", data={"source": "uniform", "n": 100}, objectives=[{"metric": "estimate"}]),
+            "covers what it",
+        ),
+        (spec("model-sensitivity", systems={"model-sensitivity": {"regularisation": 0.1}}), "noisy-sgd"),
+        (
+            spec(
+                "sgd",
+                systems={
+                    "sgd": {"model": "linear", "batch_size": 200, "epochs": 1, "halve_every": 9, "learning_rate": 0.1}
+                },
+                privacy={"epsilon": 1.0, "delta": 1e-4, "allow_unprotected": "a baseline, beside the others"},
+            ),
+            "Weights without noise never leave",
+        ),
+    ],
+)
+def test_what_no_claim_covers_stays(raw, expected, tmp_path):
+    sweep = trained(tmp_path, raw)
+    with pytest.raises(InvalidValue, match=expected):
+        sweep.model(0)
+
+
+def test_a_trial_that_is_not_there_not_finished_or_without_its_checkpoint(own, monkeypatch):
+    sweep, root = own
+    with pytest.raises(InvalidValue, match="number below 2"):
+        sweep.model(7)
+    [kept] = (root / NAME / "trials" / f"{NAME}-0").glob("*/checkpoint.*.npz")
+    kept.rename(kept.with_suffix(".away"))
+    try:
+        with pytest.raises(InvalidValue, match="last checkpoint"):
+            sweep.model(0)
+    finally:
+        kept.with_suffix(".away").rename(kept)
+
+
+def test_a_refuted_one_leaves_under_that_heading_alone(own, monkeypatch):
+    sweep, root = own
+    (root / NAME / "audits").mkdir(exist_ok=True)
+    monkeypatch.setattr(exporting, "refuted_systems", lambda folder: {"noisy-sgd": f"{NAME}-0"})
+    with pytest.raises(InvalidValue, match="--as-refuted"):
+        sweep.model(0)
+    model = sweep.model(0, as_refuted=True)
+    assert "REFUTED" in model.page.splitlines()[2]
+    assert model.card["heading"].startswith("REFUTED")
+
+
+def test_code_that_changed_since_is_named_and_accepted_by_name(own, monkeypatch):
+    """Else the weights would stand in another model than the one whose score the card prints."""
+    monkeypatch.setattr(exporting, "code_of", lambda spec: "other")
+    with pytest.raises(Changed, match="--accept code"):
+        own[0].model(0)
+    assert len(own[0].model(0, accept=["code"]).card) > 5
+    with pytest.raises(InvalidValue, match="cod"):
+        own[0].model(0, accept=["cod"])
+
+
+class Awkward(torch.nn.Module):
+    """Its way depends on a value: no program can be written down."""
+
+    def forward(self, x):
+        return x if x.sum().item() > 0 else -x
+
+
+def test_a_model_that_is_no_program_is_refused_and_nothing_is_left(tmp_path):
+    asked = Preprocessing(task=Task.CLASSIFICATION, features={"x": Feature(shape=(2,))}, classes=(0, 1))
+    with pytest.raises(NotExportable):
+        ReleasedModel(Awkward(), asked, {}).save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_weights_beside_the_program_are_seen(own, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    place = own[0].model(0).save(tmp_path / "model")
+    weights = load_file(place / "weights.safetensors")
+    save_file({name: one + 1 for name, one in weights.items()}, place / "weights.safetensors")
+    with pytest.raises(InvalidValue, match="the same weights"):
+        ReleasedModel.load(place)
+
+
+IMAGE = PublicFacts(
+    dataset="made-up",
+    task=Task.CLASSIFICATION,
+    n=100,
+    n_validation=10,
+    features={"image": Feature(shape=(3, 32, 32))},
+    classes=4,
+)
+CODES = replace(IMAGE, features={"text": Feature(shape=(12,), cardinality=50)})
+PAIR = replace(IMAGE, features={"user": Feature(shape=(), cardinality=9), "item": Feature(shape=(), cardinality=7)})
+ITEM = replace(IMAGE, features={"item": Feature(shape=(), cardinality=7)})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_packaged_network_is_a_program_over_any_number_of_records(name):
+    facts = next(one for one in (IMAGE, CODES, PAIR, ITEM) if not MODELS[name].refuses(one))
+    model = build(name, facts, hidden=8).eval()
+    written = program(model, facts.features).module()
+    rng = np.random.default_rng(0)
+    for n in (1, 5):
+        asked = [
+            torch.from_numpy(
+                rng.integers(0, one.cardinality, (n, *one.shape))
+                if one.cardinality is not None
+                else rng.uniform(size=(n, *one.shape)).astype(np.float32)
+            )
+            for one in facts.features.values()
+        ]
+        assert torch.allclose(written(*asked), model(*asked), atol=1e-5)

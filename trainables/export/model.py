@@ -1,0 +1,184 @@
+"""A model that has left its sweep: asked with raw rows, kept in a folder, read again without anything of ours.
+
+    weights.safetensors  every parameter and buffer by name
+    program.pt2          the model as a torch.export program, any number of records at once
+    preprocessing.json   see `trainables.export.preprocessing`
+    card.json, README.md what it is, what it claims, how good it was
+
+`torch.export.load("program.pt2").module()` in a process that has torch alone gives the outputs of these inputs.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from dpcore.checks import InvalidValue
+from trainables.export.preprocessing import Preprocessing
+from trainables.system import Feature, Task
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+WEIGHTS, PROGRAM, PREPROCESSING, CARD, PAGE = (
+    "weights.safetensors",
+    "program.pt2",
+    "preprocessing.json",
+    "card.json",
+    "README.md",
+)
+BATCH = 4096
+"""Records that are asked about at once."""
+
+
+class NotExportable(ValueError):
+    """A model that `torch.export` cannot write down as a program."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predictions:
+    """What a model says of n records.
+
+    outputs  [n, outputs], as the model gives them: logits of classes, or one number
+    classes  what the outputs stand for; empty for a regression
+    values   [n]: the likeliest class, a rating's expected class, or the number itself
+    """
+
+    outputs: NDArray[np.float64]
+    classes: tuple[Any, ...]
+    values: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def table(self) -> pd.DataFrame:
+        """One row a record: `prediction`, and of classes `probability.<class>`, under the softmax."""
+        import pandas as pd
+
+        found: dict[str, Any] = {"prediction": self.values}
+        if self.classes:
+            shares = _softmax(self.outputs)
+            found |= {f"probability.{label}": shares[:, i] for i, label in enumerate(self.classes)}
+        return pd.DataFrame(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReleasedModel:
+    """A trained model with what asks it and what it claims.
+
+    module  takes the inputs in the order of `preprocessing.features`, gives [n, outputs]
+    card    plain JSON values; `text` renders what a person reads
+    """
+
+    module: nn.Module
+    preprocessing: Preprocessing
+    card: Mapping[str, Any]
+    page: str = ""
+
+    def predict(self, rows: Mapping[str, Any] | pa.Table | pd.DataFrame) -> Predictions:
+        """What it says of n rows: a table with the declared columns, or {input: array [n, *shape]}.
+
+        Raises InvalidValue for rows that are not as declared.
+        """
+        if hasattr(rows, "to_dict") and hasattr(rows, "iloc"):
+            import pyarrow as pa
+
+            rows = pa.Table.from_pandas(rows, preserve_index=False)
+        inputs = self.preprocessing.inputs(rows)
+        n = min((len(one) for one in inputs.values()), default=0)
+        parts = [np.zeros((0, max(1, len(self.preprocessing.classes))))]
+        with torch.no_grad():
+            for start in range(0, n, BATCH):
+                asked = (torch.from_numpy(np.ascontiguousarray(one[start : start + BATCH])) for one in inputs.values())
+                outputs: Tensor = self.module(*asked)
+                parts.append(outputs.reshape(len(outputs), -1).double().numpy())
+        return self._read(np.concatenate(parts))
+
+    def _read(self, outputs: NDArray[np.float64]) -> Predictions:
+        task, classes = self.preprocessing.task, self.preprocessing.classes
+        values: NDArray[Any]
+        if task is Task.REGRESSION:
+            values = outputs[:, 0]
+        elif task is Task.RATING:
+            values = _softmax(outputs) @ np.arange(outputs.shape[1])
+        else:
+            values = np.array(classes, dtype=object)[outputs.argmax(axis=1)] if len(outputs) else np.zeros(0, object)
+        return Predictions(outputs, classes, values)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the folder and return it; all of it, or nothing.
+
+        Raises InvalidValue for a folder that is there already, NotExportable, OSError.
+        """
+        target = Path(folder)
+        if target.exists():
+            raise InvalidValue("output", str(target), "a folder that is not there yet", "Name another, or remove it.")
+        beside = target.with_name(f"{target.name}.part")
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        try:
+            state = {name: one.detach().cpu().contiguous().clone() for name, one in self.module.state_dict().items()}
+            save_file(state, beside / WEIGHTS)
+            torch.export.save(program(self.module, self.preprocessing.features), beside / PROGRAM)
+            (beside / PREPROCESSING).write_text(json.dumps(self.preprocessing.to_dict(), indent=1), encoding="utf-8")
+            (beside / CARD).write_text(json.dumps(dict(self.card), indent=1, default=str), encoding="utf-8")
+            (beside / PAGE).write_text(self.page, encoding="utf-8")
+            beside.rename(target)
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
+        return target
+
+    @classmethod
+    def load(cls, folder: str | Path) -> ReleasedModel:
+        """What `save` wrote. Raises InvalidValue for a folder that is none, or whose weights are another model's."""
+        place = Path(folder)
+        missing = [name for name in (WEIGHTS, PROGRAM, PREPROCESSING, CARD) if not (place / name).is_file()]
+        if missing:
+            raise InvalidValue(
+                "model", str(place), f"a folder of `sweeps export`, without {', '.join(missing)} missing"
+            )
+        module = torch.export.load(place / PROGRAM).module()
+        weights, held = load_file(place / WEIGHTS), module.state_dict()
+        if weights.keys() != held.keys() or any(not torch.equal(weights[name], held[name]) for name in weights):
+            raise InvalidValue("model", str(place), f"the same weights in {WEIGHTS} and {PROGRAM}", "Export it again.")
+        return cls(
+            module=module,
+            preprocessing=Preprocessing.from_dict(json.loads((place / PREPROCESSING).read_text(encoding="utf-8"))),
+            card=json.loads((place / CARD).read_text(encoding="utf-8")),
+            page=(place / PAGE).read_text(encoding="utf-8") if (place / PAGE).is_file() else "",
+        )
+
+
+def program(module: nn.Module, features: Mapping[str, Feature]) -> torch.export.ExportedProgram:
+    """`module` in evaluation mode as a program over any number of records. Raises NotExportable, with the reason."""
+    examples = tuple(
+        torch.zeros((3, *one.shape), dtype=torch.int64 if one.cardinality is not None else torch.float32)
+        for one in features.values()
+    )
+    records, shapes = torch.export.Dim("records"), torch.export.ShapesCollection()
+    for one in examples:
+        shapes[one] = {0: records}
+    try:
+        return torch.export.export(module.eval(), examples, dynamic_shapes=shapes)  # type: ignore[arg-type]
+    except Exception as error:
+        # torch.export raises whatever its tracers meet in a model of the user's own.
+        raise NotExportable(
+            f"torch.export cannot write this model down: {str(error).strip().splitlines()[0]}"
+        ) from error
+
+
+def _softmax(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    shifted = np.exp(outputs - outputs.max(axis=1, keepdims=True)) if len(outputs) else outputs
+    return shifted / shifted.sum(axis=1, keepdims=True)

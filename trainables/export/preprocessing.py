@@ -1,0 +1,95 @@
+"""What turns raw rows into a model's inputs, and its outputs into words: declared values alone, as plain JSON.
+
+Nothing of it was measured on a record: bounds, categories and classes are those of the spec.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.checks import InvalidValue
+from trainables.data.table_schema import Column
+from trainables.system import Feature, PublicFacts, Task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preprocessing:
+    """How a model is asked, and how its answer is read.
+
+    features  {input: its shape without the record axis, its bounds or number of codes}, in the model's order
+    columns   of the user's own table; empty for a packaged data set, whose inputs are asked for by name
+    classes   what the outputs stand for, in their order: labels as declared, or 0, 1, ...; empty for a regression
+    task      classification, rating or regression
+    """
+
+    task: Task
+    features: Mapping[str, Feature]
+    columns: tuple[Column, ...] = ()
+    classes: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, facts: PublicFacts, columns: tuple[Column, ...] = (), classes: tuple[Any, ...] = ()) -> Preprocessing:
+        """That of a data set: `columns` and `classes` as a table declares them."""
+        labels = classes or tuple(range(facts.classes or 0))
+        return cls(task=facts.task, features=dict(facts.features), columns=columns, classes=labels)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "format": FORMAT,
+            "task": str(self.task),
+            "inputs": [{"name": name, **asdict(feature)} for name, feature in self.features.items()],
+            "columns": [asdict(column) for column in self.columns],
+            "classes": list(self.classes),
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Preprocessing:
+        """The inverse. Raises InvalidValue for another format."""
+        if plain.get("format") != FORMAT:
+            raise InvalidValue("preprocessing", plain.get("format"), f"format {FORMAT}", "Export the model again.")
+        inputs = [dict(one) for one in plain["inputs"]]
+        return cls(
+            task=Task(plain["task"]),
+            features={one.pop("name"): Feature(**{**one, "shape": tuple(one["shape"])}) for one in inputs},
+            columns=tuple(
+                Column(**{**one, "categories": tuple(one["categories"]), "shape": tuple(one["shape"])})
+                for one in plain["columns"]
+            ),
+            classes=tuple(plain["classes"]),
+        )
+
+    def inputs(self, rows: Mapping[str, Any] | pa.Table) -> dict[str, NDArray[np.generic]]:
+        """The model's inputs [n, *shape] of n rows: a table with the declared columns, or {input: array}.
+
+        Raises InvalidValue for a column or input that is missing, of another shape, or holds what was not declared.
+        """
+        if self.columns and not isinstance(rows, Mapping):
+            from trainables.data.table import encoded
+
+            return encoded("rows", rows, self.columns)
+        if not isinstance(rows, Mapping):
+            rows = {name: np.array(rows.column(name).to_pylist()) for name in rows.column_names}
+        found = {}
+        for name, feature in self.features.items():
+            if name not in rows:
+                raise InvalidValue("rows", sorted(rows), f"an input {name!r} with shape [n, *{list(feature.shape)}]")
+            values = np.asarray(rows[name])
+            if values.ndim == 2 and values.shape[1] == math.prod(feature.shape):
+                # Files keep a record's numbers as one list.
+                values = values.reshape(-1, *feature.shape)
+            if values.shape[1:] != feature.shape:
+                raise InvalidValue(name, list(values.shape), f"shape [n, *{list(feature.shape)}]")
+            found[name] = values.astype(np.int64 if feature.cardinality is not None else np.float32)
+        return found

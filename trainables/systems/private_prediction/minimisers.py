@@ -1,0 +1,116 @@
+"""What the systems on linear models share: the certified minimiser, the claims of pure releases, a released model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from dpcore.adjacency import Adjacency
+from dpcore.erm import LogisticRisk, minimise
+from dpcore.events import PureDP
+from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
+from dpcore.mechanisms.minimiser import MinimiserSensitivity
+from dpcore.mechanisms.protocol import Mechanism
+from dpcore.mechanisms.pure_composition import ACCOUNTANT, THEOREM, eps_pure
+from trainables.knobs import read
+from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Run, Split, State
+from trainables.systems.answering import ACCURACY, SolvedSystem
+from trainables.systems.linear import RowKnobs, classes_of, labels_of
+from trainables.systems.private_prediction.knobs import NOISE_MAX, NOISE_MIN, MinimiserKnobs
+
+Array = NDArray[np.float64]
+
+ROWS = ("regularisation", "clip_norm", "bias")
+"""What decides a minimiser on rows of norm at most 1."""
+_THETA = "theta"
+
+
+def certificate(n: int) -> float:
+    """The gradient norm that minimisers are certified to: 1% of K/n.
+
+    It adds 1% to the sensitivity under replace-one, 2% under add-remove.
+    """
+    return 0.01 * math.sqrt(2) / n
+
+
+def sensitivity_of(knobs: MinimiserKnobs, n: int, adjacency: Adjacency) -> MinimiserSensitivity:
+    """Of the certified minimiser on n records."""
+    return MinimiserSensitivity(n=n, modulus=knobs.regularisation, adjacency=adjacency, tau=certificate(n))
+
+
+def minimiser_of(knobs: MinimiserKnobs, data: Dataset) -> Array:
+    """The certified minimiser, before any noise; shape (d, c)."""
+    facts = data.facts
+    risk = LogisticRisk(
+        inputs=knobs.rows(facts, data.train),
+        labels=labels_of(data.train),
+        classes=classes_of(facts),
+        divisor=facts.n,
+        modulus=knobs.regularisation,
+    )
+    return minimise(risk, certificate(facts.n)).theta
+
+
+def descent_work(n: int, regularisation: float) -> float:
+    """Descent needs about sqrt(condition number) passes over the records."""
+    return float(n) * math.ceil(math.sqrt(1 + 0.5 / regularisation))
+
+
+def pure_claim(
+    each: PureDP, count: int, target: PrivacyTarget, status: Status, assumptions: tuple[str, ...]
+) -> Guarantee:
+    """What `count` pure releases claim at the target's delta, by optimal composition."""
+    return Guarantee(
+        epsilon=eps_pure(each.epsilon, count, target.delta),
+        delta=target.delta,
+        adjacency=target.adjacency,
+        unit=target.unit,
+        accountant=ACCOUNTANT,
+        status=status,
+        theorem=THEOREM,
+        assumptions=(*assumptions, FLOATING_POINT),
+    )
+
+
+def at_delta_zero(claim: Guarantee, each: PureDP, count: int) -> Guarantee:
+    """What the releases of `claim` are besides: (count * epsilon, 0)-DP."""
+    return replace(
+        claim,
+        epsilon=count * each.epsilon,
+        delta=0.0,
+        accountant="naive",
+        theorem="Dwork & Roth 2014, Theorem 3.14 (pure composition)",
+    )
+
+
+Linear = TypeVar("Linear", bound=RowKnobs)
+Released = TypeVar("Released", bound=Mechanism)
+
+
+class PrivatePrediction(SolvedSystem[Linear, Released]):
+    """What all four have in common."""
+
+    source = "van der Maaten & Hannun 2020"
+    metrics = (ACCURACY,)
+    noise_range = (NOISE_MIN, NOISE_MAX)
+
+
+class LinearModel(PrivatePrediction[Linear, Released]):
+    """A system that releases a linear model, once; any number of queries."""
+
+    def keep(self, run: Run, knobs: Linear, data: Dataset, theta: Array) -> None:
+        """Keep the released model, judged on all validation records."""
+        labels = (knobs.rows(data.facts, data.validation) @ theta).argmax(axis=1)
+        right = int((labels == data.validation.targets).sum())
+        run.checkpoint(1, {_THETA: theta}, {"accuracy": right / len(labels)} if len(labels) else {})
+
+    def membership_scores(self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split) -> Array:
+        """See `trainables.measures.protocols.Scored`: minus each record's cross-entropy."""
+        logits = read(self.knobs, plan.config).rows(facts, split) @ np.asarray(state[_THETA], dtype=np.float64)
+        losses: Array = logsumexp(logits, axis=1) - logits[np.arange(len(split)), labels_of(split)]
+        return -losses
