@@ -15,7 +15,7 @@ FOLDERS = {"adult": ("a9a", "adult"), "mnist": ("mnist", "MNIST/raw", "MNIST"), 
 
 
 class Missing(Exception):
-    """A data set cannot be had; the text says which, in a few words."""
+    """A part has nothing to compare, for want of a data set or of finished trials; the text says so in a few words."""
 
 
 def section(options: Mapping[str, Any], data: Path) -> dict[str, Any]:

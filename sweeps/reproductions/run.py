@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.records import TrialState
 from sweeps.reproductions import data_sets
 from sweeps.reproductions.data_sets import Missing
 from sweeps.reproductions.effort import Effort
@@ -44,9 +45,16 @@ class Reproduction:
         self.result.claims += hold(self.paper.statements[group], values, why)
 
     def trained(self, raw: Mapping[str, Any]) -> tuple[SweepSpec, list[TrialRecord]]:
-        """Every trial of a full grid, which is run where it was not. Raises what `swept` raises."""
+        """Every trial of a full grid, which is run where it was not; how many failed is said with what was cut.
+
+        Raises what `swept` raises.
+        """
         spec = full_grid(raw)
-        return spec, swept(spec, self.workspace)
+        trials = swept(spec, self.workspace)
+        if failed := [one for one in trials if one.state is TrialState.FAILED]:
+            told = f"{spec.name}: {len(failed)} of {len(trials)} trials failed; the first: {failed[0].reason}"
+            self.result.cut.append(told)
+        return spec, trials
 
     def part(
         self,

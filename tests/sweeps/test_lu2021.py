@@ -10,10 +10,14 @@ import pytest
 
 from dpcore.convexified.baselines import Counting
 from sweeps.process.workspace import Workspace
-from sweeps.reproductions import Claim, Effort, reproduce, statements, sweeping
+from sweeps.records import TrialRecord, TrialState
+from sweeps.reproductions import Claim, Effort, Reproduction, Result, reproduce, statements, sweeping
+from sweeps.reproductions import run as reproduction
+from sweeps.reproductions.data_sets import Missing
 from sweeps.reproductions.lu2021 import hold, panels_of, tables
 from sweeps.reproductions.lu2021.parts import SETS, algorithm_1, baseline_noises, beside, cut
 from sweeps.reproductions.lu2021.set_results import GAUSSIAN, LAPLACE, CurvePoint, SetResult
+from sweeps.reproductions.lu2021.set_results import measured as read_set
 from sweeps.reproductions.lu2021.shape_formulas import PAPER, ROWS, by_formula, without_data
 from sweeps.reproductions.pictures import draw
 from sweeps.reproductions.sweeping import full_grid
@@ -165,6 +169,32 @@ def moved(method: str, epsilon: float, **change: float) -> SetResult:
         for point in base.points
     ]
     return replace(base, points=points)
+
+
+def test_where_trials_failed_the_others_are_compared() -> None:
+    whole = as_published()
+    lost = [point for point in whole.points if (point.method, point.epsilon) != (GAUSSIAN, whole.points[0].epsilon)]
+    assert len(lost) == len(whole.points) - 1
+    assert [claim.claim for claim in held(replace(whole, points=lost)) if not claim.holds] == []
+
+
+def test_a_set_whose_trials_failed_is_left_out_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Result(paper="lu2021", title="")
+    run = Reproduction(PAPER, tmp_path, Workspace.at(tmp_path / "root"), Effort(quick=True), lambda line: None, made)
+    failed = TrialRecord(
+        key="lu-0",
+        number=0,
+        state=TrialState.FAILED,
+        config={},
+        seed=0,
+        plan=None,
+        violations={},
+        reason="out of memory",
+    )
+    monkeypatch.setattr(reproduction, "swept", lambda spec, workspace: [failed])
+    with pytest.raises(Missing, match=r"no trial of Alg\. 1 \(Gaus\) and Alg\. 1 \(Lap\) has a result"):
+        read_set(SETS[0].sized(PAPER.sized(Effort(quick=True))), PAPER.sized(Effort(quick=True)), tmp_path, run)
+    assert [line for line in made.cut if "1 of 1 trials failed; the first: no memory" in line]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from sweeps.records import TrialRecord, TrialState
 from sweeps.report import gather, report_page
 from sweeps.report.guarantees import BAYESIAN
 from sweeps.reproductions import Effort, reproduce
+from sweeps.reproductions.data_sets import Missing
 from sweeps.reproductions.statements import hold
 from sweeps.reproductions.sweeping import full_grid
 from sweeps.reproductions.triastcyn2020 import PAPER, distances, formulas, trainings
@@ -132,6 +133,11 @@ def test_a_bayesian_target_never_stands_in_the_ordinary_column() -> None:
     assert "REFUTED" in claim.claim
     table = trainings.table_of(part, found)
     assert [row[table.columns.index("DP epsilon")] for row in table.rows] == [math.inf, math.inf]
+
+
+def test_a_part_without_a_finished_trial_is_left_out() -> None:
+    with pytest.raises(Missing, match="no trial has a result"):
+        settings()
 
 
 def test_trials_of_one_point_are_averaged() -> None:

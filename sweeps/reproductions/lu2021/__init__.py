@@ -131,9 +131,11 @@ def _set(run: Reproduction, one: SetResult) -> None:
         if method == LAPLACE:
             # Only a pure epsilon has this bound.
             run.hold("bounded", {**own, **_bound(curve[0], SIGMAS * math.sqrt(0.5 / one.answers))})
-    gaps = [one_.loss - other.loss for one_, other in zip(laplace, gaussian, strict=True)]
-    apart = {"apart": max(map(abs, gaps)), "more": max(0.0, -min(gaps)), "fewer": max(gaps)}
-    run.hold("two_classes" if one.set.classes == 2 else "more_classes", values | apart)
+    at = {point.epsilon: point.loss for point in gaussian}
+    # Where trials of one law failed, the other has nothing to be held against.
+    if gaps := [point.loss - at[point.epsilon] for point in laplace if point.epsilon in at]:
+        apart = {"apart": max(map(abs, gaps)), "more": max(0.0, -min(gaps)), "fewer": max(gaps)}
+        run.hold("two_classes" if one.set.classes == 2 else "more_classes", values | apart)
     sgd = [point for point in one.points if point.method.startswith("DP-SGD")]
     pairs = [(mine, other) for other in sgd for mine in gaussian if mine.epsilon == other.epsilon]
     if pairs:

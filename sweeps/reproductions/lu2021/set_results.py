@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sweeps.reproductions.data_sets import Missing
 from sweeps.reproductions.lu2021.parts import NOISE_MAX, Noises, Set, algorithm_1, baseline_noises, beside
 from sweeps.reproductions.run import Reproduction
 from sweeps.reproductions.templates import Values
@@ -73,7 +74,10 @@ class SetResult:
 
 
 def measured(one: Set, sizes: Values, data: Path, run: Reproduction) -> SetResult:
-    """Reproduction what is missing of one data set, and read it."""
+    """Run what is missing of one data set, and read it.
+
+    Raises Missing where trials failed that no comparison can do without.
+    """
     _, every = run.trained(algorithm_1(one, sizes, data))
     trials = [trial for trial in every if trial.metrics]
     groups: dict[tuple[str, float], list[TrialRecord]] = defaultdict(list)
@@ -87,9 +91,11 @@ def measured(one: Set, sizes: Values, data: Path, run: Reproduction) -> SetResul
         noises = baseline_noises(one, sizes)
         spec, others = run.trained(beside(one, sizes, data, noises))
         plain = [trial for trial in others if trial.metrics and trial.system == "convexified-loss"]
-        original = _mean(plain, "train_accuracy"), _mean(plain, "baseline_accuracy")
+        original = (_mean(plain, "train_accuracy"), _mean(plain, "baseline_accuracy")) if plain else None
         private, untrained = _private(one, spec, run, noises, trials, others)
         points += private
+    if lacking := sorted({LAPLACE, GAUSSIAN} - {point.method for point in points}):
+        raise Missing(f"no trial of {' and '.join(lacking)} has a result")
     return SetResult(
         set=one,
         original=original,
@@ -114,7 +120,9 @@ def _private(
     from trainables.data import SOURCES
     from trainables.systems.convexified.shadowed import under_attack
 
-    attacker = next(trial for trial in attackers if trial.config["draw"] == 0)
+    attacker = next((trial for trial in attackers if trial.config["draw"] == 0), None)
+    if attacker is None:
+        raise Missing("no trial has the attacker's models")
     dataset = SOURCES[spec.data.source].load(spec.data.options())
     judged = under_attack(dataset, _state(run, f"lu2021-{one.name}", attacker), one.records)
     baseline = _mean(attackers, "baseline_accuracy")

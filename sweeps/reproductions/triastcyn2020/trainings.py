@@ -13,7 +13,7 @@ import numpy as np
 
 from dpcore.accountants.bayesian import attack_success
 from dpcore.guarantee import Notion
-from sweeps.reproductions.data_sets import section
+from sweeps.reproductions.data_sets import Missing, section
 from sweeps.reproductions.effort import FULL, Effort, reduced
 from sweeps.reproductions.paper import spec_of
 from sweeps.reproductions.pictures import Axes, Series
@@ -96,11 +96,13 @@ def cut(part: Part, effort: Effort) -> list[str]:
 
 
 def settings_of(records: Sequence[TrialRecord]) -> list[GridPoint]:
-    """Finished trials by configuration, in the order of their ordinary epsilon."""
+    """Finished trials by configuration, in the order of their ordinary epsilon. Raises Missing where there is none."""
     groups: dict[str, list[TrialRecord]] = defaultdict(list)
     for record in records:
         if record.metrics:
             groups[repr(sorted(record.config.items()))].append(record)
+    if not groups:
+        raise Missing("no trial has a result")
     names = [name for name in records[0].config if len({record.config.get(name) for record in records}) > 1]
     varied = names or [name for name in ("noise_multiplier", "learning_rate") if name in records[0].config][:1]
     points = [
