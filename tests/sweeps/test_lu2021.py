@@ -189,7 +189,7 @@ def test_a_set_whose_trials_failed_is_left_out_by_name(tmp_path: Path, monkeypat
         seed=0,
         plan=None,
         violations={},
-        reason="out of memory",
+        reason="no memory",
     )
     monkeypatch.setattr(reproduction, "swept", lambda spec, workspace: [failed])
     with pytest.raises(Missing, match=r"no trial of Alg\. 1 \(Gaus\) and Alg\. 1 \(Lap\) has a result"):
