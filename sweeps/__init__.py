@@ -14,10 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweeps.face.opening import SweepWarning, check, list_sweeps, load, open, resume, run
+    from sweeps.face.opening import SweepWarning, check, init, list_sweeps, load, open, resume, run
     from sweeps.face.sweep import Sweep
 
-__all__ = ["Sweep", "SweepWarning", "check", "list_sweeps", "load", "open", "resume", "run"]
+__all__ = ["Sweep", "SweepWarning", "check", "init", "list_sweeps", "load", "open", "resume", "run"]
 
 
 def __getattr__(name: str) -> Any:

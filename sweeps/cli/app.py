@@ -104,6 +104,19 @@ def _workspace(root: Path, store: str | None, tracking: str | None = None, recor
 
 
 @app.command()
+def init(
+    file: Annotated[str, typer.Argument(help="Parquet or CSV of your own: a file, a folder or a URL.")],
+    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Spec to write; default: print it.")] = None,
+) -> None:
+    """Write a commented spec for a table, from the names and types of its columns; `check` names the blanks in it."""
+    from sweeps.face import opening
+
+    text = opening.init(file, label=label, output=output)
+    print(text if output is None else output, end="" if output is None else "\n")
+
+
+@app.command()
 def check(
     spec: SpecSource,
     data: DataFolder = None,

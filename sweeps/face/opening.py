@@ -63,6 +63,29 @@ def load(
     return load_example_or_file(document, data=data, trials=trials, seed=seed, changes=changes)
 
 
+def init(file: str | Path, *, label: str | None = None, output: str | Path | None = None) -> str:
+    """A commented spec for a Parquet or CSV file of one's own, as YAML, from the names and types of its columns.
+
+    No record is read: their number, bounds, categories and delta are blanks (`???`), which `load` refuses by name.
+
+    file    path, folder, or URL of an object store
+    label   the column to predict; a blank too where it is not given
+    output  file to write it to as well, which is not there yet
+
+    Raises InvalidValue (file, label, output).
+    """
+    from sweeps.process.outputs import write_output
+    from sweeps.spec.starting import starting_spec
+
+    if output is not None and Path(output).exists():
+        remedy = "What was filled in there is not written over: name another."
+        raise InvalidValue("output", str(output), "a file that is not there yet", remedy)
+    text = starting_spec(file, label)
+    if output is not None:
+        write_output(text, Path(output))
+    return text
+
+
 def check(
     spec: Spec,
     *,

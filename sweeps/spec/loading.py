@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import closest, did_you_mean
 from sweeps.spec import across_sections
+from sweeps.spec.blanks import check_no_blanks
 from sweeps.spec.draft import Draft
 from sweeps.spec.model import Data, Section, SweepSpec
 from sweeps.spec.problems import Problems, SpecError, SpecErrors
@@ -74,6 +75,8 @@ def load_spec(
     problems.raise_any()
     raw = sections_of(raw)
     check_no_secrets(raw, problems)
+    problems.raise_any()
+    check_no_blanks(raw, problems)
     problems.raise_any()
     fields = SweepSpec.model_fields
     for key in raw:

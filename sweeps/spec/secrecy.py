@@ -16,17 +16,18 @@ REMEDY = (
 
 def check_no_secrets(raw: Mapping[str, Any], problems: Problems) -> None:
     """Every text of the spec, wherever it stands, is looked at before anything else is."""
-    for path, text in _texts(raw, ""):
+    for path, text in texts(raw):
         if holds_secret(text):
             problems.add(path, text, "a URL without a password: everybody with the results reads the spec", REMEDY)
 
 
-def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """(dotted path, text) of every text in nested values, keys excepted."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _texts(inner, f"{path}.{key}" if path else str(key))
+            yield from texts(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list | tuple):
         for number, inner in enumerate(value):
-            yield from _texts(inner, f"{path}.{number}")
+            yield from texts(inner, f"{path}.{number}")

@@ -50,16 +50,23 @@ def inspect(where: object, form: str | None, declared: Schema) -> None:
     Raises InvalidValue.
     """
     path, kind = _path(where), form_of(where, form)
-    with _readable(path, kind):
-        types: dict[str, Any] = {}
-        if kind == "csv":
-            names = _header(path)
-        else:
-            source = _dataset(path, kind)
-            names, types = list(source.schema.names), dict(zip(source.schema.names, source.schema.types, strict=True))
-    _check_names(path, kind, names, declared.names)
+    found = columns(where, form)
+    _check_names(path, kind, [name for name, _ in found], declared.names)
     if kind != "csv":
-        _check_types(path, types, declared)
+        _check_types(path, dict(found), declared)
+
+
+def columns(where: object, form: str | None) -> list[tuple[str, pa.DataType | None]]:
+    """Name and type of each column, in order; of a CSV file no types, which it does not tell. Reads no record.
+
+    Raises InvalidValue (path, form).
+    """
+    path, kind = _path(where), form_of(where, form)
+    with _readable(path, kind):
+        if kind == "csv":
+            return [(name, None) for name in _header(path)]
+        schema = _dataset(path, kind).schema
+        return list(zip(schema.names, schema.types, strict=True))
 
 
 def _dataset(path: str, kind: str) -> ds.FileSystemDataset:

@@ -23,7 +23,7 @@ OF_THEIR_OWN = {
     "--address": {"check", "submit"},  # nodes that are asked; a job server
     "--data": {"submit"},  # a folder of the cluster
     "--format": {"predict"},  # of the file that is read
-    "--output": {"pareto", "report", "export", "predict"},  # a table or picture; a page; a folder; predictions
+    "--output": {"init", "pareto", "report", "export", "predict"},  # spec; table or picture; page; folder; predictions
     "--rehearsal": {"check", "run"},  # of everything; of the user's own code
     "--root": {"submit"},  # a folder of the cluster's head
 }

@@ -12,6 +12,7 @@ from tests.sweeps.cli.test_command_line import commands
 from trainables.export.files import predicted
 
 CALLS = {
+    "init": [sweeps.init],
     "check": [sweeps.check],
     "run": [sweeps.run],
     "resume": [sweeps.resume],
