@@ -19,7 +19,13 @@ from trainables.system import Dataset, PublicFacts
 class Of(NoOptions):
     """The option that names the other source."""
 
-    of: str = option(as_given, doc="the source of the records; every further option is its own", default="")
+    of: str = option(
+        as_given,
+        doc="the source of the records; every further option is its own",
+        example="mnist",
+        schema={"type": "string"},
+        default="",
+    )
 
 
 Asked = TypeVar("Asked", bound=Of)

@@ -29,9 +29,9 @@ PER_FILTER = 8
 class FrozenOptions(Of):
     """Options of frozen features."""
 
-    filters: int = options.whole(doc="the number of random directions", default=128)
-    patch: int = options.whole(doc="the side of a patch, in pixels", default=6)
-    seed: int = options.whole(doc="the seed of the public draw of directions", minimum=0, default=0)
+    filters: int = options.whole(doc="the number of random directions", example=256, default=128)
+    patch: int = options.whole(doc="the side of a patch, in pixels", example=5, default=6)
+    seed: int = options.whole(doc="the seed of the public draw of directions", example=1, minimum=0, default=0)
 
 
 class Frozen(Derived[FrozenOptions]):

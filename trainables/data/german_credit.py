@@ -71,7 +71,7 @@ class GermanCreditOptions(options.Limit, options.InFolder):
 
     form: str = options.word("raw", "numeric", doc="which of the published forms is read")
     scale: str = options.word("unit", "standard", doc="how columns are scaled")
-    split: int = options.whole(doc="the number of the public permutation that splits", minimum=0, default=0)
+    split: int = options.whole(doc="the number of the public permutation that splits", example=1, minimum=0, default=0)
     judge: str = options.word("test", "holdout", doc="which records are the validation")
 
     @property

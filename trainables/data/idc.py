@@ -34,7 +34,9 @@ Labelled = Sequence[tuple[Path, int]]
 class IdcOptions(options.Limit, options.InFolder):
     """Options of IDC."""
 
-    validate: int = options.whole(doc="how many validation patches are used, the first ones", default=sum(TEST))
+    validate: int = options.whole(
+        doc="how many validation patches are used, the first ones", example=1000, default=sum(TEST)
+    )
 
 
 class Idc(Source[IdcOptions]):

@@ -32,8 +32,8 @@ from trainables.system import Dataset, Feature, PublicFacts, Task
 class MembershipOptions(options.InFolder):
     """Options of these tables."""
 
-    train: int | None = options.whole(doc="how many records are trained on", default=None)
-    seed: int = options.whole(doc="the seed of the public draw that splits", minimum=0, default=0)
+    train: int | None = options.whole(doc="how many records are trained on", example=1200, default=None)
+    seed: int = options.whole(doc="the seed of the public draw that splits", example=1, minimum=0, default=0)
 
 
 @dataclass(kw_only=True)

@@ -32,7 +32,9 @@ FOLDERS = ("mnist", "MNIST/raw", "MNIST")
 class MnistOptions(options.Limit, options.InFolder):
     """Options of MNIST."""
 
-    classes: int = options.whole(doc="of how many digits records are kept, not together with limit", default=DIGITS)
+    classes: int = options.whole(
+        doc="of how many digits records are kept, not together with limit", example=2, default=DIGITS
+    )
 
 
 class Mnist(Source[MnistOptions]):

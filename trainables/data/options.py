@@ -29,16 +29,22 @@ class Option:
 
     doc      what it says, as the rest of a sentence
     default  what it is where a spec leaves it out; None where it then says nothing, or has to be given
+    example  a value of it, as YAML or JSON has it; None where there is none
+    schema   JSON schema of its values, which refuses nothing that the source takes; {} says nothing of them
     """
 
     name: str
     doc: str
     default: object = None
+    example: object = None
+    schema: Mapping[str, object] = field(default_factory=dict)
 
 
-def option(read: Reader, *, doc: str, default: object = MISSING) -> Any:
-    """One option; without a default it has to be given, and `read` refuses None."""
-    about = {"doc": doc, "read": read}
+def option(
+    read: Reader, *, doc: str, example: object, schema: Mapping[str, object] | None = None, default: object = MISSING
+) -> Any:
+    """One option; without a default it has to be given, and `read` refuses None. `example`, `schema`: see `Option`."""
+    about = {"doc": doc, "read": read, "example": example, "schema": schema or {}}
     return field(metadata=about) if default is MISSING else field(default=default, metadata=about)
 
 
@@ -56,16 +62,20 @@ def word(*choices: str, doc: str) -> Any:
             raise InvalidValue(f"data.{name}", value, "one of " + ", ".join(choices), remedy)
         return value
 
-    return option(read, doc=f"{doc}: {', '.join(choices)}", default=choices[0])
+    schema = {"enum": list(choices)}
+    return option(read, doc=f"{doc}: {', '.join(choices)}", example=choices[-1], schema=schema, default=choices[0])
 
 
-def whole(*, doc: str, minimum: int = 1, default: object = MISSING) -> Any:
+def whole(*, doc: str, example: int, minimum: int = 1, default: object = MISSING) -> Any:
     """An integer of at least `minimum`. With None as default, None may be given too."""
 
     def read(name: str, value: object) -> int | None:
         return None if value is None and default is None else count(name, value, doc=doc, minimum=minimum)
 
-    return option(read, doc=doc, default=default)
+    schema: dict[str, object] = {"type": "integer", "minimum": minimum}
+    if default is None:
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    return option(read, doc=doc, example=example, schema=schema, default=default)
 
 
 def count(name: str, value: object, *, doc: str, minimum: int = 1) -> int:
@@ -93,7 +103,20 @@ def unit(*columns: str) -> Any:
         largest = count(f"{name}.max_records", value["max_records"], doc="how many records of one unit are used")
         return Unit(column=column, max_records=largest)
 
-    return option(read, doc="{column: NAME, max_records: k}, what one neighbour of a claim differs in", default=None)
+    column = {"enum": list(columns)} if columns else {"type": "string", "minLength": 1}
+    grouped = {
+        "type": "object",
+        "properties": {"column": column, "max_records": {"type": "integer", "minimum": 1}},
+        "required": ["column", "max_records"],
+        "additionalProperties": False,
+    }
+    return option(
+        read,
+        doc="{column: NAME, max_records: k}, what one neighbour of a claim differs in",
+        example={"column": columns[0] if columns else "person_id", "max_records": 50},
+        schema={"anyOf": [grouped, {"type": "null"}]},
+        default=None,
+    )
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option, word, whole, unit))
@@ -111,14 +134,20 @@ class NoOptions:
 class InFolder(NoOptions):
     """Of a source with files."""
 
-    path: object = option(as_given, doc="the folder with its files; --data DIR sets it", default=None)
+    path: object = option(
+        as_given,
+        doc="the folder with its files; --data DIR sets it",
+        example="data",
+        schema={"type": ["string", "null"]},
+        default=None,
+    )
 
 
 @options
 class Limit(NoOptions):
     """Of a source of which a part may be used."""
 
-    limit: int | None = whole(doc="how many training records are used, the first ones", default=None)
+    limit: int | None = whole(doc="how many training records are used, the first ones", example=1000, default=None)
 
     def used(self, n: int) -> int:
         """How many of n training records are used: a public choice."""
@@ -128,7 +157,13 @@ class Limit(NoOptions):
 def listed(record: type) -> tuple[Option, ...]:
     """Every option of a record, in order."""
     return tuple(
-        Option(name=one.name, doc=one.metadata["doc"], default=None if one.default is MISSING else one.default)
+        Option(
+            name=one.name,
+            doc=one.metadata["doc"],
+            default=None if one.default is MISSING else one.default,
+            example=one.metadata["example"],
+            schema=one.metadata["schema"],
+        )
         for one in fields(record)
     )
 

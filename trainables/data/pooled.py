@@ -23,9 +23,9 @@ from trainables.system import Dataset, PublicFacts
 class PoolOptions(Of):
     """Options of a pool."""
 
-    train: int = options.whole(doc="how many records are trained on")
-    validation: int | None = options.whole(doc="how many others are kept, all unless given", default=None)
-    seed: int = options.whole(doc="the seed of the public draw that splits", minimum=0, default=0)
+    train: int = options.whole(doc="how many records are trained on", example=500)
+    validation: int | None = options.whole(doc="how many others are kept, all unless given", example=1000, default=None)
+    seed: int = options.whole(doc="the seed of the public draw that splits", example=1, minimum=0, default=0)
 
 
 class Pooled(Derived[PoolOptions]):

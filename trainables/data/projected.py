@@ -25,7 +25,7 @@ PUBLIC_AXES = "The projection was fitted to the validation records, which are ta
 class ProjectionOptions(Of):
     """Options of a projection."""
 
-    dimension: int = options.whole(doc="the number of principal axes")
+    dimension: int = options.whole(doc="the number of principal axes", example=50)
 
 
 class Projected(Derived[ProjectionOptions]):

@@ -49,20 +49,102 @@ def _form(name: str, value: object) -> object:
     return value
 
 
+_WHOLE = {"type": "integer", "minimum": 1}
+_SHAPE = {"type": "array", "items": _WHOLE}
+_FORMS: tuple[tuple[dict[str, object], list[str]], ...] = (
+    ({"low": {"type": "number"}, "high": {"type": "number"}, "shape": _SHAPE}, ["low", "high"]),
+    ({"categories": {"type": "array", "minItems": 1}, "shape": _SHAPE}, ["categories"]),
+    ({"codes": _WHOLE, "shape": _SHAPE}, ["codes"]),
+)
+COLUMNS_SCHEMA: dict[str, object] = {
+    "type": "object",
+    "minProperties": 1,
+    "additionalProperties": {
+        "anyOf": [
+            {"type": "object", "properties": known, "required": needed, "additionalProperties": False}
+            for known, needed in _FORMS
+        ]
+    },
+}
+"""JSON schema of `data.columns`."""
+VALIDATION_SCHEMA: dict[str, object] = {
+    "type": ["object", "null"],
+    "properties": {
+        "path": {"type": "string"},
+        "n": _WHOLE,
+        "share": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+        "id": {},
+        "key": {},
+        "records": {"enum": ["public", "private"]},
+        "budget_share": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
+        "bins": {"enum": ["loss", "score"]},
+        "disjoint": {"type": "boolean"},
+    },
+    "required": ["records"],
+    "additionalProperties": False,
+}
+"""JSON schema of `data.validation`."""
+
+
 @options.options
 class TableOptions(options.NoOptions):
     """Options of a table, those with structure as they are given."""
 
-    path: object = options.option(options.as_given, doc="a file, a folder or a URL of Parquet or CSV", default=None)
-    format: str | None = options.option(_form, doc="csv or parquet, else known by the name of the file", default=None)
-    n: int = options.whole(doc="how many records there are, or units: declared, never counted")
-    label: object = options.option(options.as_given, doc="the column to predict", default=None)
-    classes: object = options.option(options.as_given, doc="a list of all labels, or their number", default=None)
+    path: object = options.option(
+        options.as_given,
+        doc="a file, a folder or a URL of Parquet or CSV",
+        example="people.parquet",
+        schema={"type": ["string", "null"]},
+        default=None,
+    )
+    format: str | None = options.option(
+        _form,
+        doc="csv or parquet, else known by the name of the file",
+        example="parquet",
+        schema={"enum": ["csv", "parquet", None]},
+        default=None,
+    )
+    n: int = options.whole(doc="how many records there are, or units: declared, never counted", example=20000)
+    label: object = options.option(
+        options.as_given,
+        doc="the column to predict",
+        example="income",
+        schema={"type": "string", "minLength": 1},
+        default=None,
+    )
+    classes: object = options.option(
+        options.as_given,
+        doc="a list of all labels, or their number",
+        example=["low", "high"],
+        schema={"type": ["array", "integer", "null"], "minItems": 2, "minimum": 2},
+        default=None,
+    )
     task: str = options.word("classification", "rating", doc="what classes are")
-    target: object = options.option(options.as_given, doc="[low, high] of a regression", default=None)
-    columns: object = options.option(options.as_given, doc="{COLUMN: {low, high}, ...}, the inputs", default=None)
+    target: object = options.option(
+        options.as_given,
+        doc="[low, high] of a regression, instead of classes",
+        example=[0, 5000],
+        schema={"type": ["array", "null"], "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+        default=None,
+    )
+    columns: object = options.option(
+        options.as_given,
+        doc="the inputs: {low, high}, {categories: [...]} or {codes: K} of each, with a shape where it is a list",
+        example={
+            "age": {"low": 0, "high": 100},
+            "work": {"categories": ["private", "public", "self"]},
+            "scan": {"low": 0, "high": 1, "shape": [28, 28]},
+            "words": {"codes": 5000, "shape": [200]},
+        },
+        schema=COLUMNS_SCHEMA,
+        default=None,
+    )
     validation: object = options.option(
-        options.as_given, doc="{records: private, share: 0.2, id: COLUMN}, or {records, path, n}", default=None
+        options.as_given,
+        doc="{records: private or public, share, id: COLUMN}, or {records, path, n} of another file",
+        example={"records": "private", "share": 0.2, "id": "person_id"},
+        schema=VALIDATION_SCHEMA,
+        default=None,
     )
     unit: Unit | None = options.unit()
 

@@ -16,7 +16,7 @@ from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 class UniformOptions(options.NoOptions):
     """Options of the toy."""
 
-    n: int = options.whole(doc="how many values there are", default=1000)
+    n: int = options.whole(doc="how many values there are", example=4000, default=1000)
 
 
 class Uniform(Source[UniformOptions]):
