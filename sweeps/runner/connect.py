@@ -7,20 +7,27 @@ from collections.abc import Mapping
 from ray.exceptions import AuthenticationError, RaySystemError, RpcError
 
 from sweeps.runner.ray_private.cluster_metadata import cluster_metadata, own_versions
+from sweeps.runner.ray_private.token import send_token
 
 TOKEN = (
-    "Give this process the cluster's token: RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH (a file "
-    "that only its owner reads)."
+    "Give this process the cluster's token: in RAY_AUTH_TOKEN, or in a file that only its owner reads: "
+    "RAY_AUTH_TOKEN_PATH, or ~/.ray/auth_token, where `ray start` keeps it on the head's machine."
 )
 
 
 def refusal(host: str, port: int) -> str | None:
     """What keeps this process from using the cluster whose head is at host:port; None when nothing does.
 
-    A cluster that is still starting counts as usable: Ray waits for it.
+    A cluster that is still starting counts as usable: Ray waits for it. One that wants a token is asked again with the
+    one that this machine has.
     """
     try:
-        metadata = cluster_metadata(host, port)
+        try:
+            metadata = cluster_metadata(host, port)
+        except AuthenticationError:
+            if not send_token():
+                raise
+            metadata = cluster_metadata(host, port)
     except AuthenticationError:
         return f"the cluster refuses this process: its token is missing or another one. {TOKEN}"
     except (RpcError, RaySystemError, ConnectionError):

@@ -21,7 +21,8 @@ from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient
 
 from sweeps.runner.ray_private import logger_names
-from sweeps.runner.ray_private.job_server import send_token, server_version
+from sweeps.runner.ray_private.job_server import server_version
+from sweeps.runner.ray_private.token import send_token
 from trainables.worker.redaction import redacted, shown_url
 
 # What it uploads, and that a connection closed, is nothing that a person has to read.

@@ -63,15 +63,16 @@ class Cluster:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def environment(self, **changes: str) -> dict[str, str]:
-        """Of a client: the token, this Python first, and this code on the path."""
-        return {
+    def environment(self, **changes: str | None) -> dict[str, str]:
+        """Of a client: the token, this Python first, and this code on the path; None takes a variable out."""
+        made = {
             **base_environment(),
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": TOKEN,
             "PYTHONPATH": str(ROOT),
             **changes,
         }
+        return {name: text for name, text in made.items() if text is not None}
 
     def add_node(self, cpus: int = 1, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
         """Start another node; `prefix` are words before its command, such as those of `unshare`."""
@@ -84,7 +85,7 @@ class Cluster:
                 return process
         raise AssertionError(log.read_text()[-3000:])
 
-    def command(self, *arguments: str, **changes: str) -> subprocess.Popen[str]:
+    def command(self, *arguments: str, **changes: str | None) -> subprocess.Popen[str]:
         """A `sweeps` command of a client."""
         return subprocess.Popen(
             [sys.executable, "-m", "sweeps.cli", *arguments],
@@ -96,7 +97,7 @@ class Cluster:
             env=self.environment(**changes),
         )
 
-    def run(self, *arguments: str, code: int = 0, seconds: float = 240, **changes: str) -> str:
+    def run(self, *arguments: str, code: int = 0, seconds: float = 240, **changes: str | None) -> str:
         """What the command printed, after it ended with this code."""
         process = self.command(*arguments, **changes)
         try:

@@ -19,7 +19,9 @@ import pytest
 from sweeps.ledger.steps import spending
 from sweeps.records import TrialState
 from sweeps.store import open_store
+from sweeps.submission.order import ORDER_FILE
 from tests.sweeps.clusters import TOKEN, ray_cluster
+from tests.sweeps.left_behind import findings
 from tests.sweeps.object_stores import BUCKET, object_store
 from tests.sweeps.stores import postgres_server
 
@@ -122,6 +124,11 @@ def test_a_job_is_stopped_on_the_cluster_and_goes_on_from_a_laptop(cluster, buck
     assert "far-3" in page.read_text()
     assert "far-" in cluster.run("pareto", "far", *laptop, "--json", **tokens)
 
+    # Secrets travel in the parcel's order, which Ray keeps for its workers, and are written nowhere else.
+    where = findings(cluster.folder, secrets)
+    assert where, "the parcel itself was not found"
+    assert [one for one in where if ORDER_FILE not in one and ".zip" not in one] == []
+
     store = open_store(database, create=False)
     assert store.sweep("far").records == RECORDS
     spent = spending(store.ledger("far"))
@@ -136,6 +143,18 @@ def test_a_sweep_runs_from_a_machine_of_the_cluster(cluster):
     """By HOST:PORT; its trials fit on the other node only."""
     words = ["run", "toy", "--trials", "4", "--root", str(cluster.folder / "shared"), "--address", cluster.address]
     assert "4 complete." in cluster.run(*words)
+
+
+def test_on_the_heads_machine_the_token_is_found_where_ray_keeps_it(cluster):
+    home = cluster.folder / "home"
+    (home / ".ray").mkdir(parents=True)
+    unset = {"HOME": str(home), "RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": None}
+    words = ["run", "toy", "--trials", "2", "--root", str(cluster.folder / "token"), "--address", cluster.address]
+    assert "~/.ray/auth_token" in cluster.run(*words, code=2, **unset)
+    (home / ".ray" / "auth_token").write_text(TOKEN)
+    output = cluster.run(*words, **unset)
+    assert "2 complete." in output
+    assert TOKEN not in output
 
 
 def test_a_ray_client_address_submits_the_sweep(cluster):

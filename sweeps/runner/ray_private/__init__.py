@@ -5,11 +5,12 @@
 | `aws_keys` | Tune writes the driver's AWS keys into what it asks for each trial, and Ray logs that |
 | `cluster_metadata` | a cluster of other versions or with a token is told apart after twenty seconds |
 | `head_processes` | a cluster of this machine may die without this process being told |
-| `job_server` | tokens are sent to a job server only on request; its version is checked for being too old alone |
+| `job_server` | the version of a job server is checked for being too old alone |
 | `logger_names` | twenty lines about one lost worker, and words about each upload |
 | `loopback` | a cluster of this machine alone listens on all interfaces |
 | `machine_resources` | what a machine has is known after a cluster was started on it |
 | `printed_lines` | what a cluster tells its driver is printed to stdout |
+| `token` | a cluster's token is sent only where the environment says so, or by Ray's own command line |
 | `trainable_lookups` | Tune looks each trial's trainable up five times |
 | `trial_actors` | Tune alone knows which process has a trial |
 | `worker_losses` | Tune ends the sweep when the memory monitor ends one worker |

@@ -25,10 +25,11 @@ from sweeps.runner.ray_private import SEEN_ON, logger_names
 from sweeps.runner.ray_private.aws_keys import credentials_left_out
 from sweeps.runner.ray_private.cluster_metadata import own_versions
 from sweeps.runner.ray_private.head_processes import head_processes
-from sweeps.runner.ray_private.job_server import send_token, server_version
+from sweeps.runner.ray_private.job_server import server_version
 from sweeps.runner.ray_private.loopback import on_loopback
 from sweeps.runner.ray_private.machine_resources import machine_resources
 from sweeps.runner.ray_private.printed_lines import lines_handed_to
+from sweeps.runner.ray_private.token import send_token
 from sweeps.runner.ray_private.trial_actors import actor_of
 from trainables.worker.credentials import NAMES
 
