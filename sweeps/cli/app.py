@@ -30,6 +30,7 @@ from sweeps.cli.options import (
     Trials,
 )
 from sweeps.cli.output import clear_errors, print_json
+from sweeps.cli.show_command import show
 from sweeps.export.export_command import export, predict
 from sweeps.process import exits
 from sweeps.provenance.user_code import working_folder_is_importable
@@ -244,35 +245,7 @@ def _places_on_cluster(root: Path, store: str | None, records: str | None, track
     return places if root == DEFAULT_ROOT else {**places, "root": str(root)}
 
 
-@app.command()
-def show(
-    sweep: Annotated[str | None, typer.Argument(help="One sweep; default: a list of all.")] = None,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """Where a sweep stands: its trials, what one of them and all of them promise, the steps that were charged."""
-    from sweeps.face import overview
-
-    workspace = _workspace(root, store)
-    if sweep is not None:
-        found = overview.shown(sweep, workspace)
-        if as_json:
-            print_json(found.to_dict())
-        else:
-            print("\n".join(found.lines()))
-        return
-    rows = overview.counted(workspace)
-    if as_json:
-        print_json(rows)
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("sweep", "state", "complete", "running", "failed", "infeasible", "planned")
-    for row in rows:
-        table.add_row(*(str(row[str(column.header)]) for column in table.columns))
-    Console().print(table)
+app.command()(show)
 
 
 @app.command()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from sweeps.face.one_trial import refuted_trials
 from sweeps.ledger.assumptions import HEADING, Assumptions
 from sweeps.ledger.spending import summary_in_passing
 from sweeps.ledger.summary import Summary
@@ -108,19 +108,10 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
         assumptions=Assumptions.of([*claims, *(claim for total in totals for claim in total.claims())]),
         heading=Release.recorded(record.spec).heading,
         validation=recorded_text(record.spec),
-        refuted=_refuted(workspace.folder(sweep)),
+        refuted=refuted_trials(workspace, sweep),
         places={
             "root": workspace.root,
             "report": str(workspace.report(sweep)),
             "tracking": shown_url(workspace.tracking_uri),
         },
     )
-
-
-def _refuted(folder: Path) -> Mapping[str, str]:
-    if not (folder / "audits").is_dir():
-        return {}
-    # What audits need takes seconds to import.
-    from sweeps.audit.audit_records import refuted_systems
-
-    return refuted_systems(folder)

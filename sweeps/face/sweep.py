@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
 from sweeps.face.fronts import ParetoFront
+from sweeps.face.listing import goals_of
+from sweeps.face.one_trial import TrialShown, trial_shown
 from sweeps.face.overview import Shown, shown
 from sweeps.face.plots import Plots
+from sweeps.face.selecting import selected
 from sweeps.face.tables import ledger_table, trials_table
+from sweeps.face.under_way import under_way
 from sweeps.front.panels import AxisEnd, FrontAxis
 from sweeps.front.pareto import LABELS, spec_objectives, sweep_front
 from sweeps.process.suggestions import closest
@@ -77,12 +81,24 @@ class Sweep:
         """Where it stands, what its trials claim, what it spent: what `sweeps show` prints."""
         return shown(self.name, self.workspace)
 
-    def trials(self, states: Collection[str] | None = None) -> pd.DataFrame:
-        """One row a trial, indexed by number; only those in one of `states` if given. Columns: `trials_table`.
+    def trials(self, where: str | Sequence[str] = (), sort: str | None = None) -> pd.DataFrame:
+        """One row a trial, indexed by number. Columns: `trials_table`.
 
-        Raises InvalidValue for a state that is none.
+        where  conditions that all of them meet: "state=failed", "accuracy>=0.9", "model!=linear"
+        sort   by a knob, metric or column: a metric's best first, else from small to large; "NAME:descending" turns it
+
+        Raises InvalidValue for a name that no trial has, and for a state that is none.
         """
-        return trials_table(self._published.trials(self.name, _states(states)))
+        spec = self._published.sweep(self.name).spec
+        chosen = selected(self._published.trials(self.name), where, sort, goals_of(spec))
+        return trials_table(chosen, under_way(self._published, self.workspace, self.name, chosen))
+
+    def describe(self, trial: int | str) -> TrialShown:
+        """One trial whole, in words when printed: plan, solved values, launches, metrics, claim, files.
+
+        Raises InvalidValue.
+        """
+        return trial_shown(self._published, self.workspace, self.name, self.trial(trial))
 
     def trial(self, trial: int | str) -> Published:
         """One trial, by number or key: its knobs, plan, metrics, claim, reason. Raises InvalidValue."""
@@ -209,13 +225,3 @@ class Sweep:
         head, *lines = self.overview().lines()
         listed = "<br>".join(escape(line) for line in lines)
         return f"<p><b>{escape(head)}</b></p><p>{listed}</p>"
-
-
-def _states(states: Collection[str] | None) -> list[TrialState] | None:
-    if states is None:
-        return None
-    known = [str(state) for state in TrialState]
-    for state in [states] if isinstance(states, str) else states:
-        if state not in known:
-            raise InvalidValue("states", state, f"one of {', '.join(known)}", closest(str(state), known))
-    return [TrialState(state) for state in ([states] if isinstance(states, str) else states)]

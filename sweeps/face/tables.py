@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
+from sweeps.face.trial_rows import assumptions_of, row_columns, trial_rows
+from sweeps.face.under_way import UnderWay
 from sweeps.front.export import rows
 from sweeps.front.panels import Front
-from sweeps.ledger.assumptions import Assumptions
-from sweeps.records import DECIDED, LedgerEntry
+from sweeps.records import LedgerEntry
 from sweeps.release.published import Published
 
-_CLAIM = ("notion", "delta", "adjacency", "unit", "accountant")
 
-
-def trials_table(trials: Iterable[Published]) -> pd.DataFrame:
-    """One row a trial, in order of number, indexed by it.
+def trials_table(trials: Iterable[Published], running: Mapping[str, UnderWay] | None = None) -> pd.DataFrame:
+    """One row a trial, in the order given, indexed by its number.
 
     key, state, reason     its name everywhere; where it stands, and why
     system, target_epsilon what was proposed, with `knob.<name>` for each hyperparameter
@@ -27,45 +24,16 @@ def trials_table(trials: Iterable[Published]) -> pd.DataFrame:
     epsilon, delta, ...    its claim, empty before the first report; `status` counts its assumptions, whose sentences
                            are in `.attrs["assumptions"]`, the first of them number 1
     steps, planned_steps, work, attempts, proposed_at, finished_at   times in UTC
+    at_step, seconds_left  of trials in `running`: steps in the newest checkpoint, and the time to the launch's end
     """
     listed = list(trials)
-    assumptions = Assumptions.of(trial.guarantee for trial in listed if trial.guarantee is not None)
-    table = pd.DataFrame([_trial(trial, assumptions) for trial in listed])
-    if table.empty:
+    assumptions = assumptions_of(listed)
+    rows = trial_rows(listed, running or {}, assumptions)
+    if not rows:
         return pd.DataFrame(columns=["key", "state", "reason", "system", "target_epsilon"]).rename_axis("number")
-    # Knobs, solved values and metrics each side by side, whichever trial had one first.
-    order = [name for group in _GROUPS for name in table.columns if _group(name) == group]
-    table = table[order].set_index("number")
+    table = pd.DataFrame(rows)[row_columns(rows)].set_index("number")
     table.attrs["assumptions"] = list(assumptions.sentences)
     return table
-
-
-_GROUPS = ("", "knob", "solved", "metric", "claim", "work")
-
-
-def _group(name: str) -> str:
-    before, dot, _ = name.partition(".")
-    if dot:
-        return before
-    if name in (*_CLAIM, "epsilon", "status"):
-        return "claim"
-    return "work" if name in ("steps", "planned_steps", "work", "attempts", "proposed_at", "finished_at") else ""
-
-
-def _trial(trial: Published, assumptions: Assumptions) -> dict[str, Any]:
-    plan, claim = trial.plan, trial.guarantee
-    row: dict[str, Any] = {"number": trial.number, "key": trial.key, "state": str(trial.state), "reason": trial.reason}
-    row |= {"system": trial.system, "target_epsilon": trial.target_epsilon}
-    row |= {f"knob.{name}": value for name, value in trial.knobs.items()}
-    if plan is not None:
-        row |= {f"solved.{name}": plan.config.get(name) for name in plan.solved}
-    row |= {f"metric.{name}": value for name, value in trial.metrics.items() if name not in DECIDED}
-    if claim is not None:
-        row |= {"epsilon": claim.epsilon} | {name: _plain(getattr(claim, name)) for name in _CLAIM}
-        row["status"] = assumptions.status(claim)
-    row |= {"steps": trial.step, "planned_steps": trial.planned_steps, "attempts": trial.attempts}
-    row["work"] = None if plan is None else plan.work
-    return row | {"proposed_at": _time(trial.proposed_at), "finished_at": _time(trial.finished_at)}
 
 
 def front_table(front: Front, everything: bool = False) -> pd.DataFrame:
@@ -97,11 +65,3 @@ def ledger_table(entries: Iterable[LedgerEntry]) -> pd.DataFrame:
         ],
         columns=["key", "attempt", "from_step", "to_step", "executed_to", "charged"],
     ).astype({"executed_to": "Int64"})
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, float | int) else str(value)
-
-
-def _time(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

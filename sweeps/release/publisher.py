@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from sweeps.records import LedgerEntry, OutboxRow, SweepRecord, SweepState, TrialState
+from sweeps.records import AttemptRecord, LedgerEntry, OutboxRow, SweepRecord, SweepState, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 
@@ -83,6 +83,19 @@ class Publisher:
     def ledger(self, sweep: str) -> list[LedgerEntry]:
         """All entries in order of trial and attempt."""
         return self._store.ledger(sweep)
+
+    def ledger_of(self, key: str) -> list[LedgerEntry]:
+        """Those of one trial, in order of attempt."""
+        return self._store.ledger_of(key)
+
+    def attempts_of(self, sweep: str, key: str) -> list[AttemptRecord]:
+        """The launches of one trial and how each ended, in order; none of a trial whose results are held back.
+
+        Raises UnknownSweep, UnknownTrial.
+        """
+        [seen] = self.trials_of(sweep, [key])
+        at_once = Release.recorded(self._store.sweep(sweep).spec).policy.at_once
+        return self._store.attempts_of(key) if at_once or seen.state is TrialState.COMPLETE else []
 
     def outbox(self, sweep: str, limit: int = 1000) -> list[OutboxRow]:
         """The oldest `limit` changes that the views have not been told."""

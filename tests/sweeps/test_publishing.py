@@ -57,6 +57,9 @@ def printed(sweeps, folder):
     asked = {
         "show": ["show", NAME],
         "show --json": ["show", NAME, "--json"],
+        "show --format csv": ["show", NAME, "--format", "csv"],
+        **{f"show {number}": ["show", NAME, str(number)] for number in range(2)},
+        "show 0 --json": ["show", NAME, "0", "--json"],
         **{f"pareto --format {form}": ["pareto", NAME, "--format", form] for form in ("table", "csv", "json")},
         "pareto --mlflow": ["pareto", "--mlflow", f"sqlite:///{folder}/mlflow.db", NAME, "--format", "csv"],
     }
@@ -68,7 +71,9 @@ def from_python(folder):
     sweep = python.open(NAME, root=folder)
     with pandas.option_context("display.max_columns", None, "display.precision", 17, "display.width", None):
         tables = [str(sweep.trials()), str(sweep.ledger()), str(sweep.front("epsilon:minimize").table(everything=True))]
-    trials = [repr((one.metrics, one.reports)) for one in map(sweep.trial, range(len(sweep.trials())))]
+    numbers = range(len(sweep.trials()))
+    trials = [repr((one.metrics, one.reports)) for one in map(sweep.trial, numbers)]
+    tables += [str(sweep.describe(number)) + str(sweep.describe(number).to_dict()) for number in numbers]
     return "\n".join([*tables, *trials, repr(sweep), str(sweep), sweep._repr_html_()])
 
 

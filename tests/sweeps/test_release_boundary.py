@@ -91,7 +91,10 @@ def test_only_the_publisher_makes_published_records():
         ("report", {"content.py", "figures.py", "trials.py", "importance.py"}),
         ("front", {"pareto.py", "panels.py"}),
         ("tracking", {"mlflow_runs.py"}),
-        ("face", {"progress.py", "sweep.py", "tables.py"}),
+        (
+            "face",
+            {"progress.py", "sweep.py", "tables.py", "trial_rows.py", "listing.py", "selecting.py", "one_trial.py"},
+        ),
     ],
 )
 def test_what_views_and_samplers_take_is_published(room, names):
@@ -173,6 +176,7 @@ def test_no_view_shows_a_number_that_is_held_back(tmp_path, sweeps, monkeypatch)
             "pareto --format json",
             "pareto --mlflow",
             "import sweeps",
+            "show --format csv",
         ):
             assert any(shown(value, view) for values in kept.values() for value in values), name
 

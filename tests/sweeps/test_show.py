@@ -44,6 +44,7 @@ def sweep_of(tmp_path, *claims):
 def test_a_claim_is_printed_whole_and_rounded_up(tmp_path, show):
     sweep_of(tmp_path, guarantee(0.5), guarantee(1.2000001, delta=1e-5))
     lines = show("views").splitlines()
+    lines, trials = lines[: lines.index("")], lines[lines.index("") :]
     (claim,) = [line for line in lines if line.startswith("claim")]
     assert claim == (
         "claim    one trial by itself: epsilon 1.201 at delta 1e-05, differential-privacy, add-remove, per record, "
@@ -54,6 +55,12 @@ def test_a_claim_is_printed_whole_and_rounded_up(tmp_path, show):
         assert word in total
     # Nothing prints an epsilon without the rest of its claim.
     assert all("at delta" in line for line in lines if "epsilon" in line)
+    titled = " ".join(" ".join(trials).split("┏")[0].split())
+    assert titled == (
+        "Trials of views, each epsilon by itself: differential-privacy, at delta 1e-05, add-remove, per record, by "
+        "pld, status: proved (1 assumption: 1)"
+    )
+    assert ["1.201" in line for line in trials if line.startswith("│")] == [False, True]
 
 
 def test_claims_of_different_kinds_never_share_a_number(tmp_path, show):

@@ -22,7 +22,7 @@ OF_THEIR_OWN = {
     "--accept": {"audit", "export"},  # no spec is compared
     "--address": {"check", "submit"},  # nodes that are asked; a job server
     "--data": {"submit"},  # a folder of the cluster
-    "--format": {"predict"},  # of the file that is read
+    "--format": {"predict", "show"},  # of the file that is read; tables that are printed alone
     "--output": {"init", "pareto", "report", "export", "predict"},  # spec; table or picture; page; folder; predictions
     "--rehearsal": {"check", "run"},  # of everything; of the user's own code
     "--root": {"submit"},  # a folder of the cluster's head

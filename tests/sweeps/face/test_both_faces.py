@@ -16,7 +16,7 @@ CALLS = {
     "check": [sweeps.check],
     "run": [sweeps.run],
     "resume": [sweeps.resume],
-    "show": [sweeps.open, sweeps.list_sweeps],
+    "show": [sweeps.open, sweeps.list_sweeps, sweeps.Sweep.trials, sweeps.Sweep.describe],
     "pareto": [sweeps.open, sweeps.Sweep.front, ParetoFront.write],
     "report": [sweeps.open, sweeps.Sweep.report],
     "track": [sweeps.open, sweeps.Sweep.track],
@@ -39,6 +39,10 @@ PRESENTATION = {
     "mlflow",  # a front that MLflow alone has
     "shadows",  # an attack, without a verdict
     "model",
+    "page",  # of `show`: a table has all of them
+    "watch",  # a call says how it stands now
+    "every",
+    "format",  # a table of pandas and a front write themselves
     "file",  # of `predict`: the model and the path
 }
 

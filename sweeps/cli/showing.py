@@ -1,0 +1,166 @@
+"""`sweeps show`: a list of sweeps, one sweep with a page of its trials, or one trial; once, or until the sweep ends."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from dpcore.checks import InvalidValue
+from sweeps.cli.output import print_json
+from sweeps.face import overview
+from sweeps.face.listing import Listed, listed
+from sweeps.face.trial_rows import assumptions_of
+from sweeps.front.csv_text import csv_text
+from sweeps.process.suggestions import closest
+from sweeps.process.workspace import Workspace
+from sweeps.records import SweepState
+from sweeps.release.publisher import Publisher
+
+FORMATS = ("table", "csv", "json")
+ENDED = (SweepState.FINISHED, SweepState.EXHAUSTED, SweepState.STOPPED)
+EVERY, SHORTEST = 2.0, 0.2
+"""Seconds between two looks of `--watch`: by default, and at least."""
+_Look = Callable[[], tuple[bool, RenderableType]]
+"""Whether the sweep is over, and what is seen of it."""
+
+
+def show_asked(
+    *,
+    sweep: str | None,
+    trial: str | None,
+    where: Sequence[str],
+    sort: str | None,
+    page: int | None,
+    form: str,
+    watched: bool,
+    every: float,
+    workspace: Workspace,
+) -> None:
+    """Raises InvalidValue for options that do not go together, UnknownSweep, StoreError."""
+    if form not in FORMATS:
+        raise InvalidValue("--format", form, f"one of {', '.join(FORMATS)}", closest(form, FORMATS))
+    if not SHORTEST <= every < float("inf"):
+        raise InvalidValue("--every", every, f"seconds, at least {SHORTEST:g}")
+    chosen = {"--where": where, "--sort": sort, "--page": page, "--watch": watched}
+    for name, value in chosen.items():
+        if value and (sweep is None or trial is not None):
+            whose = "one trial is shown" if trial is not None else "no sweep is named"
+            raise InvalidValue(name, value, f"left out where {whose}", "It chooses among the trials of one sweep.")
+    if watched and form != "table":
+        raise InvalidValue("--watch", form, "no other format than table", "Ask again where a program reads.")
+    if sweep is None:
+        _sweeps(workspace, form)
+    elif trial is not None:
+        _trial(workspace, sweep, trial, form)
+    elif watched:
+        _watched(workspace, sweep, where, sort, page, every)
+    else:
+        _sweep(workspace, sweep, where, sort, page, form)
+
+
+def _sweeps(workspace: Workspace, form: str) -> None:
+    rows = overview.counted(workspace)
+    if form == "json":
+        print_json(rows)
+        return
+    names = ("sweep", "state", "complete", "running", "failed", "infeasible", "planned")
+    if form == "csv":
+        sys.stdout.write(csv_text(names, rows))
+        return
+    table = Table(*names)
+    for row in rows:
+        table.add_row(*(str(row[name]) for name in names))
+    Console().print(table)
+
+
+def _trial(workspace: Workspace, sweep: str, trial: str, form: str) -> None:
+    from sweeps.face.sweep import Sweep
+
+    found = Sweep(sweep, workspace).describe(trial)
+    if form == "json":
+        print_json(found.to_dict())
+    elif form == "csv":
+        raise InvalidValue("--format", form, "table or json for one trial", "`--where number=N` gives its row.")
+    else:
+        print(found)
+
+
+def _sweep(
+    workspace: Workspace, sweep: str, where: Sequence[str], sort: str | None, page: int | None, form: str
+) -> None:
+    # A program reads them all unless it asks for a page.
+    number = page if page is not None or form != "table" else 1
+    trials = listed(Publisher.open(workspace.store_url), workspace, sweep, where=where, sort=sort, page=number)
+    if form == "csv":
+        sys.stdout.write(trials.to_csv())
+        return
+    found = overview.shown(sweep, workspace)
+    if form == "json":
+        print_json({**found.to_dict(), "listed": trials.to_dict()})
+        return
+    print("\n".join(found.lines()))
+    if any(found.counts.values()):
+        print()
+        Console().print(trials.table(found.assumptions))
+
+
+def _watched(
+    workspace: Workspace, sweep: str, where: Sequence[str], sort: str | None, page: int | None, every: float
+) -> None:
+    """A look every `every` seconds, and the whole at the end; Ctrl-C ends the looking alone."""
+    store, console = Publisher.open(workspace.store_url), Console()
+
+    def look() -> tuple[bool, RenderableType]:
+        # The state first: what is listed then is not older than the end.
+        state = store.sweep(sweep).state
+        trials = listed(store, workspace, sweep, where=where, sort=sort, page=page or 1)
+        return state in ENDED, _glance(store, sweep, state, trials)
+
+    try:
+        if console.is_terminal:
+            _live(console, look, every)
+        else:
+            _printed(console, look, every)
+    except KeyboardInterrupt:
+        return
+    _sweep(workspace, sweep, where, sort, page, "table")
+
+
+def _live(console: Console, look: _Look, every: float) -> None:
+    over, view = look()
+    with Live(view, console=console, auto_refresh=False, transient=True) as live:
+        while not over:
+            time.sleep(every)
+            over, view = look()
+            live.update(view, refresh=True)
+
+
+def _printed(console: Console, look: _Look, every: float) -> None:
+    """Without a terminal there is nothing to write over: what changed is printed."""
+    before, over = "", False
+    while not over:
+        over, view = look()
+        buffer = io.StringIO()
+        Console(file=buffer, width=console.width).print(view)
+        if buffer.getvalue() != before and not over:
+            before = buffer.getvalue()
+            console.print(view)
+        if not over:
+            time.sleep(every)
+
+
+def _glance(store: Publisher, sweep: str, state: str, trials: Listed) -> RenderableType:
+    counts = ", ".join(f"{count} {word}" for word, count in store.counts(sweep).items())
+    heading = [Text(trials.heading)] if trials.heading else []
+    return Group(
+        *heading,
+        Text(f"{sweep}  {state}  {counts}  (Ctrl-C ends the looking, not the sweep)"),
+        trials.table(assumptions_of(trials.trials)),
+    )
