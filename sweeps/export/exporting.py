@@ -22,6 +22,7 @@ from trainables.data import SOURCES
 from trainables.data.table import Table
 from trainables.data.table_schema import schema
 from trainables.export.protocol import ReleasesModel
+from trainables.measures.protocols import Answering
 from trainables.registry import SYSTEMS
 from trainables.system import PublicFacts
 from trainables.worker.attempt import Attempt
@@ -92,13 +93,13 @@ def _chosen(published: Publisher, workspace: Workspace, sweep: str, trial: str, 
     system = SYSTEMS.get(record.plan.system)
     if not isinstance(system, ReleasesModel):
         names = sorted(name for name, one in SYSTEMS.items() if isinstance(one, ReleasesModel) and one.solves)
-        raise InvalidValue(
-            "trial",
-            record.key,
-            f"a trial of {', '.join(names)}",
-            f"The claim of {record.plan.system} covers what it answers, and no model behind the answers: that never "
-            "leaves.",
+        name = record.plan.system
+        why = (
+            f"The claim of {name} covers what it answers, and no model behind the answers: that never leaves."
+            if isinstance(system, Answering)
+            else f"What {name} releases is no model that its claim covers."
         )
+        raise InvalidValue("trial", record.key, f"a trial of {', '.join(names)}", why)
     if not math.isfinite(record.guarantee.epsilon):
         raise InvalidValue(
             "trial", record.key, "a trial with a finite epsilon", "Weights without noise never leave a sweep."

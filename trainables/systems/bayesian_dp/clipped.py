@@ -12,7 +12,7 @@ at the data, is kept. One step of `bayesian-variational` is
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,9 @@ from trainables.systems.bayesian_dp.watch import check_figures, filter_for
 from trainables.systems.linear import classes_of
 from trainables.systems.noisy_sgd import NoisedDescent
 from trainables.training.trained_model import TrainedByNoisedGradients
+
+if TYPE_CHECKING:
+    from torch import nn
 
 SOURCE = "Triastcyn & Faltings 2020"
 WHY_ADD_REMOVE = "Bayesian differential privacy asks what one more record changes."
@@ -176,6 +179,12 @@ class BayesianVariational(WatchedDescent[BayesianVariationalKnobs]):
         from trainables.systems.bayesian_dp.variational import log_probabilities
 
         return log_probabilities(plan, facts, state, split)
+
+    def released_model(self, plan: PrivacyPlan, facts: PublicFacts, state: State) -> nn.Module:
+        """See `trainables.export.protocol.ReleasesModel`: the posterior. Raises ValueError for another state."""
+        from trainables.systems.bayesian_dp.variational import posterior_predictive
+
+        return posterior_predictive(plan, facts, state)
 
 
 BAYESIAN_SGD = BayesianSGD()

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from dpcore.accountants.bayesian_distances import contribution_norms
 from dpcore.gradients import ClippedSum
@@ -32,6 +32,7 @@ from trainables.systems.bayesian_dp.bayesian_knobs import (
 from trainables.systems.bayesian_dp.sampled import Draws, looked_at
 from trainables.systems.bayesian_dp.watch import Watch
 from trainables.systems.linear import rows, width_of
+from trainables.systems.linear_module import UnitNormRows
 from trainables.training.loop import Pace, run_steps
 from trainables.training.noise import batches, noise_source, normals
 from trainables.training.private_steps import device_of
@@ -260,12 +261,40 @@ def _judged(knobs: VariationalKnobs, data: Dataset, posterior: Posterior, device
     return metrics if area is None else {**metrics, "auc": area}
 
 
+class PosteriorPredictive(nn.Module):
+    """The released posterior, asked: log P(class | record) for both classes, float64 [n, 2], averaged over draws.
+
+    The draws are the same for every record, and public: whoever has the posterior has them.
+    """
+
+    def __init__(self, knobs: VariationalKnobs, facts: PublicFacts, posterior: Posterior) -> None:
+        super().__init__()
+        self.rows = UnitNormRows(facts.features, WIDEST, bias=False)
+        self.mean = nn.Parameter(posterior.mean, requires_grad=False)
+        self.log_sd = nn.Parameter(posterior.log_sd, requires_grad=False)
+        self.register_buffer("draws", _draws(knobs, len(posterior.mean)).to(posterior.mean.device))
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Of n records."""
+        plain = self.rows(*inputs) * WIDEST
+        x = torch.cat([plain, torch.ones_like(plain[:, :1])], dim=1).float()
+        likely = _averaged(x, self.mean + self.log_sd.exp() * self.draws)
+        return torch.stack([1 - likely, likely], dim=1).log()
+
+
 def _probability(knobs: VariationalKnobs, posterior: Posterior, x: Tensor) -> Tensor:
     """P(y = 1 | x) averaged over `draws` draws of the weights, the same for every record, float64 [n]."""
-    z_KD = np.random.default_rng(0).standard_normal((knobs.draws, x.shape[1])).astype(np.float32)
-    w_KD = posterior.mean + posterior.log_sd.exp() * torch.from_numpy(z_KD).to(x.device)
-    parts = [torch.sigmoid(x[i : i + _BLOCK] @ w_KD.T).double().mean(dim=1) for i in range(0, len(x), _BLOCK)]
-    return torch.cat(parts).clamp(1e-12, 1 - 1e-12)
+    w_KD = posterior.mean + posterior.log_sd.exp() * _draws(knobs, x.shape[1]).to(x.device)
+    return torch.cat([_averaged(x[i : i + _BLOCK], w_KD) for i in range(0, len(x), _BLOCK)])
+
+
+def _draws(knobs: VariationalKnobs, width: int) -> Tensor:
+    """Standard normal, float32 [draws, width], from a public seed."""
+    return torch.from_numpy(np.random.default_rng(0).standard_normal((knobs.draws, width)).astype(np.float32))
+
+
+def _averaged(x: Tensor, w_KD: Tensor) -> Tensor:
+    return torch.sigmoid(x @ w_KD.T).double().mean(dim=1).clamp(1e-12, 1 - 1e-12)
 
 
 def log_probabilities(plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split) -> Array:
@@ -275,3 +304,11 @@ def log_probabilities(plan: PrivacyPlan, facts: PublicFacts, state: State, split
     likely = _probability(read(VariationalKnobs, plan.config), Posterior.of(state, device), x)
     out: Array = torch.where(y > 0.5, likely, 1 - likely).log().numpy()
     return out
+
+
+def posterior_predictive(plan: PrivacyPlan, facts: PublicFacts, state: State) -> PosteriorPredictive:
+    """The model of a final state, on the CPU. Raises ValueError for the state of another model."""
+    posterior, width = Posterior.of(state, torch.device("cpu")), width_of(facts, bias=True)
+    if posterior.mean.shape != (width,):
+        raise ValueError(f"checkpoint has {len(posterior.mean)} weights, the model {width}: another model")
+    return PosteriorPredictive(read(VariationalKnobs, plan.config), facts, posterior)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,11 @@ from dpcore.mechanisms.pure_composition import ACCOUNTANT, THEOREM, eps_pure
 from trainables.knobs import read
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Run, Split, State
 from trainables.systems.answering import ACCURACY, SolvedSystem
-from trainables.systems.linear import RowKnobs, classes_of, labels_of
+from trainables.systems.linear import RowKnobs, classes_of, labels_of, width_of
 from trainables.systems.private_prediction.knobs import NOISE_MAX, NOISE_MIN, MinimiserKnobs
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Array = NDArray[np.float64]
 
@@ -114,3 +117,13 @@ class LinearModel(PrivatePrediction[Linear, Released]):
         logits = read(self.knobs, plan.config).rows(facts, split) @ np.asarray(state[_THETA], dtype=np.float64)
         losses: Array = logsumexp(logits, axis=1) - logits[np.arange(len(split)), labels_of(split)]
         return -losses
+
+    def released_model(self, plan: PrivacyPlan, facts: PublicFacts, state: State) -> nn.Module:
+        """See `trainables.export.protocol.ReleasesModel`. Raises ValueError for the state of another model."""
+        from trainables.systems.linear_module import LinearClassifier
+
+        knobs, theta = read(self.knobs, plan.config), np.asarray(state[_THETA])
+        expected = (width_of(facts, knobs.bias), classes_of(facts))
+        if theta.shape != expected:
+            raise ValueError(f"checkpoint has weights of shape {theta.shape}, the model {expected}: another model")
+        return LinearClassifier(theta, facts, knobs.clip_norm, knobs.bias)
