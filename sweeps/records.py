@@ -50,6 +50,22 @@ class SweepState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """What somebody asked of a sweep beyond what it began with. What is None stays as it was.
+
+    trials    how many in all, instead of search.trials
+    hours     how many in all, instead of limits.hours
+    launched  trials that had been launched by then: where there were none, no result of the sweep can have asked for it
+    at        when, in seconds since 1970
+    """
+
+    trials: int | None = None
+    hours: float | None = None
+    launched: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRecord:
     """One sweep as the store knows it.
 
@@ -59,6 +75,7 @@ class SweepRecord:
     root          the controller's folder: secret, reports, logs; and the workers' records where `records` is empty
     records       folder or URL of the workers' records, which every node sees
     created_at    seconds since 1970
+    extensions    what it was extended by later, oldest first
     """
 
     name: str
@@ -69,6 +86,7 @@ class SweepRecord:
     created_at: float
     state: SweepState = SweepState.CREATED
     records: str = ""
+    extensions: tuple[Extension, ...] = ()
 
 
 class Outcome(StrEnum):

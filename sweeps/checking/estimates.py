@@ -77,8 +77,13 @@ class TotalEstimate:
         )
 
 
-def estimated_total(spec: SweepSpec, plans: Sequence[PrivacyPlan]) -> tuple[TotalEstimate | None, list[str]]:
-    """The estimate from plans that may be launched; None with the reason, if there is one, where there is no total."""
+def estimated_total(
+    spec: SweepSpec, plans: Sequence[PrivacyPlan], choices: tuple[Choice, ...] | None = None
+) -> tuple[TotalEstimate | None, list[str]]:
+    """The estimate from plans that may be launched; None with the reason, if there is one, where there is no total.
+
+    choices  what lets results choose budgets; that of the spec by default
+    """
     if not plans:
         return None, []
     if not Release.of(spec).covered:
@@ -104,7 +109,7 @@ def estimated_total(spec: SweepSpec, plans: Sequence[PrivacyPlan]) -> tuple[Tota
             epsilon=claim.epsilon,
             delta=claim.delta,
             accountant=claim.accountant,
-            choices=choices_by_results(RecordedSpec(spec.canonical())),
+            choices=choices_by_results(RecordedSpec(spec.canonical())) if choices is None else choices,
             status=weakest(*(plan.guarantee.status for plan in chosen)),
             public=spec.data.records_are_public is not None,
         ),

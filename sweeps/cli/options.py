@@ -14,6 +14,10 @@ Changes = Annotated[
     list[str] | None, typer.Option("--set", help="path.to.key=VALUE (YAML) over the spec's own; repeatable.")
 ]
 Trials = Annotated[int | None, typer.Option(help="Override search.trials.")]
+NewTotal = Annotated[
+    int | None,
+    typer.Option("--trials", help="Extend the sweep to this many in all; says what that costs, and does to its total."),
+]
 Seed = Annotated[int | None, typer.Option(help="Override search.seed.")]
 NewName = Annotated[str | None, typer.Option("--name", help="Of the sweep; default: the spec's, numbered if taken.")]
 Accepted = Annotated[

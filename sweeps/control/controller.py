@@ -17,7 +17,7 @@ from typing import Any
 from sweeps.control.decisions import Decision, Done, Wait
 from sweeps.control.lost_attempts import CONTROLLER_ENDED, worker_losses
 from sweeps.control.newest_store import check_newest
-from sweeps.control.planning import exhausted, plan_proposal
+from sweeps.control.planning import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.control.plans_ahead import GROUP_AHEAD, GROUP_LIMIT, PlansAhead, together
 from sweeps.control.settlements import NoResult, doubted, settlement_of
 from sweeps.records import Outcome, Proposal, Reservation, TrialRecord, TrialState
@@ -84,10 +84,7 @@ class Controller:
             elif record.state is TrialState.PLANNED:
                 self._relaunch.append(record.key)
         self.launched = sum(record.state is not TrialState.INFEASIBLE for record in self.records.values())
-        for record in reversed(self.records.values()):
-            if record.state is not TrialState.INFEASIBLE:
-                break
-            self._infeasible_in_a_row += 1
+        self._infeasible_in_a_row = infeasible_in_a_row(self.records.values())
         self.proposer.rebuild(self.published())
 
     # -- what next --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ or not.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, phases
 from dpcore.guarantee import STANDING
 from sweeps.ledger.assumptions import ONE_TRIAL
-from sweeps.records import SYSTEM, TARGET_EPSILON
+from sweeps.records import SYSTEM, TARGET_EPSILON, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.search.rungs import stops
 from sweeps.search.space import Branch, Space
@@ -42,6 +42,12 @@ def exhausted(spec: SweepSpec, proposals: int, infeasible_in_a_row: int) -> bool
     """Whether the space has run dry: 20 proposals for every trial asked for, or 200 infeasible ones in a row."""
     limit = EXHAUSTED_PROPOSALS_PER_TRIAL * spec.search.trials
     return proposals >= limit or infeasible_in_a_row >= EXHAUSTED_INFEASIBLE_IN_A_ROW
+
+
+def infeasible_in_a_row(records: Iterable[TrialRecord]) -> int:
+    """How many of the latest proposals were infeasible."""
+    states = [one.state for one in sorted(records, key=lambda one: one.number, reverse=True)]
+    return next((count for count, state in enumerate(states) if state is not TrialState.INFEASIBLE), len(states))
 
 
 def plan_proposal(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dpcore.checks import InvalidValue
 from sweeps.control.controller import Controller
+from sweeps.control.extensions import asked, begun, extended, grown
 from sweeps.control.failures import Failure
 from sweeps.control.interruption import Interruption
 from sweeps.control.lost_attempts import INTERRUPTED
@@ -124,6 +125,7 @@ def resume(
     *,
     spec: SweepSpec | None = None,
     accept: Collection[str] = (),
+    trials: int | None = None,
     address: str | None = None,
     progress: Progress = _silent,
     on_failure: Callable[[Failure], None] = _unsaid,
@@ -133,6 +135,7 @@ def resume(
 
     spec     compared with the recorded one when given: a difference is refused with a diff
     accept   names of changed fingerprints to go on with all the same: "spec", "code", "data"
+    trials   how many in all from now on; recorded as an extension, after its cost was said (`control.extensions`)
     on_failure  told of the first trial that fails in this session, as soon as it does
 
     Raises UnknownSweep, LeaseHeld, Changed, StoreError, ClusterUnreachable, InvalidValue (data).
@@ -142,17 +145,22 @@ def resume(
     store = workspace.open_store()
     recorded = store.sweep(name)
     workspace = workspace.of(recorded)
-    effective = _effective_spec(recorded, spec, accept)
-    source = SOURCES[effective.data.source]
-    facts = source.facts(effective.data.options())
+    began = _effective_spec(recorded, spec, accept)
+    source = SOURCES[began.data.source]
+    facts = source.facts(began.data.options())
     with Interruption() as interruption, closing(store), _held(store, name) as lease:
+        recorded = store.sweep(name)
+        effective = extended(began, recorded.extensions)
+        extension = None if trials is None else asked(recorded, effective, store.trials(name), trials)
         check_corners(effective, facts, store.calibrations())
         loaded = [source.load(effective.data.options())]
         _check_fingerprints(store, lease, recorded, effective, store.data_fingerprint(loaded[0].fingerprint), accept)
         if (recorded.root, recorded.records) != (workspace.root, workspace.records or ""):
             store.set_place(lease, workspace.root, workspace.records or "")
+        if extension is not None:
+            effective = grown(store, lease, effective, extension)
         log = workspace.folder(name) / RAY_LOG
-        controller = _controller(store, lease, name, effective, facts, workspace, progress, on_failure)
+        controller = _controller(store, lease, name, (began, effective), facts, workspace, progress, on_failure)
         controller.recover()
         working = controller.has_work()
         if working:
@@ -263,6 +271,7 @@ def _left_as(store: Store, lease: Lease) -> Iterator[_Left]:
 
 
 def _effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
+    """What the sweep goes on under, but for its extensions."""
     try:
         before = load_spec(recorded.spec.canonical)
     except SpecErrors as refused:
@@ -271,8 +280,11 @@ def _effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Coll
             "Its finished trials can be read. Start a new sweep."
         ) from refused
     # The recorded spec is read anew: a digest of before a field existed differs, and means the same.
-    if given is None or given.digest == before.digest:
-        return given or before
+    if given is None:
+        return before
+    given = begun(given, before, recorded.extensions)
+    if given.digest == before.digest:
+        return given
     if before.privacy.noise_source != given.privacy.noise_source:
         raise InvalidValue(
             "privacy.noise_source",
@@ -303,6 +315,7 @@ def _stated(before: SweepSpec, given: SweepSpec) -> list[str]:
         and learns(given.search.sampler),
         "search.warm_start": before.search.warm_start != given.search.warm_start,
         "early_stopping": before.early_stopping != given.early_stopping,
+        "search.trials (--trials extends it)": before.search.trials != given.search.trials,
         "data.validation": recorded_text(recorded) != recorded_text(now),
         "data.unit and privacy.unit": (recorded.data_unit, recorded.unit) != (now.data_unit, now.unit),
     }
@@ -343,12 +356,14 @@ def _controller(
     store: Store,
     lease: Lease,
     name: str,
-    spec: SweepSpec,
+    specs: tuple[SweepSpec, SweepSpec],
     facts: PublicFacts,
     workspace: Workspace,
     progress: Progress,
     on_failure: Callable[[Failure], None],
 ) -> Controller:
+    # The sampler's, which no extension changes, and the one that the sweep goes on under.
+    began, spec = specs
     earlier = Publisher(store).trials(spec.search.warm_start) if spec.search.warm_start else []
     controller = Controller(
         store=store,
@@ -356,7 +371,7 @@ def _controller(
         sweep=name,
         spec=spec,
         facts=facts,
-        proposer=Proposer(spec, warm=[Release.of(spec).seen(one) for one in earlier]),
+        proposer=Proposer(began, warm=[Release.of(spec).seen(one) for one in earlier]),
         trials=workspace.trials(name),
         calibrations=store.calibrations(),
     )

@@ -191,6 +191,7 @@ def resume(
     *,
     spec: Spec | None = None,
     accept: Collection[str] = (),
+    trials: int | None = None,
     root: str | Path | None = None,
     store: str | None = None,
     records: str | None = None,
@@ -202,12 +203,15 @@ def resume(
 
     spec    compared with the recorded one first: a difference is refused with a diff
     accept  what may have changed all the same: "spec", "code", "data"
+    trials  extend it to so many in all. What that costs is said first; an extended sweep has no total to be quoted,
+            since results may have asked for more, unless nothing had been launched
 
     Raises UnknownSweep, LeaseHeld (another controller runs it), Changed, StoreError, ClusterUnreachable, InvalidValue.
     """
     _no_client(address)
     given = None if spec is None else load(spec)
-    return _driven(sweep, places(root, store, records, tracking), progress, spec=given, accept=accept, address=address)
+    wanted = {"spec": given, "accept": accept, "trials": trials, "address": address}
+    return _driven(sweep, places(root, store, records, tracking), progress, **wanted)
 
 
 def open(sweep: str, *, root: str | Path | None = None, store: str | None = None, tracking: str | None = None) -> Sweep:

@@ -31,7 +31,7 @@ from sweeps.ledger.steps import total
 from sweeps.ledger.summary import Choice, Procedure, Summary, largest_claims
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import LedgerEntry, SweepRecord, TrialRecord
+from sweeps.records import LedgerEntry, SweepRecord, TrialRecord, TrialState
 from sweeps.search import registry
 from trainables.system import PrivacyPlan
 from trainables.training.noise import named_generators
@@ -187,6 +187,25 @@ def choices_by_results(spec: RecordedSpec) -> tuple[Choice, ...]:
     return tuple(found)
 
 
+def choices_of(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[Choice, ...]:
+    """What let results choose budgets in a sweep: its spec, and extensions that results may have asked for.
+
+    A total is a guarantee of a number of trials that was fixed before the first of them: a person who looks at results
+    and then decides how many more there are is a rule that chooses by results, as any sampler is. Counted for whichever
+    number came out, delta would be spent once at every look. What was asked for before the first launch is none.
+    """
+    own, began = choices_by_results(sweep.spec), sweep.spec.trials
+    asked = [one.trials for one in sweep.extensions if one.trials is not None and one.launched]
+    launched = sum(one.state is not TrialState.INFEASIBLE for one in trials)
+    if began is not None and launched > max([began, *(one.trials or 0 for one in sweep.extensions)]):
+        # Of a time when a changed spec could extend a sweep without a word.
+        asked.append(launched)
+    if not asked:
+        return own
+    what = f"it was extended to {' and then '.join(map(str, asked))} trials when results could be seen"
+    return *own, Choice(what=what, will=what, instead="set `search.trials` to the last number before the first trial")
+
+
 def summary(
     trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry], choices: Sequence[Choice] | None = None
 ) -> Summary:
@@ -215,7 +234,7 @@ def summary_in_passing(sweep: SweepRecord, trials: Sequence[TrialRecord], entrie
     """`summary` with the procedure's total where that takes well under a second, and else why it is left out."""
     if len(entries) > TOTAL_SHOWN_UP_TO:
         return replace(summary(trials, entries), uncounted=too_many(sweep.name, len(entries)))
-    return summary(trials, entries, choices_by_results(sweep.spec))
+    return summary(trials, entries, choices_of(sweep, trials))
 
 
 def _rounded(part: Event, ratio: float) -> Event:

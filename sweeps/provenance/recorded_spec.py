@@ -53,6 +53,8 @@ class RecordedSpec:
     """{metric: {"value": ..., "source": ...}}: where the axes of a front end."""
     sampler = _At[str | None]("search.sampler", None)
     """What chose the trials."""
+    trials = _At[int | None]("search.trials", None)
+    """How many it began with."""
     is_stratified = _At[bool]("search.stratified", False)
     """Whether systems and budgets took turns."""
     warm_start = _At[str | None]("search.warm_start", None)

@@ -11,7 +11,8 @@ two statements leaves a whole state: a trial that is RUNNING has one open attemp
 
 What never changes. A closed attempt stays as it was closed: the same content again is no change, other content is a
 Conflict. What was charged never falls; a reservation that is not settled counts whole; no attempt begins beyond the
-furthest executed step. Plans, configurations, seeds and claims stay the values that were written.
+furthest executed step. Plans, configurations, seeds and claims stay the values that were written, and so does the spec
+that a sweep began with: what it is extended by is appended.
 
 What a reader may see. One state between two transactions, without waiting for the writer. A sweep of an earlier release
 is read by today's rules of what may leave it (`sweeps.release.policy`), and is refused where it cannot be. Views read
@@ -25,6 +26,7 @@ from typing import Protocol
 
 from sweeps.records import (
     AttemptRecord,
+    Extension,
     LedgerEntry,
     OutboxRow,
     Proposal,
@@ -100,6 +102,9 @@ class Store(Protocol):
 
     def set_fingerprints(self, lease: Lease, fingerprints: Mapping[str, str]) -> None:
         """Replace the recorded fingerprints (a resume under changed ones was accepted by name). Raises LeaseLost."""
+
+    def extend(self, lease: Lease, extension: Extension) -> None:
+        """Append to `SweepRecord.extensions`; the last one again changes nothing. Raises LeaseLost."""
 
     def data_fingerprint(self, digest: str) -> str:
         """What this store records of a data set with that digest: keyed with a secret of its own.

@@ -15,6 +15,7 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import (
     EPSILON,
     AttemptRecord,
+    Extension,
     LedgerEntry,
     OutboxRow,
     Outcome,
@@ -25,7 +26,7 @@ from sweeps.records import (
 )
 from sweeps.release.policy import Release
 from sweeps.store.errors import UnknownSweep, UnknownTrial
-from sweeps.store.schema import attempts, ledger, outbox, sweeps, trials
+from sweeps.store.schema import attempts, extensions, ledger, outbox, sweeps, trials
 from sweeps.store.text import NULL, loads_column
 from trainables.system import PrivacyPlan
 
@@ -74,7 +75,8 @@ def sweep_and_number(key: str) -> tuple[str, int]:
 def read_sweeps(connection: Connection, name: str | None = None) -> list[SweepRecord]:
     """All sweeps in order of creation, or the one called `name`."""
     statement = select(sweeps).order_by(sweeps.c.id)
-    rows = connection.execute(statement if name is None else statement.where(sweeps.c.name == name))
+    rows = connection.execute(statement if name is None else statement.where(sweeps.c.name == name)).all()
+    extended = _extensions(connection)
     return [
         SweepRecord(
             name=row.name,
@@ -85,9 +87,19 @@ def read_sweeps(connection: Connection, name: str | None = None) -> list[SweepRe
             created_at=row.created_at,
             state=SweepState(row.state),
             records=row.records,
+            extensions=tuple(extended.get(row.id, ())),
         )
         for row in rows
     ]
+
+
+def _extensions(connection: Connection) -> dict[int, list[Extension]]:
+    """Of every sweep by its row number: mostly there are none."""
+    found: dict[int, list[Extension]] = {}
+    for row in connection.execute(select(extensions).order_by(extensions.c.sweep_id, extensions.c.number)):
+        one = Extension(trials=row.trials, hours=row.hours, launched=row.launched, at=row.at)
+        found.setdefault(row.sweep_id, []).append(one)
+    return found
 
 
 def read_trials(

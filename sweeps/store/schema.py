@@ -51,6 +51,17 @@ sweeps = Table(
     Column("records", Text, nullable=False, server_default=""),
 )
 
+extensions = Table(
+    "extensions",
+    metadata,
+    Column("sweep_id", ForeignKey("sweeps.id"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("trials", BigInteger),
+    Column("hours", Double),
+    Column("launched", BigInteger, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
 leases = Table(
     "leases",
     metadata,
@@ -182,7 +193,12 @@ def _new_key(connection: Connection) -> bytes:
     return key
 
 
-MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {2: _records_of_their_own, 3: _keyed_data}
+def _extensions(connection: Connection) -> None:
+    """Version 4: a sweep may be extended."""
+    extensions.create(connection)
+
+
+MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {2: _records_of_their_own, 3: _keyed_data, 4: _extensions}
 """{version from 2 on: what makes it from the version before}."""
 
 VERSION = max(MIGRATIONS, default=1)

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, delete, insert, select
 from sweeps.provenance.fingerprint import keyed
 from sweeps.records import (
     AttemptRecord,
+    Extension,
     LedgerEntry,
     OutboxRow,
     Proposal,
@@ -126,6 +127,10 @@ class SqlStore:
     def set_fingerprints(self, lease: Lease, fingerprints: Mapping[str, str]) -> None:
         """What it goes on under."""
         self._write(lease, lambda writer: writer.update_sweep(fingerprints=dumps(fingerprints)))
+
+    def extend(self, lease: Lease, extension: Extension) -> None:
+        """What was asked for beyond the spec."""
+        self._write(lease, lambda writer: writer.extend(extension))
 
     def data_fingerprint(self, digest: str) -> str:
         """Keyed with a secret that was drawn with the tables."""

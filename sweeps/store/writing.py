@@ -10,16 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, func, insert, select, update
 
 from dpcore.checks import InvalidValue
-from sweeps.records import Outcome, Proposal, Reservation, Settlement, SweepState, TrialState, trial_key
+from sweeps.records import Extension, Outcome, Proposal, Reservation, Settlement, SweepState, TrialState, trial_key
 from sweeps.store.errors import Conflict, UnknownTrial
 from sweeps.store.reading import trial_number
-from sweeps.store.schema import attempts, ledger, outbox, sweeps, trials
+from sweeps.store.schema import attempts, extensions, ledger, outbox, sweeps, trials
 from sweeps.store.text import NULL, canonical, dumps
 from trainables.system import PrivacyPlan, Refusal
 
@@ -44,6 +44,16 @@ class Writer:
         if self.connection.execute(select(sweeps.c.state).where(here)).scalar_one() != wanted:
             self.update_sweep(state=str(wanted))
             self._announce("state", None)
+
+    def extend(self, extension: Extension) -> None:
+        """One more extension, where it is not the last one."""
+        latest = select(extensions).where(extensions.c.sweep_id == self.sweep_id).order_by(extensions.c.number.desc())
+        last = self.connection.execute(latest.limit(1)).one_or_none()
+        values = asdict(extension)
+        if last is not None and all(getattr(last, name) == value for name, value in values.items()):
+            return
+        number = 1 if last is None else last.number + 1
+        self.connection.execute(insert(extensions).values(sweep_id=self.sweep_id, number=number, **values))
 
     def infeasible(self, refused: Iterable[tuple[Proposal, Refusal]]) -> None:
         """Record proposals that are never launched; the same ones again change nothing."""

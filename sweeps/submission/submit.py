@@ -61,6 +61,7 @@ def submit(
     else:
         for one in accept or []:
             words += ["--accept", one]
+        words += [] if trials is None else ["--trials", str(trials)]
     for option, value in (("--root", root), ("--store", store), ("--records", records), ("--tracking", tracking)):
         words += [option, value] if value else []
     environment = taken_from_here(env or [])

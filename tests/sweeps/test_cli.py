@@ -195,7 +195,8 @@ def test_a_sampler_that_learns_cannot_be_accepted_after_one_that_does_not(sweeps
     [
         ("search.sampler", {"sampler": "random"}, {"sampler": "nsga2"}),
         ("search.warm_start", {"sampler": "tpe"}, {"sampler": "tpe", "warm_start": "other"}),
-        ("", {"sampler": "tpe"}, {"sampler": "random", "trials": 9}),
+        ("search.trials (--trials extends it)", {"sampler": "random"}, {"sampler": "random", "trials": 9}),
+        ("", {"sampler": "tpe"}, {"sampler": "random", "seed": 9}),
     ],
 )
 def test_what_views_read_of_the_recorded_spec_stays(name, before, after):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.records import SweepState, TrialState
+from sweeps.records import Extension, SweepState, TrialState
 from sweeps.store import VERSION, LeaseHeld, StoreError, open_store
 from tests.sweeps.stores import SWEEP, plan, proposal, record, settle
 
@@ -174,11 +174,13 @@ def test_reservations_are_written_through_to_the_disk(tmp_path):
 def test_files_of_every_version_open_and_go_on(version, tmp_path):
     path = tmp_path / "sweeps.db"
     shutil.copy(FILES / f"store-version-{version}.db", path)
-    assert_goes_on(open_store(f"sqlite:///{path}", create=False))
+    assert_goes_on(open_store(f"sqlite:///{path}", create=False), version)
 
 
-def assert_goes_on(store):
-    """The store holds one trial in each state, a rung, a lost attempt, an undelivered row and a held lease."""
+def assert_goes_on(store, version):
+    """It holds one trial in each state, a rung, a lost attempt, an undelivered row, a held lease; then an extension."""
+    extended = () if version < 4 else (Extension(trials=80, launched=40, at=1.7e9 + 0.5),)
+    assert store.sweep(SWEEP).extensions == extended
     assert store.sweep(SWEEP).state is SweepState.RUNNING
     assert store.counts(SWEEP) == {"planned": 1, "running": 1, "complete": 1, "failed": 1, "infeasible": 1}
     complete, failed, planned, running, infeasible = store.trials(SWEEP)

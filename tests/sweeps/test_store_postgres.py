@@ -57,7 +57,7 @@ def test_stores_of_every_version_are_upgraded_and_go_on(server, database, versio
     assert stored.data_fingerprint("digest") != "digest"
     stored.close()
     store = open_store(database, create=False)
-    assert_goes_on(store)
+    assert_goes_on(store, version)
     store.close()
 
 

@@ -24,7 +24,7 @@ def new_sweep(root: Path, name: str = "views", **spec: object) -> Store:
     content = {
         "name": name,
         "objectives": OBJECTIVES,
-        "search": {"trials": 10, "sampler": "random"},
+        "search": {"trials": 100, "sampler": "random"},
         "privacy": {"allow_raw_measures": None},
         "front": {"reference": REFERENCE},
         **spec,

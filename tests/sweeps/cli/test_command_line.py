@@ -25,6 +25,7 @@ OF_THEIR_OWN = {
     "--format": {"predict", "show"},  # of the file that is read; tables that are printed alone
     "--output": {"init", "pareto", "report", "export", "predict"},  # spec; table or picture; page; folder; predictions
     "--rehearsal": {"check", "run"},  # of everything; of the user's own code
+    "--trials": {"resume"},  # a new total
     "--root": {"submit"},  # a folder of the cluster's head
 }
 """Options by whose name these commands mean something else than the others."""

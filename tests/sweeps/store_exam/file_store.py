@@ -174,6 +174,12 @@ class FileStore:
         with self.writing(lease) as held:
             held.sweeps[lease.sweep] = replace(held.sweeps[lease.sweep], fingerprints=dict(fingerprints))
 
+    def extend(self, lease, extension):
+        with self.writing(lease) as held:
+            before = held.sweeps[lease.sweep]
+            if before.extensions[-1:] != (extension,):
+                held.sweeps[lease.sweep] = replace(before, extensions=(*before.extensions, extension))
+
     def data_fingerprint(self, digest):
         return keyed(digest, bytes.fromhex(self.held().secret))
 

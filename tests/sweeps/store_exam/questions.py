@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from sweeps.records import Outcome, Settlement, SweepState, TrialState
+from sweeps.records import Extension, Outcome, Settlement, SweepState, TrialState
 from sweeps.store import (
     Conflict,
     Lease,
@@ -271,6 +271,29 @@ def trials_have_one_running_attempt(opens: Opens, url: str) -> list[str]:
     return faults
 
 
+def extensions_are_appended(opens: Opens, url: str) -> list[str]:
+    """What a sweep is extended by is durable, stays in order beside the spec that it began with, and is no other's."""
+    more, longer = Extension(trials=80, launched=40, at=1.5), Extension(hours=0.1 + 0.2, launched=60, at=2.5)
+    with sweep_at(opens, url) as (store, _):
+        store.create_sweep(record("other"))
+
+    def extends() -> None:
+        store = opens(url, create=False)
+        lease = store.acquire(SWEEP, ttl_seconds=BRIEF_SECONDS)
+        for one in (more, more, longer, replace(more, at=3.5)):
+            store.extend(lease, one)
+
+    faults = killed_after(extends)
+    with opened(opens, url) as store:
+        kept, other = store.sweeps()
+        expected = (more, longer, replace(more, at=3.5))
+        faults += unless(kept.extensions == expected, f"extensions are {kept.extensions}, expected {expected}")
+        faults += unless(replace(kept, extensions=()) == record(), "an extension has changed what the sweep began with")
+        faults += unless(other.extensions == (), "another sweep is extended too")
+        faults += unless(store.sweep(SWEEP) == kept, "one sweep by itself is another than among all")
+    return faults
+
+
 # -- who may write -----------------------------------------------------------------------------------------
 
 
@@ -348,6 +371,7 @@ def a_lost_lease_refuses_every_write(opens: Opens, url: str) -> list[str]:
             "record_infeasible": lambda: store.record_infeasible(old, [(proposal(3), refusal())]),
             "set_state": lambda: store.set_state(old, "finished"),
             "set_place": lambda: store.set_place(old, "/other", ""),
+            "extend": lambda: store.extend(old, Extension(trials=80, launched=2, at=1.0)),
             "set_fingerprints": lambda: store.set_fingerprints(old, {}),
             "delivered": lambda: store.delivered(old, [row.id for row in store.outbox(SWEEP)]),
             "renew": old.renew,
@@ -495,6 +519,7 @@ QUESTIONS: dict[str, Question] = {
         charges_never_fall,
         what_is_unknown_or_contradicts_is_charged_whole,
         trials_have_one_running_attempt,
+        extensions_are_appended,
         names_are_unique,
         one_process_writes,
         a_lost_lease_refuses_every_write,

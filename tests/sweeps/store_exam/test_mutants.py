@@ -136,6 +136,14 @@ class Twice(FileStore):
         return super().relaunch(lease, key, from_step, to_step)
 
 
+class LatestAlone(FileStore):
+    """It remembers the last extension."""
+
+    def extend(self, lease, extension):
+        with self.writing(lease) as held:
+            held.sweeps[lease.sweep] = replace(held.sweeps[lease.sweep], extensions=(extension,))
+
+
 class Unlocked(FileStore):
     """It looks, and then writes, without a lock."""
 
@@ -247,6 +255,7 @@ class Eager(FileStore):
         ("what_is_unknown_or_contradicts_is_charged_whole", Generous),
         ("what_is_unknown_or_contradicts_is_charged_whole", Forgiving),
         ("trials_have_one_running_attempt", Twice),
+        ("extensions_are_appended", LatestAlone),
         ("names_are_unique", Unlocked),
         ("names_are_unique", Replacing),
         ("one_process_writes", Unlocked),

@@ -1,0 +1,242 @@
+"""A sweep that is given more trials than it began with: what may be asked, what is recorded, what its total says."""
+
+from __future__ import annotations
+
+import pytest
+
+import sweeps
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Status
+from sweeps.control import extensions, session
+from sweeps.ledger.spending import choices_of, summary_in_passing
+from sweeps.process.workspace import Workspace
+from sweeps.provenance.fingerprint import Changed
+from sweeps.records import Extension, TrialState
+from sweeps.search import Proposer
+from sweeps.spec import load_spec
+from tests.sweeps import view_sweeps
+from tests.sweeps.fake_workers import NAME, FakeSweep
+from tests.sweeps.stores import record
+from tests.sweeps.toys import finished, infeasible, spec_with
+from tests.sweeps.view_sweeps import new_sweep
+
+SPEC = """
+name: here
+data: {source: uniform, n: 100}
+systems: {noisy-mean: {clip: {uniform: [0.2, 1.0]}, steps: 4}}
+privacy: {epsilon: 1.0, delta: 1.0e-5}
+objectives: [{metric: expected_error}]
+search: {sampler: random, trials: 3}
+"""
+GRID = {"sampler": "grid", "trials": 4, "seed": 1, "repeats": 2}
+KNOBS = {"hill": {"rate": {"choice": [0.1, 1.0, 10.0]}}}
+
+
+def proposals(spec, count):
+    proposer = Proposer(spec)
+    return [proposer.propose() for _ in range(count)]
+
+
+def trials_of(spec, count):
+    return [finished(spec, one) for one in proposals(spec, count)]
+
+
+def asked(spec, records, trials):
+    return extensions.asked(record(), spec, records, trials)
+
+
+# -- what may be asked -------------------------------------------------------------------------------------
+
+
+def test_the_same_number_is_no_extension_and_a_larger_one_is():
+    spec = spec_with()
+    assert asked(spec, trials_of(spec, 5), 20) is None
+    assert asked(spec, trials_of(spec, 5), None) is None
+    found = asked(spec, [*trials_of(spec, 5), infeasible(spec, proposals(spec, 6)[5], 1.0)], 30)
+    assert (found.trials, found.hours, found.launched) == (30, None, 5)
+
+
+@pytest.mark.parametrize("trials", [19, 0, -1, True, 20.5, "30", 10_000_001])
+def test_a_number_that_is_less_or_none_is_refused(trials):
+    with pytest.raises(InvalidValue, match=r"trials=.*a whole number from 20.*never cut"):
+        asked(spec_with(), [], trials)
+
+
+def test_a_grid_ends_where_it_ends():
+    spec = spec_with(search=GRID, systems=KNOBS)
+    assert asked(spec, trials_of(spec, 4), 6).trials == 6
+    with pytest.raises(InvalidValue, match="at most 6, all points of the grid"):
+        asked(spec, trials_of(spec, 4), 7)
+    dry = [infeasible(spec, one, 1.0) for one in proposals(spec, 6)]
+    with pytest.raises(InvalidValue, match="ran dry after 6 proposals"):
+        asked(spec, dry, 5)
+
+
+def test_a_space_that_ran_dry_stays_dry():
+    spec = spec_with()
+    points = proposals(spec, 240)
+    some = [*trials_of(spec, 1), *(infeasible(spec, one, 1.0) for one in points[1:200])]
+    assert asked(spec, some, 30) is not None
+    with pytest.raises(InvalidValue, match="ran dry after 201 proposals"):
+        asked(spec, [*some, infeasible(spec, points[200], 1.0)], 30)
+
+
+@pytest.mark.parametrize("privacy", [{"release": "best"}, {"scope": "sweep"}])
+def test_one_release_is_not_made_twice(privacy):
+    spec = spec_with()
+    closed = spec.model_copy(update={"privacy": spec.privacy.model_copy(update=privacy)})
+    with pytest.raises(InvalidValue, match="those of the trials that it began with"):
+        asked(closed, [], 30)
+
+
+# -- what the search makes of it ---------------------------------------------------------------------------
+
+
+def test_an_extended_sweep_proposes_what_a_longer_one_does(tmp_path):
+    sweep = FakeSweep(tmp_path / "short")
+    sweep.finish()
+    sweep.lease.release()
+    sweep.spec = extensions.extended(sweep.spec, [Extension(trials=9, launched=5, at=1.0)])
+    sweep.start()
+    sweep.finish()
+    longer = FakeSweep(tmp_path / "long", change={"search": {"sampler": "random", "trials": 9, "seed": 3}})
+    longer.finish()
+    found, expected = ([(one.config, one.seed) for one in each.store.trials(NAME)] for each in (sweep, longer))
+    assert found == expected
+    assert len(found) == 9
+
+
+def test_a_spec_with_any_of_its_totals_is_the_same_spec():
+    before = load_spec(SPEC)
+    later = [Extension(trials=trials, launched=3, at=1.0) for trials in (5, 8)]
+    for trials, same in ((3, True), (5, True), (8, True), (6, False)):
+        given = sweeps.load(before, trials=trials)
+        assert (extensions.begun(given, before, later).digest == before.digest) is same
+    assert extensions.extended(before, later).search.trials == 8
+
+
+# -- what its total says -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def views(tmp_path):
+    """A sweep of three trials by a sampler that looks at nothing, and its lease."""
+    store = new_sweep(tmp_path)
+    lease = store.acquire("views")
+    for number in range(3):
+        view_sweeps.complete(store, lease, number)
+    return store, lease
+
+
+def counted(store):
+    return summary_in_passing(store.sweep("views"), store.trials("views"), store.ledger("views"))
+
+
+def test_an_extension_takes_the_guarantee_of_the_total_away(views):
+    store, lease = views
+    assert counted(store).procedure.is_claim
+    store.extend(lease, Extension(trials=80, launched=3, at=1.0))
+    store.extend(lease, Extension(trials=90, launched=3, at=2.0))
+    found = counted(store).procedure
+    assert (found.is_claim, found.guarantee.status) == (False, Status.NO_CLAIM)
+    said = "it was extended to 80 and then 90 trials when results could be seen"
+    assert [choice.what for choice in found.choices] == [said]
+    assert said in str(sweeps.open("views", root=store.sweep("views").root))
+    page = sweeps.open("views", root=store.sweep("views").root).report()
+    assert said in page.read_text()
+
+
+def test_what_was_asked_for_before_the_first_launch_takes_nothing_away(views):
+    store, lease = views
+    store.extend(lease, Extension(trials=80, launched=0, at=1.0))
+    assert counted(store).procedure.is_claim
+    assert choices_of(store.sweep("views"), store.trials("views")) == ()
+
+
+def test_more_trials_than_were_ever_asked_for_are_an_extension(tmp_path):
+    """Earlier releases took them from a changed spec, and went on calling the total a guarantee."""
+    store = new_sweep(tmp_path, search={"trials": 2, "sampler": "random"})
+    lease = store.acquire("views")
+    for number in range(2):
+        view_sweeps.complete(store, lease, number)
+    view_sweeps.refuse(store, lease, 2)
+    assert counted(store).procedure.is_claim
+    view_sweeps.complete(store, lease, 3)
+    assert not counted(store).procedure.is_claim
+    assert "it was extended to 3 trials" in str(sweeps.open("views", root=tmp_path))
+
+
+# -- a session ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """A sweep that is over after its three trials, by a session that launches nothing."""
+    workspace = Workspace.at(tmp_path)
+    session.create(load_spec(SPEC), workspace)
+    monkeypatch.setattr("sweeps.runner.cluster.check_reachable", lambda *_: None)
+    asked_for = []
+
+    def launches(controller, *_):
+        # The sampler's own number stays: NSGA-II's population follows from it.
+        asked_for.append((controller.spec.search.trials, controller.proposer._spec.search.trials))
+        while controller.launched < controller.spec.search.trials:
+            group = controller.decide()
+            controller.running -= {one.key for one in group.members}
+            for one in group.members:
+                controller.store.fail(controller.lease, one.key, one.attempt, None, "not today")
+        return "finished"
+
+    monkeypatch.setattr(session, "_launch_all", launches)
+    monkeypatch.setattr(session, "Drain", NoViews)
+    return workspace, asked_for
+
+
+class NoViews:
+    """MLflow is not looked at."""
+
+    delivered, uri = False, ""
+
+    def __init__(self, *_):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_a_session_extends_says_the_cost_and_goes_on_without_being_asked_again(started, capsys):
+    workspace, asked_for = started
+    session.resume("here", workspace)
+    assert capsys.readouterr().err == ""
+    session.resume("here", workspace, trials=5)
+    said = capsys.readouterr().err
+    assert "'here' is extended from 3 to 5 trials in all." in said
+    assert "all 5 trials together: about epsilon" in said
+    assert "It will be no guarantee, because it was extended to 5 trials" in said
+    # The same again, as after a crash, and without it.
+    session.resume("here", workspace, trials=5)
+    session.resume("here", workspace, spec=load_spec(SPEC))
+    session.resume("here", workspace, spec=load_spec(SPEC.replace("trials: 3", "trials: 5")))
+    store = workspace.open_store()
+    kept = store.sweep("here")
+    assert [(one.trials, one.launched) for one in kept.extensions] == [(5, 3)]
+    assert kept.spec.canonical["search"]["trials"] == 3
+    assert len(store.trials("here", [TrialState.FAILED])) == 5
+    assert asked_for == [(3, 3), (5, 3)]
+    with pytest.raises(InvalidValue, match="from 5, which sweep 'here' has now"):
+        session.resume("here", workspace, trials=4)
+
+
+def test_a_changed_spec_does_not_extend_unsaid(started):
+    """The total would still be called a guarantee of a number that was fixed beforehand."""
+    workspace, _ = started
+    for trials in (2, 9):
+        given = load_spec(SPEC.replace("trials: 3", f"trials: {trials}"))
+        with pytest.raises(Changed, match=r"search.trials: 3 -> "):
+            session.resume("here", workspace, spec=given)
+        with pytest.raises(Changed, match=r"search.trials \(--trials extends it\) cannot change"):
+            session.resume("here", workspace, spec=given, accept=["spec"])
+    assert workspace.open_store().sweep("here").extensions == ()
