@@ -74,6 +74,11 @@ class Publisher:
         at_once = Release.recorded(self._store.sweep(sweep).spec).policy.at_once
         return [] if at_once else self.trials(sweep)
 
+    def running(self, sweep: str) -> list[Published]:
+        """The trials that run now, where the policy lets a trial be seen before all are over. Raises UnknownSweep."""
+        at_once = Release.recorded(self._store.sweep(sweep).spec).policy.at_once
+        return self.trials(sweep, [TrialState.RUNNING]) if at_once else []
+
     def counts(self, sweep: str) -> dict[str, int]:
         """How many trials are seen in each state. Raises UnknownSweep."""
         if Release.recorded(self._store.sweep(sweep).spec).policy.at_once:

@@ -14,17 +14,24 @@ import threading
 import time
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from sweeps.records import TrialState
 from sweeps.release.publisher import Publisher
 from sweeps.store.errors import StoreError
 from sweeps.tracking.lock import DrainLock, DrainRunning
 from sweeps.tracking.view import STORE_VARIABLE, URI_VARIABLE
 from trainables.worker.redaction import redacted
 
+if TYPE_CHECKING:
+    from sweeps.tracking.mlflow_runs import Experiment
+
 ROWS_AT_ONCE = 100
 DELIVER_SECONDS = 2.0
 """Rows of runs that are written leave the outbox at least this often: the controller waits while there is progress."""
 POLL_SECONDS = 0.25
+RUNNING_SECONDS = 5.0
+"""Between two looks at which trials run now."""
 LONGEST_PAUSE_SECONDS = 30.0
 LAST_TRIES_SECONDS = 5.0
 EXIT_UNDELIVERED, EXIT_FAILED = 3, 1
@@ -40,12 +47,13 @@ def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> in
     from sweeps.tracking.mlflow_runs import Experiment
 
     experiment: Experiment | None = None
+    running = RunningTrials(store, sweep)
     pause = 0.0
     give_up_at = float("inf")
     while True:
         last_round = ending.is_set()
         rows = store.outbox(sweep, limit=ROWS_AT_ONCE)
-        if not rows:
+        if not rows and not running.to_say(last_round):
             if last_round:
                 return 0
             ending.wait(POLL_SECONDS)
@@ -53,6 +61,7 @@ def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> in
         try:
             if experiment is None:
                 experiment = Experiment(uri, store.sweep(sweep))
+            running.put(experiment, last_round)
             keys = dict.fromkeys(row.key for row in rows if row.key is not None)
             written: set[str] = set()
             since = time.monotonic()
@@ -65,7 +74,7 @@ def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> in
             if any(row.key is None for row in rows):
                 for trial in store.held_back(sweep):
                     experiment.put(trial)
-                experiment.put_sweep(store.sweep(sweep))
+                experiment.put_sweep(store.sweep(sweep), store.trials(sweep, [TrialState.COMPLETE]))
         except UNREACHABLE as error:
             # What was looked up may be stale after an outage: look again.
             experiment = None
@@ -83,6 +92,36 @@ def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> in
             continue
         pause, give_up_at = 0.0, float("inf")
         store.delivered([row.id for row in rows])
+
+
+class RunningTrials:
+    """Trials that MLflow shows as running: found by a look at the store now and then, and taken back when they are not.
+
+    A launch leaves no row in the outbox, which would have to be written before anything runs.
+    """
+
+    def __init__(self, store: Publisher, sweep: str) -> None:
+        self._store, self._sweep = store, sweep
+        self._shown: set[str] = set()
+        self._look_at = time.monotonic() + RUNNING_SECONDS
+
+    def to_say(self, last_round: bool) -> bool:
+        """Whether `put` has something to do: a look is due, or, at the end, something is shown that nobody sees run."""
+        return bool(self._shown) if last_round else time.monotonic() >= self._look_at
+
+    def put(self, experiment: Experiment, last_round: bool) -> None:
+        """Show those that run now, and what became of those shown before. Raises what `Experiment.put` raises."""
+        if not self.to_say(last_round):
+            return
+        now = {} if last_round else {one.key: one for one in self._store.running(self._sweep)}
+        for key in [key for key in now if key not in self._shown]:
+            experiment.put_running(now[key])
+            self._shown.add(key)
+        if gone := self._shown - now.keys():
+            for trial in self._store.trials_of(self._sweep, gone):
+                experiment.put(trial)
+            self._shown -= gone
+        self._look_at = time.monotonic() + RUNNING_SECONDS
 
 
 def main() -> int:

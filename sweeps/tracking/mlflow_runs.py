@@ -12,7 +12,7 @@ import math
 import re
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from sweeps.front.pareto import spec_objectives
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.process.patience import patience
 from sweeps.process.sqlite_files import path_of
-from sweeps.records import EPSILON, SweepRecord, TrialState
+from sweeps.records import DECIDED, EPSILON, SweepRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.tracking.mlflow_door import (
@@ -43,13 +43,16 @@ from sweeps.tracking.run_reading import WrittenRun, tagged_runs, written_runs
 from trainables.worker.redaction import shown_url
 
 _METRICS_AT_ONCE = 1000
+_KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Of a new experiment: its page opens on the runs and their charts."""
+_BEST = "best "
 _OURS = "sweeps."
 _STATUS = {
     TrialState.COMPLETE: "FINISHED",
     TrialState.FAILED: "FAILED",
     # Never launched: the tag `sweeps.feasible` tells it apart, as the proposer is told "completed, but violated".
     TrialState.INFEASIBLE: "FINISHED",
-    # Not over. Launches are not announced, so "running" would outlive the controller that saw it.
+    # Not over. Whoever sees it run says so (`put_running`): "running" must not outlive the controller.
     TrialState.PLANNED: "SCHEDULED",
     TrialState.RUNNING: "SCHEDULED",
 }
@@ -134,6 +137,11 @@ class Experiment:
             self._client.set_terminated(run_id, status=status, end_time=end or _milliseconds(trial.proposed_at))
         self._runs[trial.key] = run_id
 
+    def put_running(self, trial: Published) -> None:
+        """Make its run say that it runs. Whoever does this puts it again when it is over, or when nobody looks."""
+        self.put(trial)
+        self._client.update_run(self._runs[trial.key], status="RUNNING")
+
     def mend(self, trials: Iterable[Published]) -> tuple[str, ...]:
         """Take out what the store does not say, whoever wrote it; one sentence each.
 
@@ -177,8 +185,10 @@ class Experiment:
             self._client.delete_run(run_id)
         self._runs.clear()
 
-    def put_sweep(self, sweep: SweepRecord) -> None:
-        """Make the parent run say where the sweep stands, and under which heading."""
+    def put_sweep(self, sweep: SweepRecord, finished: Sequence[Published]) -> None:
+        """Make the parent run say where the sweep stands, under which heading, and the best of its finished trials."""
+        for best in _bests(sweep, finished):
+            self._client.log_metric(self._parent, best.key, best.value, best.timestamp, best.step)
         for name, value in (_spec_tags(sweep) | self._heading).items():
             self._client.set_experiment_tag(self._id, name, value)
             self._client.set_tag(self._parent, name, value)
@@ -193,7 +203,7 @@ class Experiment:
         found = self._client.get_experiment_by_name(sweep.name)
         if found is None:
             location = _artifact_location(self._uri, sweep.name)
-            tags = {**_spec_tags(sweep), **self._heading}
+            tags = {**_spec_tags(sweep), **self._heading, **_KIND}
             return self._client.create_experiment(sweep.name, location, tags), False
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
@@ -274,6 +284,22 @@ def _tags(trial: Published) -> dict[str, str]:
         tags[RESTS_ON] = assumptions.status(claim)
         tags[ASSUMPTIONS] = _text("\n".join(assumptions.lines()), 5000)
     return tags
+
+
+def _bests(sweep: SweepRecord, finished: Sequence[Published]) -> list[Metric]:
+    """The best value of each objective that training decides, at the number of trials that it was chosen from."""
+    found = []
+    for objective in spec_objectives(sweep.spec):
+        values = [
+            (value, one.finished_at or one.proposed_at)
+            for one in finished
+            if (value := one.metric(objective.metric)) is not None and not math.isnan(value)
+        ]
+        if values and objective.metric not in DECIDED:
+            best = (max if objective.goal == "maximize" else min)(value for value, _ in values)
+            last = max(at for _, at in values)
+            found.append(Metric(_name(_BEST + objective.metric), float(best), _milliseconds(last), len(values)))
+    return found
 
 
 def _params(trial: Published) -> dict[str, str]:

@@ -12,6 +12,7 @@ from types import TracebackType
 
 from sweeps.process.waiting import waiting
 from sweeps.process.words import say
+from sweeps.records import TrialState
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 from sweeps.store.errors import StoreError
@@ -140,7 +141,7 @@ def rebuild(store: Publisher, sweep: str, uri: str, folder: Path | None = None) 
         for trial in trials:
             with waiting(where):
                 experiment.put(trial)
-        experiment.put_sweep(record)
+        experiment.put_sweep(record, [one for one in trials if one.state is TrialState.COMPLETE])
         # Rows that came while this ran stay for the next drain.
         for start in range(0, len(rows), 500):
             store.delivered(rows[start : start + 500])

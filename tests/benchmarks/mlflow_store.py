@@ -33,7 +33,7 @@ def fill(root: Path, sweep: SweepRecord, trials: Sequence[TrialRecord]) -> str:
     uri = f"sqlite:///{root}/mlflow.db"
     experiment = Experiment(uri, sweep)
     experiment.put(trials[0])
-    experiment.put_sweep(sweep)
+    experiment.put_sweep(sweep, ())
     engine = create_engine(uri)
     with engine.begin() as connection:
         wanted = select(SqlTag.run_uuid).where(SqlTag.key == TRIAL_KEY)

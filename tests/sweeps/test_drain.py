@@ -16,6 +16,7 @@ from sweeps.process import waiting
 from sweeps.records import TrialRecord
 from sweeps.release.publisher import Publisher
 from sweeps.tracking import Drain, rebuild
+from sweeps.tracking import drain as drain_module
 from sweeps.tracking.drain import EXIT_UNDELIVERED, drain
 from sweeps.tracking.lock import DrainLock, DrainRunning
 from tests.sweeps import view_sweeps
@@ -61,6 +62,43 @@ def test_a_controller_that_is_killed_leaves_a_drain_that_delivers_and_ends(tmp_p
     assert store.backlog("views") == 0
     with DrainLock(tmp_path / "views", wait_seconds=20.0):
         pass  # and gone
+
+
+def test_what_runs_is_shown_as_running_until_it_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(drain_module, "RUNNING_SECONDS", 0.1)
+    store = view_sweeps.new_sweep(tmp_path)
+    uri = prepared(tmp_path)
+    lease = store.acquire("views")
+    store.set_state(lease, "running")
+    done, lost = (view_sweeps.launch(store, lease, number) for number in range(2))
+    ending = threading.Event()
+    delivering = threading.Thread(target=drain, args=(Publisher(store), "views", uri, ending))
+    delivering.start()
+
+    def seen(key: str, status: str) -> bool:
+        limit = time.monotonic() + 60
+        while time.monotonic() < limit:
+            if key in (runs := runs_of(uri)) and runs[key][0].info.status == status:
+                return True
+            time.sleep(0.1)
+        return False
+
+    try:
+        deadline = time.monotonic() + 60
+        while store.backlog("views") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert seen(done, "RUNNING")
+        assert seen(lost, "RUNNING")
+        view_sweeps.settle(store, lease, 0)
+        assert seen(done, "FINISHED")
+        assert seen(lost, "RUNNING")
+        # A controller that is killed leaves it running in the store.
+    finally:
+        ending.set()
+        delivering.join()
+    runs = runs_of(uri)
+    assert runs[lost][0].info.status == "SCHEDULED"
+    assert {len(found) for found in runs.values()} == {1}
 
 
 def test_unreachable_mlflow_keeps_the_rows_and_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]):

@@ -49,6 +49,21 @@ def test_one_finished_run_per_trial_and_a_parent(tracked):
     assert store.backlog("views") == 0
 
 
+def test_the_page_opens_on_runs_and_the_parent_has_the_best(tracked):
+    from mlflow import MlflowClient
+
+    store, uri = tracked
+    client = MlflowClient(tracking_uri=uri)
+    assert client.get_experiment_by_name("views").tags["mlflow.experimentKind"] == "custom_model_development"
+    parent = runs_of(uri)["parent"][0]
+    finished = [trial for trial in store.trials("views") if trial.state == "complete"]
+    # Epsilon is an objective too, and decided by nobody's training.
+    assert parent.data.metrics == {"best accuracy": max(trial.metrics["accuracy"] for trial in finished)}
+    rebuild(Publisher(store), "views", uri)
+    (best,) = client.get_metric_history(parent.info.run_id, "best accuracy")
+    assert best.step == len(finished)
+
+
 def test_a_run_says_what_the_record_says(tracked):
     store, uri = tracked
     trial = store.trials("views")[5]

@@ -93,11 +93,17 @@ def accuracy_of(number: int) -> float:
 
 def complete(store: Store, lease: Lease, number: int, accuracy: float | None = None, **changes: object) -> str:
     key = launch(store, lease, number, **changes)
+    settle(store, lease, number, accuracy, **changes)
+    return key
+
+
+def settle(store: Store, lease: Lease, number: int, accuracy: float | None = None, **changes: object) -> None:
+    """Complete a trial that was launched."""
     budget = config_of(number)["target_epsilon"]
     epsilon = budget * 0.999
     store.settle(
         lease,
-        key,
+        f"{lease.sweep}-{number}",
         1,
         Settlement(
             executed_to=10,
@@ -111,7 +117,6 @@ def complete(store: Store, lease: Lease, number: int, accuracy: float | None = N
             seconds=0.5,
         ),
     )
-    return key
 
 
 def refuse(store: Store, lease: Lease, number: int) -> None:
