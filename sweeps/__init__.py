@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sweeps.face.opening import SweepWarning, check, init, list_sweeps, load, open, resume, run
+    from sweeps.face.predicting import predict
     from sweeps.face.sweep import Sweep
 
-__all__ = ["Sweep", "SweepWarning", "check", "init", "list_sweeps", "load", "open", "resume", "run"]
+__all__ = ["Sweep", "SweepWarning", "check", "init", "list_sweeps", "load", "open", "predict", "resume", "run"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from sweeps.face import opening, sweep
+    from sweeps.face import opening, predicting, sweep
 
-    return getattr(sweep if name == "Sweep" else opening, name)
+    return getattr({"Sweep": sweep, "predict": predicting}.get(name, opening), name)
 
 
 def __dir__() -> Any:

@@ -46,8 +46,8 @@ def predict(
     format: Annotated[str | None, typer.Option(help="parquet or csv, where the file's name does not say.")] = None,
 ) -> None:
     """What an exported model says of the rows of a file, in their order."""
-    from trainables.export.files import check_output, predicted, written
-    from trainables.export.model import ReleasedModel
+    import sweeps
+    from trainables.export.files import check_output, written
 
     check_output(output)
-    print(written(predicted(ReleasedModel.load(model), file, format), output))
+    print(written(sweeps.predict(model, file, format=format), output))

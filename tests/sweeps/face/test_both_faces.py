@@ -9,7 +9,6 @@ import pytest
 import sweeps
 from sweeps.face.fronts import ParetoFront
 from tests.sweeps.cli.test_command_line import commands
-from trainables.export.files import predicted
 
 CALLS = {
     "init": [sweeps.init],
@@ -22,7 +21,7 @@ CALLS = {
     "track": [sweeps.open, sweeps.Sweep.track],
     "audit": [sweeps.open, sweeps.Sweep.audit],
     "export": [sweeps.open, sweeps.Sweep.model],
-    "predict": [predicted],
+    "predict": [sweeps.predict],
 }
 """{command: the calls that do the same}."""
 COMMANDS_ALONE = {
@@ -38,12 +37,10 @@ PRESENTATION = {
     "self",
     "mlflow",  # a front that MLflow alone has
     "shadows",  # an attack, without a verdict
-    "model",
     "page",  # of `show`: a table has all of them
     "watch",  # a call says how it stands now
     "every",
     "format",  # a table of pandas and a front write themselves
-    "file",  # of `predict`: the model and the path
 }
 
 

@@ -267,6 +267,8 @@ class PosteriorPredictive(nn.Module):
     The draws are the same for every record, and public: whoever has the posterior has them.
     """
 
+    draws: Tensor
+
     def __init__(self, knobs: VariationalKnobs, facts: PublicFacts, posterior: Posterior) -> None:
         super().__init__()
         self.rows = UnitNormRows(facts.features, WIDEST, bias=False)
