@@ -47,6 +47,7 @@ class SweepState(StrEnum):
     FINISHED = "finished"
     EXHAUSTED = "exhausted"
     STOPPED = "stopped"
+    DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,8 @@ class Extension:
 class SweepRecord:
     """One sweep as the store knows it.
 
+    name          for ever: of its folder, and the first part of its trials' keys
+    label         by which people call it now, if it was renamed
     spec          that it began with
     digest        of the spec's meaning
     fingerprints  {"code": ..., "data": ...}; that of the data is keyed (`Store.data_fingerprint`)
@@ -87,6 +90,24 @@ class SweepRecord:
     state: SweepState = SweepState.CREATED
     records: str = ""
     extensions: tuple[Extension, ...] = ()
+    label: str = ""
+
+    @property
+    def called(self) -> str:
+        """What people call it."""
+        return self.label or self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """Who drives a sweep now.
+
+    token  of its lease
+    who    process, host, and since when, in words
+    """
+
+    token: int
+    who: str
 
 
 class Outcome(StrEnum):
@@ -154,12 +175,14 @@ class Configured:
 class Proposal(Configured):
     """One point of the space.
 
-    seed  public: initial weights and the like
+    seed     public: initial weights and the like
+    request  number of the request that asked for this very point (`sweeps.requests`); None: the search proposed it
     """
 
     number: int
     config: Mapping[str, Scalar]
     seed: int
+    request: int | None = None
 
 
 class StoredRows(Protocol):
@@ -180,6 +203,7 @@ class TrialRecord(Configured):
     guarantee    what the trial claims, its whole plan's claim; None before the first report
     step         steps behind those metrics
     reports      {step: metrics} of every committed report, in order of steps; the rungs of early stopping
+    request      as that of its `Proposal`
     """
 
     key: str
@@ -197,6 +221,7 @@ class TrialRecord(Configured):
     proposed_at: float = 0.0
     finished_at: float | None = None
     reports: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    request: int | None = None
     _rows: StoredRows | None = field(default=None, init=False, repr=False, compare=False)
     _row: int = field(default=0, init=False, repr=False, compare=False)
 
@@ -204,6 +229,7 @@ class TrialRecord(Configured):
     def of(cls, sweep: str, proposal: Proposal, state: TrialState, **fields: Any) -> Self:
         """A trial that begins as `proposal`; fields that are not given say that there is nothing yet."""
         own: dict[str, Any] = {"number": proposal.number, "config": proposal.config, "seed": proposal.seed}
+        own |= {"request": proposal.request}
         own |= {"key": trial_key(sweep, proposal.number), "plan": None, "violations": {}}
         return cls(state=state, **(own | fields))
 

@@ -70,13 +70,16 @@ def _sweeps(workspace: Workspace, form: str) -> None:
     if form == "json":
         print_json(rows)
         return
-    names = ("sweep", "state", "complete", "running", "failed", "infeasible", "planned")
-    if form == "csv":
-        sys.stdout.write(csv_text(names, rows))
-        return
-    table = Table(*names)
+    names = ["sweep", "state", "complete", "running", "failed", "infeasible", "planned"]
+    shown = [said for said in ("tags", "notes") if any(row[said] for row in rows)]
     for row in rows:
-        table.add_row(*(str(row[name]) for name in names))
+        row |= {"tags": " ".join(f"{key}={value}" for key, value in row["tags"].items()), "notes": len(row["notes"])}
+    if form == "csv":
+        sys.stdout.write(csv_text([*names, "tags", "notes"], rows))
+        return
+    table = Table(*names, *shown)
+    for row in rows:
+        table.add_row(*(str(row[name]) for name in (*names, *shown)))
     Console().print(table)
 
 

@@ -16,6 +16,7 @@ from sweeps.control.controller import Controller
 from sweeps.control.extensions import asked, begun, extended, grown
 from sweeps.control.failures import Failure
 from sweeps.control.interruption import Interruption
+from sweeps.control.listening import Listener
 from sweeps.control.lost_attempts import INTERRUPTED
 from sweeps.control.planning import check_corners
 from sweeps.front.pareto import rankable, spec_objectives
@@ -144,11 +145,16 @@ def resume(
     fingerprint.check_accepted(accept)
     store = workspace.open_store()
     recorded = store.sweep(name)
-    workspace = workspace.of(recorded)
+    name, workspace = recorded.name, workspace.of(recorded)
     began = _effective_spec(recorded, spec, accept)
     source = SOURCES[began.data.source]
     facts = source.facts(began.data.options())
-    with Interruption() as interruption, closing(store), _held(store, name) as lease:
+    with (
+        Interruption() as interruption,
+        closing(store),
+        _held(store, name) as lease,
+        Listener(store, lease) as listener,
+    ):
         recorded = store.sweep(name)
         effective = extended(began, recorded.extensions)
         extension = None if trials is None else asked(recorded, effective, store.trials(name), trials)
@@ -177,6 +183,7 @@ def resume(
                 state.ended = _launch_all(controller, loaded, workspace, address, interruption, on_cluster_lost)
             else:
                 state.ended = "exhausted" if controller.is_exhausted() else "finished"
+            listener.end()
             # Written before the drain ends, so that the views learn it too.
             store.set_state(lease, state.ended)
         seen = Publisher(store)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sweeps.face.one_trial import refuted_trials
@@ -13,9 +13,11 @@ from sweeps.ledger.summary import Summary
 from sweeps.ledger.text import claim_lines, executed_text, stopped_lines, total_lines
 from sweeps.ledger.totals import Total, earlier_lines, earlier_totals, total_of
 from sweeps.process.workspace import Workspace
+from sweeps.records import SweepRecord
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 from sweeps.release.validation_text import recorded_text
+from sweeps.requests import notes, tags
 from trainables.worker.redaction import shown_url
 
 
@@ -32,6 +34,7 @@ class Shown:
     validation    what is done with the validation records, in one line; None without any
     refuted       {system: key of a trial whose claim an audit refuted}, by the audits that lie in this root
     places        where its files and views are
+    notes, tags   of its people
     """
 
     sweep: str
@@ -45,6 +48,8 @@ class Shown:
     validation: str | None
     refuted: Mapping[str, str]
     places: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -53,6 +58,8 @@ class Shown:
             "heading": self.heading,
             "state": self.state,
             "trials": dict(self.counts),
+            "notes": list(self.notes),
+            "tags": dict(self.tags),
             "validation_records": self.validation,
             "stopped": list(self.stopped),
             "refuted": dict(self.refuted),
@@ -69,6 +76,9 @@ class Shown:
             yield self.heading
         yield f"{self.sweep}  {self.state}"
         yield f"trials   {', '.join(f'{count} {state}' for state, count in self.counts.items())}"
+        if self.tags:
+            yield f"tags     {', '.join(f'{key}={value}' for key, value in self.tags.items())}"
+        yield from (f"note     {line}" for line in self.notes)
         if self.validation is not None:
             yield f"validation records: {self.validation}"
         yield from (f"stopped  {line}" for line in self.stopped)
@@ -84,16 +94,24 @@ class Shown:
 
 
 def counted(workspace: Workspace) -> list[dict[str, Any]]:
-    """Every sweep of the store: its name, its state, and how many of its trials are in each state."""
+    """Every sweep of the store: its name, its state, how many of its trials are in each state, its tags and notes."""
     store = Publisher.open(workspace.store_url)
-    return [{"sweep": one.name, "state": one.state, **store.counts(one.name)} for one in store.sweeps()]
+    return [_counted(store, one) for one in store.sweeps()]
+
+
+def _counted(store: Publisher, record: SweepRecord) -> dict[str, Any]:
+    asked = store.requests(record.name)
+    said = {"tags": tags(asked), "notes": notes(asked)}
+    return {"sweep": record.called, "state": record.state, **store.counts(record.name), **said}
 
 
 def shown(sweep: str, workspace: Workspace) -> Shown:
     """Read a sweep. Raises UnknownSweep, StoreError."""
     store = Publisher.open(workspace.store_url)
     record = store.sweep(sweep)
+    sweep = record.name
     trials = store.trials(sweep)
+    asked = store.requests(sweep)
     ledger = summary_in_passing(record, trials, store.ledger(sweep))
     started_from = earlier_totals(store, record.spec.warm_start)
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
@@ -114,4 +132,6 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
             "report": str(workspace.report(sweep)),
             "tracking": shown_url(workspace.tracking_uri),
         },
+        notes=tuple(notes(asked)),
+        tags=tags(asked),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,12 +24,14 @@ from sweeps.process.workspace import Workspace
 from sweeps.records import TrialState
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.requests import notes, tags
 from sweeps.spec import SweepSpec, load_spec
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from sweeps.audit.audit_records import AuditRecord
+    from sweeps.control.asking import StopAnswer
     from sweeps.control.session import SweepEnd
     from sweeps.ledger.summary import Summary
     from sweeps.tracking.view import Rebuilt
@@ -47,9 +50,9 @@ class Sweep:
     """
 
     def __init__(self, name: str, workspace: Workspace, end: SweepEnd | None = None) -> None:
-        self.name, self.workspace, self.end = name, workspace, end
+        self.workspace, self.end = workspace, end
         self._published = Publisher.open(workspace.store_url)
-        self._published.sweep(name)
+        self.name = self._published.sweep(name).name
 
     @property
     def spec(self) -> SweepSpec:
@@ -76,6 +79,43 @@ class Sweep:
     def plots(self) -> Plots:
         """The report's charts, as Plotly figures."""
         return Plots(self._published, self.name)
+
+    @property
+    def notes(self) -> list[str]:
+        """What people noted, oldest first, with who and when."""
+        return notes(self._published.requests(self.name))
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags."""
+        return tags(self._published.requests(self.name))
+
+    def stop(self, *, wait: bool = True) -> StopAnswer:
+        """Ask whoever runs it, on whichever machine, to end as by Ctrl-C: running attempts end at a checkpoint, and are
+        charged. It is obeyed within 5 s.
+
+        wait  until it has ended, for one patience (SWEEPS_PATIENCE) at most
+
+        `print` of what comes back says what came of it; a sweep that nobody runs is left as it is.
+        """
+        from sweeps.control import asking
+
+        with closing(self.workspace.open_store()) as store:
+            return asking.stop(store, self.name, wait=wait)
+
+    def note(self, text: str) -> None:
+        """Keep a sentence about it, of at most 2000 letters. Raises InvalidValue."""
+        from sweeps.control import asking
+
+        with closing(self.workspace.open_store()) as store:
+            asking.note(store, self.name, text)
+
+    def tag(self, tags: Mapping[str, str] | str | Sequence[str]) -> None:
+        """Tag it: {"paper": "v2"}, or texts "paper=v2". An empty value takes a tag away. Raises InvalidValue."""
+        from sweeps.control import asking
+
+        with closing(self.workspace.open_store()) as store:
+            asking.tag(store, self.name, tags if isinstance(tags, Mapping) else asking.parted(tags))
 
     def overview(self) -> Shown:
         """Where it stands, what its trials claim, what it spent: what `sweeps show` prints."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sweeps.records import AttemptRecord, LedgerEntry, OutboxRow, SweepRecord, SweepState, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
+from sweeps.requests import Request
 
 if TYPE_CHECKING:
     from sweeps.store import Store
@@ -43,7 +44,7 @@ class Publisher:
         return self._store.url
 
     def sweep(self, name: str) -> SweepRecord:
-        """One sweep. Raises UnknownSweep."""
+        """One sweep, by any name that it has or had; all else goes by `SweepRecord.name`. Raises UnknownSweep."""
         return self._store.sweep(name)
 
     def sweeps(self) -> list[SweepRecord]:
@@ -101,6 +102,10 @@ class Publisher:
         [seen] = self.trials_of(sweep, [key])
         at_once = Release.recorded(self._store.sweep(sweep).spec).policy.at_once
         return self._store.attempts_of(key) if at_once or seen.state is TrialState.COMPLETE else []
+
+    def requests(self, sweep: str) -> list[Request]:
+        """What people asked of it, oldest first: notes and tags among them."""
+        return self._store.requests(sweep)
 
     def outbox(self, sweep: str, limit: int = 1000) -> list[OutboxRow]:
         """The oldest `limit` changes that the views have not been told."""

@@ -1,8 +1,8 @@
 """What a store of sweeps owes, whoever writes one.
 
-Who may write. The holder of a sweep's lease, and nobody else: every write but `create_sweep`, and `delivered` without a
-lease, checks it first, inside its own transaction, and raises LeaseLost where another has taken over. A holder that was
-stopped past its expiry therefore writes nothing, whatever its clock says.
+Who may write. The holder of a sweep's lease, and nobody else: every write but `create_sweep`, `rename`, `ask`, and
+`delivered` without a lease, checks it first, inside its own transaction, and raises LeaseLost where another has taken
+over. A holder that was stopped past its expiry therefore writes nothing, whatever its clock says.
 
 What is durable when. A method that returns has survived a power loss; one that raises has kept nothing. Two
 transactions make a trial: `launch` (or `relaunch`) makes the proposal, the attempt and its reservation durable before
@@ -26,6 +26,7 @@ from typing import Protocol
 
 from sweeps.records import (
     AttemptRecord,
+    Driver,
     Extension,
     LedgerEntry,
     OutboxRow,
@@ -37,6 +38,7 @@ from sweeps.records import (
     TrialRecord,
     TrialState,
 )
+from sweeps.requests import Request, Wanted
 from trainables.system import PrivacyPlan, Refusal
 
 LEASE_SECONDS = 30.0
@@ -80,10 +82,10 @@ class Store(Protocol):
     # -- sweeps -----------------------------------------------------------------------------------------
 
     def create_sweep(self, record: SweepRecord) -> None:
-        """Record a new sweep. Raises SweepExists."""
+        """Record a new sweep. Raises SweepExists, also for a name that another one had."""
 
     def sweep(self, name: str) -> SweepRecord:
-        """One sweep. Raises UnknownSweep."""
+        """One sweep, by any name that it has or had; all other methods take `SweepRecord.name`. Raises UnknownSweep."""
 
     def sweeps(self) -> list[SweepRecord]:
         """All sweeps, oldest first."""
@@ -105,6 +107,31 @@ class Store(Protocol):
 
     def extend(self, lease: Lease, extension: Extension) -> None:
         """Append to `SweepRecord.extensions`; the last one again changes nothing. Raises LeaseLost."""
+
+    def rename(self, sweep: str, label: str) -> None:
+        """What people call the sweep from now on, itself or what is then no other's for ever. Needs no lease.
+
+        Raises UnknownSweep, and SweepExists where another sweep has or had that name.
+        """
+
+    def erase(self, lease: Lease) -> None:
+        """The sweep is DELETED, for ever: metrics, reports and what the views were to be told are gone.
+
+        What was spent stays: plans, claims, attempts, every ledger entry, fingerprints, spec, requests, all its names.
+        The same again changes nothing. Raises LeaseLost, and Conflict while an attempt runs.
+        """
+
+    # -- what people ask -----------------------------------------------------------------------------------
+
+    def ask(self, sweep: str, wanted: Wanted, asker: str) -> int:
+        """Append a request, durable on return, and return its number. Needs no lease. Raises UnknownSweep."""
+
+    def requests(self, sweep: str) -> list[Request]:
+        """All requests in order. One with a smaller number may come to light after one with a larger: who looks for
+        new ones remembers which it has seen. Raises UnknownSweep."""
+
+    def driver(self, sweep: str) -> Driver | None:
+        """Who holds the lease; None where it is free, or its holder certainly gone. Raises UnknownSweep."""
 
     def data_fingerprint(self, digest: str) -> str:
         """What this store records of a data set with that digest: keyed with a secret of its own.

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, select, update
 
+from sweeps.records import Driver
 from sweeps.store.contract import LEASE_SECONDS
 from sweeps.store.database import Database
 from sweeps.store.errors import LeaseHeld, LeaseLost
@@ -146,6 +147,19 @@ def acquire(database: Database, sweep: str, sweep_id: int, ttl_seconds: float) -
         raise taken
     database.drives = True
     return SqlLease(database, sweep, sweep_id, taken, ttl_seconds)
+
+
+def read_driver(database: Database, connection: Connection, sweep_id: int) -> Driver | None:
+    """Who holds the lease and may be alive."""
+    row = connection.execute(
+        select(leases.c.token, leases.c.holder, leases.c.expires_at).where(leases.c.sweep_id == sweep_id)
+    ).one()
+    if row.holder is None or row.expires_at <= database.now(connection):
+        return None
+    holder = Holder(**json.loads(row.holder))
+    if holder.is_dead(on_this_host=database.is_sqlite):
+        return None
+    return Driver(token=int(row.token), who=_described(holder))
 
 
 def _set(connection: Connection, sweep_id: int, **values: object) -> None:

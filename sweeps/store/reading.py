@@ -25,8 +25,9 @@ from sweeps.records import (
     TrialState,
 )
 from sweeps.release.policy import Release
+from sweeps.requests import Request, wanted_from
 from sweeps.store.errors import UnknownSweep, UnknownTrial
-from sweeps.store.schema import attempts, extensions, ledger, outbox, sweeps, trials
+from sweeps.store.schema import attempts, extensions, ledger, names, outbox, requests, sweeps, trials
 from sweeps.store.text import NULL, loads_column
 from trainables.system import PrivacyPlan
 
@@ -46,6 +47,7 @@ _TRIAL_COLUMNS = (
     trials.c.violations,
     trials.c.guarantee,
     trials.c.plan,
+    trials.c.request,
 )
 _STATES = {str(state): state for state in TrialState}
 
@@ -73,9 +75,11 @@ def sweep_and_number(key: str) -> tuple[str, int]:
 
 
 def read_sweeps(connection: Connection, name: str | None = None) -> list[SweepRecord]:
-    """All sweeps in order of creation, or the one called `name`."""
+    """All sweeps in order of creation, or the one that has or had the name `name`."""
     statement = select(sweeps).order_by(sweeps.c.id)
-    rows = connection.execute(statement if name is None else statement.where(sweeps.c.name == name)).all()
+    if name is not None:
+        statement = statement.join(names).where(names.c.name == name)
+    rows = connection.execute(statement).all()
     extended = _extensions(connection)
     return [
         SweepRecord(
@@ -88,6 +92,7 @@ def read_sweeps(connection: Connection, name: str | None = None) -> list[SweepRe
             state=SweepState(row.state),
             records=row.records,
             extensions=tuple(extended.get(row.id, ())),
+            label=row.label,
         )
         for row in rows
     ]
@@ -264,6 +269,15 @@ def read_outbox(connection: Connection, name: str, limit: int) -> list[OutboxRow
         OutboxRow(
             id=row.id, sweep=name, key=None if row.number is None else f"{name}-{row.number}", kind=row.kind, at=row.at
         )
+        for row in connection.execute(statement)
+    ]
+
+
+def read_requests(connection: Connection, name: str) -> list[Request]:
+    """What people asked, in order."""
+    statement = select(requests).where(requests.c.sweep_id == sweep_id(connection, name)).order_by(requests.c.id)
+    return [
+        Request(id=row.id, wanted=wanted_from(row.kind, json.loads(row.content)), asker=row.asker, at=row.at)
         for row in connection.execute(statement)
     ]
 

@@ -49,6 +49,7 @@ sweeps = Table(
     Column("created_at", Double, nullable=False),
     Column("state", Text, nullable=False),
     Column("records", Text, nullable=False, server_default=""),
+    Column("label", Text, nullable=False, server_default=""),
 )
 
 extensions = Table(
@@ -61,6 +62,30 @@ extensions = Table(
     Column("launched", BigInteger, nullable=False),
     Column("at", Double, nullable=False),
 )
+
+names = Table(
+    "names",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("sweep_id", ForeignKey("sweeps.id"), nullable=False),
+)
+"""Every name that a sweep ever had: none becomes another's."""
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("sweep_id", ForeignKey("sweeps.id"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("asker", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("call", Text, nullable=False, unique=True),
+    sqlite_autoincrement=True,
+)
+"""Anybody appends rows, and none is changed (`sweeps.requests`). One for each `call`, however often it is tried."""
+
+Index("requests_of_sweep", requests.c.sweep_id, requests.c.id)
 
 leases = Table(
     "leases",
@@ -88,6 +113,7 @@ trials = Table(
     Column("proposed_at", Double, nullable=False),
     Column("finished_at", Double),
     Column("plan", Text, nullable=False),
+    Column("request", BigInteger),
     CheckConstraint("state IN ('planned', 'running', 'complete', 'failed', 'infeasible')", name="trial_state"),
 )
 
@@ -198,7 +224,21 @@ def _extensions(connection: Connection) -> None:
     extensions.create(connection)
 
 
-MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {2: _records_of_their_own, 3: _keyed_data, 4: _extensions}
+def _requests_and_labels(connection: Connection) -> None:
+    """Version 5: anybody may append requests, and a sweep may be called by another name than that of its files."""
+    connection.exec_driver_sql("ALTER TABLE sweeps ADD COLUMN label TEXT NOT NULL DEFAULT ''")
+    connection.exec_driver_sql("ALTER TABLE trials ADD COLUMN request BIGINT")
+    names.create(connection)
+    requests.create(connection)
+    connection.execute(insert(names).from_select(["name", "sweep_id"], select(sweeps.c.name, sweeps.c.id)))
+
+
+MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
+    2: _records_of_their_own,
+    3: _keyed_data,
+    4: _extensions,
+    5: _requests_and_labels,
+}
 """{version from 2 on: what makes it from the version before}."""
 
 VERSION = max(MIGRATIONS, default=1)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select, update
 
 from sweeps.provenance.fingerprint import keyed
 from sweeps.records import (
     AttemptRecord,
+    Driver,
     Extension,
     LedgerEntry,
     OutboxRow,
@@ -27,13 +28,14 @@ from sweeps.records import (
     TrialRecord,
     TrialState,
 )
+from sweeps.requests import Request, Wanted, content_of, kind_of
 from sweeps.store import reading
 from sweeps.store.calibrations import Calibrations
 from sweeps.store.contract import LEASE_SECONDS, Lease
 from sweeps.store.database import Database
-from sweeps.store.errors import StoreError, SweepExists, UnknownTrial
-from sweeps.store.lease import SqlLease, acquire
-from sweeps.store.schema import DATA_KEY, keys, leases, outbox, sweeps
+from sweeps.store.errors import StoreError, SweepExists, UnknownSweep, UnknownTrial
+from sweeps.store.lease import SqlLease, acquire, read_driver
+from sweeps.store.schema import DATA_KEY, keys, leases, names, outbox, requests, sweeps
 from sweeps.store.text import dumps
 from sweeps.store.writing import Writer
 from trainables.system import PrivacyPlan, Refusal
@@ -91,7 +93,7 @@ class SqlStore:
 
         def create(connection: Connection) -> None:
             number = connection.execute(unless_taken).scalar_one_or_none()
-            if number is None:
+            if number is None or not self._named(connection, number, record.name):
                 raise SweepExists(record.name)
             connection.execute(insert(leases).values(sweep_id=number, token=0, holder=None, expires_at=0.0))
 
@@ -101,8 +103,10 @@ class SqlStore:
         """One sweep."""
 
         def read(connection: Connection) -> SweepRecord:
-            reading.sweep_id(connection, name)
-            return reading.read_sweeps(connection, name)[0]
+            found = reading.read_sweeps(connection, name)
+            if not found:
+                raise UnknownSweep(name, connection.execute(select(names.c.name)).scalars())
+            return found[0]
 
         return self._database.read(read)
 
@@ -131,6 +135,53 @@ class SqlStore:
     def extend(self, lease: Lease, extension: Extension) -> None:
         """What was asked for beyond the spec."""
         self._write(lease, lambda writer: writer.extend(extension))
+
+    def rename(self, sweep: str, label: str) -> None:
+        """What it is called."""
+
+        def write(connection: Connection) -> None:
+            number = reading.sweep_id(connection, sweep)
+            if not self._named(connection, number, label):
+                raise SweepExists(label)
+            connection.execute(update(sweeps).where(sweeps.c.id == number).values(label=label))
+
+        self._database.write(write)
+
+    def _named(self, connection: Connection, sweep_id: int, name: str) -> bool:
+        """Give a sweep a name for ever; whether it is its own now."""
+        row = {"name": name, "sweep_id": sweep_id}
+        connection.execute(self._database.insert(names).values(row).on_conflict_do_nothing())
+        owner = select(names.c.sweep_id).where(names.c.name == name)
+        return connection.execute(owner).scalar_one_or_none() == sweep_id
+
+    def erase(self, lease: Lease) -> None:
+        """Results go."""
+        self._write(lease, lambda writer: writer.erase())
+
+    # -- what people ask -----------------------------------------------------------------------------------
+
+    def ask(self, sweep: str, wanted: Wanted, asker: str) -> int:
+        """One more row."""
+
+        row = {"kind": kind_of(wanted), "content": dumps(content_of(wanted)), "asker": asker, "at": time.time()}
+        row["call"] = secrets.token_hex(8)
+
+        def write(connection: Connection) -> int:
+            values = {**row, "sweep_id": reading.sweep_id(connection, sweep)}
+            connection.execute(self._database.insert(requests).values(values).on_conflict_do_nothing())
+            return int(connection.execute(select(requests.c.id).where(requests.c.call == row["call"])).scalar_one())
+
+        return self._database.write(write)
+
+    def requests(self, sweep: str) -> list[Request]:
+        """All of them."""
+        return self._database.read(lambda connection: reading.read_requests(connection, sweep))
+
+    def driver(self, sweep: str) -> Driver | None:
+        """Who holds the lease."""
+        return self._database.read(
+            lambda connection: read_driver(self._database, connection, reading.sweep_id(connection, sweep))
+        )
 
     def data_fingerprint(self, digest: str) -> str:
         """Keyed with a secret that was drawn with the tables."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from dpcore.checks import InvalidValue
 from sweeps.records import Extension, Outcome, Proposal, Reservation, Settlement, SweepState, TrialState, trial_key
@@ -166,6 +166,18 @@ class Writer:
         elif state != TrialState.FAILED:
             raise Conflict(f"trial {key}: {state}; expected planned or complete")
 
+    def erase(self) -> None:
+        """Results go, and the charge stays."""
+        running = select(attempts.c.number).where(
+            attempts.c.sweep_id == self.sweep_id, attempts.c.outcome == str(Outcome.RUNNING)
+        )
+        if self.connection.execute(running.limit(1)).one_or_none() is not None:
+            raise Conflict(f"sweep {self.sweep!r}: an attempt of it runs; settle, lose or fail it first")
+        for table in (trials, attempts):
+            self.connection.execute(update(table).where(table.c.sweep_id == self.sweep_id).values(metrics="{}"))
+        self.connection.execute(delete(outbox).where(outbox.c.sweep_id == self.sweep_id))
+        self.update_sweep(state=str(SweepState.DELETED))
+
     def _trial_row(self, proposal: Proposal, state: TrialState, plan: str, refusal: Refusal | None) -> dict[str, Any]:
         return {
             "sweep_id": self.sweep_id,
@@ -182,6 +194,7 @@ class Writer:
             "proposed_at": self.at,
             "finished_at": None if refusal is None else self.at,
             "plan": plan,
+            "request": proposal.request,
         }
 
     def _reserve(self, number: int, reserved: Reservation, launch: str) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.records import Extension, SweepState, TrialState
-from sweeps.store import VERSION, LeaseHeld, StoreError, open_store
+from sweeps.requests import Note
+from sweeps.store import VERSION, LeaseHeld, StoreError, SweepExists, open_store
 from tests.sweeps.stores import SWEEP, plan, proposal, record, settle
 
 FILES = Path(__file__).parent / "files"
@@ -198,6 +199,12 @@ def assert_goes_on(store, version):
     ]
     assert [row.kind for row in store.outbox(SWEEP)] == ["settled", "failed", "lost", "infeasible", "state"]
     assert store.calibrations()["noise|example"] == 1.5
+    assert (store.requests(SWEEP), running.request, store.driver(SWEEP)) == ([], None, None)
+    with pytest.raises(SweepExists):
+        store.create_sweep(record())
+    store.rename(SWEEP, "renamed")
+    store.ask(SWEEP, Note(text="it goes on"), "me@here")
+    assert (store.sweep("renamed").name, len(store.requests(SWEEP))) == (SWEEP, 1)
     # Its holder ended long ago on a machine that is not this one: free after its expiry, which has passed.
     lease = store.acquire(SWEEP)
     assert lease.token == 2

@@ -20,6 +20,9 @@ CALLS = {
     "report": [sweeps.open, sweeps.Sweep.report],
     "track": [sweeps.open, sweeps.Sweep.track],
     "audit": [sweeps.open, sweeps.Sweep.audit],
+    "stop": [sweeps.open, sweeps.Sweep.stop],
+    "note": [sweeps.open, sweeps.Sweep.note],
+    "tag": [sweeps.open, sweeps.Sweep.tag],
     "export": [sweeps.open, sweeps.Sweep.model],
     "predict": [sweeps.predict],
 }

@@ -144,9 +144,8 @@ def test_spec_state_and_counts(sweep):
     assert repr(sweep) == f"<Sweep '{NAME}': finished; 12 complete>"
     assert sweep.end is None
     listed = sweeps.list_sweeps(root=sweep.workspace.root)
-    assert listed.to_dict("records") == [
-        {"sweep": NAME, "state": "finished", **{str(state): 12 * (state == "complete") for state in TrialState}}
-    ]
+    counts = {str(state): 12 * (state == "complete") for state in TrialState}
+    assert listed.to_dict("records") == [{"sweep": NAME, "state": "finished", **counts, "tags": {}, "notes": []}]
 
 
 def test_charts_and_the_report(sweep, tmp_path):

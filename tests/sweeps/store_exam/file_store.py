@@ -19,6 +19,7 @@ from dpcore.checks import InvalidValue
 from sweeps.provenance.fingerprint import keyed
 from sweeps.records import (
     AttemptRecord,
+    Driver,
     LedgerEntry,
     OutboxRow,
     Outcome,
@@ -29,6 +30,7 @@ from sweeps.records import (
     TrialState,
     trial_key,
 )
+from sweeps.requests import Request
 from sweeps.store import Conflict, LeaseHeld, LeaseLost, StoreError, SweepExists, UnknownSweep, UnknownTrial
 from sweeps.store.contract import LEASE_SECONDS
 from sweeps.store.registry import Backend
@@ -37,7 +39,8 @@ from tests.sweeps.store_exam.candidate import Candidate, folders
 
 @dataclass
 class Contents:
-    """What the file holds. `ended` is what closed attempts were closed with; a lease is (token, holder, expiry)."""
+    """What the file holds. `ended` is what closed attempts were closed with; a lease is (token, holder, expiry);
+    `names` are of all sweeps, those that they had too."""
 
     secret: str = field(default_factory=partial(secrets.token_hex, 32))
     sweeps: dict[str, SweepRecord] = field(default_factory=dict)
@@ -48,6 +51,8 @@ class Contents:
     ended: dict[tuple[str, int], object] = field(default_factory=dict)
     outbox: list[OutboxRow] = field(default_factory=list)
     announced: int = 0
+    names: dict[str, str] = field(default_factory=dict)
+    asked: list[tuple[str, Request]] = field(default_factory=list)
     solved: dict[str, float] = field(default_factory=dict)
 
     def announce(self, sweep: str, key: str | None, kind: str) -> None:
@@ -138,14 +143,15 @@ class FileStore:
 
     def create_sweep(self, record):
         with self.writing() as held:
-            if record.name in held.sweeps:
+            if record.name in held.names:
                 raise SweepExists(record.name)
+            held.names[record.name] = record.name
             held.sweeps[record.name], held.leases[record.name] = record, (0, None, 0.0)
 
     def sweep(self, name):
         held = self.held()
-        held.of_sweep({}, name)
-        return held.sweeps[name]
+        held.of_sweep({}, held.names.get(name, name))
+        return held.sweeps[held.names[name]]
 
     def sweeps(self):
         return list(self.held().sweeps.values())
@@ -179,6 +185,39 @@ class FileStore:
             before = held.sweeps[lease.sweep]
             if before.extensions[-1:] != (extension,):
                 held.sweeps[lease.sweep] = replace(before, extensions=(*before.extensions, extension))
+
+    def rename(self, sweep, label):
+        with self.writing() as held:
+            held.of_sweep({}, sweep)
+            if held.names.setdefault(label, sweep) != sweep:
+                raise SweepExists(label)
+            held.sweeps[sweep] = replace(held.sweeps[sweep], label=label)
+
+    def erase(self, lease):
+        with self.writing(lease) as held:
+            if any(one.state is TrialState.RUNNING for one in held.of_sweep(held.trials, lease.sweep)):
+                raise Conflict(f"sweep {lease.sweep}: it runs")
+            for one in held.of_sweep(held.trials, lease.sweep):
+                held.trials[one.key] = replace(one, metrics={}, reports={step: {} for step in one.reports})
+            held.outbox = [row for row in held.outbox if row.sweep != lease.sweep]
+            held.sweeps[lease.sweep] = replace(held.sweeps[lease.sweep], state=SweepState.DELETED)
+
+    def ask(self, sweep, wanted, asker):
+        with self.writing() as held:
+            held.of_sweep({}, sweep)
+            held.asked.append((sweep, Request(id=len(held.asked) + 1, wanted=wanted, asker=asker, at=time.time())))
+            return len(held.asked)
+
+    def requests(self, sweep):
+        held = self.held()
+        held.of_sweep({}, sweep)
+        return [one for of, one in held.asked if of == sweep]
+
+    def driver(self, sweep):
+        held = self.held()
+        held.of_sweep({}, sweep)
+        token, holder, expires = held.leases[sweep]
+        return None if holder is None or expires <= time.time() else Driver(token=token, who=f"process {holder}")
 
     def data_fingerprint(self, digest):
         return keyed(digest, bytes.fromhex(self.held().secret))

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from sweeps.records import Extension, Outcome, Settlement, SweepState, TrialState
+from sweeps.records import Extension, Outcome, SweepState, TrialState
+from sweeps.requests import KnownPoint
 from sweeps.store import (
     Conflict,
-    Lease,
     LeaseHeld,
     LeaseLost,
     Store,
@@ -25,68 +24,23 @@ from sweeps.store import (
     UnknownTrial,
 )
 from sweeps.store.registry import Opens
+from tests.sweeps.store_exam import questions_of_people as people
+from tests.sweeps.store_exam.answers import (
+    BRIEF_SECONDS,
+    RACERS,
+    Question,
+    all_of,
+    came,
+    key,
+    opened,
+    refused,
+    sweep_at,
+    unless,
+)
 from tests.sweeps.store_exam.candidate import at_once, killed_after
 from tests.sweeps.stores import SWEEP, guarantee, plan, proposal, record, refusal
 
-Question = Callable[[Opens, str], list[str]]
-
-BRIEF_SECONDS = 0.3
-"""A lease that is meant to run out."""
-RACERS = 4
 SETTLED_WHILE_READ = 8
-
-
-def key(number: int) -> str:
-    """Of a trial of the exam's sweep."""
-    return f"{SWEEP}-{number}"
-
-
-def came(step: int = 100, **changes: object) -> Settlement:
-    """A result after `step` steps."""
-    values = {"metrics": {"accuracy": 0.5, "epsilon": 1.0}, "guarantee": guarantee(), "seconds": 2.0}
-    return Settlement(**({"executed_to": step, "step": step} | values | changes))  # type: ignore[arg-type]
-
-
-@contextmanager
-def sweep_at(opens: Opens, url: str) -> Iterator[tuple[Store, Lease]]:
-    """A new store with a sweep, and its lease."""
-    store = opens(url)
-    store.create_sweep(record())
-    lease = store.acquire(SWEEP)
-    yield store, lease
-    lease.release()
-    store.close()
-
-
-@contextmanager
-def opened(opens: Opens, url: str) -> Iterator[Store]:
-    """The store that is there."""
-    store = opens(url, create=False)
-    yield store
-    store.close()
-
-
-def all_of(store: Store) -> list[list[object]]:
-    """Everything that a reader may see of the exam's sweep."""
-    readings = (store.trials, store.ledger, store.attempts, store.outbox)
-    return [list(store.sweeps()), *(list(read(SWEEP)) for read in readings)]
-
-
-def unless(holds: object, fault: str) -> list[str]:
-    """The fault, where something does not hold."""
-    return [] if holds else [fault]
-
-
-def refused(what: str, expected: type[Exception], act: Callable[[], object]) -> list[str]:
-    """What is wrong with the answer to something that may not be."""
-    try:
-        act()
-    except expected:
-        return []
-    except Exception as other:
-        return [f"{what}: {type(other).__name__} ({other}), expected {expected.__name__}"]
-    return [f"{what} is not refused; expected {expected.__name__}"]
-
 
 # -- what is durable when ----------------------------------------------------------------------------------
 
@@ -157,11 +111,13 @@ def reopening_gives_equal_records(opens: Opens, url: str) -> list[str]:
         store.settle(lease, key(0), 1, came(10, metrics=numbers, finished=False))
         store.relaunch(lease, key(0), 10, 30)
         store.settle(lease, key(0), 2, came(30, metrics={"accuracy": 0.3}))
-        store.launch(lease, proposal(1), plan(), 100)
+        store.launch(lease, replace(proposal(1), request=7), plan(), 100)
         store.settle(lease, key(1), 1, came(metrics={"accuracy": np.float32(0.5), "n": np.int64(3)}))
         store.launch(lease, proposal(2), plan(), 100)
         store.fail(lease, key(2), 1, None, "Zu wenig Speicher: 残り 0 B")
         store.record_infeasible(lease, [(proposal(3), refusal())])
+        store.ask(SWEEP, KnownPoint(config=dict(proposal(0).config)), "me@here")
+        store.rename(SWEEP, "better")
         store.set_place(lease, "/elsewhere", "s3://bucket/folder")
         store.set_fingerprints(lease, {"code": "c1", "data": "d1"})
         store.set_state(lease, "finished")
@@ -175,9 +131,10 @@ def reopening_gives_equal_records(opens: Opens, url: str) -> list[str]:
         faults += unless((first.seed, first.plan) == (proposal(0).seed, plan()), "seed or plan is another")
         faults += unless(first.reports == {10: numbers, 30: {"accuracy": 0.3}}, f"reports are {first.reports}")
         faults += unless(second.metrics == {"accuracy": 0.5, "n": 3}, f"NumPy's numbers are {second.metrics}")
+        faults += unless((first.request, second.request) == (None, 7), "who asked for a trial is another")
         faults += unless(infeasible.violations == refusal().violations, "what was violated is another")
         sweep = replace(record(), state=SweepState.FINISHED, root="/elsewhere", records="s3://bucket/folder")
-        sweep = replace(sweep, fingerprints={"code": "c1", "data": "d1"})
+        sweep = replace(sweep, fingerprints={"code": "c1", "data": "d1"}, label="better")
         faults += unless(store.sweep(SWEEP) == sweep, f"the sweep is {store.sweep(SWEEP)}")
         order = list(store.sweep(SWEEP).spec.systems["noisy-sgd"])
         faults += unless(order == ["z", "a"], "the order of a spec's knobs is another")
@@ -373,6 +330,7 @@ def a_lost_lease_refuses_every_write(opens: Opens, url: str) -> list[str]:
             "set_place": lambda: store.set_place(old, "/other", ""),
             "extend": lambda: store.extend(old, Extension(trials=80, launched=2, at=1.0)),
             "set_fingerprints": lambda: store.set_fingerprints(old, {}),
+            "erase": lambda: store.erase(old),
             "delivered": lambda: store.delivered(old, [row.id for row in store.outbox(SWEEP)]),
             "renew": old.renew,
         }
@@ -522,6 +480,10 @@ QUESTIONS: dict[str, Question] = {
         extensions_are_appended,
         names_are_unique,
         one_process_writes,
+        people.requests_need_no_lease,
+        people.who_drives_is_told,
+        people.a_name_stays_one_sweeps_own,
+        people.a_deleted_sweep_keeps_what_it_spent,
         a_lost_lease_refuses_every_write,
         readers_see_no_half_settlement,
         readings_have_one_order,

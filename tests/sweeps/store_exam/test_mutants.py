@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.process.workspace import Workspace
-from sweeps.records import TrialState
+from sweeps.records import Driver, TrialState
 from sweeps.store import StoreError, UnknownSweep, open_store, registry
 from tests.sweeps.store_exam import QUESTIONS, sit
 from tests.sweeps.store_exam.candidate import asked
@@ -198,6 +198,58 @@ class Releasing(FileLease):
             held.leases[self.sweep] = (self.token, None, 0.0)
 
 
+class Formal(FileStore):
+    """Who asks has to hold the lease."""
+
+    def ask(self, sweep, wanted, asker):
+        lease = self.acquire(sweep)
+        try:
+            return super().ask(sweep, wanted, asker)
+        finally:
+            lease.release()
+
+
+class LastOne(FileStore):
+    """A request takes the place of the one before."""
+
+    def requests(self, sweep):
+        return super().requests(sweep)[-1:]
+
+
+class Undead(FileStore):
+    """Whoever once drove, drives."""
+
+    def driver(self, sweep):
+        return super().driver(sweep) or Driver(token=self.held().leases[sweep][0], who="somebody")
+
+
+class Recycling(FileStore):
+    """A name that is not used any more is free."""
+
+    def rename(self, sweep, label):
+        with self.writing() as held:
+            before = held.sweeps.get(sweep)
+            if before is not None and before.called != sweep:
+                held.names.pop(before.called)
+        super().rename(sweep, label)
+
+
+class Thorough(FileStore):
+    """With a sweep goes what it spent."""
+
+    def erase(self, lease):
+        super().erase(lease)
+        with self.writing(lease) as held:
+            held.entries = {place: one for place, one in held.entries.items() if place[1] > 1}
+
+
+class Sparing(FileStore):
+    """A deleted sweep is only called so."""
+
+    def erase(self, lease):
+        self.set_state(lease, "deleted")
+
+
 class InTwoSteps(FileStore):
     """The result is there before its charge."""
 
@@ -262,6 +314,12 @@ class Eager(FileStore):
         ("one_process_writes", Impatient),
         ("one_process_writes", ReleasesOthers),
         ("a_lost_lease_refuses_every_write", Fenceless),
+        ("requests_need_no_lease", Formal),
+        ("requests_need_no_lease", LastOne),
+        ("who_drives_is_told", Undead),
+        ("a_name_stays_one_sweeps_own", Recycling),
+        ("a_deleted_sweep_keeps_what_it_spent", Thorough),
+        ("a_deleted_sweep_keeps_what_it_spent", Sparing),
         ("readers_see_no_half_settlement", InTwoSteps),
         ("readings_have_one_order", AsTheyCame),
         ("readings_have_one_order", ByText),

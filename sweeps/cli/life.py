@@ -1,0 +1,46 @@
+"""Commands about a sweep that was started: what its people ask of it, wherever its controller runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
+from sweeps.cli.output import print_json
+
+
+def stop(
+    sweep: str,
+    wait: Annotated[bool, typer.Option(help="Until it has ended, for one patience (SWEEPS_PATIENCE) at most.")] = True,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stop a sweep that runs in another terminal or on another machine, as Ctrl-C does there; it can be resumed."""
+    from sweeps.face import opening
+
+    answer = opening.open(sweep, root=root, store=store).stop(wait=wait)
+    if as_json:
+        print_json(answer.to_dict())
+    else:
+        print(answer)
+
+
+def note(sweep: str, text: str, root: Root = DEFAULT_ROOT, store: StoreUrl = None) -> None:
+    """Keep a sentence about a sweep, running or over; `show` prints it."""
+    from sweeps.face import opening
+
+    opening.open(sweep, root=root, store=store).note(text)
+
+
+def tag(
+    sweep: str,
+    tags: Annotated[list[str], typer.Argument(help="KEY=VALUE, one or several; KEY= takes a tag away.")],
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+) -> None:
+    """Tag a sweep, running or over; `show` lists sweeps with their tags."""
+    from sweeps.face import opening
+
+    opening.open(sweep, root=root, store=store).tag(tags)

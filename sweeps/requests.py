@@ -1,0 +1,107 @@
+"""What people ask of a sweep that somebody else may be running: words that whoever asks appends to its store.
+
+None of them needs the sweep's lease, and none is ever changed. The sweep's controller reads them and does what they
+say, so that it stays the one that writes.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainables.system import Scalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequest:
+    """The controller that holds the lease of this `token` is to end as by Ctrl-C. No later one is meant."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A sentence about the sweep."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tag:
+    """A word about the sweep; an empty value takes it away."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPoint:
+    """A point of the space, complete, that is to be tried next. See `sweeps.records.Configured` for `config`."""
+
+    config: Mapping[str, Scalar]
+
+
+Wanted = StopRequest | Note | Tag | KnownPoint
+_KINDS: Mapping[str, type[Wanted]] = {"stop": StopRequest, "note": Note, "tag": Tag, "point": KnownPoint}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What somebody asked of a sweep.
+
+    id     of no other request of its store
+    asker  "user@host"
+    at     seconds since 1970
+    """
+
+    id: int
+    wanted: Wanted
+    asker: str
+    at: float
+
+    @property
+    def when(self) -> str:
+        """Its time, for people."""
+        return datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def kind_of(wanted: Wanted) -> str:
+    """The word by which a store keeps it."""
+    return next(kind for kind, known in _KINDS.items() if isinstance(wanted, known))
+
+
+def content_of(wanted: Wanted) -> dict[str, Any]:
+    """Plain JSON values; `wanted_from` reads them."""
+    return asdict(wanted)
+
+
+def wanted_from(kind: str, content: Mapping[str, Any]) -> Wanted:
+    """What a store kept."""
+    return _KINDS[kind](**content)
+
+
+def this_person() -> str:
+    """Who asks: "user@host"."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container's user need not have a name.
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def notes(requests: Iterable[Request]) -> list[str]:
+    """What was noted, oldest first, with who and when."""
+    return [f"{one.wanted.text} ({one.asker}, {one.when})" for one in requests if isinstance(one.wanted, Note)]
+
+
+def tags(requests: Iterable[Request]) -> dict[str, str]:
+    """{key: value} as it was said last."""
+    said = {one.wanted.key: one.wanted.value for one in requests if isinstance(one.wanted, Tag)}
+    return {key: said[key] for key in sorted(said) if said[key]}
