@@ -97,29 +97,3 @@ class Domain:
             return "one of " + ", ".join(str(value) for value in self.values)
         low, high = (f"{end:.6g}" for end in (self.low, self.high))
         return f"{self.kind} {low} .. {high}" + (f" ({self.points} points)" if self.points else "")
-
-
-_ENDS = {"type": "array", "items": {"type": ["number", "string"]}, "minItems": 2, "maxItems": 2}
-_SCALAR = {"type": ["number", "string", "boolean"]}
-KNOB_SCHEMA: dict[str, Any] = {
-    "description": "a fixed value, or a domain to search",
-    "anyOf": [
-        _SCALAR,
-        {
-            "type": "object",
-            "properties": {"choice": {"type": "array", "items": _SCALAR, "minItems": 1}},
-            "required": ["choice"],
-            "additionalProperties": False,
-        },
-        *(
-            {
-                "type": "object",
-                "properties": {kind: _ENDS, "points": {"type": "integer", "minimum": 1}},
-                "required": [kind],
-                "additionalProperties": False,
-            }
-            for kind in KINDS[:-1]
-        ),
-    ],
-}
-"""JSON schema of one knob in a spec."""

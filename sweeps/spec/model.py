@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from dpcore.adjacency import Adjacency
-from sweeps.spec.domains import KNOB_SCHEMA, Domain
+from sweeps.spec.domains import Domain
 from trainables.system import Execution, PrivacyTarget, Scalar
 from trainables.units import RECORD
 
@@ -52,8 +52,8 @@ Delta = Annotated[float, Field(allow_inf_nan=False, ge=1e-300, lt=1), _NUMBER]
 PositiveCount = Annotated[int, Field(ge=1), _NUMBER]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Knob = Annotated[
-    Any, PlainValidator(lambda value: value), PlainSerializer(_knob_out), WithJsonSchema(KNOB_SCHEMA)
-]  # read by sweeps.spec.systems_section, which knows each system's parameters
+    Any, PlainValidator(lambda value: value), PlainSerializer(_knob_out), WithJsonSchema({})
+]  # read by sweeps.spec.systems_section, which knows each system's parameters, as sweeps.spec.json_schema does
 
 
 class Section(BaseModel):

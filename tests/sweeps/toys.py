@@ -13,6 +13,7 @@ from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.spec import SweepSpec, load_spec
 from tests.sweeps.view_sweeps import guarantee, plan
+from trainables.data.options import Option
 from trainables.system import (
     Config,
     Dataset,
@@ -120,6 +121,7 @@ class Points:
 
     name = "points"
     doc = "declared, never drawn"
+    options = (Option(name="n", doc="how many there are", default=1000),)
 
     def facts(self, options: Mapping[str, object]) -> PublicFacts:
         """`n` is the only option."""

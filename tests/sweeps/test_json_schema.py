@@ -1,0 +1,118 @@
+"""The JSON schema of a spec: it refuses nothing that loads, and no misspelled knob or option passes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from sweeps.examples import example_names
+from sweeps.spec import load_spec, spec_schema
+from sweeps.spec.yaml_text import read_document
+from tests.sweeps.generated_specs import accepted
+from trainables.data import SOURCES
+from trainables.registry import SYSTEMS
+
+ROOT = Path(__file__).parent.parent.parent
+TABLE = list(SOURCES).index("table")
+GENERATED, SEED = 100, 14
+
+
+@cache
+def validator() -> jsonschema.Draft202012Validator:
+    schema = spec_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@cache
+def generated() -> list[Any]:
+    return accepted(GENERATED, SEED)
+
+
+def packaged() -> list[str]:
+    """The examples, and the whole specs of the README."""
+    texts = [(ROOT / "sweeps/examples" / f"{name}.yaml").read_text() for name in example_names()]
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return texts + [block for block in blocks if "\nobjectives:" in block]
+
+
+def assert_taken(raw: Any) -> None:
+    assert not [f"{list(error.path)}: {error.message[:300]}" for error in validator().iter_errors(raw)]
+
+
+@pytest.mark.parametrize("text", packaged())
+def test_it_takes_what_is_packaged(text):
+    assert_taken(read_document(text))
+    assert_taken(load_spec(text).canonical())
+
+
+def test_it_takes_whatever_loads_as_it_was_written_and_as_it_is_recorded():
+    for raw, spec in generated():
+        assert_taken(raw)
+        assert_taken(spec.canonical())
+
+
+def test_every_system_source_and_nearly_every_knob_is_met():
+    """Else the test before this one would say little."""
+    systems = {name for raw, _ in generated() for name in raw["systems"]}
+    assert systems == set(SYSTEMS)
+    assert {raw["data"]["source"] for raw, _ in generated()} == set(SOURCES)
+    knobs = {(name, knob) for raw, _ in generated() for name, some in raw["systems"].items() for knob in some or ()}
+    every = {(name, one.name) for name, system in SYSTEMS.items() for one in system.parameters}
+    assert len(knobs) > 0.9 * len(every)
+
+
+def misspelled(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {(f"{key}e" if key == name else key): value for key, value in values.items()}
+
+
+def test_a_misspelled_knob_or_option_is_refused():
+    slips = 0
+    for raw, _ in generated():
+        for system, knobs in raw["systems"].items():
+            for knob in knobs or {}:
+                wrong = deepcopy(raw)
+                wrong["systems"][system] = misspelled(knobs, knob)
+                assert not validator().is_valid(wrong), (system, knob)
+                slips += 1
+        for option in set(raw["data"]) - {"source"}:
+            assert not validator().is_valid(raw | {"data": misspelled(raw["data"], option)}), option
+            slips += 1
+    assert slips > 500
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("data", "source", "mnost"),
+        ("systems", "noisy-sdg", {}),
+        ("privacy", "epsilon", "much"),
+        ("search", "stratified", "perhaps"),
+        ("search", "trials", 2.5),
+        ("limits", "wrok", 1),
+    ],
+)
+def test_a_slip_in_a_section_is_refused(section, key, value):
+    raw = read_document(packaged()[0])
+    assert_taken(raw)
+    assert not validator().is_valid(raw | {section: {**raw.get(section, {}), key: value}})
+
+
+def test_a_schema_that_forgot_a_knob_or_an_option_is_found_out(monkeypatch):
+    """The mutants."""
+    for forget in (
+        lambda schema: schema["properties"]["systems"]["properties"]["noisy-sgd"]["properties"].pop("clip_norm"),
+        lambda schema: schema["$defs"]["Data"]["allOf"][TABLE]["then"]["propertyNames"]["enum"].remove("label"),
+    ):
+        schema = spec_schema()
+        forget(schema)
+        monkeypatch.setattr(f"{__name__}.validator", lambda schema=schema: jsonschema.Draft202012Validator(schema))
+        with pytest.raises(AssertionError):
+            test_it_takes_whatever_loads_as_it_was_written_and_as_it_is_recorded()
