@@ -9,7 +9,7 @@ import typer
 
 DEFAULT_ROOT = Path(".sweeps")
 
-SpecSource = Annotated[str, typer.Argument(help="Spec file, or the name of a packaged example.")]
+SpecSource = Annotated[str, typer.Argument(help="Spec file (YAML, TOML or JSON), or the name of a packaged example.")]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", help="path.to.key=VALUE (YAML) over the spec's own; repeatable.")
 ]
@@ -32,7 +32,10 @@ Records = Annotated[
     str | None,
     typer.Option("--records", envvar="SWEEPS_RECORDS", help="Workers' records: a folder or URL that every node sees."),
 ]
-TrackingUri = Annotated[str | None, typer.Option("--tracking", envvar="SWEEPS_TRACKING", help="MLflow tracking URI.")]
+TrackingUri = Annotated[
+    str | None,
+    typer.Option("--tracking", envvar=["SWEEPS_TRACKING", "MLFLOW_TRACKING_URI"], help="MLflow tracking URI."),
+]
 ClusterAddress = Annotated[
     str | None, typer.Option("--address", help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")
 ]

@@ -10,6 +10,7 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import closest
 from sweeps.spec import SweepSpec, load_spec, sections_of
+from sweeps.spec.documents import read_file
 from sweeps.spec.yaml_text import read_document
 
 
@@ -33,7 +34,7 @@ def load_example_or_file(
     Raises InvalidValue when there is neither such a file nor such an example, or for a change that is none; SpecErrors
     for a bad spec.
     """
-    raw = sections_of(read_document(_text(spec)) if isinstance(spec, str) else spec)
+    raw = sections_of(_document(spec) if isinstance(spec, str) else spec)
     for section, key, value in _overrides(data, trials, seed):
         before = raw.get(section) or {}
         # A section of another kind is left for the validation to name.
@@ -44,16 +45,12 @@ def load_example_or_file(
     return load_spec(raw)
 
 
-def _text(spec: str) -> str:
-    path = Path(spec)
-    if path.is_file():
-        try:
-            return path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise InvalidValue("spec", spec, f"YAML text in UTF-8 ({error.reason} at byte {error.start})") from error
+def _document(spec: str) -> Any:
+    if Path(spec).is_file():
+        return read_file(Path(spec))
     names = example_names()
     if spec in names:
-        return files(__name__).joinpath(f"{spec}.yaml").read_text(encoding="utf-8")
+        return read_document(files(__name__).joinpath(f"{spec}.yaml").read_text(encoding="utf-8"))
     raise InvalidValue("spec", spec, f"a file, or one of the examples {', '.join(names)}", closest(spec, names))
 
 

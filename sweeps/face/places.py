@@ -19,7 +19,7 @@ def places(
     root      folder of store, records and reports; `.sweeps` by default
     store     SQLAlchemy URL; the file `sweeps.db` in `root` by default
     records   workers' records: a folder or URL that every node sees; `root` by default
-    tracking  MLflow tracking URI; `mlflow.db` in `root` by default
+    tracking  MLflow tracking URI, also from MLFLOW_TRACKING_URI; `mlflow.db` in `root` by default
 
     Raises InvalidValue for a root that is a URL, and for records or a tracking URI that cannot be.
     """
@@ -27,5 +27,5 @@ def places(
         root or os.environ.get("SWEEPS_ROOT") or DEFAULT_ROOT,
         store=store or os.environ.get("SWEEPS_STORE"),
         records=records or os.environ.get("SWEEPS_RECORDS"),
-        tracking=tracking or os.environ.get("SWEEPS_TRACKING"),
+        tracking=tracking or os.environ.get("SWEEPS_TRACKING") or os.environ.get("MLFLOW_TRACKING_URI"),
     )

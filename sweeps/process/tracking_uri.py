@@ -19,5 +19,5 @@ def check_tracking_uri(name: str, uri: str) -> None:
             name,
             shown_url(uri),
             "http://HOST:PORT of a server, sqlite:///FILE, postgresql://USER@HOST/DATABASE, or an absolute path",
-            "Leave it out for a database in the sweep's own root.",
+            "Leave it out for a database in the sweep's own root; SWEEPS_TRACKING and MLFLOW_TRACKING_URI set it too.",
         )

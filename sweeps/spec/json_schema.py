@@ -41,6 +41,7 @@ def spec_schema(
     for name, field in SweepSpec.model_fields.items():
         if not field.is_required() and {"type": "null"} not in sections[name].get("anyOf", ()):
             sections[name] = {"anyOf": [sections[name], {"type": "null"}]}
+    schema["patternProperties"] = {"^x-": {}}
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "sweep spec"
     return schema

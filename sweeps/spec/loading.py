@@ -19,6 +19,7 @@ from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import closest, did_you_mean
 from sweeps.spec import across_sections
 from sweeps.spec.blanks import check_no_blanks
+from sweeps.spec.documents import read_file
 from sweeps.spec.draft import Draft
 from sweeps.spec.model import Data, Section, SweepSpec
 from sweeps.spec.problems import Problems, SpecError, SpecErrors
@@ -27,7 +28,7 @@ from sweeps.spec.references import check_references, references
 from sweeps.spec.reported import check_reported
 from sweeps.spec.secrecy import check_no_secrets
 from sweeps.spec.systems_section import read_systems
-from sweeps.spec.yaml_text import read_yaml
+from sweeps.spec.yaml_text import read_document
 from trainables.system import PublicFacts, System
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ CHECKS = (
 
 _MARKS = ("systems", "privacy", "objectives", "search")
 """Sections that make a document a spec: files of records may have a `name` and `data` too."""
+IGNORED = "x-"
+"""Sections whose names begin so say nothing: they hold what YAML's anchors refer to."""
 _KINDS = {str: "a text", list: "a list", bool: "a truth value"}
 
 
@@ -63,6 +66,8 @@ def load_spec(
 ) -> SweepSpec:
     """The spec in a file (a Path, or a text without a line break that names one), a YAML text, or a mapping.
 
+    A file is TOML or JSON where its name ends so, else YAML. Sections whose names begin with `x-` are ignored.
+
     systems, sources  registries to check against; the installed ones by default
 
     Raises SpecErrors with every problem found, FileNotFoundError or PermissionError for a file that cannot be read.
@@ -71,11 +76,10 @@ def load_spec(
     from trainables.registry import SYSTEMS
 
     problems = Problems()
-    raw = _read(source, problems)
-    problems.raise_any()
-    raw = sections_of(raw)
+    raw = sections_of(_read(source))
     check_no_secrets(raw, problems)
     problems.raise_any()
+    raw = {key: value for key, value in raw.items() if not key.startswith(IGNORED)}
     check_no_blanks(raw, problems)
     problems.raise_any()
     fields = SweepSpec.model_fields
@@ -157,12 +161,12 @@ def public_facts(spec: SweepSpec) -> PublicFacts:
     return SOURCES[spec.data.source].facts(spec.data.options())
 
 
-def _read(source: str | Path | Mapping[str, Any], problems: Problems) -> Any:
+def _read(source: str | Path | Mapping[str, Any]) -> Any:
     if isinstance(source, Mapping):
         return dict(source)
     if isinstance(source, str) and ("\n" in source or ": " in source or source.strip().endswith(":")):
-        return read_yaml(source, problems)
-    return read_yaml(Path(source).read_text(encoding="utf-8"), problems)
+        return read_document(source)
+    return read_file(Path(source))
 
 
 def _read_section(key: str, raw: dict[str, Any], field: FieldInfo, problems: Problems) -> Any:

@@ -49,7 +49,8 @@ def written(parameter):
     if not parameter.opts[0].startswith("-"):
         return parameter.name.upper()
     names = "/".join([*parameter.opts, *parameter.secondary_opts])
-    return f"{names} ({parameter.envvar})" if parameter.envvar else names
+    variables = [parameter.envvar] if isinstance(parameter.envvar, str) else parameter.envvar or []
+    return f"{names} ({', '.join(variables)})" if variables else names
 
 
 def required_or_default(parameter):
