@@ -22,6 +22,7 @@ from sweeps.process.workspace import DEFAULT_ROOT, Workspace
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 from sweeps.release.validation_text import recorded_text
+from sweeps.tracking.shared_view import LOCAL_SERVER, kept_page
 from trainables.worker.redaction import shown_url
 
 
@@ -131,13 +132,14 @@ def _summary(sweep: str, workspace: Workspace, outcome: session.SweepEnd, consol
         console.print(table(sweep_front(store, sweep, mix=LABELS, total=True)))
     _print(console, f"Report  {write_report(store, sweep, workspace.report(sweep))}")
     if outcome.tracking is not None:
-        _print(console, f"MLflow  {_view(outcome.tracking)}")
+        _print(console, *_view(outcome.tracking, kept_page(workspace.folder(sweep))))
 
 
-def _view(uri: str) -> str:
+def _view(uri: str, page: str) -> list[str]:
     """Where a person looks at MLflow: a server by its own address, a database through a server of one's own."""
     shown = shown_url(uri)
     if urlsplit(uri).scheme in ("http", "https"):
-        return shown
+        return [f"MLflow  {shown.rstrip('/')}{page}"]
     # The one beside this Python: a fresh clone's environment is not on the path.
-    return f"{Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {shlex.quote(shown)}"
+    command = f"{Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {shlex.quote(shown)}"
+    return [f"MLflow  {command}", *([f"        then {LOCAL_SERVER}{page}"] if page else [])]

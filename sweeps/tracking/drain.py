@@ -20,6 +20,7 @@ from sweeps.records import TrialState
 from sweeps.release.publisher import Publisher
 from sweeps.store.errors import StoreError
 from sweeps.tracking.lock import DrainLock, DrainRunning
+from sweeps.tracking.shared_view import keep_page
 from sweeps.tracking.view import STORE_VARIABLE, URI_VARIABLE
 from trainables.worker.redaction import redacted
 
@@ -60,7 +61,9 @@ def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> in
             continue
         try:
             if experiment is None:
-                experiment = Experiment(uri, store.sweep(sweep))
+                record = store.sweep(sweep)
+                experiment = Experiment(uri, record)
+                keep_page(Path(record.root) / sweep, experiment.id)
             running.put(experiment, last_round)
             keys = dict.fromkeys(row.key for row in rows if row.key is not None)
             written: set[str] = set()

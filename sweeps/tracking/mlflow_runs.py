@@ -40,11 +40,12 @@ from sweeps.tracking.mlflow_door import (
     from_mlflow,
 )
 from sweeps.tracking.run_reading import WrittenRun, tagged_runs, written_runs
+from sweeps.tracking.shared_view import TAG, shared_view
 from trainables.worker.redaction import shown_url
 
 _METRICS_AT_ONCE = 1000
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
-"""Of a new experiment: its page opens on the runs and their charts."""
+"""Of a new experiment: in a list it leads to its runs, not to traces."""
 _BEST = "best "
 _OURS = "sweeps."
 _STATUS = {
@@ -104,6 +105,11 @@ class Experiment:
             if refused is None:
                 raise
             raise refused from error
+
+    @property
+    def id(self) -> str:
+        """MLflow's own id of the experiment."""
+        return self._id
 
     def put(self, trial: Published) -> None:
         """Make the trial's run say what the record says."""
@@ -189,6 +195,7 @@ class Experiment:
         """Make the parent run say where the sweep stands, under which heading, and the best of its finished trials."""
         for best in _bests(sweep, finished):
             self._client.log_metric(self._parent, best.key, best.value, best.timestamp, best.step)
+        self._client.set_experiment_tag(self._id, TAG, shared_view(spec_objectives(sweep.spec)))
         for name, value in (_spec_tags(sweep) | self._heading).items():
             self._client.set_experiment_tag(self._id, name, value)
             self._client.set_tag(self._parent, name, value)

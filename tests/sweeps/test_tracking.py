@@ -20,6 +20,7 @@ from sweeps.release.publisher import Publisher
 from sweeps.store import Store
 from sweeps.tracking import rebuild
 from sweeps.tracking.drain import drain
+from sweeps.tracking.shared_view import TAG, kept_page
 from tests.sweeps import view_sweeps
 from tests.sweeps.tracked_runs import prepared, runs_of
 
@@ -57,6 +58,12 @@ def test_the_page_opens_on_runs_and_the_parent_has_the_best(tracked):
     assert client.get_experiment_by_name("views").tags["mlflow.experimentKind"] == "custom_model_development"
     parent = runs_of(uri)["parent"][0]
     finished = [trial for trial in store.trials("views") if trial.state == "complete"]
+    view = json.loads(client.get_experiment_by_name("views").tags[TAG])
+    (chart,) = view["compareRunCharts"]
+    assert (chart["xaxis"]["key"], chart["yaxis"]["key"]) == ("epsilon", "accuracy")
+    assert (view["orderByKey"], view["orderByAsc"]) == ("metrics.`accuracy`", False)
+    experiment = client.get_experiment_by_name("views").experiment_id
+    assert kept_page(Path(store.sweep("views").root) / "views").startswith(f"/#/experiments/{experiment}/runs?")
     # Epsilon is an objective too, and decided by nobody's training.
     assert parent.data.metrics == {"best accuracy": max(trial.metrics["accuracy"] for trial in finished)}
     rebuild(Publisher(store), "views", uri)
