@@ -14,11 +14,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweeps.face.opening import SweepWarning, check, init, list_sweeps, load, open, resume, run
+    from sweeps.face.opening import SweepWarning, check, init, list_sweeps, load, open, pareto, resume, run
     from sweeps.face.predicting import predict
     from sweeps.face.sweep import Sweep
 
-__all__ = ["Sweep", "SweepWarning", "check", "init", "list_sweeps", "load", "open", "predict", "resume", "run"]
+__all__ = [
+    "Sweep",
+    "SweepWarning",
+    "check",
+    "init",
+    "list_sweeps",
+    "load",
+    "open",
+    "pareto",
+    "predict",
+    "resume",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

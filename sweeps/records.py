@@ -39,6 +39,11 @@ def trial_key(sweep: str, number: int) -> str:
     return f"{sweep}-{number}"
 
 
+def sweep_of(key: str) -> str:
+    """The sweep in the name of one of its trials."""
+    return key.rpartition("-")[0]
+
+
 class SweepState(StrEnum):
     """Where a sweep stands. RUNNING stays recorded when a controller is killed; the lease tells whether one lives."""
 

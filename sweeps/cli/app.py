@@ -253,7 +253,7 @@ app.command()(show)
 
 @app.command()
 def pareto(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep of the store.")] = None,
+    sweeps: Annotated[list[str] | None, typer.Argument(help="Sweeps of the store, on the same records.")] = None,
     mlflow: Annotated[tuple[str, str] | None, typer.Option(help="URI EXPERIMENT: read the front from MLflow.")] = None,
     objective: Annotated[list[str] | None, typer.Option(help="METRIC:maximize or METRIC:minimize; repeatable.")] = None,
     reference: Annotated[
@@ -271,11 +271,11 @@ def pareto(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """The exact non-dominated front and its hypervolume."""
+    """The exact non-dominated front and its hypervolume; of several sweeps with the total over all of them."""
     from sweeps.front.pareto_command import pareto_command
 
     pareto_command(
-        sweep=sweep,
+        sweeps=sweeps or [],
         mlflow=mlflow,
         objectives=objective or [],
         references=reference or [],

@@ -102,7 +102,7 @@ def _sweep(
     number = page if page is not None or form != "table" else 1
     trials = listed(Publisher.open(workspace.store_url), workspace, sweep, where=where, sort=sort, page=number)
     if form == "csv":
-        sys.stdout.write(trials.to_csv())
+        sys.stdout.write(trials.as_csv())
         return
     found = overview.shown(sweep, workspace)
     if form == "json":

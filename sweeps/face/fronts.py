@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -10,11 +11,14 @@ from typing import TYPE_CHECKING
 from dpcore.checks import InvalidValue
 from sweeps.face.tables import front_table
 from sweeps.front.export import FORMATS, SUFFIXES, render
-from sweeps.front.panels import Front
+from sweeps.front.joint import joint_front
+from sweeps.front.panels import AxisEnd, Front, FrontAxis
+from sweeps.front.pareto import LABELS
 from sweeps.ledger.assumptions import HEADING
 from sweeps.process.outputs import write_output
 from sweeps.process.suggestions import closest
 from sweeps.records import EPSILON, TARGET_EPSILON
+from sweeps.release.publisher import Publisher
 from sweeps.release.rounding import epsilon_text
 
 if TYPE_CHECKING:
@@ -91,3 +95,19 @@ class ParetoFront:
             listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in front.assumptions.sentences)
             parts.append(f"<details><summary>{HEADING}</summary><ol>{listed}</ol></details>")
         return "\n".join(parts)
+
+
+def asked_front(
+    store: Publisher,
+    sweeps: Sequence[str],
+    objective: str | Sequence[str] = (),
+    reference: Mapping[str, float] | None = None,
+    mix: Collection[str] = (),
+) -> ParetoFront:
+    """The front of one sweep or several, as `sweeps.pareto` and `Sweep.front` are asked for it."""
+    for label in mix:
+        if label not in LABELS:
+            raise InvalidValue("mix", label, f"one of {', '.join(LABELS)}", closest(label, LABELS))
+    ends = {metric: AxisEnd(float(value)) for metric, value in (reference or {}).items()}
+    axes = [FrontAxis.parse(one) for one in ([objective] if isinstance(objective, str) else objective)]
+    return ParetoFront(joint_front(store, sweeps, axes or None, mix=mix, reference=ends))

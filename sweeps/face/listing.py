@@ -66,7 +66,7 @@ class Listed:
                 row["assumptions"] = " ".join(assumptions.lines_of(trial.guarantee))
         return rows
 
-    def to_csv(self) -> str:
+    def as_csv(self) -> str:
         """Comma-separated values with a header; a text that a spreadsheet would compute begins with an apostrophe."""
         rows = self.rows()
         return csv_text(row_columns(rows), rows)

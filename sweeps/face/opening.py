@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sweeps.checking.checked import Checked
+    from sweeps.face.fronts import ParetoFront
     from sweeps.process.workspace import Workspace
 
 Spec = str | Path | Mapping[str, Any] | SweepSpec
@@ -224,6 +225,30 @@ def list_sweeps(*, root: str | Path | None = None, store: str | None = None) -> 
     import pandas as pd
 
     return pd.DataFrame(counted(places(root, store)))
+
+
+def pareto(
+    sweeps: str | Sequence[str],
+    objective: str | Sequence[str] = (),
+    *,
+    reference: Mapping[str, float] | None = None,
+    mix: Collection[str] = (),
+    root: str | Path | None = None,
+    store: str | None = None,
+) -> ParetoFront:
+    """Several sweeps of one store on one front, with the total over all their trials. Of one, its own front.
+
+    objective  "METRIC:maximize" or "METRIC:minimize", one or several; by default the specs', where they are the same
+    reference  {metric: where its axis ends} for the hypervolume, instead of the specs'
+    mix        what of notion, status, adjacency, delta and unit may differ: one panel for each combination
+
+    Raises UnknownSweep, StoreError, InvalidValue: for sweeps on other records, with other validation or objectives,
+    and for claims that share no axes.
+    """
+    from sweeps.face.fronts import asked_front
+
+    names = [sweeps] if isinstance(sweeps, str) else sweeps
+    return asked_front(Publisher.open(places(root, store).store_url), names, objective, reference, mix)
 
 
 def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: Any) -> Sweep:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
-from sweeps.face.fronts import ParetoFront
+from sweeps.face.fronts import ParetoFront, asked_front
 from sweeps.face.listing import goals_of
 from sweeps.face.one_trial import TrialShown, trial_shown
 from sweeps.face.overview import Shown, shown
@@ -17,8 +17,8 @@ from sweeps.face.plots import Plots
 from sweeps.face.selecting import selected
 from sweeps.face.tables import ledger_table, trials_table
 from sweeps.face.under_way import under_way
-from sweeps.front.panels import AxisEnd, FrontAxis
-from sweeps.front.pareto import LABELS, spec_objectives, sweep_front
+from sweeps.front.panels import FrontAxis
+from sweeps.front.pareto import spec_objectives
 from sweeps.process.suggestions import closest
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialState
@@ -165,12 +165,7 @@ class Sweep:
 
         Raises InvalidValue for an objective that no trial reports, MixedGuarantees for claims that share no axes.
         """
-        for label in mix:
-            if label not in LABELS:
-                raise InvalidValue("mix", label, f"one of {', '.join(LABELS)}", closest(label, LABELS))
-        ends = {metric: AxisEnd(float(value)) for metric, value in (reference or {}).items()}
-        axes = [FrontAxis.parse(one) for one in ([objective] if isinstance(objective, str) else objective)]
-        return ParetoFront(sweep_front(self._published, self.name, axes or None, mix=mix, reference=ends, total=True))
+        return asked_front(self._published, [self.name], objective, reference, mix)
 
     def best(self, objective: str | None = None) -> Published:
         """The finished trial that is best by one objective: "METRIC:maximize", or the spec's first by default.

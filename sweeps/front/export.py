@@ -11,7 +11,7 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from sweeps.front.csv_text import csv_text
 from sweeps.front.panels import Front, Panel
-from sweeps.records import EPSILON, TARGET_EPSILON
+from sweeps.records import EPSILON, TARGET_EPSILON, sweep_of
 from sweeps.release.comparing import compared_epsilon
 
 COMPARED = "compared_epsilon"
@@ -25,6 +25,7 @@ _GUARANTEE = (EPSILON, TARGET_EPSILON, COMPARED, *_KIND)
 def rows(front: Front, everything: bool = False) -> Iterator[dict[str, Any]]:
     """One flat row per front point (per point when `everything`): key, number, guarantee, objectives, knobs, metrics.
 
+    sweep             whose trial it is, of a front of several
     epsilon           of the claim
     target_epsilon    the budget that it was held to
     compared_epsilon  what the claim counts as in dominance and hypervolume
@@ -49,6 +50,7 @@ def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, An
         claim = record.guarantee
         assert claim is not None
         row: dict[str, Any] = {"key": record.key, "number": record.number, "on_front": on_front}
+        row |= {"sweep": sweep_of(record.key)} if front.is_joint else {}
         row.update(zip(names, panel.values[index].tolist(), strict=True))
         row[EPSILON] = claim.epsilon
         row.setdefault(TARGET_EPSILON, record.target_epsilon)
@@ -148,7 +150,8 @@ def to_parquet(front: Front, everything: bool = False) -> bytes:
 
 
 def _columns(front: Front, listed: list[dict[str, Any]]) -> list[str]:
-    fixed = ["key", "number", "on_front", *(one.metric for one in front.objectives), *_GUARANTEE, *_RESTS_ON]
+    whose = ["sweep"] if front.is_joint else []
+    fixed = ["key", "number", "on_front", *whose, *(one.metric for one in front.objectives), *_GUARANTEE, *_RESTS_ON]
     return list(dict.fromkeys([*fixed, *(name for row in listed for name in row)]))
 
 

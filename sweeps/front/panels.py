@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from dpcore.guarantee import Status
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.summary import Procedure
 from sweeps.ledger.totals import Total, lines, sentences
+from sweeps.records import sweep_of
 from sweeps.release.published import Published
 from sweeps.release.rounding import delta_text
 
@@ -130,6 +132,7 @@ class Front:
     heading      what stands above every claim of the sweep (`sweeps.release.policy`); mostly empty
     totals       of all trials together, and of the sweeps that the search started from; empty when not asked for
     assumptions  what the statuses rest on: those of the points and of the totals, numbered for the whole view
+    is_joint     whether the points are of several sweeps
     """
 
     objectives: tuple[FrontAxis, ...]
@@ -141,6 +144,7 @@ class Front:
     heading: str = ""
     totals: tuple[Total, ...] = ()
     assumptions: Assumptions = field(default_factory=Assumptions)
+    is_joint: bool = False
 
     @property
     def note(self) -> str:
@@ -188,4 +192,7 @@ class Front:
             volume = f"{panel.hypervolume:.4g} (up to {corner}{logs})"
         average = [one.metric for one in self.objectives if one.metric.startswith("bayesian_epsilon")]
         apart = f". {', '.join(average)}: average-case, no part of the claim above" if average else ""
-        return f"{int(panel.on_front.sum())} of {len(panel.records)} trials on the front, hypervolume {volume}{apart}"
+        whose = Counter(sweep_of(panel.records[int(i)].key) for i in np.flatnonzero(panel.on_front))
+        each = f" ({', '.join(f'{count} of {name}' for name, count in whose.items())})" if self.is_joint else ""
+        on_front = f"{int(panel.on_front.sum())} of {len(panel.records)} trials on the front{each}"
+        return f"{on_front}, hypervolume {volume}{apart}"

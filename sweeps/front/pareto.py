@@ -24,7 +24,7 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Guarantee, Status
 from sweeps.front.panels import AxisEnd, Floats, Front, FrontAxis, Panel
 from sweeps.ledger.assumptions import Assumptions
-from sweeps.ledger.totals import totals
+from sweeps.ledger.totals import Total, totals
 from sweeps.process.collector import collector_paused
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import EPSILON, TrialState
@@ -68,7 +68,11 @@ def sweep_front(
     found = replace(found, heading=Release.recorded(spec).heading)
     if not total:
         return found
-    counted = totals(store, sweep, trials)
+    return with_totals(found, totals(store, sweep, trials))
+
+
+def with_totals(found: Front, counted: tuple[Total, ...]) -> Front:
+    """The front with these totals under it."""
     claims = [*_claims(found.panels), *(claim for one in counted for claim in one.claims())]
     return replace(found, totals=counted, assumptions=Assumptions.of(claims))
 

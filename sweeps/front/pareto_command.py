@@ -8,8 +8,9 @@ from pathlib import Path
 
 from dpcore.checks import InvalidValue
 from sweeps.front.export import FORMATS, SUFFIXES, render
+from sweeps.front.joint import joint_front
 from sweeps.front.panels import AxisEnd, FrontAxis
-from sweeps.front.pareto import LABELS, sweep_front
+from sweeps.front.pareto import LABELS
 from sweeps.process.outputs import write_output
 from sweeps.process.suggestions import closest
 from sweeps.process.workspace import Workspace
@@ -17,7 +18,7 @@ from sweeps.process.workspace import Workspace
 
 def pareto_command(
     *,
-    sweep: str | None,
+    sweeps: Sequence[str],
     mlflow: tuple[str, str] | None,
     objectives: Sequence[str],
     references: Sequence[str],
@@ -38,8 +39,9 @@ def pareto_command(
             raise InvalidValue("--mix", label, f"one of {', '.join(LABELS)}", closest(label, LABELS))
     parsed = [FrontAxis.parse(one) for one in objectives]
     ends = dict(AxisEnd.parse(one) for one in references)
-    if (sweep is None) == (mlflow is None):
-        raise InvalidValue("sweep", sweep, "either a sweep of the store or --mlflow URI EXPERIMENT")
+    if (not sweeps) == (mlflow is None):
+        named = ", ".join(sweeps) or None
+        raise InvalidValue("sweep", named, "either a sweep of the store or --mlflow URI EXPERIMENT")
     if mlflow is not None:
         from sweeps.tracking.front import read_front
 
@@ -47,9 +49,8 @@ def pareto_command(
     else:
         from sweeps.release.publisher import Publisher
 
-        assert sweep is not None
         store = Publisher.open(workspace.store_url)
-        front = sweep_front(store, sweep, parsed or None, mix=mix, reference=ends, total=True)
+        front = joint_front(store, sweeps, parsed or None, mix=mix, reference=ends)
     if form == "table" and output is None:
         from rich.console import Console
 

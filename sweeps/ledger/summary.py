@@ -51,11 +51,13 @@ class Procedure:
     guarantee  by `sweeps.ledger.spending.procedure_guarantee`, from the plans' smallest delta
     trials     how many it counts
     choices    what let results choose budgets
+    sweeps     whose trials they are, where they are of several
     """
 
     guarantee: Guarantee
     trials: int
     choices: tuple[Choice, ...] = ()
+    sweeps: tuple[str, ...] = ()
 
     @property
     def is_claim(self) -> bool:
@@ -67,9 +69,10 @@ class Procedure:
         return {
             **self.guarantee.to_dict(),
             "trials": self.trials,
+            **({"sweeps": list(self.sweeps)} if self.sweeps else {}),
             "is_claim": self.is_claim,
             "chosen_by_results": [choice.what for choice in self.choices],
-            "instead": [choice.instead for choice in self.choices],
+            "instead": list(dict.fromkeys(choice.instead for choice in self.choices)),
         }
 
 

@@ -38,10 +38,13 @@ def claim_lines(claims: Sequence[LargestClaim], assumptions: Assumptions) -> Ite
 def total_text(total: Procedure, assumptions: Assumptions) -> str:
     """What all trials promise together, and which number may be quoted for what."""
     who, claim = "all trials together" if total.trials > 1 else "the one trial", total.guarantee
+    if total.sweeps:
+        who = f"all trials of {', '.join(total.sweeps[:-1])} and {total.sweeps[-1]} together"
     if math.isinf(claim.epsilon):
         return f"{who}: {PROMISES_NOTHING}"
     if total.is_claim:
         covers = COUNTS if is_demonstration(claim) else COVERS
+        covers = covers.replace("this sweep", "these sweeps") if total.sweeps else covers
         return f"{who}: {claim_text(claim, assumptions.status(claim))}. {covers}"
     return f"{who}: no guarantee, because {_no_total_text(total)} (Added up as it ran: {claim_text(claim, None)}.)"
 
@@ -53,7 +56,7 @@ def _no_total_text(total: Procedure) -> str:
     return (
         f"{' and '.join(choice.what for choice in total.choices)}. Quote one trial's epsilon, and say that it leaves "
         "out the search for its hyperparameters. For a total that can be quoted, "
-        f"{' and '.join(choice.instead for choice in total.choices)}."
+        f"{' and '.join(dict.fromkeys(choice.instead for choice in total.choices))}."
     )
 
 

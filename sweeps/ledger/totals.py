@@ -6,17 +6,23 @@ the data changed. Its own total leaves that out, so every view that states the o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcore.guarantee import Guarantee
+from dpcore.guarantee import Guarantee, Status, weakest
 from sweeps.ledger.assumptions import Assumptions
-from sweeps.ledger.summary import Procedure, Summary
+from sweeps.ledger.summary import Choice, Procedure, Summary
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many, total_lines
 from sweeps.records import SweepRecord
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+
+ACROSS = (
+    "By the clocks of their machines, each of these sweeps and each of their extensions was recorded before any other "
+    "of them launched a trial, so that no result of one chose the budgets of another."
+)
+"""What a total over several sweeps rests on besides; where the records say otherwise it is no guarantee."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +81,62 @@ def earlier_totals(store: Publisher, warm_start: str | None) -> tuple[Total, ...
         found.append(own_total(store, name, store.trials(name)) if known else Total(sweep=name, in_this_store=False))
         name = None if record is None else record.spec.warm_start
     return tuple(found)
+
+
+def joint_totals(store: Publisher, sweeps: Mapping[str, Sequence[Published]]) -> tuple[Total, ...]:
+    """What all trials of several sweeps on the same records released together, then the `earlier_totals` of others.
+
+    sweeps  {name: all of its trials}
+
+    Adaptive composition: the epsilons of one ledger that holds the steps of all. No guarantee where results chose
+    budgets in any of the sweeps, or could have: where one was asked for when another one had launched trials. (A person
+    who sees results and then decides what else runs chooses by results, as for `sweeps.ledger.spending.choices_of`.)
+    """
+    names = ", ".join(sweeps)
+    records = {name: store.sweep(name) for name in sweeps}
+    started_from = [one for record in records.values() for one in earlier_totals(store, record.spec.warm_start)]
+    earlier = tuple({one.sweep: one for one in started_from if one.sweep not in sweeps}.values())
+    listed = [trial for trials in sweeps.values() for trial in trials]
+    attempts = sum(trial.attempts for trial in listed)
+    if attempts > TOTAL_SHOWN_UP_TO:
+        reason = f"{attempts} attempts: over several sweeps at most {TOTAL_SHOWN_UP_TO} are counted"
+        return Total(sweep=names, uncounted=reason), *earlier
+    from sweeps.ledger.spending import choices_of, summary
+
+    choices = [
+        replace(choice, what=f"in {name} {choice.what}")
+        for name, record in records.items()
+        for choice in (*choices_of(record, sweeps[name]), *_after_others(record, sweeps))
+    ]
+    counted = summary(listed, [entry for name in sweeps for entry in store.ledger(name)], choices)
+    if counted.procedure is None:
+        return Total(sweep=names, uncounted=counted.uncounted), *earlier
+    claim = counted.procedure.guarantee
+    claim = replace(
+        claim,
+        status=weakest(claim.status, Status.PROVED_UNDER_ASSUMPTIONS),
+        assumptions=(*claim.assumptions, ACROSS),
+    )
+    procedure = replace(counted.procedure, guarantee=claim, sweeps=tuple(sweeps))
+    return Total(sweep=names, procedure=procedure), *earlier
+
+
+def _after_others(record: SweepRecord, sweeps: Mapping[str, Sequence[Published]]) -> Iterator[Choice]:
+    """What of a sweep was decided when results of the others could be seen, or by them."""
+    if (warm := record.spec.warm_start) is not None:
+        what = f"the search started from the results of {warm}"
+        yield Choice(what=what, will=what, instead="leave `search.warm_start` out")
+    decided = max([record.created_at, *(one.at for one in record.extensions if one.trials is not None)])
+    before = [
+        name
+        for name, trials in sweeps.items()
+        if name != record.name and any(trial.attempts and trial.proposed_at <= decided for trial in trials)
+    ]
+    if before:
+        what = f"trials were asked for when results of {' and '.join(before)} could be seen"
+        yield Choice(
+            what=what, will=what, instead="ask for all trials in one sweep, or start all before the first runs"
+        )
 
 
 def lines(found: Sequence[Total], assumptions: Assumptions) -> Iterator[str]:

@@ -154,7 +154,7 @@ class TestExport:
 
         def written(name: str, said: str | None = None) -> bytes:
             pareto_command(
-                sweep="views",
+                sweeps=["views"],
                 mlflow=None,
                 objectives=[],
                 references=[],

@@ -18,7 +18,7 @@ OBJECTIVES = [{"metric": "accuracy", "goal": "maximize"}, {"metric": "epsilon", 
 REFERENCE = {"accuracy": {"value": 0.0, "source": "the worst there is"}, "epsilon": {"value": 8.8, "source": "given"}}
 
 
-def new_sweep(root: Path, name: str = "views", **spec: object) -> Store:
+def new_sweep(root: Path, name: str = "views", *, created_at: float = 1.7e9, **spec: object) -> Store:
     """A store at `root` with one empty sweep."""
     store = open_store(url_of(root / "sweeps.db"))
     content = {
@@ -31,7 +31,7 @@ def new_sweep(root: Path, name: str = "views", **spec: object) -> Store:
     }
     store.create_sweep(
         SweepRecord(
-            name=name, spec=RecordedSpec(content), digest="d", fingerprints={}, root=str(root), created_at=1.7e9
+            name=name, spec=RecordedSpec(content), digest="d", fingerprints={}, root=str(root), created_at=created_at
         )
     )
     return store

@@ -16,7 +16,7 @@ CALLS = {
     "run": [sweeps.run],
     "resume": [sweeps.resume],
     "show": [sweeps.open, sweeps.list_sweeps, sweeps.Sweep.trials, sweeps.Sweep.describe],
-    "pareto": [sweeps.open, sweeps.Sweep.front, ParetoFront.write],
+    "pareto": [sweeps.pareto, ParetoFront.write],
     "report": [sweeps.open, sweeps.Sweep.report],
     "track": [sweeps.open, sweeps.Sweep.track],
     "audit": [sweeps.open, sweeps.Sweep.audit],

@@ -1,0 +1,239 @@
+"""Several sweeps on one front: what they must share, whose each point is, and the total over all their trials."""
+
+from __future__ import annotations
+
+import html
+import json
+import sys
+import time
+
+import pytest
+
+import sweeps as python
+from dpcore.accounting import headline
+from dpcore.adjacency import Adjacency
+from dpcore.checks import InvalidValue
+from dpcore.events import Composed, Gaussian, Repeated
+from dpcore.guarantee import Status
+from sweeps.cli import app as cli
+from sweeps.front.export import render
+from sweeps.front.joint import ShareNoAxes, joint_front
+from sweeps.front.kinds import kinds
+from sweeps.front.panels import FrontAxis
+from sweeps.front.pareto import MixedGuarantees, sweep_front
+from sweeps.ledger import totals
+from sweeps.records import Extension, sweep_of
+from sweeps.release.publisher import Publisher
+from sweeps.release.rounding import epsilon_text
+from sweeps.store import UnknownSweep
+from tests.sweeps.view_sweeps import complete, mixed_sweep, new_sweep
+
+DATA = {"data": "keyed digest"}
+RANDOM = {"trials": 10, "sampler": "random"}
+
+
+def recorded(root, name, *, trials=3, fingerprints=DATA, claim=None, **spec):
+    """A sweep of `trials` finished trials on the records of that fingerprint."""
+    store = new_sweep(root, name, **spec)
+    lease = store.acquire(name)
+    store.set_fingerprints(lease, fingerprints)
+    for number in range(trials):
+        complete(store, lease, number, **(claim or {}))
+    lease.release()
+    store.close()
+
+
+@pytest.fixture
+def store(tmp_path):
+    recorded(tmp_path, "a", trials=4)
+    recorded(tmp_path, "b", trials=3)
+    opened = Publisher.open(f"sqlite:///{tmp_path}/sweeps.db")
+    yield opened
+    opened.close()
+
+
+def test_the_points_are_those_of_all(store):
+    found = joint_front(store, ["a", "b"])
+    alone = [sweep_front(store, name) for name in ("a", "b")]
+    (panel,) = found.panels
+    assert sorted(one.key for one in panel.records) == sorted(
+        one.key for front in alone for one in front.panels[0].records
+    )
+    listed = found.keys()
+    assert {sweep_of(key) for key in listed} == {"a", "b"}, "equal points stand together"
+    assert panel.hypervolume == max(front.panels[0].hypervolume for front in alone)
+    assert found.footer(panel).startswith("7 of 7 trials on the front (4 of a, 3 of b), hypervolume")
+
+
+def test_a_sweep_alone_is_its_own_front(store):
+    assert render(joint_front(store, ["a"]), "json") == render(sweep_front(store, "a", total=True), "json")
+
+
+def test_the_total_is_that_of_one_ledger_with_the_steps_of_all(store):
+    found = joint_front(store, ["a", "b"])
+    # Seven trials of ten steps with noise 4: one composition, not a sum of two epsilons.
+    step = Gaussian(noise_multiplier=4.0, adjacency=Adjacency.ADD_REMOVE)
+    whole = headline(Composed(events=(Repeated(event=step, count=70),)), delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
+    claim = found.procedure.guarantee
+    assert claim.epsilon == pytest.approx(whole.epsilon, rel=1e-9)
+    own = [sweep_front(store, name, total=True).procedure.guarantee.epsilon for name in ("a", "b")]
+    assert max(own) < claim.epsilon < sum(own)
+    assert (found.procedure.sweeps, found.procedure.trials) == (("a", "b"), 7)
+    # That both were asked for before the first trial is what clocks say.
+    assert claim.status is Status.PROVED_UNDER_ASSUMPTIONS
+    assert totals.ACROSS in claim.assumptions
+    assert totals.ACROSS in found.assumptions.sentences
+    assert found.note == (
+        f"All trials of a and b together: epsilon {epsilon_text(claim.epsilon)} at delta 1e-05, differential-privacy, "
+        f"add-remove, per record, by pld, status: {found.assumptions.status(claim)}. It covers all results of these "
+        "sweeps and the choice of the best, but no running times and memory."
+    )
+
+
+def test_lost_and_failed_launches_count_too(tmp_path, store):
+    own = mixed_sweep(tmp_path, trials=2, name="c")
+    lease = own.acquire("c")
+    own.set_fingerprints(lease, DATA)
+    lease.release()
+    own.close()
+    found = joint_front(store, ["a", "c"])
+    # 4 + 2 whole ones, one failed after three steps, one lost and charged whole.
+    step = Gaussian(noise_multiplier=4.0, adjacency=Adjacency.ADD_REMOVE)
+    event = Composed(events=(Repeated(event=step, count=73),))
+    whole = headline(event, delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
+    assert found.procedure.guarantee.epsilon == pytest.approx(whole.epsilon, rel=1e-9)
+
+
+def test_one_that_chose_by_results_leaves_none_a_guarantee(tmp_path, store):
+    recorded(tmp_path, "c", search={"trials": 10, "sampler": "tpe"})
+    found = joint_front(store, ["a", "c"])
+    assert (found.procedure.is_claim, found.procedure.guarantee.status) == (False, Status.NO_CLAIM)
+    assert found.note.startswith(
+        "All trials of a and c together: no guarantee, because in c the tpe sampler chose trials by the results of "
+        "earlier ones. Quote one trial's epsilon"
+    )
+
+
+def test_a_sweep_that_started_from_another_ones_results_chose_by_them(tmp_path, store):
+    recorded(tmp_path, "c", search={**RANDOM, "warm_start": "a"})
+    recorded(tmp_path, "d", search={**RANDOM, "warm_start": "elsewhere"})
+    inside, outside = joint_front(store, ["a", "c"]), joint_front(store, ["a", "d"])
+    assert "in c the search started from the results of a" in inside.note
+    assert (inside.procedure.is_claim, len(inside.totals)) == (False, 1)
+    assert "sweep 'elsewhere', which adds its own total" in outside.note
+    assert not outside.procedure.is_claim
+
+
+def test_who_asks_when_results_can_be_seen_chooses_by_them(tmp_path, store):
+    """As for the extension of one sweep: whoever sees results and decides what else runs is a rule that chooses."""
+    recorded(tmp_path, "c", created_at=time.time())
+    found = joint_front(store, ["a", "c"])
+    assert (found.procedure.is_claim, found.procedure.guarantee.status) == (False, Status.NO_CLAIM)
+    assert "because in c trials were asked for when results of a could be seen. Quote one trial's epsilon" in found.note
+    # Each alone is a guarantee all the same.
+    assert sweep_front(store, "c", total=True).procedure.is_claim
+    # One that has launched nothing has shown nothing.
+    recorded(tmp_path, "d", trials=0)
+    recorded(tmp_path, "e", created_at=time.time())
+    assert joint_front(store, ["d", "e"]).procedure.is_claim
+
+
+def test_so_does_who_extends_one_of_them(tmp_path, store):
+    own = new_sweep(tmp_path, "c")
+    lease = own.acquire("c")
+    own.set_fingerprints(lease, DATA)
+    own.extend(lease, Extension(trials=200, launched=0, at=time.time()))
+    complete(own, lease, 0)
+    lease.release()
+    own.close()
+    assert sweep_front(store, "c", total=True).procedure.is_claim, "nothing of its own had been launched"
+    found = joint_front(store, ["a", "c"])
+    assert not found.procedure.is_claim
+    assert "in c trials were asked for when results of a could be seen" in found.note
+
+
+def test_a_total_that_was_not_counted_says_why(store, monkeypatch):
+    monkeypatch.setattr(totals, "TOTAL_SHOWN_UP_TO", 6)
+    found = joint_front(store, ["a", "b"])
+    assert found.procedure is None
+    assert "not counted (7 attempts: over several sweeps at most 6 are counted)" in found.note
+
+
+@pytest.mark.parametrize(
+    ("other", "kind", "says"),
+    [
+        ({"fingerprints": {"data": "another"}}, ShareNoAxes, "on the same records, by their recorded fingerprints"),
+        ({"fingerprints": {}}, ShareNoAxes, "sweeps='c': expected sweeps that have read their records"),
+        ({"objectives": [{"metric": "accuracy", "goal": "maximize"}]}, ShareNoAxes, "the same objectives"),
+        ({"data": {"validation": {"records": "private"}}}, ShareNoAxes, "declare their validation records alike"),
+        ({"claim": {"delta": 1e-6}}, MixedGuarantees, "delta='a: 1e-05; c: 1e-06'"),
+        ({"claim": {"adjacency": Adjacency.REPLACE_ONE}}, MixedGuarantees, "adjacency='a: add-remove; c: replace-one'"),
+        ({"claim": {"unit": "person"}}, MixedGuarantees, "unit='a: record; c: person'"),
+        ({"claim": {"status": Status.REFUTED}}, MixedGuarantees, "status='a: proved; c: refuted'"),
+    ],
+)
+def test_sweeps_that_must_not_share_axes_are_refused(tmp_path, store, other, kind, says):
+    recorded(tmp_path, "c", **other)
+    with pytest.raises(kind) as refused:
+        joint_front(store, ["a", "c"])
+    assert says in str(refused.value)
+    assert "keyed digest" not in str(refused.value)
+
+
+def test_a_name_stands_once_and_is_known(store):
+    for names in (["a", "a"], []):
+        with pytest.raises(InvalidValue, match="one sweep or more, each of them once"):
+            joint_front(store, names)
+    with pytest.raises(UnknownSweep, match="nobody"):
+        joint_front(store, ["a", "nobody"])
+
+
+def test_axes_may_be_named_where_specs_differ(tmp_path, store):
+    recorded(tmp_path, "c", objectives=[{"metric": "accuracy", "goal": "maximize"}])
+    axes = [FrontAxis("accuracy", "maximize"), FrontAxis("epsilon", "minimize")]
+    assert len(joint_front(store, ["a", "c"], axes).panels[0].records) == 7
+
+
+def test_claims_of_two_kinds_have_a_panel_each_and_no_total(tmp_path, store):
+    recorded(tmp_path, "c", claim={"adjacency": Adjacency.REPLACE_ONE})
+    found = joint_front(store, ["a", "c"], mix=["adjacency"])
+    assert [len(panel.records) for panel in found.panels] == [4, 3]
+    assert found.procedure is None
+    assert "not counted" in found.note
+
+
+def test_only_an_end_that_all_have_ends_an_axis(tmp_path, store):
+    ends = {"accuracy": {"value": 0.1, "source": "given"}, "epsilon": {"value": 8.8, "source": "given"}}
+    recorded(tmp_path, "c", front={"reference": ends})
+    found = joint_front(store, ["a", "c"])
+    assert (set(found.reference), found.panels[0].hypervolume) == ({"epsilon"}, None)
+
+
+def test_a_heading_says_whose_it_is(tmp_path, store):
+    recorded(tmp_path, "c", data={"records_are_public": "because"})
+    assert joint_front(store, ["a", "c"]).heading == "c: DEMONSTRATION ON PUBLIC RECORDS: because"
+
+
+def test_points_are_drawn_and_written_by_sweep(store):
+    found = joint_front(store, ["a", "b"])
+    assert [one.name for one in kinds(found.panels[0], found.objectives, 1, 0)] == ["a", "b"]
+    assert render(found, "png").startswith(b"\x89PNG")
+    page = html.unescape(render(found, "html"))
+    assert "Pareto front a, b" in page
+    assert found.note in page
+    header, *rows = render(found, "csv").splitlines()
+    assert header.startswith("key,number,on_front,sweep,accuracy")
+    assert {row.split(",")[3] for row in rows} == {"a", "b"}
+    content = json.loads(render(found, "json"))
+    assert (content["sweep"], content["procedure"]["sweeps"]) == ("a, b", ["a", "b"])
+
+
+def test_command_and_python_are_the_same(tmp_path, store, monkeypatch, capsys):
+    words = ["sweeps", "pareto", "a", "b", "--json", "--objective", "accuracy:maximize", "--root", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert not end.value.code
+    found = python.pareto(["a", "b"], "accuracy:maximize", root=tmp_path)
+    assert json.loads(capsys.readouterr().out) == json.loads(render(found.front, "json"))
+    assert set(found.table()["sweep"]) <= {"a", "b"}
