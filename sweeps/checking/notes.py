@@ -41,7 +41,13 @@ def notes_on(spec: SweepSpec, plans: Sequence[PrivacyPlan], samples: int, grid_s
         notes.append("no draw is feasible: raise epsilon or `limits`, or narrow the space")
     elif len(plans) * EXHAUSTED_PROPOSALS_PER_TRIAL < samples:
         notes.append("few draws are feasible: a sampler that does not learn would end exhausted. Narrow the space.")
-    points = None if grid_size is None else grid_size * spec.search.repeats
+    first = len(spec.search.first)
+    if first:
+        notes.append(
+            f"{first} of the trials are the points of search.first, tried before the sampler's own. They count in the "
+            "total; how they were found does not: if these records were looked at for that, add what it cost"
+        )
+    points = None if grid_size is None else grid_size * spec.search.repeats + first
     if points is not None and points < spec.search.trials:
         notes.append(f"the grid ends after {points} of {spec.search.trials} trials")
     if len(spec.privacy.epsilon) == 1 and any(objective.metric == "epsilon" for objective in spec.objectives):

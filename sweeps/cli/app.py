@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from sweeps.account import account_app
 from sweeps.audit.audit_command import audit
 from sweeps.cli.hidden_passwords import hide_passwords
-from sweeps.cli.life import note, stop, tag
+from sweeps.cli.life import enqueue, note, stop, tag
 from sweeps.cli.options import (
     DEFAULT_ROOT,
     Accepted,
@@ -380,6 +380,7 @@ app.command()(audit)
 app.command()(export)
 app.command()(predict)
 app.command()(stop)
+app.command()(enqueue)
 app.command()(note)
 app.command()(tag)
 app.command()(submit)

@@ -44,3 +44,20 @@ def tag(
     from sweeps.face import opening
 
     opening.open(sweep, root=root, store=store).tag(tags)
+
+
+def enqueue(
+    sweep: str,
+    point: Annotated[list[str], typer.Argument(help="KNOB=VALUE each; system= and target_epsilon= where several.")],
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask for a trial of a known good point, besides those of the search; the total is then no guarantee any more."""
+    from sweeps.face import opening
+
+    answer = opening.open(sweep, root=root, store=store).enqueue(point)
+    if as_json:
+        print_json(answer.to_dict())
+    else:
+        print(answer)

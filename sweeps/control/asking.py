@@ -12,10 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcore.checks import InvalidValue
+from sweeps.ledger.assumptions import Assumptions
 from sweeps.process.patience import patience
-from sweeps.records import Driver
-from sweeps.requests import Note, StopRequest, Tag, this_person
+from sweeps.records import Driver, SweepState
+from sweeps.release.policy import Release
+from sweeps.release.rounding import claim_text
+from sweeps.requests import KnownPoint, Note, StopRequest, Tag, this_person
+from sweeps.search.known_points import read_point
+from sweeps.search.space import Space
+from sweeps.spec import load_spec
+from sweeps.spec.problems import Problems
+from sweeps.spec.yaml_text import read_document
 from sweeps.store import Store
+from trainables.system import PrivacyPlan, Refusal, Scalar
 
 LOOK_SECONDS = 0.2
 LONGEST_NOTE = 2000
@@ -95,6 +104,17 @@ def parted(pairs: str | Iterable[str]) -> dict[str, str]:
     return found
 
 
+def knobs_of(pairs: str | Iterable[str]) -> dict[str, Any]:
+    """{"learning_rate": 0.1} of "learning_rate=0.1", one or several; values as YAML has them. Raises InvalidValue."""
+    found = {}
+    for pair in [pairs] if isinstance(pairs, str) else pairs:
+        knob, sign, value = pair.partition("=")
+        if not sign:
+            raise InvalidValue("point", pair, "KNOB=VALUE")
+        found[knob.strip()] = read_document(value)
+    return found
+
+
 def tag(store: Store, sweep: str, tags: Mapping[str, str]) -> None:
     """Tag a sweep; the last value of a key counts, and an empty one takes the tag away. Raises InvalidValue,
     UnknownSweep."""
@@ -107,3 +127,71 @@ def tag(store: Store, sweep: str, tags: Mapping[str, str]) -> None:
     name = store.sweep(sweep).name
     for key, value in said.items():
         store.ask(name, Tag(key=key, value=value), this_person())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueAnswer:
+    """What came of an enqueued point.
+
+    request  its number
+    config   the whole point
+    plan     what its trial will release at most
+    driver   who runs the sweep now, and tries it next; None where that is whoever resumes it
+    """
+
+    sweep: str
+    request: int
+    config: Mapping[str, Scalar]
+    plan: PrivacyPlan
+    driver: Driver | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        who = None if self.driver is None else self.driver.who
+        claim = self.plan.guarantee.to_dict()
+        return {
+            "sweep": self.sweep,
+            "request": self.request,
+            "config": dict(self.config),
+            "claim": claim,
+            "driver": who,
+        }
+
+    def __str__(self) -> str:
+        point = ", ".join(f"{name}={value}" for name, value in self.config.items())
+        when = f"tried next by {self.driver.who}" if self.driver else f"tried first by `sweeps resume {self.sweep}`"
+        claim = self.plan.guarantee
+        claimed = claim_text(claim, Assumptions.of([claim]).status(claim))
+        return (
+            f"Enqueued {point}: {when}, beside the trials that the search has.\n"
+            f"Its trial will claim {claimed}. From its launch on the sweep's total is no "
+            "guarantee any more: whoever enqueues a point may have seen results. Points of `search.first`, in the spec "
+            "before the first trial, leave it one."
+        )
+
+
+def enqueue(store: Store, sweep: str, written: Mapping[str, Any]) -> EnqueueAnswer:
+    """Ask for a trial of a known point, besides those of the search: by whoever runs the sweep, or resumes it.
+
+    written  {knob: value}, with `system` and `target_epsilon` where the sweep has several
+
+    Nothing is asked, and every problem raised as SpecErrors, where that is no point of the sweep's space. Raises
+    InvalidValue for one that is infeasible, and for a sweep that is deleted or holds results back, UnknownSweep.
+    """
+    from sweeps.control.planning import plan_proposal
+    from sweeps.spec.loading import public_facts
+
+    record = store.sweep(sweep)
+    if record.state is SweepState.DELETED or not Release.recorded(record.spec).policy.at_once:
+        why = "is deleted" if record.state is SweepState.DELETED else "releases one result, of the trials it began with"
+        raise InvalidValue("sweep", record.called, f"another: this one {why}")
+    spec, problems = load_spec(record.spec.canonical), Problems()
+    config = read_point(Space.of(spec), written, "point", problems)
+    problems.raise_any()
+    assert config is not None
+    plan = plan_proposal(spec, config, public_facts(spec), store.calibrations())
+    if isinstance(plan, Refusal):
+        raise InvalidValue("point", config, f"a feasible point ({plan.reason})")
+    request = store.ask(record.name, KnownPoint(config=config), this_person())
+    driver = store.driver(record.name)
+    return EnqueueAnswer(sweep=record.called, request=request, config=config, plan=plan, driver=driver)

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from sweeps.control.decisions import Decision, Done, Wait
+from sweeps.control.known_points import PointQueue
 from sweeps.control.lost_attempts import CONTROLLER_ENDED, worker_losses
 from sweeps.control.newest_store import check_newest
 from sweeps.control.planning import exhausted, infeasible_in_a_row, plan_proposal
@@ -25,10 +26,11 @@ from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.search import Proposer
 from sweeps.search.rungs import Promote, first_stop, next_rung
+from sweeps.search.space import Space
 from sweeps.spec import SweepSpec
 from sweeps.store import Lease, Store
 from trainables.measures.objectives import MEASURES
-from trainables.system import Member, PrivacyPlan, PublicFacts, Refusal, TrialGroup
+from trainables.system import Member, PrivacyPlan, PublicFacts, Refusal, Scalar, TrialGroup
 from trainables.worker.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovered, latest_checkpoint
 from trainables.worker.files import Folder, NotAFolder
 from trainables.worker.results import TrialResult
@@ -57,15 +59,19 @@ class Controller:
     _losses: Counter[str] | None = None
     """Losses of each trial's worker, earlier controllers' included; None until the first one of this controller."""
     launched: int = 0
-    """Trials that were ever launched: what `search.trials` counts."""
+    """Trials that were ever launched, enqueued ones aside: what `search.trials` counts."""
+    points: PointQueue = field(default_factory=PointQueue)
+    enqueued: int = 0
+    """Trials that were ever launched for a point that somebody enqueued."""
     _plans: PlansAhead = field(init=False)
+    _space: Space = field(init=False)
     _release: Release = field(init=False)
     """What may leave the trials: asked before anything of a result is written or told."""
     _infeasible_in_a_row: int = 0
     _exhausted: bool = False
 
     def __post_init__(self) -> None:
-        self._release = Release.of(self.spec)
+        self._release, self._space = Release.of(self.spec), Space.of(self.spec)
         self._plans = PlansAhead(lambda one: plan_proposal(self.spec, one.config, self.facts, self.calibrations))
 
     # -- at start ---------------------------------------------------------------------------------------
@@ -83,7 +89,9 @@ class Controller:
                 self._conclude(record, reason=CONTROLLER_ENDED)
             elif record.state is TrialState.PLANNED:
                 self._relaunch.append(record.key)
-        self.launched = sum(record.state is not TrialState.INFEASIBLE for record in self.records.values())
+        own = Counter(one.request is None for one in self.records.values() if one.state is not TrialState.INFEASIBLE)
+        self.launched, self.enqueued = own[True], own[False]
+        self.points.rebuild(self.records.values())
         self._infeasible_in_a_row = infeasible_in_a_row(self.records.values())
         self.proposer.rebuild(self.published())
 
@@ -92,7 +100,7 @@ class Controller:
     def has_work(self) -> bool:
         """Whether anything may still be launched (False spares a finished sweep the start of a cluster)."""
         promotion = next_rung(self.spec, self.published(), self.running)
-        if self._relaunch or isinstance(promotion, Promote):
+        if self._relaunch or isinstance(promotion, Promote) or self.points.next(self._space) is not None:
             return True
         return self.launched < self.spec.search.trials and not self._is_exhausted()
 
@@ -122,11 +130,23 @@ class Controller:
             member = self._relaunched(promotion.key, promotion.to_step)
             if member is not None:
                 return self._launch([member])
+        while (point := self.points.next(self._space)) is not None:
+            if (launch := self._enqueued(*point)) is not None:
+                return launch
         if self.launched < self.spec.search.trials and not self._exhausted:
             launch = self._propose()
             if launch is not None:
                 return launch
         return Wait() if self.running else Done(exhausted=self._exhausted)
+
+    def _enqueued(self, request: int, config: Mapping[str, Scalar]) -> TrialGroup | None:
+        """The launch of a point that somebody enqueued; None where it is infeasible."""
+        self.points.serve(request)
+        proposal = self.proposer.enqueue(request, config)
+        if isinstance(plan := self._plans.of(proposal), Refusal):
+            self._refused(proposal, plan)
+            return None
+        return self._launch([self._launched(proposal, plan)])
 
     def _propose(self) -> TrialGroup | None:
         while not self._is_exhausted():
@@ -135,9 +155,7 @@ class Controller:
                 return None
             plan = self._plans.of(proposal)
             if isinstance(plan, Refusal):
-                self.store.record_infeasible(self.lease, [(proposal, plan)])
-                why: dict[str, Any] = {"violations": dict(plan.violations), "reason": plan.reason}
-                self._changed(TrialRecord.of(self.sweep, proposal, TrialState.INFEASIBLE, **why))
+                self._refused(proposal, plan)
                 self._infeasible_in_a_row += 1
                 continue
             self._infeasible_in_a_row = 0
@@ -149,6 +167,11 @@ class Controller:
             return self._launch([self._launched(*one) for one in ((proposal, plan), *companions)])
         self._exhausted = True
         return None
+
+    def _refused(self, proposal: Proposal, plan: Refusal) -> None:
+        self.store.record_infeasible(self.lease, [(proposal, plan)])
+        why: dict[str, Any] = {"violations": dict(plan.violations), "reason": plan.reason}
+        self._changed(TrialRecord.of(self.sweep, proposal, TrialState.INFEASIBLE, **why))
 
     def _is_exhausted(self) -> bool:
         return exhausted(self.spec, len(self.records), self._infeasible_in_a_row)
@@ -219,7 +242,10 @@ class Controller:
     def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> Member:
         to_step = first_stop(self.spec, plan.steps)
         reserved = self.store.launch(self.lease, proposal, plan, to_step)
-        self.launched += 1
+        if proposal.request is None:
+            self.launched += 1
+        else:
+            self.enqueued += 1
         record = TrialRecord.of(self.sweep, proposal, TrialState.RUNNING, plan=plan, attempts=reserved.attempt)
         return self._reserved(record, reserved)
 

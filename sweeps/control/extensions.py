@@ -71,7 +71,7 @@ def asked(
             "Start a new sweep.",
         )
     if registry.walks_grid(spec.search.sampler):
-        points = spec.search.repeats * Space.of(spec).grid_size()
+        points = spec.search.repeats * Space.of(spec).grid_size() + len(spec.search.first)
         if trials > points:
             raise InvalidValue(
                 "trials",
@@ -79,7 +79,7 @@ def asked(
                 f"at most {points}, all points of the grid, each as often as search.repeats says",
                 "Start a new sweep over a wider grid.",
             )
-        dry = len(records) >= points
+        dry = sum(one.request is None for one in records) >= points
     else:
         wider = extended(spec, [Extension(trials=trials, launched=0, at=0.0)])
         dry = exhausted(wider, len(records), infeasible_in_a_row(records))
@@ -90,7 +90,7 @@ def asked(
             f"{current}: the space of sweep {recorded.name!r} ran dry after {len(records)} proposals",
             "Start a new sweep over a wider space.",
         )
-    launched = sum(one.state is not TrialState.INFEASIBLE for one in records)
+    launched = sum(one.state is not TrialState.INFEASIBLE and one.request is None for one in records)
     return Extension(trials=trials, launched=launched, at=time.time())
 
 

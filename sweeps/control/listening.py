@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections import deque
 from contextlib import suppress
 
 from sweeps.process.words import say
-from sweeps.requests import Request, StopRequest
+from sweeps.requests import KnownPoint, Request, StopRequest
 from sweeps.store import Lease, Store, StoreError
 
 LISTEN_SECONDS = 2.0
@@ -26,6 +27,8 @@ class Listener:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True, name="listener")
         self._seen: set[int] = set()
+        self.points: deque[Request] = deque()
+        """Points that were enqueued, as they are heard: the controller takes them out."""
 
     def look(self) -> None:
         """Read what is new. Raises StoreError."""
@@ -40,6 +43,8 @@ class Listener:
 
     def _hear(self, request: Request) -> None:
         wanted = request.wanted
+        if isinstance(wanted, KnownPoint):
+            self.points.append(request)
         if isinstance(wanted, StopRequest) and wanted.token == self._lease.token and not self._over.is_set():
             self.end()
             say(f"\n{request.asker} asked at {request.when} for a stop (`sweeps stop`).")
@@ -54,6 +59,8 @@ class Listener:
             self._over.wait(LISTEN_SECONDS)
 
     def __enter__(self) -> Listener:
+        # What waits already is known before anything is decided.
+        self.look()
         self._thread.start()
         return self
 

@@ -45,8 +45,9 @@ def exhausted(spec: SweepSpec, proposals: int, infeasible_in_a_row: int) -> bool
 
 
 def infeasible_in_a_row(records: Iterable[TrialRecord]) -> int:
-    """How many of the latest proposals were infeasible."""
-    states = [one.state for one in sorted(records, key=lambda one: one.number, reverse=True)]
+    """How many of the latest proposals of the sampler were infeasible."""
+    own = [one for one in records if one.request is None]
+    states = [one.state for one in sorted(own, key=lambda one: one.number, reverse=True)]
     return next((count for count, state in enumerate(states) if state is not TrialState.INFEASIBLE), len(states))
 
 

@@ -23,11 +23,11 @@ class PlansAhead:
 
     def __init__(self, plan: Callable[[Proposal], PrivacyPlan | Refusal]) -> None:
         self._plan = plan
-        self._known: dict[int, PrivacyPlan | Refusal] = {}
+        self._known: dict[tuple[object, ...], PrivacyPlan | Refusal] = {}
 
     def of(self, proposal: Proposal) -> PrivacyPlan | Refusal:
         """The plan of a proposal whose turn has come."""
-        return self._known.pop(proposal.number, None) or self._plan(proposal)
+        return self._known.pop(_of(proposal), None) or self._plan(proposal)
 
     def companions(self, plan: PrivacyPlan, upcoming: Iterable[Proposal]) -> Iterator[tuple[Proposal, PrivacyPlan]]:
         """Those of the upcoming proposals that train together with `plan`, at most as many as fit in its launch."""
@@ -35,8 +35,13 @@ class PlansAhead:
             return
         found = 1
         for proposal in list(upcoming):
-            other = self._known.get(proposal.number) or self._plan(proposal)
-            self._known[proposal.number] = other
+            other = self._known.get(_of(proposal)) or self._plan(proposal)
+            self._known[_of(proposal)] = other
             if found < GROUP_LIMIT and isinstance(other, PrivacyPlan) and together(plan, other):
                 found += 1
                 yield proposal, other
+
+
+def _of(proposal: Proposal) -> tuple[object, ...]:
+    """A number alone is no proposal: a point that somebody enqueued moves those behind it by one."""
+    return (proposal.number, *proposal.config.items())

@@ -167,6 +167,7 @@ def resume(
             effective = grown(store, lease, effective, extension)
         log = workspace.folder(name) / RAY_LOG
         controller = _controller(store, lease, name, (began, effective), facts, workspace, progress, on_failure)
+        controller.points.heard = listener.points
         controller.recover()
         working = controller.has_work()
         if working:
@@ -320,6 +321,7 @@ def _stated(before: SweepSpec, given: SweepSpec) -> list[str]:
         "data.records_are_public and privacy.allow_raw_measures": Release.of(before) != Release.of(given),
         "search.sampler, from one that does not look at results to one that does,": not learns(before.search.sampler)
         and learns(given.search.sampler),
+        "search.first": before.search.first != given.search.first,
         "search.warm_start": before.search.warm_start != given.search.warm_start,
         "early_stopping": before.early_stopping != given.early_stopping,
         "search.trials (--trials extends it)": before.search.trials != given.search.trials,

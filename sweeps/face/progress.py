@@ -64,8 +64,8 @@ class ProgressDisplay:
 
     def __call__(self, controller: Controller, record: Published) -> None:
         """One trial changed."""
-        if self.total == 0:
-            self.total = controller.spec.search.trials
+        first, self.total = self.total == 0, controller.spec.search.trials + controller.enqueued
+        if first:
             for known in controller.published():
                 self._note(controller, known)
             self._known = len(self._over)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from sweeps.face.fronts import ParetoFront, asked_front
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sweeps.audit.audit_records import AuditRecord
-    from sweeps.control.asking import StopAnswer
+    from sweeps.control.asking import EnqueueAnswer, StopAnswer
     from sweeps.control.session import SweepEnd
     from sweeps.ledger.summary import Summary
     from sweeps.tracking.view import Rebuilt
@@ -102,6 +102,19 @@ class Sweep:
 
         with closing(self.workspace.open_store()) as store:
             return asking.stop(store, self.name, wait=wait)
+
+    def enqueue(self, point: Mapping[str, Any] | str | Sequence[str]) -> EnqueueAnswer:
+        """Ask for a trial of a known good point, {"learning_rate": .1, ...} or texts "learning_rate=.1", besides those
+        of the search: tried next by whoever runs the sweep, else by whoever resumes it.
+
+        It has to name each knob that is searched, the `system` and the `target_epsilon` where the sweep has several.
+        The sweep's total is no guarantee any more from its launch on. Raises SpecErrors with all that is wrong with the
+        point, InvalidValue for one that is infeasible.
+        """
+        from sweeps.control import asking
+
+        with closing(self.workspace.open_store()) as store:
+            return asking.enqueue(store, self.name, point if isinstance(point, Mapping) else asking.knobs_of(point))
 
     def note(self, text: str) -> None:
         """Keep a sentence about it, of at most 2000 letters. Raises InvalidValue."""

@@ -42,6 +42,9 @@ MAX_PHASES = 128
 FINEST_ROUNDING, COARSEST_ROUNDING = 0.001, 0.512
 """Relative grid steps that are tried, doubling, until the phases are few enough."""
 
+LISTED = 3
+"""Enqueued trials that are named."""
+
 NOT_COVERED = "not covered: metrics that read training records outside of every claim left with it"
 """Why the total of a sweep that releases raw measures is no number."""
 
@@ -196,7 +199,8 @@ def choices_of(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[Choic
     """
     own, began = choices_by_results(sweep.spec), sweep.spec.trials
     asked = [one.trials for one in sweep.extensions if one.trials is not None and one.launched]
-    launched = sum(one.state is not TrialState.INFEASIBLE for one in trials)
+    launched = sum(one.state is not TrialState.INFEASIBLE and one.request is None for one in trials)
+    own += _enqueued(trials)
     if began is not None and launched > max([began, *(one.trials or 0 for one in sweep.extensions)]):
         # Of a time when a changed spec could extend a sweep without a word.
         asked.append(launched)
@@ -204,6 +208,16 @@ def choices_of(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[Choic
         return own
     what = f"it was extended to {' and then '.join(map(str, asked))} trials when results could be seen"
     return *own, Choice(what=what, will=what, instead="set `search.trials` to the last number before the first trial")
+
+
+def _enqueued(trials: Sequence[TrialRecord]) -> tuple[Choice, ...]:
+    """Whoever enqueues a point may have seen results: both that there is one more trial, and at which budget."""
+    keys = [one.key for one in trials if one.request is not None and one.state is not TrialState.INFEASIBLE]
+    if not keys:
+        return ()
+    listed = ", ".join(keys[:LISTED]) + (f" and {len(keys) - LISTED} more" if len(keys) > LISTED else "")
+    what = f"{listed} {'was' if len(keys) == 1 else 'were'} enqueued by somebody who could see results"
+    return (Choice(what=what, will=what, instead="put known points into `search.first` before the first trial"),)
 
 
 def summary(

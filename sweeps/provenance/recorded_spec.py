@@ -6,7 +6,7 @@ refused today still says what its trials were judged by. What a release did not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -59,6 +59,8 @@ class RecordedSpec:
     """Whether systems and budgets took turns."""
     warm_start = _At[str | None]("search.warm_start", None)
     """The sweep whose results the search started from."""
+    first = _At[Sequence[Mapping[str, Any]]]("search.first", ())
+    """Points that were tried before those of the sampler."""
     early_stopping = _At[Mapping[str, Any] | None]("early_stopping", None)
     """The rule that ended trials by their results."""
 

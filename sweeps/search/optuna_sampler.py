@@ -78,8 +78,9 @@ class OptunaSampler:
             trial.report(now.values[0], now.paused_at)
             self._study.tell(trial, state=TrialState.PRUNED)
 
-    def point(self, number: int, epsilon: float | None = None) -> dict[str, Scalar] | None:
-        """The configuration of proposal `number`, given what was told so far; at the budget `epsilon` if given."""
+    def point(self, number: int, index: int, epsilon: float | None = None) -> dict[str, Scalar] | None:
+        """The configuration of trial `number`, given what was told so far; at the budget `epsilon` if given. Which of
+        its own proposals it is says nothing here."""
         study, search = self._study_for(number), self._spec.search
         given = {} if epsilon is None else self._codec.encode_budget(epsilon)
         study.sampler = _Staged(

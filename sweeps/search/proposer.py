@@ -1,5 +1,9 @@
 """Proposes points. Nothing here is stored: a proposer is rebuilt from the trial records at every start.
 
+Trials are numbered in one row: first the points of `search.first`, then the sampler's own and those that people
+enqueued, as they came. A sampler counts its own alone (`index`): it leaves out no point of a grid, and no turn.
+An enqueued point gets a number above every known one, so that what was proposed before keeps its index.
+
 The proposal with number k is a pure function of the spec, the seed, k and the records told so far. Independent
 samplers (random, grid) look at no record, so they are exact at any concurrency and after any crash; the others
 repeat themselves whenever the same records are known, which at one trial at a time is always.
@@ -8,7 +12,8 @@ repeat themselves whenever the same records are known, which at one trial at a t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from sweeps.records import Proposal
@@ -17,9 +22,10 @@ from sweeps.search.history import WarmStart
 from sweeps.search.registry import Independent, Learning, Points, sampler
 from sweeps.search.seeds import seed_of_trial
 from sweeps.spec.model import SweepSpec
+from trainables.system import Scalar
 
 
-class Learner(Points, Protocol):
+class Learner(Protocol):
     """A sampler that is told results."""
 
     warm_start: WarmStart
@@ -32,6 +38,10 @@ class Learner(Points, Protocol):
         """Know the latest state of one trial."""
         ...
 
+    def point(self, number: int, index: int) -> dict[str, Scalar] | None:
+        """The configuration of trial `number`, the sampler's own proposal `index`."""
+        ...
+
 
 def _learner(entry: Learning, spec: SweepSpec, warm: Iterable[Published]) -> Learner:
     # A quarter of a second of imports that independent samplers do without.
@@ -42,7 +52,7 @@ def _learner(entry: Learning, spec: SweepSpec, warm: Iterable[Published]) -> Lea
 
 
 class Proposer:
-    """Numbers the points of a sampler. Used from one thread.
+    """Numbers known points and those of a sampler. Used from one thread.
 
     warm  records of an earlier sweep, to learn from where its configurations fit (`warm_start` says how many)
     """
@@ -52,10 +62,14 @@ class Proposer:
         entry = sampler(spec.search.sampler)
         self._learner: Learner | None = None
         """None: no result reaches the sampler, so none can have chosen what it proposes."""
+        self._points: Points | None = None
         if isinstance(entry, Independent):
-            self._points: Points = entry.points(spec)
+            self._points = entry.points(spec)
         else:
-            self._points = self._learner = _learner(entry, spec, warm)
+            self._learner = _learner(entry, spec, warm)
+        self._first = spec.search.first
+        self._enqueued: list[int] = []
+        """Numbers of enqueued points, ascending."""
         self._known: set[int] = set()
         self._next = 0
 
@@ -68,6 +82,7 @@ class Proposer:
         """Start from `records` alone: running, planned, finished, failed and infeasible ones."""
         known = sorted(records, key=lambda record: record.number)
         self._known, self._next = {record.number for record in known}, 0
+        self._enqueued = [record.number for record in known if record.request is not None]
         self._skip_known()
         if self._learner is not None:
             self._learner.rebuild(known)
@@ -77,6 +92,15 @@ class Proposer:
         proposal = self._proposal(self._next)
         if proposal is not None:
             self.take(proposal)
+        return proposal
+
+    def enqueue(self, request: int, config: Mapping[str, Scalar]) -> Proposal:
+        """The trial of a point that a request asked for."""
+        number = max(max(self._known, default=-1), len(self._first) - 1) + 1
+        self._enqueued.append(number)
+        seed = seed_of_trial(self._spec.search.seed, number)
+        proposal = Proposal(number=number, config=config, seed=seed, request=request)
+        self.take(proposal)
         return proposal
 
     def upcoming(self, count: int) -> Iterator[Proposal]:
@@ -104,10 +128,19 @@ class Proposer:
             self._learner.tell(record)
 
     def _proposal(self, number: int) -> Proposal | None:
-        config = self._points.point(number)
+        config = self._config(number)
         if config is None:
             return None
         return Proposal(number=number, config=config, seed=seed_of_trial(self._spec.search.seed, number))
+
+    def _config(self, number: int) -> Mapping[str, Scalar] | None:
+        if number < len(self._first):
+            return self._first[number]
+        index = number - len(self._first) - bisect_left(self._enqueued, number)
+        if self._learner is not None:
+            return self._learner.point(number, index)
+        assert self._points is not None
+        return self._points.point(index)
 
     def _skip_known(self) -> None:
         while self._next in self._known:

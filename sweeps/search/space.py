@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -41,15 +41,20 @@ class Space:
     @classmethod
     def of(cls, spec: SweepSpec) -> Space:
         """The space of a spec."""
+        return cls.over(spec.systems, spec.privacy.epsilon)
+
+    @classmethod
+    def over(cls, systems: Mapping[str, Mapping[str, Scalar | Domain]], epsilons: Iterable[float]) -> Space:
+        """The space of these knobs and budgets."""
         return cls(
-            epsilons=tuple(spec.privacy.epsilon),
+            epsilons=tuple(sorted(epsilons)),
             branches=tuple(
                 Branch(
                     system=name,
                     fixed={knob: value for knob, value in sorted(knobs.items()) if not isinstance(value, Domain)},
                     searched={knob: value for knob, value in sorted(knobs.items()) if isinstance(value, Domain)},
                 )
-                for name, knobs in sorted(spec.systems.items())
+                for name, knobs in sorted(systems.items())
             ),
         )
 

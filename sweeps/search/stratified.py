@@ -45,7 +45,7 @@ class StratifiedSampler:
         """Know a trial's latest state."""
         self._samplers[record.system].tell(record)
 
-    def point(self, number: int) -> dict[str, Scalar] | None:
-        """The configuration of proposal `number`: of the system and the budget whose turn it is."""
-        system, epsilon = self._strata.at(number)
-        return self._samplers[system].point(number, epsilon)
+    def point(self, number: int, index: int) -> dict[str, Scalar] | None:
+        """The configuration of trial `number`: of the system and the budget whose turn it is at proposal `index`."""
+        system, epsilon = self._strata.at(index)
+        return self._samplers[system].point(number, index, epsilon)

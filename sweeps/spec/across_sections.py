@@ -13,7 +13,9 @@ from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import did_you_mean
 from sweeps.process.tracking_uri import check_tracking_uri
 from sweeps.search import registry
+from sweeps.search.known_points import read_point
 from sweeps.search.registry import Independent, Learning
+from sweeps.search.space import Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.draft import Draft
 from sweeps.spec.model import Search
@@ -23,7 +25,7 @@ from trainables.capabilities import capabilities_of
 from trainables.claims import check_unit
 from trainables.measures.objectives import MEASURES, missing
 from trainables.publishing import OWN_METRICS
-from trainables.system import Dependence, System
+from trainables.system import Dependence, Scalar, System
 from trainables.validation.cells import reported
 from trainables.validation.planning import check_private
 from trainables.validation.reports import NOISE_SD
@@ -252,6 +254,24 @@ def check_search(draft: Draft, problems: Problems) -> None:
         )
     if registry.walks_grid(entry.name):
         _check_grid(entry.name, systems, problems)
+
+
+def check_first(draft: Draft, problems: Problems) -> None:
+    """Known points are points of the space."""
+    if draft.search is not None and draft.privacy is not None and draft.systems:
+        first_points(draft, problems)
+        if len(draft.search.first) > draft.search.trials:
+            points = len(draft.search.first)
+            problems.add("search.trials", draft.search.trials, f"at least {points}, the points of search.first")
+
+
+def first_points(draft: Draft, problems: Problems) -> tuple[dict[str, Scalar], ...]:
+    """`search.first`, each point complete; problems of those that are none are noted."""
+    assert draft.search is not None
+    assert draft.privacy is not None
+    space = Space.over(draft.systems, draft.privacy.epsilon)
+    points = (read_point(space, one, f"search.first.{i}", problems) for i, one in enumerate(draft.search.first))
+    return tuple(point for point in points if point is not None)
 
 
 def _check_learning(

@@ -44,6 +44,7 @@ CHECKS = (
     check_reported,
     check_raw_measures,
     across_sections.check_search,
+    across_sections.check_first,
     across_sections.check_processes,
     across_sections.check_stalls,
     across_sections.check_tracking,
@@ -94,6 +95,7 @@ def load_spec(
 
     privacy = read["privacy"].model_copy(update={"epsilon": tuple(sorted(read["privacy"].epsilon))})
     read["privacy"] = privacy
+    read["search"] = read["search"].model_copy(update={"first": across_sections.first_points(draft, problems)})
     read["objectives"] = tuple(
         one.model_copy(update={"goal": one.goal or across_sections.goal_of(one.metric, draft.chosen)})
         for one in read["objectives"]

@@ -130,6 +130,8 @@ class Search(Section):
     sampler     one of `sweeps.search.registry.SAMPLERS`, one that an installed package offers, or module:function
     repeats     of a grid: trials of each point, alike but for their seeds and noise
     stratified  systems and budgets take turns, and a sampler that learns does so for each system by itself
+    first       known good points, which are tried before what the sampler proposes and count among `trials`; no point
+                of a grid and no turn is left out for them (`sweeps.search.known_points`)
     """
 
     sampler: Annotated[str, PlainValidator(lambda value: value), WithJsonSchema({"type": "string"})] = (
@@ -140,6 +142,7 @@ class Search(Section):
     warm_start: Name | None = None
     repeats: PositiveCount = 1
     stratified: bool = False
+    first: tuple[dict[str, Any], ...] = ()  # read by sweeps.spec.across_sections, which knows the space
 
 
 class EarlyStopping(Section):

@@ -21,6 +21,7 @@ CALLS = {
     "track": [sweeps.open, sweeps.Sweep.track],
     "audit": [sweeps.open, sweeps.Sweep.audit],
     "stop": [sweeps.open, sweeps.Sweep.stop],
+    "enqueue": [sweeps.open, sweeps.Sweep.enqueue],
     "note": [sweeps.open, sweeps.Sweep.note],
     "tag": [sweeps.open, sweeps.Sweep.tag],
     "export": [sweeps.open, sweeps.Sweep.model],

@@ -1,0 +1,95 @@
+"""Points that a person knows to be good, read and held against the space: `search.first` of a spec, and enqueued ones.
+
+Each is one point, complete: a value for every knob that is searched, the system where there are several, and the budget
+where there are several. A point never leaves a budget open: what chose the point would then have chosen that too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sweeps.process.suggestions import closest, did_you_mean
+from sweeps.records import SYSTEM, TARGET_EPSILON
+from sweeps.search.space import Branch, Space
+from sweeps.spec.domains import Domain
+from sweeps.spec.problems import Problems
+from sweeps.spec.systems_section import as_number
+from trainables.system import Scalar
+
+
+def read_point(space: Space, written: object, path: str, problems: Problems) -> dict[str, Scalar] | None:
+    """The whole configuration of a point; None, and every problem is noted under `path`, where it is none of the space.
+
+    written  {knob: value}, with `system` and `target_epsilon` where the space has several
+    """
+    if not isinstance(written, Mapping) or not written:
+        problems.add(path, written, "a mapping from knobs to values", "For example {learning_rate: 0.1}.")
+        return None
+    before = len(problems.errors)
+    given = {str(name): value for name, value in written.items()}
+    branch = _branch(space, given.pop(SYSTEM, None), path, problems)
+    epsilon = _one_of(space.epsilons, given.pop(TARGET_EPSILON, None), f"{path}.{TARGET_EPSILON}", problems)
+    if branch is None:
+        return None
+    knobs = _knobs(branch, given, path, problems)
+    if epsilon is None or len(problems.errors) > before:
+        return None
+    return space.config(branch, epsilon, knobs)
+
+
+def _branch(space: Space, system: object, path: str, problems: Problems) -> Branch | None:
+    names = [branch.system for branch in space.branches]
+    if system is None and len(names) == 1:
+        return space.branches[0]
+    if system not in names:
+        remedy = closest(system, names) if system is not None else "Say which of them."
+        problems.add(f"{path}.{SYSTEM}", system, f"a system of the sweep: {', '.join(names)}", remedy)
+        return None
+    return space.branch(str(system))
+
+
+def _one_of(epsilons: Sequence[float], given: object, path: str, problems: Problems) -> float | None:
+    if given is None and len(epsilons) == 1:
+        return epsilons[0]
+    number = as_number(given)
+    if number not in epsilons:
+        budgets = ", ".join(f"{epsilon:g}" for epsilon in epsilons)
+        problems.add(
+            path, given, f"a budget of the sweep: {budgets}", "" if given is not None else "Say which of them."
+        )
+        return None
+    return number
+
+
+def _knobs(branch: Branch, given: Mapping[str, object], path: str, problems: Problems) -> dict[str, Scalar]:
+    known = {**branch.fixed, **branch.searched}
+    out: dict[str, Scalar] = {}
+    for name, value in given.items():
+        if name not in known:
+            problems.add(f"{path}.{name}", value, f"a knob of {branch.system} in the sweep", did_you_mean(name, known))
+        elif name in branch.fixed:
+            if (value if isinstance(value, str | bool) else as_number(value)) != branch.fixed[name]:
+                problems.add(f"{path}.{name}", value, f"{branch.fixed[name]!r}, at which the sweep fixes it")
+        elif (meant := _meant(branch.searched[name], value)) is None:
+            problems.add(f"{path}.{name}", value, f"a value of the sweep's own: {branch.searched[name]}")
+        else:
+            out[name] = meant
+    for name, domain in branch.searched.items():
+        if name not in given:
+            problems.add(f"{path}.{name}", None, f"a value of the sweep's own: {domain}", f"Add `{name}`.")
+    return out
+
+
+def _meant(domain: Domain, value: object) -> Scalar | None:
+    """The value of the domain that a person wrote; None where it has none such."""
+    if domain.kind == "choice":
+        number = None if isinstance(value, str) else as_number(value)
+        for own in domain.values:
+            alike = isinstance(own, str | bool) == isinstance(value, str | bool)
+            if alike and (own == value if number is None or isinstance(own, str | bool) else own == number):
+                return own
+        return None
+    number = as_number(value)
+    if number is None or not domain.contains(number):
+        return None
+    return int(number) if domain.integer else number

@@ -1,0 +1,265 @@
+"""Points that people know: tried first or enqueued, held against the space, beside all points of the search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import sweeps
+from dpcore.checks import InvalidValue
+from sweeps.control.decisions import Done
+from sweeps.ledger.spending import choices_of, summary_in_passing
+from sweeps.process.workspace import Workspace
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.records import SweepRecord, TrialState
+from sweeps.requests import KnownPoint
+from sweeps.search import Proposer
+from sweeps.spec import SpecErrors, load_spec
+from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, Worker, memory_folder
+from trainables.system import TrialGroup
+
+KNOBS = {"clip": {"choice": [0.25, 0.5, 1.0]}, "steps": {"int_uniform": [1, 4]}, "shrinkage": 1.0}
+GRID = {
+    "systems": {"noisy-mean": KNOBS},
+    "privacy": {"epsilon": [1.0, 2.0], "delta": 1e-5},
+    "search": {"sampler": "grid", "trials": 24, "seed": 3},
+}
+POINT = {"clip": 0.5, "steps": 3, "target_epsilon": 2}
+FIXED = {"prior": 0.5, "shrinkage": 1.0, "step_seconds": 0.0}
+WHOLE = {"system": "noisy-mean", "target_epsilon": 2.0, "clip": 0.5, **FIXED, "steps": 3}
+
+
+@pytest.fixture
+def folder():
+    with memory_folder() as found:
+        yield found
+
+
+def spec_of(search=None, **changes):
+    change = {**GRID, **changes}
+    return load_spec({**SPEC, **change, "search": {**change["search"], **(search or {})}})
+
+
+def numbered(proposer, count):
+    """{number: configuration} of the next proposals."""
+    found = (proposer.propose() for _ in range(count))
+    return {one.number: one.config for one in found if one is not None}
+
+
+# -- search.first ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", ["random", "grid", "tpe"])
+def test_first_points_come_first_and_take_no_turn_of_the_sampler(sampler):
+    before = list(numbered(Proposer(spec_of({"sampler": sampler})), 8).values())
+    found = numbered(Proposer(spec_of({"sampler": sampler, "first": [POINT, {**POINT, "steps": 1}]})), 10)
+    assert [found[0], found[1]] == [WHOLE, {**WHOLE, "steps": 1}]
+    if sampler != "tpe":
+        assert list(found.values())[2:] == before
+
+
+def test_a_spec_with_first_points_is_complete_and_of_one_digest():
+    spec = spec_of({"first": [POINT]})
+    assert spec.search.first == (WHOLE,)
+    assert load_spec(spec.canonical()) == spec
+    assert spec.digest == spec_of({"first": [WHOLE]}).digest != spec_of().digest
+
+
+@pytest.mark.parametrize(
+    ("point", "said"),
+    [
+        (
+            {**POINT, "clop": 1},
+            r"first\.0\.clop=1: expected a knob of noisy-mean in the sweep\. Did you mean `clip`",
+        ),
+        ({**POINT, "steps": 5}, r"steps=5: expected a value of the sweep's own: int_uniform 1 \.\. 4"),
+        ({**POINT, "steps": 1.5}, r"steps=1\.5: expected a value"),
+        ({**POINT, "clip": 0.4}, r"clip=0\.4: expected a value of the sweep's own: one of 0\.25, 0\.5, 1"),
+        ({**POINT, "shrinkage": 0.5}, r"shrinkage=0\.5: expected 1\.0, at which the sweep fixes it"),
+        ({**POINT, "system": "noisy-sgd"}, r"system='noisy-sgd': expected a system of the sweep: noisy-mean"),
+        ({**POINT, "target_epsilon": 3}, r"target_epsilon=3: expected a budget of the sweep: 1, 2"),
+        ({"clip": 0.5, "steps": 3}, r"target_epsilon=None: expected a budget.*Say which of them"),
+        ({"clip": 0.5, "target_epsilon": 1}, r"steps=None: expected a value.*Add `steps`"),
+        ({**POINT, "noise_multiplier": 1.0}, r"noise_multiplier=1\.0: expected a knob"),
+        (7, r"first\.0"),
+    ],
+)
+def test_what_is_no_point_of_the_space_is_refused(point, said):
+    with pytest.raises(SpecErrors, match=said):
+        spec_of({"first": [point]})
+
+
+def test_more_first_points_than_trials_are_refused():
+    with pytest.raises(SpecErrors, match=r"search\.trials=1: expected at least 2"):
+        spec_of({"first": [POINT, POINT], "trials": 1})
+
+
+def test_first_points_leave_the_total_a_guarantee_and_check_says_what_it_leaves_out(tmp_path):
+    checked = sweeps.check({**SPEC, **GRID, "search": {**GRID["search"], "first": [POINT]}}, rehearsal=False)
+    assert "1 of the trials are the points of search.first" in str(checked)
+    assert "After the run the exact total can be quoted" in str(checked)
+
+
+# -- enqueued ones -----------------------------------------------------------------------------------------
+
+
+def enqueue(sweep, **changes):
+    config = {**WHOLE, **changes}
+    number = sweep.store.ask(NAME, KnownPoint(config=config), "me@here")
+    sweep.controller.points.heard.extend(one for one in sweep.store.requests(NAME) if one.id == number)
+    return number
+
+
+def launched(sweep, count):
+    """Up to so many launches, each run to its end."""
+    out = []
+    while len(out) < count and isinstance(group := sweep.controller.decide(), TrialGroup):
+        worker = Worker(group, sweep.trials, sweep.executed)
+        worker.finish()
+        sweep.controller.finished(group, [worker.result])
+        out.append(sweep.controller.records[group.members[0].key])
+    return out
+
+
+def points(records):
+    return sorted(tuple(one.config.items()) for one in records)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_no_grid_point_is_left_out_for_an_enqueued_one(folder, restart):
+    expected = numbered(Proposer(spec_of()), 24)
+    sweep = FakeSweep(folder, change=GRID)
+    done = launched(sweep, 5)
+    request = enqueue(sweep)
+    done += launched(sweep, 3)
+    again = enqueue(sweep, steps=1)
+    if restart:
+        sweep.lease.release()
+        sweep.start()
+        sweep.controller.points.heard.extend(sweep.store.requests(NAME))
+    done += launched(sweep, 100)
+    assert isinstance(sweep.controller.decide(), Done)
+    asked = [one for one in done if one.request is not None]
+    assert [(one.number, one.request, one.config["steps"]) for one in asked] == [(5, request, 3), (8, again, 1)]
+    assert points(one for one in done if one.request is None) == sorted(tuple(one.items()) for one in expected.values())
+    assert len(done) == 26
+    assert [one.request for one in sweep.store.trials(NAME)].count(None) == 24
+
+
+def test_points_that_were_taken_ahead_of_their_turn_keep_it():
+    """A launch takes companions from behind the next point: a later number is then known, and means what it meant."""
+    expected = numbered(Proposer(spec_of()), 24)
+    proposer, found = Proposer(spec_of()), {}
+    ahead = list(proposer.upcoming(8))[5:7]
+    for one in ahead:
+        proposer.take(one)
+    asked = [proposer.enqueue(request, WHOLE).number for request in (1, 2)]
+    found = {one.number: one.config for one in ahead} | numbered(proposer, 22)
+    assert asked == [7, 8]
+    assert sorted(map(str, found.values())) == sorted(map(str, expected.values()))
+    assert {number: found[number] for number in range(7)} == {number: expected[number] for number in range(7)}
+
+
+def test_a_sampler_that_learns_is_told_of_enqueued_points(folder):
+    sweep = FakeSweep(folder, change={**GRID, "search": {"sampler": "tpe", "trials": 6, "seed": 3}})
+    done = launched(sweep, 2)
+    enqueue(sweep)
+    done += launched(sweep, 100)
+    assert [one.number for one in done if one.request is not None] == [2]
+    assert len(done) == 7
+    assert {one.state for one in done} == {TrialState.COMPLETE}
+
+
+def test_a_finished_sweep_takes_a_point_and_an_infeasible_one_ends_nothing(folder):
+    change = {**GRID, "limits": {"work": 350}, "search": {"sampler": "random", "trials": 2, "seed": 3}}
+    sweep = FakeSweep(folder, change=change)
+    launched(sweep, 100)
+    assert not sweep.controller.has_work()
+    enqueue(sweep, steps=4)
+    enqueue(sweep, steps=1)
+    enqueue(sweep, clip=0.3)
+    assert sweep.controller.has_work()
+    (one,) = launched(sweep, 100)
+    assert one.config["steps"] == 1
+    assert not sweep.controller.has_work()
+    refused = [one for one in sweep.store.trials(NAME) if one.state is TrialState.INFEASIBLE and one.request]
+    assert [one.config["steps"] for one in refused] == [4]
+
+
+def test_a_plan_made_ahead_is_not_that_of_another_point(folder):
+    """Points move by one number when somebody enqueues: each trains with its own plan all the same."""
+    sweep = FakeSweep(folder, change={**GRID, "search": {"sampler": "random", "trials": 6, "seed": 3}})
+    controller = sweep.controller
+    for one in controller.proposer.upcoming(6):
+        controller._plans.companions(replace_group(controller._plans.of(one)), [one])
+        list(controller._plans.companions(replace_group(controller._plans.of(one)), [one]))
+    enqueue(sweep)
+    for record in launched(sweep, 100):
+        assert record.plan.config["clip"] == record.config["clip"]
+        assert record.plan.steps == record.config["steps"]
+
+
+def replace_group(plan):
+    return replace(plan, group="alike")
+
+
+def test_an_enqueued_point_takes_the_totals_guarantee(folder):
+    sweep = FakeSweep(folder, change=GRID)
+    launched(sweep, 3)
+    record = sweep.store.sweep(NAME)
+    trials = sweep.store.trials(NAME)
+    assert choices_of(record, trials) == ()
+    assert summary_in_passing(record, trials, sweep.store.ledger(NAME)).procedure.is_claim
+    enqueue(sweep)
+    launched(sweep, 1)
+    trials = sweep.store.trials(NAME)
+    (choice,) = choices_of(record, trials)
+    assert choice.what == f"{NAME}-3 was enqueued by somebody who could see results"
+    total = summary_in_passing(record, trials, sweep.store.ledger(NAME)).procedure
+    assert (total.is_claim, total.trials) == (False, 4)
+
+
+# -- asking ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(tmp_path):
+    store = Workspace.at(tmp_path).open_store(create=True)
+    spec = spec_of()
+    record = SweepRecord(
+        name=NAME,
+        spec=RecordedSpec(spec.canonical()),
+        digest=spec.digest,
+        fingerprints={},
+        root=str(tmp_path),
+        created_at=1.0,
+    )
+    store.create_sweep(record)
+    yield store, sweeps.open(NAME, root=tmp_path)
+    store.close()
+
+
+def test_a_point_is_asked_for_in_words_or_values(asked):
+    store, sweep = asked
+    answer = sweep.enqueue(["clip=0.5", "steps=3", "target_epsilon=2"])
+    assert sweep.enqueue(POINT).request != answer.request
+    assert [one.wanted for one in store.requests(NAME)] == [KnownPoint(config=WHOLE)] * 2
+    assert "no guarantee any more" in str(answer)
+    assert f"tried first by `sweeps resume {NAME}`" in str(answer)
+    assert answer.to_dict()["claim"]["epsilon"] <= 2
+
+
+@pytest.mark.parametrize(
+    ("point", "error", "said"),
+    [
+        (["clip"], InvalidValue, "point='clip': expected KNOB=VALUE"),
+        (["clop=1"], SpecErrors, r"point\.clop=1: expected a knob of noisy-mean"),
+        ({**POINT, "steps": 9}, SpecErrors, r"point\.steps=9: expected a value of the sweep's own"),
+    ],
+)
+def test_what_is_no_point_is_not_asked_for(asked, point, error, said):
+    store, sweep = asked
+    with pytest.raises(error, match=said):
+        sweep.enqueue(point)
+    assert store.requests(NAME) == []
