@@ -222,6 +222,7 @@ def _launch_all(
     from sweeps.runner.messages import short_messages
     from sweeps.runner.ray_private.aws_keys import credentials_left_out
     from sweeps.runner.ray_private.trainable_lookups import one_lookup
+    from sweeps.runner.ray_private.usage_tags import nothing_counted
     from sweeps.runner.ray_private.worker_losses import losses_of_workers
 
     name, resources = controller.sweep, controller.spec.resources
@@ -230,6 +231,7 @@ def _launch_all(
             short_messages(workspace.folder(name) / RAY_LOG) as messages,
             losses_of_workers(),
             one_lookup(),
+            nothing_counted(),
             credentials_left_out(),
             cluster(
                 address,

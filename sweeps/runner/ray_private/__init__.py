@@ -13,6 +13,7 @@
 | `token` | a cluster's token is sent only where the environment says so, or by Ray's own command line |
 | `trainable_lookups` | Tune looks each trial's trainable up five times |
 | `trial_actors` | Tune alone knows which process has a trial |
+| `usage_tags` | Tune imports MLflow to count callbacks for usage statistics |
 | `worker_losses` | Tune ends the sweep when the memory monitor ends one worker |
 
 A worker's own, the notice of a node that is to go, is `trainables/worker/ray_private.py`. `tests/sweeps/runner/` holds

@@ -10,6 +10,8 @@ import importlib
 import inspect
 import logging
 import platform
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -17,7 +19,9 @@ import pytest
 import ray
 from ray._private import services, worker
 from ray._private.authentication import authentication_token_setup
+from ray.air._internal import usage
 from ray.job_submission import JobSubmissionClient
+from ray.tune import tune as tune_module
 from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial
 
@@ -190,6 +194,21 @@ def test_a_token_in_the_environment_is_sent_from_now_on(monkeypatch):
         )
         send_token()
     assert enabled == [True]
+
+
+def test_tune_counts_no_callbacks_and_imports_no_mlflow_for_that():
+    assert tune_module.air_usage is usage
+    code = (
+        "import sys; from ray.air._internal import usage; from ray.tune import Callback;"
+        "from sweeps.runner.ray_private.usage_tags import nothing_counted\n"
+        "{block}usage.tag_callbacks([Callback()])\n"
+        "print('mlflow' in sys.modules)"
+    )
+    said = [
+        subprocess.run([sys.executable, "-c", code.format(block=block)], capture_output=True, text=True, check=True)
+        for block in ("with nothing_counted(): ", "")
+    ]
+    assert [one.stdout.split()[-1] for one in said] == ["False", "True"]
 
 
 def test_a_job_servers_version_is_the_one_that_it_says(monkeypatch):
