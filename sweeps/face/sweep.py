@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sweeps.control.asking import EnqueueAnswer, StopAnswer
     from sweeps.control.session import SweepEnd
     from sweeps.ledger.summary import Summary
+    from sweeps.tracking.registering import RegisteredVersion
     from sweeps.tracking.view import Rebuilt
     from trainables.export.model import ReleasedModel
 
@@ -213,6 +214,20 @@ class Sweep:
         from sweeps.export.exporting import exported
 
         return exported(self.workspace, self.name, trial, as_refuted=as_refuted, accept=accept)
+
+    def register(
+        self, trial: int | str, model_name: str, *, as_refuted: bool = False, accept: Collection[str] = ()
+    ) -> RegisteredVersion:
+        """Put the model of a finished trial into MLflow's registry: what `model` gives, as the next version of a name.
+
+        No pickle is in it; tags carry the claim, the description is its card. MLflow shows the sweep already (`track`).
+        Raises what `model` raises, InvalidValue for a name that MLflow refuses, and MLflow's own errors.
+        """
+        from sweeps.tracking.registering import check_model_name, register
+
+        check_model_name(model_name)
+        model = self.model(trial, as_refuted=as_refuted, accept=accept)
+        return register(self.workspace.tracking_uri, model_name, model, self.name, self.trial(trial))
 
     def audit(
         self,

@@ -8,6 +8,7 @@ os.environ["DO_NOT_TRACK"] = "true"
 # Waiting is the caller's business: an outage must be seen at once, not after MLflow's own minutes of retries.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 
 from sweeps.tracking.front import mlflow_front
 from sweeps.tracking.view import Drain, rebuild

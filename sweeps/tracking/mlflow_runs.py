@@ -180,7 +180,7 @@ class Experiment:
         self._runs = {key: one for key, one in self._runs.items() if one != run_id}
 
     def _tags_of(self, trial: Published) -> dict[str, str]:
-        return _tags(trial) | self._heading
+        return trial_tags(trial) | self._heading
 
     def forget(self) -> None:
         """Delete the trials' runs, to be made anew: a metric that was written once cannot be taken out of a run.
@@ -270,7 +270,8 @@ def _spec_tags(sweep: SweepRecord) -> dict[str, str]:
     return {"sweeps.digest": sweep.digest, OBJECTIVES: json.dumps(objectives), REFERENCES: json.dumps(ends)}
 
 
-def _tags(trial: Published) -> dict[str, str]:
+def trial_tags(trial: Published) -> dict[str, str]:
+    """What a trial is and claims, as tags."""
     tags = {
         TRIAL_KEY: trial.key,
         "sweeps.number": str(trial.number),

@@ -171,12 +171,15 @@ def program(module: nn.Module, features: Mapping[str, Feature]) -> torch.export.
     for one in examples:
         shapes[one] = {0: records}
     try:
-        return torch.export.export(module.eval(), examples, dynamic_shapes=shapes)  # type: ignore[arg-type]
+        found = torch.export.export(module.eval(), examples, dynamic_shapes=shapes)  # type: ignore[arg-type]
     except Exception as error:
         # torch.export raises whatever its tracers meet in a model of the user's own.
         raise NotExportable(
             f"torch.export cannot write this model down: {str(error).strip().splitlines()[0]}"
         ) from error
+    # They would be kept as a pickle, the only one in the folder.
+    found.example_inputs = None
+    return found
 
 
 def _softmax(outputs: NDArray[np.float64]) -> NDArray[np.float64]:

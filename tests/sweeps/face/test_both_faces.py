@@ -24,7 +24,7 @@ CALLS = {
     "enqueue": [sweeps.open, sweeps.Sweep.enqueue],
     "note": [sweeps.open, sweeps.Sweep.note],
     "tag": [sweeps.open, sweeps.Sweep.tag],
-    "export": [sweeps.open, sweeps.Sweep.model],
+    "export": [sweeps.open, sweeps.Sweep.model, sweeps.Sweep.register],
     "predict": [sweeps.predict],
 }
 """{command: the calls that do the same}."""
