@@ -52,6 +52,7 @@ class SweepState(StrEnum):
     FINISHED = "finished"
     EXHAUSTED = "exhausted"
     STOPPED = "stopped"
+    OUT_OF_HOURS = "out of hours"
     DELETED = "deleted"
 
 

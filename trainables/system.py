@@ -386,9 +386,11 @@ class TrialGroup:
 
     measures  names of `trainables.measures.objectives` that objectives of the sweep ask for
     withheld  numbers that depend on these do not leave the worker
+    seconds   after which it is stopped at its next checkpoint; None: never
     """
 
     members: tuple[Member, ...]
     execution: Execution = field(default_factory=Execution)
     measures: tuple[str, ...] = ()
     withheld: frozenset[Dependence] = WITHHELD
+    seconds: float | None = None

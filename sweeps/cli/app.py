@@ -21,6 +21,7 @@ from sweeps.cli.options import (
     Changes,
     ClusterAddress,
     DataFolder,
+    Hours,
     NewName,
     NewTotal,
     Records,
@@ -205,6 +206,7 @@ def resume(
     spec: Annotated[Path | None, typer.Option(help="Compare with this spec first.")] = None,
     accept: Accepted = None,
     trials: NewTotal = None,
+    hours: Hours = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
     records: Records = None,
@@ -215,7 +217,7 @@ def resume(
     """Go on with a sweep from wherever it stopped; with --trials, beyond the number that it began with."""
     if client := _client_address(address, as_json, spec):
         places = _places_on_cluster(root, store, records, tracking)
-        return submit(sweep, client, resume=True, accept=accept, trials=trials, **places)
+        return submit(sweep, client, resume=True, accept=accept, trials=trials, hours=hours, **places)
     from sweeps.cli.running import drive
     from sweeps.provenance.fingerprint import check_accepted
     from sweeps.spec import load_spec
@@ -223,7 +225,9 @@ def resume(
     check_accepted(accept or [])
     workspace = _workspace(root, store, tracking, records)
     given = load_spec(spec) if spec is not None else None
-    drive(sweep, workspace, spec=given, accept=accept or [], trials=trials, address=address, as_json=as_json)
+    drive(
+        sweep, workspace, spec=given, accept=accept or [], trials=trials, hours=hours, address=address, as_json=as_json
+    )
 
 
 def _client_address(address: str | None, as_json: bool, spec: Path | None = None) -> str | None:

@@ -103,7 +103,7 @@ def _why(outcome: session.SweepEnd) -> list[str]:
         count = outcome.counts["failed"]
         lines += [f"{count} trial{'s' if count > 1 else ''} failed. The first:", *outcome.failure.lines()]
     code = outcome.code
-    return [*lines, f"{code.meaning[0].upper()}{code.meaning[1:]} (exit code {code.value})."]
+    return [*lines, f"{outcome.meaning[0].upper()}{outcome.meaning[1:]} (exit code {code.value})."]
 
 
 def _print(console: Console, *lines: str) -> None:

@@ -24,7 +24,7 @@ from sweeps.records import SweepState
 from sweeps.release.publisher import Publisher
 
 FORMATS = ("table", "csv", "json")
-ENDED = (SweepState.FINISHED, SweepState.EXHAUSTED, SweepState.STOPPED)
+ENDED = (SweepState.FINISHED, SweepState.EXHAUSTED, SweepState.STOPPED, SweepState.OUT_OF_HOURS)
 EVERY, SHORTEST = 2.0, 0.2
 """Seconds between two looks of `--watch`: by default, and at least."""
 _Look = Callable[[], tuple[bool, RenderableType]]

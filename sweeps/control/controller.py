@@ -15,13 +15,15 @@ from itertools import islice
 from typing import Any
 
 from sweeps.control.decisions import Decision, Done, Wait
+from sweeps.control.going_on import start_of_attempt
 from sweeps.control.known_points import PointQueue
 from sweeps.control.lost_attempts import CONTROLLER_ENDED, worker_losses
 from sweeps.control.newest_store import check_newest
 from sweeps.control.planning import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.control.plans_ahead import GROUP_AHEAD, GROUP_LIMIT, PlansAhead, together
 from sweeps.control.settlements import NoResult, doubted, settlement_of
-from sweeps.records import Outcome, Proposal, Reservation, TrialRecord, TrialState
+from sweeps.control.time_limits import OVERRAN, seconds_left
+from sweeps.records import AttemptRecord, Proposal, Reservation, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.search import Proposer
@@ -31,7 +33,7 @@ from sweeps.spec import SweepSpec
 from sweeps.store import Lease, Store
 from trainables.measures.objectives import MEASURES
 from trainables.system import Member, PrivacyPlan, PublicFacts, Refusal, Scalar, TrialGroup
-from trainables.worker.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovered, latest_checkpoint
+from trainables.worker.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovered
 from trainables.worker.files import Folder, NotAFolder
 from trainables.worker.results import TrialResult
 from trainables.worker.sealed import Damaged
@@ -201,7 +203,12 @@ class Controller:
     def _relaunched(self, key: str, to_step: int) -> Member | None:
         """The trial's next attempt, its reservation durable; None, and the trial has failed, where it cannot go on."""
         record = self.records[key]
-        start = self._start(record, to_step)
+        if seconds_left(self.spec.limits.trial_minutes, [self.store.attempts_of(key)]) == 0:
+            self.store.charge_whole(self.lease, key, record.attempts)
+            self.store.abandon(self.lease, key, OVERRAN)
+            self._changed(replace(record, state=TrialState.FAILED, reason=OVERRAN))
+            return None
+        start = start_of_attempt(self.store, self.lease, self.trials, record, to_step)
         if start is None:
             reason = (
                 f"its state after step {record.step} is missing or damaged in {self.trials.child(key).url}, and "
@@ -214,30 +221,6 @@ class Controller:
         reserved = self.store.relaunch(self.lease, key, from_step, to_step)
         again = replace(record, state=TrialState.RUNNING, attempts=reserved.attempt)
         return self._reserved(again, reserved, resume_attempt)
-
-    def _start(self, record: TrialRecord, to_step: int) -> tuple[int, int] | None:
-        """(attempt, step) of the state to go on from, (0, 0) for none; None where that may not be.
-
-        Published metrics belong to the path of the attempt that reported them: no state before them, and none of an
-        earlier attempt, leads on from there.
-        """
-        attempts = self.store.attempts_of(record.key)
-        reported = max((one.attempt for one in attempts if one.outcome is Outcome.SETTLED), default=0)
-        found = latest_checkpoint(
-            self.trials,
-            record.key,
-            [one.attempt for one in attempts if one.attempt >= reported],
-            at_least=record.step,
-            below=to_step,
-        )
-        if found is None:
-            return None if record.step else (0, 0)
-        attempt, step = found
-        for entry in self.store.ledger_of(record.key):
-            if entry.attempt == attempt and entry.executed_to is not None and entry.executed_to < step:
-                # It came to light after its attempt was settled: a worker that nobody saw went on.
-                self.store.charge_whole(self.lease, record.key, attempt)
-        return found
 
     def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> Member:
         to_step = first_stop(self.spec, plan.steps)
@@ -271,7 +254,12 @@ class Controller:
             execution=self.spec.settings(),
             measures=measures,
             withheld=self._release.withheld,
+            seconds=seconds_left(self.spec.limits.trial_minutes, (self._attempts(one) for one in members)),
         )
+
+    def _attempts(self, member: Member) -> list[AttemptRecord]:
+        """The earlier ones of its trial."""
+        return self.store.attempts_of(member.key)[:-1] if member.attempt > 1 else []
 
     # -- what came of it --------------------------------------------------------------------------------
 
@@ -290,6 +278,8 @@ class Controller:
                 unwritable.append(f"{member.key}: {result['unwritable']}")
             elif "error" in result:
                 self._fail(record, str(result["error"]))
+            elif "overran" in result:
+                self._overran(record)
             elif "damaged" in result:
                 self._lost(record, str(result["damaged"]))
             else:
@@ -370,6 +360,11 @@ class Controller:
             Attempt.of(self.trials, record.key, result.attempt).checkpoints.discard(but=came.step)
             for earlier in range(1, result.attempt):
                 Attempt.of(self.trials, record.key, earlier).checkpoints.discard()
+
+    def _overran(self, record: TrialRecord) -> None:
+        left = self._recovered(record)
+        # Whenever the clock stops it, it is charged for all that it might have run (`control.time_limits`).
+        self._settle_failed(record, replace(left, executed_to=self.store.ledger_of(record.key)[-1].to_step), OVERRAN)
 
     def _fail(self, record: TrialRecord, reason: str) -> None:
         self._settle_failed(record, self._recovered(record), reason)

@@ -14,7 +14,7 @@ from sweeps.control.planning import exhausted, infeasible_in_a_row
 from sweeps.ledger.spending import choices_of
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO
 from sweeps.process.words import say
-from sweeps.records import Extension, SweepRecord, TrialRecord, TrialState
+from sweeps.records import Extension, SweepRecord, SweepState, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.search import registry
 from sweeps.search.space import Space
@@ -32,28 +32,62 @@ def extended(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
     for one in extensions:
         if one.trials is not None:
             spec = spec.model_copy(update={"search": spec.search.model_copy(update={"trials": one.trials})})
+        if one.hours is not None:
+            spec = spec.model_copy(update={"limits": spec.limits.model_copy(update={"hours": one.hours})})
     return spec
 
 
 def begun(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -> SweepSpec:
     """A spec that is given at a resume, without what the sweep was extended by: it may state any of its totals."""
-    if spec.search.trials not in [one.trials for one in extensions]:
-        return spec
-    return spec.model_copy(update={"search": spec.search.model_copy(update={"trials": before.search.trials})})
+    if spec.search.trials in [one.trials for one in extensions]:
+        spec = spec.model_copy(update={"search": spec.search.model_copy(update={"trials": before.search.trials})})
+    if spec.limits.hours is not None and spec.limits.hours in [one.hours for one in extensions]:
+        spec = spec.model_copy(update={"limits": spec.limits.model_copy(update={"hours": before.limits.hours})})
+    return spec
 
 
 def asked(
-    recorded: SweepRecord, spec: SweepSpec, records: Sequence[TrialRecord], trials: int | None
+    recorded: SweepRecord,
+    spec: SweepSpec,
+    records: Sequence[TrialRecord],
+    trials: int | None,
+    hours: float | None = None,
 ) -> Extension | None:
-    """The extension that a wish for `trials` in all comes to; None where that is what there will be anyway.
+    """The extension that a wish for `trials` and `hours` in all comes to; None where that is what there is anyway.
 
     spec     what the sweep goes on under, earlier extensions included
     records  all of its trials
 
-    Raises InvalidValue where the sweep's policies allow none, or its space has no more points.
+    Raises InvalidValue where the sweep's policies allow none, its space has no more points, or its hours are over.
     """
-    if trials is None or trials == spec.search.trials:
+    more = None if trials is None or trials == spec.search.trials else _more_trials(recorded, spec, records, trials)
+    longer = None if hours is None or hours == spec.limits.hours else _more_hours(recorded, spec, hours)
+    if recorded.state is SweepState.OUT_OF_HOURS and longer is None:
+        raise InvalidValue(
+            "hours",
+            hours,
+            f"more than the {spec.limits.hours:g} that sweep {recorded.name!r} had",
+            f"It goes on with `sweeps resume {recorded.name} --hours H`, H in all.",
+        )
+    if more is None and longer is None:
         return None
+    launched = sum(one.state is not TrialState.INFEASIBLE and one.request is None for one in records)
+    return Extension(trials=more, hours=longer, launched=launched, at=time.time())
+
+
+def _more_hours(recorded: SweepRecord, spec: SweepSpec, hours: float) -> float:
+    least = spec.limits.hours or 0.0
+    if isinstance(hours, bool) or not isinstance(hours, int | float) or not least < hours < float("inf"):
+        raise InvalidValue(
+            "hours",
+            hours,
+            f"a number above {least:g}" + (f", which sweep {recorded.name!r} has now" if least else ""),
+            "It is the new number of hours in all.",
+        )
+    return float(hours)
+
+
+def _more_trials(recorded: SweepRecord, spec: SweepSpec, records: Sequence[TrialRecord], trials: int) -> int:
     current = spec.search.trials
     if isinstance(trials, bool) or not isinstance(trials, int) or not current <= trials <= LARGEST:
         raise InvalidValue(
@@ -90,8 +124,7 @@ def asked(
             f"{current}: the space of sweep {recorded.name!r} ran dry after {len(records)} proposals",
             "Start a new sweep over a wider space.",
         )
-    launched = sum(one.state is not TrialState.INFEASIBLE and one.request is None for one in records)
-    return Extension(trials=trials, launched=launched, at=time.time())
+    return trials
 
 
 def grown(store: Store, lease: Lease, spec: SweepSpec, extension: Extension) -> SweepSpec:
@@ -99,8 +132,16 @@ def grown(store: Store, lease: Lease, spec: SweepSpec, extension: Extension) -> 
 
     spec  what it went on under before
     """
+    if extension.hours is not None:
+        # Before: a kill between the two asks for the extension again, where the other order would refuse it.
+        store.set_state(lease, SweepState.STOPPED)
     store.extend(lease, extension)
     more = extended(spec, [extension])
+    if extension.hours is not None:
+        before = "no limit of" if spec.limits.hours is None else f"{spec.limits.hours:g}"
+        say(f"Sweep {lease.sweep!r} is given {extension.hours:g} hours in all; it had {before} hours.")
+    if extension.trials is None:
+        return more
     say(f"Sweep {lease.sweep!r} is extended from {spec.search.trials} to {more.search.trials} trials in all.")
     if cost := _cost(store, lease.sweep, more):
         say(f"What it costs: {cost}")

@@ -2,9 +2,9 @@
 
 A worker that dies takes its trial's luck with it: the next one may die of the same trial (memory, a bad node), so such
 losses are limited, and the store remembers them across controllers. Nobody's worker is to blame when the attempt ended
-because its controller did: stopped by Ctrl-C or SIGTERM, killed, or gone with its cluster. Nor when the folder of
-records refused a write, or when it moved away from a node that had notice to go. Those attempts are charged like any
-other, are lost in the store's words, and cost no retry.
+because its controller did: stopped by Ctrl-C, SIGTERM or limits.hours, killed, or gone with its cluster. Nor when the
+folder of records refused a write, or when it moved away from a node that had notice to go. Those attempts are charged
+like any other, are lost in the store's words, and cost no retry.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from trainables.worker.attempt import NODE_LEAVES, UNWRITABLE
 
 CONTROLLER_ENDED = "the controller ended while it ran"
 INTERRUPTED = "interrupted by the user"
+HOURS_OVER = "the hours of its sweep were over"
 
-NOT_OF_THE_WORKER = (CONTROLLER_ENDED, INTERRUPTED, UNWRITABLE, NODE_LEAVES)
+NOT_OF_THE_WORKER = (CONTROLLER_ENDED, INTERRUPTED, HOURS_OVER, UNWRITABLE, NODE_LEAVES)
 """Reasons of attempts that begin like this are no loss of the worker; every other reason is."""
 
 

@@ -13,12 +13,14 @@ from pathlib import Path
 
 from dpcore.checks import InvalidValue
 from sweeps.control.controller import Controller
-from sweeps.control.extensions import asked, begun, extended, grown
+from sweeps.control.extensions import asked, extended, grown
 from sweeps.control.failures import Failure
 from sweeps.control.interruption import Interruption
 from sweeps.control.listening import Listener
-from sweeps.control.lost_attempts import INTERRUPTED
+from sweeps.control.lost_attempts import HOURS_OVER, INTERRUPTED
 from sweeps.control.planning import check_corners
+from sweeps.control.resumed_spec import effective_spec
+from sweeps.control.time_limits import Deadline, seconds_run
 from sweeps.front.pareto import rankable, spec_objectives
 from sweeps.ledger.text import stopped_lines
 from sweeps.process.exits import ExitCode
@@ -26,14 +28,12 @@ from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.provenance.spec_code import code_of
-from sweeps.records import TrialState
+from sweeps.records import SweepState, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
-from sweeps.release.validation_text import recorded_text
 from sweeps.search import Proposer
-from sweeps.search.registry import learns
-from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec
+from sweeps.spec import SweepSpec
 from sweeps.store import Lease, Store, StoreError, SweepRecord
 from sweeps.tracking import Drain
 from trainables.data import SOURCES
@@ -47,7 +47,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class SweepEnd:
-    """How a session ended: "finished", "exhausted" or "stopped" (by Ctrl-C), and the sweep's counts by state.
+    """How a session ended: "finished", "exhausted", "out of hours" or "stopped" (by Ctrl-C), with its counts.
 
     ranked    complete trials that have a value in every objective
     failure   of the trial that failed first, of all sessions; None when none did
@@ -70,6 +70,12 @@ class SweepEnd:
         if self.state == "stopped":
             return ExitCode.INTERRUPTED
         return ExitCode.of_sweep(ranked=self.ranked, complete=self.counts["complete"], failed=self.counts["failed"])
+
+    @property
+    def meaning(self) -> str:
+        """That of `code`, in words."""
+        over = "the hours of the sweep are over" if self.state == SweepState.OUT_OF_HOURS else "the sweep is finished"
+        return self.code.meaning.replace("the sweep is finished", over)
 
 
 Progress = Callable[[Controller, Published], None]
@@ -127,6 +133,7 @@ def resume(
     spec: SweepSpec | None = None,
     accept: Collection[str] = (),
     trials: int | None = None,
+    hours: float | None = None,
     address: str | None = None,
     progress: Progress = _silent,
     on_failure: Callable[[Failure], None] = _unsaid,
@@ -136,7 +143,8 @@ def resume(
 
     spec     compared with the recorded one when given: a difference is refused with a diff
     accept   names of changed fingerprints to go on with all the same: "spec", "code", "data"
-    trials   how many in all from now on; recorded as an extension, after its cost was said (`control.extensions`)
+    trials   how many in all from now on; recorded as an extension, and its cost is said (`control.extensions`)
+    hours    likewise
     on_failure  told of the first trial that fails in this session, as soon as it does
 
     Raises UnknownSweep, LeaseHeld, Changed, StoreError, ClusterUnreachable, InvalidValue (data).
@@ -146,7 +154,7 @@ def resume(
     store = workspace.open_store()
     recorded = store.sweep(name)
     name, workspace = recorded.name, workspace.of(recorded)
-    began = _effective_spec(recorded, spec, accept)
+    began = effective_spec(recorded, spec, accept)
     source = SOURCES[began.data.source]
     facts = source.facts(began.data.options())
     with (
@@ -157,7 +165,7 @@ def resume(
     ):
         recorded = store.sweep(name)
         effective = extended(began, recorded.extensions)
-        extension = None if trials is None else asked(recorded, effective, store.trials(name), trials)
+        extension = asked(recorded, effective, store.trials(name), trials, hours)
         check_corners(effective, facts, store.calibrations())
         loaded = [source.load(effective.data.options())]
         _check_fingerprints(store, lease, recorded, effective, store.data_fingerprint(loaded[0].fingerprint), accept)
@@ -226,6 +234,7 @@ def _launch_all(
     from sweeps.runner.ray_private.worker_losses import losses_of_workers
 
     name, resources = controller.sweep, controller.spec.resources
+    deadline = _deadline(controller)
     try:
         with (
             short_messages(workspace.folder(name) / RAY_LOG) as messages,
@@ -242,16 +251,31 @@ def _launch_all(
             data_path_seen_by_all(controller.trials)
             if address is not None:
                 imported_by_all(controller.spec.user_functions())
-            return str(execute(controller, loaded, workspace.secret(name), resources, reason=messages.reason))
+            with deadline:
+                return str(execute(controller, loaded, workspace.secret(name), resources, reason=messages.reason))
     except KeyboardInterrupt:
-        controller.settle_running(INTERRUPTED)
-        return "stopped"
+        controller.settle_running(HOURS_OVER if deadline.passed else INTERRUPTED)
+        return "out of hours" if deadline.passed else "stopped"
+
+
+def _deadline(controller: Controller) -> Deadline:
+    hours = controller.spec.limits.hours
+    if hours is None:
+        return Deadline(None, "")
+    left = 3600 * hours - seconds_run(controller.store.attempts(controller.sweep))
+    ends = "Nothing more is launched, and what runs ends at a checkpoint, charged."
+    return Deadline(left, f"\nThe {hours:g} of limits.hours are over. {ends}")
 
 
 def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
     records = controller.published()
     refused = [record for record in records if record.state is TrialState.INFEASIBLE]
     reasons = []
+    if ended == "out of hours":
+        reasons.append(
+            f"limits.hours is over: {controller.launched} of {controller.spec.search.trials} trials were launched. "
+            f"It goes on with `sweeps resume {controller.sweep} --hours H`, H in all."
+        )
     if ended == "exhausted":
         reasons.append(
             f"The space ran dry: {controller.launched} of {controller.spec.search.trials} trials could be launched, "
@@ -278,59 +302,6 @@ def _left_as(store: Store, lease: Lease) -> Iterator[_Left]:
         with suppress(StoreError):
             store.set_state(lease, "stopped")
         raise
-
-
-def _effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
-    """What the sweep goes on under, but for its extensions."""
-    try:
-        before = load_spec(recorded.spec.canonical)
-    except SpecErrors as refused:
-        raise fingerprint.Changed(
-            f"sweep {recorded.name!r} was started with a spec that is refused now:\n{refused}\n"
-            "Its finished trials can be read. Start a new sweep."
-        ) from refused
-    # The recorded spec is read anew: a digest of before a field existed differs, and means the same.
-    if given is None:
-        return before
-    given = begun(given, before, recorded.extensions)
-    if given.digest == before.digest:
-        return given
-    if before.privacy.noise_source != given.privacy.noise_source:
-        raise InvalidValue(
-            "privacy.noise_source",
-            given.privacy.noise_source,
-            f"{before.privacy.noise_source}, which the claims of sweep {recorded.name!r} name",
-            "Start a new sweep with --name: one sweep draws all its noise from one source.",
-        )
-    if "spec" in accept:
-        if changed := _stated(before, given):
-            raise fingerprint.Changed(
-                f"sweep {recorded.name!r}: {', '.join(changed)} cannot change: what views state above its claims and "
-                f"of its total follows from the spec that it began with, for all of its trials:\n"
-                f"{diff(before, given)}\nStart a new sweep with --name."
-            )
-        return given
-    raise fingerprint.Changed(
-        f"sweep {recorded.name!r} was started with another spec:\n{diff(before, given)}\n"
-        "Start a new sweep with --name, or go on under the changed one with --accept spec."
-    )
-
-
-def _stated(before: SweepSpec, given: SweepSpec) -> list[str]:
-    """What views read of the recorded spec, and would say falsely of trials under the given one."""
-    recorded, now = RecordedSpec(before.canonical()), RecordedSpec(given.canonical())
-    changed = {
-        "data.records_are_public and privacy.allow_raw_measures": Release.of(before) != Release.of(given),
-        "search.sampler, from one that does not look at results to one that does,": not learns(before.search.sampler)
-        and learns(given.search.sampler),
-        "search.first": before.search.first != given.search.first,
-        "search.warm_start": before.search.warm_start != given.search.warm_start,
-        "early_stopping": before.early_stopping != given.early_stopping,
-        "search.trials (--trials extends it)": before.search.trials != given.search.trials,
-        "data.validation": recorded_text(recorded) != recorded_text(now),
-        "data.unit and privacy.unit": (recorded.data_unit, recorded.unit) != (now.data_unit, now.unit),
-    }
-    return [name for name, differs in changed.items() if differs]
 
 
 @contextmanager

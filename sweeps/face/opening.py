@@ -193,6 +193,7 @@ def resume(
     spec: Spec | None = None,
     accept: Collection[str] = (),
     trials: int | None = None,
+    hours: float | None = None,
     root: str | Path | None = None,
     store: str | None = None,
     records: str | None = None,
@@ -206,12 +207,13 @@ def resume(
     accept  what may have changed all the same: "spec", "code", "data"
     trials  extend it to so many in all. What that costs is said first; an extended sweep has no total to be quoted,
             since results may have asked for more, unless nothing had been launched
+    hours   give it so many in all, instead of limits.hours
 
     Raises UnknownSweep, LeaseHeld (another controller runs it), Changed, StoreError, ClusterUnreachable, InvalidValue.
     """
     _no_client(address)
     given = None if spec is None else load(spec)
-    wanted = {"spec": given, "accept": accept, "trials": trials, "address": address}
+    wanted = {"spec": given, "accept": accept, "trials": trials, "hours": hours, "address": address}
     return _driven(sweep, places(root, store, records, tracking), progress, **wanted)
 
 
@@ -268,7 +270,7 @@ def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: 
     if end.code is not ExitCode.OK:
         first = "" if end.failure is None else f" The first: {'; '.join(end.failure.lines())}."
         again = " Nothing is lost: sweeps.resume goes on." if end.code.goes_on else ""
-        warnings.warn(f"Sweep {sweep!r}: {end.code.meaning}.{first}{again}", SweepWarning, stacklevel=3)
+        warnings.warn(f"Sweep {sweep!r}: {end.meaning}.{first}{again}", SweepWarning, stacklevel=3)
     return Sweep(sweep, workspace.of(Publisher.open(workspace.store_url).sweep(sweep)), end)
 
 

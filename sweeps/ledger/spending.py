@@ -199,15 +199,20 @@ def choices_of(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[Choic
     """
     own, began = choices_by_results(sweep.spec), sweep.spec.trials
     asked = [one.trials for one in sweep.extensions if one.trials is not None and one.launched]
-    launched = sum(one.state is not TrialState.INFEASIBLE and one.request is None for one in trials)
+    mine = [one for one in trials if one.state is not TrialState.INFEASIBLE and one.request is None]
+    launched, wanted = len(mine), max([began or 0, *(one.trials or 0 for one in sweep.extensions)])
     own += _enqueued(trials)
-    if began is not None and launched > max([began, *(one.trials or 0 for one in sweep.extensions)]):
+    if began is not None and launched > wanted:
         # Of a time when a changed spec could extend a sweep without a word.
         asked.append(launched)
-    if not asked:
-        return own
-    what = f"it was extended to {' and then '.join(map(str, asked))} trials when results could be seen"
-    return *own, Choice(what=what, will=what, instead="set `search.trials` to the last number before the first trial")
+    if asked:
+        what = f"it was extended to {' and then '.join(map(str, asked))} trials when results could be seen"
+        own += (Choice(what=what, will=what, instead="set `search.trials` to the last number before the first trial"),)
+    left = wanted - sum(one.state in (TrialState.COMPLETE, TrialState.FAILED) for one in mine)
+    if left > 0 and any(one.hours is not None and one.launched for one in sweep.extensions):
+        what = f"it was given more hours when results could be seen, and {left} of its trials have not ended"
+        own += (Choice(what=what, will=what, instead="let all of its trials run"),)
+    return own
 
 
 def _enqueued(trials: Sequence[TrialRecord]) -> tuple[Choice, ...]:

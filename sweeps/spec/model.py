@@ -158,6 +158,12 @@ class Limits(Section):
 
     work              in the system's unit of work (per-example gradient evaluations)
     noise_multiplier  of the solved noise
+    hours             that the sweep runs, pauses left out. Then nothing is launched any more, what runs ends as by
+                      Ctrl-C, and the sweep goes on only with more of them (`sweeps resume NAME --hours H`)
+    trial_minutes     that a trial trains, all of its attempts together. One that takes longer is stopped at its next
+                      checkpoint and has failed; its whole reservation is charged, and what it reported before claims
+                      its whole plan. Trials that train together have theirs together; systems without steps, and
+                      judging at the end, are not stopped
     stall_seconds     a launch that shows no sign of life for so long is ended, and counts as a lost worker: charged,
                       and launched again within execution.retries. Signs are its start, each interval that it begins
                       and each checkpoint. An interval takes about execution.checkpoint_seconds, but the first has up
@@ -167,6 +173,8 @@ class Limits(Section):
 
     work: Positive | None = None
     noise_multiplier: Positive | None = None
+    hours: Positive | None = None
+    trial_minutes: Positive | None = None
     stall_seconds: Positive | None = None
 
 
@@ -253,7 +261,10 @@ class SweepSpec(Section):
 
     def canonical(self) -> dict[str, Any]:
         """Plain JSON values, complete; `load_spec(spec.canonical()) == spec`."""
-        return self.model_dump(mode="json")
+        canonical = self.model_dump(mode="json")
+        limits = canonical["limits"]
+        # Absent unless given: the digest of a spec is what it was before there were limits of time.
+        return {**canonical, "limits": {name: value for name, value in limits.items() if value or name not in OF_TIME}}
 
     def meaning(self) -> dict[str, Any]:
         """The part that decides what is trained, claimed and proposed: all but name, store, tracking, resources,
@@ -289,6 +300,8 @@ class SweepSpec(Section):
         return tuple(sorted({function.split(":")[0] for function in named}))
 
 
+OF_TIME = ("hours", "trial_minutes")
+"""Limits of time."""
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 """The user's own code in a spec: `package.module:function`."""
 WITHOUT_MEANING = frozenset({"name", "tracking", "store", "resources", "execution", "front", "limits.stall_seconds"})

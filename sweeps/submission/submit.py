@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.cli.options import Accepted, Changes, NewName, Records, Seed, StoreUrl, TrackingUri, Trials
+from sweeps.cli.options import Accepted, Changes, Hours, NewName, Records, Seed, StoreUrl, TrackingUri, Trials
 from sweeps.process.exits import ExitCode
 from trainables.worker.redaction import redacted, shown_url
 
@@ -31,6 +31,7 @@ def submit(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep of this name.")] = False,
     name: NewName = None,
     trials: Trials = None,
+    hours: Hours = None,
     seed: Seed = None,
     changes: Changes = None,
     accept: Accepted = None,
@@ -62,6 +63,7 @@ def submit(
         for one in accept or []:
             words += ["--accept", one]
         words += [] if trials is None else ["--trials", str(trials)]
+        words += [] if hours is None else ["--hours", str(hours)]
     for option, value in (("--root", root), ("--store", store), ("--records", records), ("--tracking", tracking)):
         words += [option, value] if value else []
     environment = taken_from_here(env or [])

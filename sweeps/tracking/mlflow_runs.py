@@ -57,7 +57,7 @@ _STATUS = {
     TrialState.PLANNED: "SCHEDULED",
     TrialState.RUNNING: "SCHEDULED",
 }
-_SWEEP_STATUS = {"finished": "FINISHED", "exhausted": "FINISHED", "stopped": "KILLED"}
+_SWEEP_STATUS = {"finished": "FINISHED", "exhausted": "FINISHED", "stopped": "KILLED", "out of hours": "KILLED"}
 _GUARANTEE_TAGS = ("notion", "adjacency", "unit", "status", "accountant", "theorem")
 
 

@@ -16,6 +16,7 @@ from sweeps.cli.running import resume_command
 from sweeps.control import session
 from sweeps.control.controller import Controller
 from sweeps.control.decisions import Done
+from sweeps.control.resumed_spec import stated
 from sweeps.examples import load_example_or_file
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
@@ -202,7 +203,7 @@ def test_a_sampler_that_learns_cannot_be_accepted_after_one_that_does_not(sweeps
 def test_what_views_read_of_the_recorded_spec_stays(name, before, after):
     raw = yaml.safe_load(IMPOSSIBLE)
     first, then = (load_spec({**raw, "search": {"trials": 3, **search}}) for search in (before, after))
-    assert [one.partition(",")[0] for one in session._stated(first, then)] == ([name] if name else [])
+    assert [one.partition(",")[0] for one in stated(first, then)] == ([name] if name else [])
 
 
 def test_early_stopping_validation_and_units_stay():
@@ -210,7 +211,7 @@ def test_early_stopping_validation_and_units_stay():
     raw |= {"objectives": [{"metric": "accuracy"}], "limits": {}}
 
     def changed(**other):
-        return session._stated(load_spec(raw), load_spec({**raw, **other}))
+        return stated(load_spec(raw), load_spec({**raw, **other}))
 
     validation, unit = TABLE["validation"] | {"records": "public"}, {"column": "id", "max_records": 2}
     assert changed() == changed(data={**TABLE, "path": "moved.csv"}) == []

@@ -69,6 +69,10 @@ class Fenced(RuntimeError):
     """The controller has given this attempt up; its worker must stop without drawing more noise."""
 
 
+class Overran(RuntimeError):
+    """The launch has trained for as long as it was given, so it ends here, at a checkpoint."""
+
+
 class RecordsUnwritable(RuntimeError):
     """The folder of records refuses a write (full disk, read-only, gone): says nothing about the configuration."""
 

@@ -24,7 +24,8 @@ def group_to_json(group: TrialGroup) -> str:
     ]
     execution = dataclasses.asdict(group.execution)
     withheld = sorted(group.withheld)
-    return json.dumps({"members": members, "execution": execution, "measures": group.measures, "withheld": withheld})
+    own = {"measures": group.measures, "withheld": withheld, "seconds": group.seconds}
+    return json.dumps({"members": members, "execution": execution, **own})
 
 
 def group_from_json(text: str) -> TrialGroup:
@@ -38,6 +39,7 @@ def group_from_json(text: str) -> TrialGroup:
         execution=Execution(**data["execution"]),
         measures=tuple(data["measures"]),
         withheld=frozenset(map(Dependence, data["withheld"])),
+        seconds=data["seconds"],
     )
 
 

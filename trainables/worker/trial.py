@@ -25,6 +25,7 @@ from trainables.worker.attempt import (
     Attempt,
     Fenced,
     NodeLeaves,
+    Overran,
     RecordsUnwritable,
 )
 from trainables.worker.files import Folder, NotAFolder
@@ -56,6 +57,7 @@ class RecordedRun:
 
     measured  what the spec asks for besides the system's metrics, from the state at the end of the reservation
     withheld  numbers that depend on these are not recorded
+    seconds   after which the launch is to end; None: never
     leaving   whether this node has notice that it is to go
     memory_elsewhere  peak of the trial's other processes, in MiB
     clock     of the launch
@@ -68,6 +70,7 @@ class RecordedRun:
     attempt: Attempt
     measured: Callable[[State], Mapping[str, float]] = lambda state: {}
     withheld: frozenset[Dependence] = WITHHELD
+    seconds: float | None = None
     leaving: Callable[[], bool] = lambda: False
     memory_elsewhere: Callable[[], float] = lambda: 0.0
     clock: Clock = field(default_factory=Clock)
@@ -75,7 +78,7 @@ class RecordedRun:
     _began: float | None = None
 
     def may_execute(self, until_step: int) -> None:
-        """Durably note the horizon. Raises ValueError beyond the reservation, Fenced when given up, NodeLeaves."""
+        """Durably note the horizon. Raises ValueError beyond the reservation, Fenced, NodeLeaves, Overran."""
         if until_step > self.member.to_step:
             raise ValueError(
                 f"until_step={until_step}: the reservation of {self.member.key} ends at {self.member.to_step}"
@@ -83,6 +86,8 @@ class RecordedRun:
         if self.leaving():
             # Everything up to here is in a checkpoint, so that moving costs no step.
             raise NodeLeaves(NODE_LEAVES)
+        if self.seconds is not None and time.monotonic() - self.clock.opened > self.seconds:
+            raise Overran
         if self._began is None:
             self._began = self.clock.first_step()
         with _records():
@@ -153,6 +158,7 @@ def run_group(
     error       nothing that another attempt would do better
     damaged     its checkpoint, or its folder, or that of another member, is no longer what it was
     unwritable  its records cannot be written
+    overran     it trained for longer than its launch was given
 
     An exception of the system ends its group with an error text instead of killing the worker: the same
     configuration would fail again, so it is not retried. Members that had finished keep their results. The text
@@ -191,7 +197,7 @@ def _trained(
     memory.forget_peak()
     clock = Clock()
     for run in runs:
-        run.leaving, run.clock, run.withheld = leaving, clock, group.withheld
+        run.leaving, run.clock, run.withheld, run.seconds = leaving, clock, group.withheld, group.seconds
         if group.execution.team is not None:
             run.memory_elsewhere = group.execution.team.peak_memory_mb
     kind, why = "error", dict.fromkeys((run.member.key for run in runs), "ended before its last step")
@@ -211,6 +217,8 @@ def _trained(
     except NotAFolder as refused:
         # Whose folder it was, the controller finds; the others of the group may go on.
         kind, why = "damaged", dict.fromkeys(why, str(refused))
+    except Overran:
+        kind, why = "overran", dict.fromkeys(why, "")
     except NodeLeaves:
         for run in runs:
             run.attempt.move()

@@ -1,0 +1,75 @@
+"""The spec that a sweep goes on under: what it began with, or a changed one that was accepted by name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dpcore.checks import InvalidValue
+from sweeps.control.extensions import begun
+from sweeps.provenance import fingerprint
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.records import SweepRecord
+from sweeps.release.policy import Release
+from sweeps.release.validation_text import recorded_text
+from sweeps.search.registry import learns
+from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec
+
+
+def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
+    """What the sweep goes on under, but for its extensions.
+
+    given   what it is to be compared with, if anything
+    accept  "spec": it may differ, but for what the views state of all trials
+
+    Raises Changed, InvalidValue.
+    """
+    try:
+        before = load_spec(recorded.spec.canonical)
+    except SpecErrors as refused:
+        raise fingerprint.Changed(
+            f"sweep {recorded.name!r} was started with a spec that is refused now:\n{refused}\n"
+            "Its finished trials can be read. Start a new sweep."
+        ) from refused
+    # The recorded spec is read anew: a digest of before a field existed differs, and means the same.
+    if given is None:
+        return before
+    given = begun(given, before, recorded.extensions)
+    if given.digest == before.digest:
+        return given
+    if before.privacy.noise_source != given.privacy.noise_source:
+        raise InvalidValue(
+            "privacy.noise_source",
+            given.privacy.noise_source,
+            f"{before.privacy.noise_source}, which the claims of sweep {recorded.name!r} name",
+            "Start a new sweep with --name: one sweep draws all its noise from one source.",
+        )
+    if "spec" in accept:
+        if changed := stated(before, given):
+            raise fingerprint.Changed(
+                f"sweep {recorded.name!r}: {', '.join(changed)} cannot change: what views state above its claims and "
+                f"of its total follows from the spec that it began with, for all of its trials:\n"
+                f"{diff(before, given)}\nStart a new sweep with --name."
+            )
+        return given
+    raise fingerprint.Changed(
+        f"sweep {recorded.name!r} was started with another spec:\n{diff(before, given)}\n"
+        "Start a new sweep with --name, or go on under the changed one with --accept spec."
+    )
+
+
+def stated(before: SweepSpec, given: SweepSpec) -> list[str]:
+    """What views read of the recorded spec, and would say falsely of trials under the given one."""
+    recorded, now = RecordedSpec(before.canonical()), RecordedSpec(given.canonical())
+    changed = {
+        "data.records_are_public and privacy.allow_raw_measures": Release.of(before) != Release.of(given),
+        "search.sampler, from one that does not look at results to one that does,": not learns(before.search.sampler)
+        and learns(given.search.sampler),
+        "search.first": before.search.first != given.search.first,
+        "search.warm_start": before.search.warm_start != given.search.warm_start,
+        "early_stopping": before.early_stopping != given.early_stopping,
+        "search.trials (--trials extends it)": before.search.trials != given.search.trials,
+        "limits.hours (--hours extends it)": before.limits.hours != given.limits.hours,
+        "data.validation": recorded_text(recorded) != recorded_text(now),
+        "data.unit and privacy.unit": (recorded.data_unit, recorded.unit) != (now.data_unit, now.unit),
+    }
+    return [name for name, differs in changed.items() if differs]

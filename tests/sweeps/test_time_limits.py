@@ -1,0 +1,218 @@
+"""`limits.hours` ends a sweep, `limits.trial_minutes` a trial: what is stopped, charged and claimed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import sweeps
+from dpcore.checks import InvalidValue
+from sweeps.control import extensions, session
+from sweeps.control.lost_attempts import CONTROLLER_ENDED, HOURS_OVER, worker_losses
+from sweeps.control.time_limits import OVERRAN, Deadline, seconds_left, seconds_run
+from sweeps.ledger.spending import summary_in_passing
+from sweeps.process.workspace import Workspace
+from sweeps.records import AttemptRecord, Extension, Outcome, SweepState, TrialState
+from sweeps.spec import SpecErrors, load_spec
+from tests.sweeps import view_sweeps
+from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker
+from tests.sweeps.stores import record
+from tests.sweeps.test_extensions import SPEC, NoViews, trials_of
+from tests.sweeps.toys import spec_with
+from tests.sweeps.view_sweeps import new_sweep
+from trainables.worker.ray_trial import group_from_json, group_to_json
+from trainables.worker.trial import run_group
+
+
+def ran(began, ended, number=0, attempt=1, reason="", outcome=Outcome.SETTLED):
+    return AttemptRecord(
+        key=f"s-{number}",
+        attempt=attempt,
+        outcome=outcome,
+        reason=reason,
+        step=0,
+        seconds=0.0,
+        started_at=began,
+        ended_at=ended,
+    )
+
+
+@pytest.mark.parametrize(
+    ("attempts", "seconds"),
+    [
+        ([], 0),
+        ([ran(10, 20)], 10),
+        ([ran(10, 20), ran(15, 30, 1), ran(12, 14, 2)], 20),
+        ([ran(10, 20), ran(100, 105, 1)], 15),
+        # Killed some time after 20, found at 500: until the last that its controller wrote.
+        ([ran(10, 20), ran(15, 500, 1, reason=CONTROLLER_ENDED), ran(501, 511, 1, 2)], 20),
+        ([ran(10, 500, reason=CONTROLLER_ENDED)], 0),
+        ([ran(10, 20), ran(15, None, 1)], 10),
+    ],
+)
+def test_time_is_that_of_attempts(attempts, seconds):
+    assert seconds_run(attempts) == seconds
+
+
+def test_trials_that_train_together_have_theirs_together():
+    assert seconds_left(None, [[]]) is None
+    assert seconds_left(1.0, [[], []]) == 120
+    assert seconds_left(1.0, [[ran(0, 50)], [ran(0, 90)]]) == 10
+
+
+def test_absent_limits_leave_the_spec_what_it_was():
+    plain, timed = spec_with(), spec_with(limits={"hours": 2, "trial_minutes": 0.5})
+    assert plain.canonical()["limits"].keys() == {"work", "noise_multiplier", "stall_seconds"}
+    assert timed.canonical()["limits"]["hours"] == 2
+    assert len({plain.digest, timed.digest, spec_with(limits={"hours": 3, "trial_minutes": 0.5}).digest}) == 3
+    with pytest.raises(SpecErrors, match=r"limits\.hours"):
+        spec_with(limits={"hours": 0})
+
+
+# -- a trial -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def limited(tmp_path):
+    return FakeSweep(tmp_path, change={"limits": {"trial_minutes": 1}})
+
+
+def test_a_worker_stops_between_two_intervals_and_says_so(limited):
+    group = limited.controller.decide()
+    assert group.seconds == 60
+    assert group_from_json(group_to_json(group)) == group
+    late = group_from_json(group_to_json(group).replace('"seconds": 60.0', '"seconds": 0.0'))
+    (answer,) = run_group(late, session.SOURCES["uniform"].load({"n": 100}), limited.trials, b"s" * 32)
+    assert answer == {"key": f"{NAME}-0", "attempt": 1, "overran": ""}
+
+
+def test_a_trial_that_overran_has_failed_and_is_charged_for_all_of_its_plan(limited):
+    group = limited.controller.decide()
+    (member,) = group.members
+    limited.controller.finished(group, [{"key": member.key, "attempt": 1, "overran": ""}])
+    (trial,) = limited.store.trials(NAME)
+    (entry,) = limited.store.ledger(NAME)
+    assert (trial.state, trial.reason) == (TrialState.FAILED, OVERRAN)
+    assert (entry.executed_to, entry.steps_spent) == (member.to_step, trial.plan.steps)
+    assert limited.controller.decide().members[0].key == f"{NAME}-1"
+
+
+def test_time_of_lost_attempts_counts_and_none_left_is_not_launched(limited, monkeypatch):
+    group = limited.controller.decide()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 40)
+    limited.controller.lost(group, "its worker process ended")
+    again = limited.controller.decide()
+    assert (again.members[0].attempt, round(again.seconds)) == (2, 20)
+    monkeypatch.setattr(time, "time", lambda: now + 70)
+    limited.controller.lost(again, "its worker process ended")
+    monkeypatch.undo()
+    assert limited.controller.decide().members[0].key == f"{NAME}-1"
+    first = limited.store.trials(NAME)[0]
+    assert (first.state, first.reason, first.attempts) == (TrialState.FAILED, OVERRAN, 2)
+    assert limited.store.ledger_of(first.key)[-1].executed_to == first.plan.steps
+
+
+def test_a_rung_that_overran_keeps_the_report_and_claims_the_whole_plan(tmp_path):
+    sweep = FakeSweep(tmp_path, ASHA, change={"limits": {"trial_minutes": 1}})
+    while (group := sweep.controller.decide()).members[0].from_step == 0:
+        worker = Worker(group, sweep.trials, sweep.executed)
+        worker.finish()
+        sweep.controller.finished(group, [worker.result])
+    (member,) = group.members
+    sweep.controller.finished(group, [{"key": member.key, "attempt": member.attempt, "overran": ""}])
+    (trial,) = sweep.store.trials_of(NAME, [member.key])
+    assert (trial.state, list(trial.reports)) == (TrialState.FAILED, [member.from_step])
+    assert trial.guarantee.epsilon == trial.plan.guarantee.epsilon
+
+
+# -- a sweep -----------------------------------------------------------------------------------------------
+
+
+def test_a_deadline_interrupts_once_and_only_within_its_block(capsys):
+    with pytest.raises(KeyboardInterrupt), Deadline(0.05, "over") as deadline:
+        time.sleep(5)
+    assert deadline.passed
+    assert capsys.readouterr().err == "over\n"
+    for seconds in (None, 0.05):
+        with Deadline(seconds, "over") as deadline:
+            pass
+        time.sleep(0.1)
+        assert not deadline.passed
+
+
+@pytest.fixture
+def hourly(tmp_path, monkeypatch):
+    """A sweep of an hour, which the workers take: 40 minutes for the first trial, as much for the next."""
+    workspace = Workspace.at(tmp_path)
+    session.create(load_spec(f"{SPEC}limits: {{hours: 1}}\n"), workspace)
+    monkeypatch.setattr("sweeps.runner.cluster.check_reachable", lambda *_: None)
+    monkeypatch.setattr(session, "Drain", NoViews)
+    clock = [time.time()]
+
+    def launches(controller, *_):
+        left = session._deadline(controller).seconds
+        while left > 0 and controller.launched < controller.spec.search.trials:
+            group = controller.decide()
+            clock[0] += min(2400, left)
+            monkeypatch.setattr(time, "time", lambda: clock[0])
+            if left < 2400:
+                controller.settle_running(HOURS_OVER)
+                return "out of hours"
+            left -= 2400
+            controller.lost(group, HOURS_OVER)
+            controller._relaunch.clear()
+        return "finished"
+
+    monkeypatch.setattr(session, "_launch_all", launches)
+    return workspace
+
+
+def test_a_sweep_out_of_hours_says_so_and_goes_on_with_more_alone(hourly, capsys):
+    end = session.resume("here", hourly)
+    store = hourly.open_store()
+    assert (end.state, store.sweep("here").state) == ("out of hours", SweepState.OUT_OF_HOURS)
+    assert end.meaning == "the hours of the sweep are over, and no trial can be ranked"
+    assert "2 of 3 trials were launched" in end.reasons[0]
+    assert "sweeps resume here --hours H" in end.reasons[0]
+    attempts = store.attempts("here")
+    assert seconds_run(attempts) == pytest.approx(3600, abs=5)
+    assert not worker_losses(attempts)
+    for more in ({}, {"hours": 1}, {"trials": 5}, {"hours": 0.5}):
+        with pytest.raises(InvalidValue, match="hours"):
+            session.resume("here", hourly, **more)
+    assert store.sweep("here").extensions == ()
+    capsys.readouterr()
+    session.resume("here", hourly, hours=4)
+    assert "'here' is given 4 hours in all; it had 1 hours." in capsys.readouterr().err
+    (kept,) = store.sweep("here").extensions
+    assert (kept.hours, kept.trials, kept.launched) == (4.0, None, 2)
+
+
+@pytest.mark.parametrize("hours", [2, 1.5, 0, -1, True, "3", float("inf"), float("nan")])
+def test_hours_are_never_cut(hours):
+    spec = spec_with(limits={"hours": 2})
+    if hours == 2:
+        assert extensions.asked(record(), spec, trials_of(spec, 2), None, hours) is None
+    else:
+        with pytest.raises(InvalidValue, match="a number above 2, which sweep"):
+            extensions.asked(record(), spec, trials_of(spec, 2), None, hours)
+
+
+def test_more_hours_leave_the_guarantee_where_every_trial_ran(tmp_path):
+    """What was planned beforehand is what was counted; less of it is a number that results could have chosen."""
+    store = new_sweep(tmp_path, search={"trials": 3, "sampler": "random"})
+    lease = store.acquire("views")
+    for number in range(3):
+        assert number == 0 or not counted(store).is_claim
+        view_sweeps.complete(store, lease, number)
+        if number == 0:
+            assert counted(store).is_claim
+            store.extend(lease, Extension(hours=5.0, launched=1, at=1.0))
+            assert "2 of its trials have not ended" in str(sweeps.open("views", root=tmp_path))
+    assert counted(store).is_claim
+
+
+def counted(store):
+    return summary_in_passing(store.sweep("views"), store.trials("views"), store.ledger("views")).procedure
