@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sweeps.face.glossary import explain
     from sweeps.face.opening import SweepWarning, check, init, list_sweeps, load, open, pareto, resume, run
     from sweeps.face.predicting import predict
     from sweeps.face.sweep import Sweep
@@ -22,6 +23,7 @@ __all__ = [
     "Sweep",
     "SweepWarning",
     "check",
+    "explain",
     "init",
     "list_sweeps",
     "load",
@@ -36,9 +38,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from sweeps.face import opening, predicting, sweep
+    from sweeps.face import glossary, opening, predicting, sweep
 
-    return getattr({"Sweep": sweep, "predict": predicting}.get(name, opening), name)
+    return getattr({"Sweep": sweep, "explain": glossary, "predict": predicting}.get(name, opening), name)
 
 
 def __dir__() -> Any:

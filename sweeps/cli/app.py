@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from sweeps.account import account_app
 from sweeps.audit.audit_command import audit
+from sweeps.cli.explain_command import explain
 from sweeps.cli.hidden_passwords import hide_passwords
 from sweeps.cli.life import enqueue, note, stop, tag
 from sweeps.cli.options import (
@@ -379,6 +380,7 @@ def schema() -> None:
     print_json(spec_schema())
 
 
+app.command()(explain)
 app.add_typer(account_app, name="account")
 app.command()(audit)
 app.command()(export)

@@ -26,6 +26,7 @@ CALLS = {
     "tag": [sweeps.open, sweeps.Sweep.tag],
     "export": [sweeps.open, sweeps.Sweep.model, sweeps.Sweep.register],
     "predict": [sweeps.predict],
+    "explain": [sweeps.explain],
 }
 """{command: the calls that do the same}."""
 COMMANDS_ALONE = {
