@@ -177,9 +177,7 @@ class _Codec:
         epsilon = self.space.epsilons[0]
         for name, domain in self._domains[branch.system].items():
             value = params[f"{branch.system}.{name}"]
-            plain = (
-                domain.values[int(value)] if domain.kind == "choice" else int(value) if domain.integer else float(value)
-            )
+            plain = domain.values[int(value)] if domain.kind == "choice" else domain.nearest(value)
             if name == TARGET_EPSILON:
                 epsilon = float(plain)
             else:
@@ -208,8 +206,8 @@ def _distribution(domain: Domain) -> BaseDistribution:
     if domain.kind == "choice":
         return CategoricalDistribution(range(len(domain.values)))
     if domain.integer:
-        return IntDistribution(int(domain.low), int(domain.high), log=domain.log)
-    return FloatDistribution(domain.low, domain.high, log=domain.log)
+        return IntDistribution(int(domain.low), int(domain.high), log=domain.log, step=int(domain.step or 1))
+    return FloatDistribution(domain.low, domain.high, log=domain.log, step=domain.step)
 
 
 def _take(trial: optuna.Trial, name: str, distribution: BaseDistribution) -> None:
@@ -217,9 +215,9 @@ def _take(trial: optuna.Trial, name: str, distribution: BaseDistribution) -> Non
         case CategoricalDistribution():
             trial.suggest_categorical(name, distribution.choices)
         case IntDistribution():
-            trial.suggest_int(name, distribution.low, distribution.high, log=distribution.log)
+            trial.suggest_int(name, distribution.low, distribution.high, log=distribution.log, step=distribution.step)
         case FloatDistribution():
-            trial.suggest_float(name, distribution.low, distribution.high, log=distribution.log)
+            trial.suggest_float(name, distribution.low, distribution.high, log=distribution.log, step=distribution.step)
 
 
 class _Staged(BaseSampler):

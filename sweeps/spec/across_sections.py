@@ -301,7 +301,9 @@ def _check_grid(sampler: str, systems: Mapping[str, Knobs], problems: Problems) 
         for name, knob in knobs.items():
             if not isinstance(knob, Domain):
                 continue
-            if knob.kind != "choice" and not knob.integer and knob.points is None:
+            if knob.step is not None:
+                shape.append(knob.count)
+            elif knob.kind != "choice" and not knob.integer and knob.points is None:
                 problems.add(
                     f"systems.{system}.{name}.{knob.kind}",
                     [knob.low, knob.high],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal, get_args
 
 from trainables.system import Scalar
@@ -23,6 +24,8 @@ class Domain:
     kind       `uniform`, `log_uniform`: floats in [low, high]; `int_uniform`, `int_log_uniform`: integers from
                low to high, both included; `choice`: one of `values`, equally likely, without an order
     points     how many values a grid takes from a range (all of them for integers when None)
+    step       of `uniform` and `int_uniform`: the distance of two values, of which there are whole ones from low to
+               high; a grid takes all
     """
 
     kind: Kind
@@ -30,6 +33,7 @@ class Domain:
     high: float = 0.0
     values: tuple[Scalar, ...] = ()
     points: int | None = None
+    step: float | None = None
 
     @property
     def integer(self) -> bool:
@@ -41,10 +45,30 @@ class Domain:
         """Whether it is uniform in the logarithm."""
         return "log" in self.kind
 
+    @property
+    def count(self) -> int:
+        """How many values a stepped range has. Raises ValueError without a step."""
+        if self.step is None:
+            raise ValueError(f"{self.kind}: its values are counted only where it has a step")
+        return int((Decimal(str(self.high)) - Decimal(str(self.low))) / Decimal(str(self.step))) + 1
+
+    def stepped(self, number: int) -> Scalar:
+        """Value `number` of a stepped range, counted from 0 at low; exact in decimals, as people write steps."""
+        value = Decimal(str(self.low)) + number * Decimal(str(self.step))
+        return int(value) if self.integer else float(value)
+
+    def nearest(self, value: float) -> Scalar:
+        """The value of its own that is nearest to one in its range, which arithmetic may have moved off a step."""
+        if self.step is not None:
+            return self.stepped(round((value - self.low) / self.step))
+        return int(value) if self.integer else float(value)
+
     def draw(self, u: float) -> Scalar:
         """The value at quantile `u` in [0, 1). Integers of a log range own [k - 1/2, k + 1/2] on the log axis."""
         if self.kind == "choice":
             return self.values[min(int(u * len(self.values)), len(self.values) - 1)]
+        if self.step is not None:
+            return self.stepped(min(int(u * self.count), self.count - 1))
         if self.kind == "int_uniform":
             return min(int(self.low) + int(u * (int(self.high) - int(self.low) + 1)), int(self.high))
         if self.kind == "uniform":
@@ -60,12 +84,15 @@ class Domain:
             return any(type(value) is type(own) and value == own for own in self.values)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
-        return self.low <= value <= self.high and (not self.integer or float(value).is_integer())
+        within = self.low <= value <= self.high and (not self.integer or float(value).is_integer())
+        return within and (self.step is None or self.nearest(value) == value)
 
     def grid(self) -> tuple[Scalar, ...]:
         """Its values on a grid. Raises ValueError for a continuous range without `points`."""
         if self.kind == "choice":
             return self.values
+        if self.step is not None:
+            return tuple(self.stepped(number) for number in range(self.count))
         if self.points is None:
             if not self.integer:
                 raise ValueError(f"{self.kind}: a grid over a continuous range needs `points`")
@@ -90,10 +117,13 @@ class Domain:
         if self.kind == "choice":
             return {"choice": list(self.values)}
         ends = [int(self.low), int(self.high)] if self.integer else [self.low, self.high]
-        return {self.kind: ends} | ({} if self.points is None else {"points": self.points})
+        step = self.step if self.step is None or not self.integer else int(self.step)
+        others = {"points": self.points, "step": step}
+        return {self.kind: ends} | {name: value for name, value in others.items() if value is not None}
 
     def __str__(self) -> str:
         if self.kind == "choice":
             return "one of " + ", ".join(str(value) for value in self.values)
         low, high = (f"{end:.6g}" for end in (self.low, self.high))
-        return f"{self.kind} {low} .. {high}" + (f" ({self.points} points)" if self.points else "")
+        step = "" if self.step is None else f" in steps of {self.step:.6g}"
+        return f"{self.kind} {low} .. {high}{step}" + (f" ({self.points} points)" if self.points else "")

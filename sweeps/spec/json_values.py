@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.spec.domains import KINDS
+from sweeps.spec.optuna_names import NAMES
 from trainables.system import Parameter
 
 JsonSchema = dict[str, Any]
@@ -50,9 +51,11 @@ def knob(parameter: Parameter) -> JsonSchema:
     if parameter.default is not None:
         outer["default"] = parameter.default
     value = _value(parameter)
-    forms = [value, _object({"choice": {"type": "array", "items": value, "minItems": 1}}, ["choice"])]
+    values: JsonSchema = {"type": "array", "items": value, "minItems": 1}
+    forms = [value, _object({"choice": values}, ["choice"]), _object({"categorical": values}, ["categorical"])]
     if parameter.kind != "choice":
-        forms += [_range(kind, value) for kind in KINDS[:-1] if parameter.kind == "float" or kind.startswith("int")]
+        kinds = [*KINDS[:-1], *NAMES[:-1]]
+        forms += [_range(kind, value) for kind in kinds if parameter.kind == "float" or kind.startswith("int")]
     return outer | {"anyOf": forms}
 
 
@@ -69,8 +72,11 @@ def _value(parameter: Parameter) -> JsonSchema:
 
 def _range(kind: str, value: JsonSchema) -> JsonSchema:
     points: JsonSchema = {"type": ["integer", "null"], "minimum": 1}
+    step: JsonSchema = {"anyOf": [{"type": ["number", "null"], "exclusiveMinimum": 0}, NUMERIC_TEXT]}
     ends: JsonSchema = {"type": "array", "items": value, "minItems": 2, "maxItems": 2}
-    return _object({kind: ends, "points": points}, [kind])
+    if kind in NAMES:
+        ends = _object({"low": value, "high": value, "log": {"type": "boolean"}, "step": step}, ["low", "high"])
+    return _object({kind: ends, "points": points, "step": step}, [kind])
 
 
 def _object(properties: Mapping[str, JsonSchema], required: list[str]) -> JsonSchema:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from sweeps.process.suggestions import closest, did_you_mean
 from sweeps.spec.domains import KINDS, Domain
+from sweeps.spec.optuna_names import NAMES, translated
 from sweeps.spec.problems import Problems
 from trainables import plugins
 from trainables.system import Parameter, PublicFacts, Scalar, System
@@ -96,10 +98,15 @@ def read_knob(
     high = _upper_bound(parameter, facts)
     if not isinstance(raw, Mapping):
         return _read_scalar(path, raw, parameter, high, problems)
+    translation = translated(path, raw, problems)
+    if translation is None:
+        return None
+    raw = translation
     domains = [key for key in raw if key in KINDS]
-    unknown = [key for key in raw if key not in KINDS and key != "points"]
+    unknown = [key for key in raw if key not in (*KINDS, "points", "step")]
     for key in unknown:
-        problems.add(f"{path}.{key}", raw[key], "a domain: " + ", ".join(KINDS), closest(key, KINDS))
+        known = (*KINDS, *NAMES)
+        problems.add(f"{path}.{key}", raw[key], "a domain: " + ", ".join(known), closest(key, known))
     if unknown:
         return None
     if len(domains) != 1:
@@ -115,8 +122,9 @@ def _read_choice(
     path: str, raw: Mapping[Any, Any], parameter: Parameter, high: float | None, problems: Problems
 ) -> Domain | None:
     here, values = f"{path}.choice", raw["choice"]
-    if "points" in raw:
-        problems.add(f"{path}.points", raw["points"], "no `points` beside `choice`", "A choice is its own grid.")
+    for key in ("points", "step"):
+        if key in raw:
+            problems.add(f"{path}.{key}", raw[key], f"no `{key}` beside `choice`", "A choice is its own grid.")
     if not isinstance(values, list | tuple) or not values:
         problems.add(here, values, "a list of at least one value")
         return None
@@ -158,9 +166,24 @@ def _read_range(
     points = raw.get("points")
     if points is not None and (isinstance(points, bool) or not isinstance(points, int) or points < 1):
         problems.add(f"{path}.points", points, "a whole number of at least 1")
+    step = None if raw.get("step") is None else _step(f"{path}.step", kind, raw, bottom, top, problems)
     if len(problems.errors) > before:
         return None
-    return Domain(kind=kind, low=bottom, high=top, points=points)  # type: ignore[arg-type]
+    return Domain(kind=kind, low=bottom, high=top, points=points, step=step)  # type: ignore[arg-type]
+
+
+def _step(path: str, kind: str, raw: Mapping[Any, Any], bottom: float, top: float, problems: Problems) -> float | None:
+    """The distance of two values of a range, of which whole ones fit into it."""
+    step = as_number(raw["step"])
+    if "log" in kind:
+        problems.add(path, raw["step"], "no `step` beside a logarithmic range", "Use `points` for a grid, or `choice`.")
+    elif raw.get("points") is not None:
+        problems.add(path, raw["step"], "no `step` beside `points`", "A grid takes every step.")
+    elif step is None or not math.isfinite(step) or step <= 0 or (kind.startswith("int") and not step.is_integer()):
+        problems.add(path, raw["step"], f"a {'whole' if kind.startswith('int') else 'finite'} number above 0")
+    elif top >= bottom and (Decimal(str(top)) - Decimal(str(bottom))) % Decimal(str(step)) != 0:
+        problems.add(path, raw["step"], f"whole steps from {bottom:g} to {top:g}", "Change an end, or the step.")
+    return step
 
 
 def _read_scalar(path: str, raw: object, parameter: Parameter, high: float | None, problems: Problems) -> Scalar | None:

@@ -93,14 +93,16 @@ def _knobs(rng: random.Random, system: System, solve: str) -> dict[str, Any] | N
 def _knob(rng: random.Random, one: Parameter) -> Any:
     if one.kind == "choice":
         values = list(one.choices) or ["mlp", "linear", "mine.nets:small"]
-        return rng.choice([rng.choice(values), {"choice": values}, {"choice": values[:1]}])
+        return rng.choice([rng.choice(values), {"choice": values}, {"categorical": values[:1]}])
     low = one.low if one.low is not None else 1
     high = min(one.high if one.high is not None else low + 3, low + 3)
     if one.kind == "int":
         low, high = int(low), int(high)
         forms = [{"int_uniform": [low, high]}, {"int_uniform": [low, str(high)], "points": 2}, float(high)]
+        forms += [{"int": {"low": low, "high": high, "step": 1}}, {"int_uniform": [low, high], "step": str(high - low)}]
         forms += [{"int_log_uniform": [max(low, 1), max(high, 1)], "points": None}] if high >= 1 else []
     else:
         forms = [{"uniform": [low, high], "points": 3}, {"uniform": [low, high]}]
+        forms += [{"float": {"low": low, "high": high, "log": low > 0}, "points": 2}]
         forms += [{"log_uniform": [low, f"{high:.17g}"], "points": 2}] if low > 0 else []
     return rng.choice([low, high, str(high), {"choice": [low, high] if low < high else [low]}, *forms])

@@ -34,6 +34,16 @@ domains = st.one_of(
         st.none() | st.integers(1, 9),
     ),
     st.builds(
+        lambda low, step, count: (
+            Domain(kind="uniform", low=low / 8, high=round(low / 8 + step * count / 10, 6), step=step / 10)
+            if low % 4 == 0
+            else Domain(kind="int_uniform", low=low, high=low + step * count, step=step)
+        ),
+        st.integers(-100, 100),
+        st.integers(1, 9),
+        st.integers(0, 40),
+    ),
+    st.builds(
         lambda values: Domain(kind="choice", values=tuple(values)),
         st.lists(scalars, min_size=1, max_size=5, unique=True),
     ),
@@ -61,7 +71,7 @@ def test_the_ends_are_reached_and_nothing_beyond(domain: Domain) -> None:
 
 @given(domain=domains)
 def test_a_grid_is_inside_without_repeats(domain: Domain) -> None:
-    if domain.kind != "choice" and not domain.integer and domain.points is None:
+    if domain.kind != "choice" and not domain.integer and domain.points is None and domain.step is None:
         with pytest.raises(ValueError, match="points"):
             domain.grid()
         return
