@@ -61,3 +61,20 @@ def enqueue(
         print_json(answer.to_dict())
     else:
         print(answer)
+
+
+def gc(
+    sweep: str,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which, and how many bytes.")] = False,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete checkpoints off the front. Kept are those of trials that may still run, on the front, and of the best."""
+    from sweeps.face import opening
+
+    collected = opening.open(sweep, root=root, store=store).gc(dry_run=dry_run)
+    if as_json:
+        print_json(collected.to_dict())
+    else:
+        print(collected)

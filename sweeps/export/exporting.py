@@ -71,7 +71,7 @@ def exported(
             "trial",
             record.key,
             f"a trial whose last checkpoint is still in {at.folder.url}",
-            "Export where the workers' records are (--records), or another trial.",
+            "Export where the workers' records are (--records), or another trial. `sweeps gc` keeps the front's.",
         ) from error
     from trainables.export.model import ReleasedModel
 

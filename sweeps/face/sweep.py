@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from sweeps.audit.audit_records import AuditRecord
     from sweeps.control.asking import EnqueueAnswer, StopAnswer
+    from sweeps.control.collecting import Collected
     from sweeps.control.session import SweepEnd
     from sweeps.ledger.summary import Summary
     from sweeps.tracking.registering import RegisteredVersion
@@ -269,6 +270,17 @@ class Sweep:
         from sweeps.report import write_report
 
         return write_report(self._published, self.name, output or self.workspace.report(self.name))
+
+    def gc(self, *, dry_run: bool = False) -> Collected:
+        """Delete the checkpoints off the front: of trials that cannot run again, and whose models are not on it.
+
+        dry_run  only say which
+
+        Claims, metrics and what was charged stay. Raises LeaseHeld while the sweep runs.
+        """
+        from sweeps.control.collecting import collect
+
+        return collect(self.workspace, self.name, dry_run=dry_run)
 
     def track(self) -> Rebuilt:
         """Rebuild its MLflow experiment from the store; what it says of runs that others had changed."""

@@ -88,6 +88,11 @@ class Checkpoints:
                     return self.read(step).step
         return None
 
+    def size(self) -> int:
+        """Bytes that they take together."""
+        sizes = self.folder.sizes()
+        return sum(sizes[_name(step)] for step in steps_among(sizes))
+
     def discard(self, but: int | None = None) -> None:
         """Free the space of all but the checkpoint at step `but`."""
         self._delete([step for step in self.steps() if step != but])

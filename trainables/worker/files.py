@@ -189,6 +189,20 @@ class Folder:
             found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
             return dict(sorted((entry.base_name, entry.mtime_ns or 0) for entry in found))
 
+    def sizes(self) -> dict[str, int]:
+        """{name: bytes} of the files in here; empty when the folder is not there."""
+        if self.is_local:
+            sizes = {}
+            for name in self.names():
+                with suppress(FileNotFoundError), self._local() as folder:
+                    sizes[name] = os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
+            return sizes
+        from pyarrow import fs
+
+        with self._remote() as (filesystem, path):
+            found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+            return {entry.base_name: entry.size or 0 for entry in found}
+
     def delete(self, name: str) -> None:
         """Remove file `name`; nothing happens if it is not there."""
         _single_component(name)

@@ -24,6 +24,7 @@ CALLS = {
     "enqueue": [sweeps.open, sweeps.Sweep.enqueue],
     "note": [sweeps.open, sweeps.Sweep.note],
     "tag": [sweeps.open, sweeps.Sweep.tag],
+    "gc": [sweeps.open, sweeps.Sweep.gc],
     "export": [sweeps.open, sweeps.Sweep.model, sweeps.Sweep.register],
     "predict": [sweeps.predict],
     "explain": [sweeps.explain],

@@ -1,0 +1,127 @@
+"""Which checkpoints of a sweep nobody will ask for again, and their deletion.
+
+Kept are those of trials that may still run: not ended, or paused by early stopping, which an extension may promote
+(without its state a promoted trial would fail, and what it had reported with it). And those whose model may be asked
+for: on the front by the spec's own objectives, of each kind of claim, and the best by the first of them. New trials
+only ever take a place on that front, so an extension asks for no other. Records that say what was executed all stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sweeps.front.pareto import LABELS, spec_objectives, sweep_front
+from sweeps.process.workspace import Workspace
+from sweeps.records import TrialState
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
+from sweeps.release.rounding import count_text
+from trainables.worker.attempt import Attempt
+from trainables.worker.files import NotAFolder
+
+ENDED = (TrialState.COMPLETE, TrialState.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What came of a collection.
+
+    trials    keys of those whose checkpoints went, or would go
+    bytes     that they took
+    on_front  keys of those that keep theirs for their models
+    going_on  keys of those that keep theirs because they may still run
+    dry_run   whether nothing was deleted
+    """
+
+    sweep: str
+    trials: tuple[str, ...]
+    bytes: int
+    on_front: tuple[str, ...]
+    going_on: tuple[str, ...]
+    dry_run: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "sweep": self.sweep,
+            "dry_run": self.dry_run,
+            "trials": list(self.trials),
+            "bytes": self.bytes,
+            "on_front": list(self.on_front),
+            "going_on": list(self.going_on),
+        }
+
+    def __str__(self) -> str:
+        done = "Would delete" if self.dry_run else "Deleted"
+        lines = [
+            f"{done} the checkpoints of {count_text(len(self.trials), 'trial')} of {self.sweep}: {self.bytes:,} bytes.",
+            f"Kept: {len(self.on_front)} on the front or best, {len(self.going_on)} that may still run.",
+        ]
+        if self.trials:
+            lines.append(
+                "What this loses: models off the front can be exported no more, though another objective might ask for "
+                "them. An extension loses nothing by it: what it may promote is kept."
+            )
+        return "\n".join(lines)
+
+
+def collect(workspace: Workspace, sweep: str, *, dry_run: bool = False) -> Collected:
+    """Delete the checkpoints of `sweep` that nobody will ask for again.
+
+    dry_run  only say which, and how large they are
+
+    Raises UnknownSweep, LeaseHeld where a controller runs it, StoreError, OSError for records that cannot be listed.
+    """
+    store = workspace.open_store()
+    record = store.sweep(sweep)
+    trials = workspace.of(record).trials(sweep)
+    lease = store.acquire(sweep)
+    try:
+        seen = Publisher(store)
+        published = seen.trials(sweep)
+        paused = record.spec.early_stopping is not None
+        going_on = {one.key for one in published if one.state not in ENDED and one.plan is not None}
+        going_on |= {
+            one.key for one in published if paused and one.state is TrialState.COMPLETE and one.step < one.planned_steps
+        }
+        asked_for = _asked_for(seen, sweep, published)
+        gone, freed = [], 0
+        for one in published:
+            if one.state not in ENDED or one.key in going_on or one.key in asked_for:
+                continue
+            size = 0
+            for number in range(1, one.attempts + 1):
+                with suppress(NotAFolder):
+                    checkpoints = Attempt.of(trials, one.key, number).checkpoints
+                    size += checkpoints.size()
+                    if not dry_run:
+                        checkpoints.discard()
+            if size:
+                gone.append(one.key)
+                freed += size
+        return Collected(
+            sweep=sweep,
+            trials=tuple(gone),
+            bytes=freed,
+            on_front=tuple(one.key for one in published if one.key in asked_for),
+            going_on=tuple(one.key for one in published if one.key in going_on),
+            dry_run=dry_run,
+        )
+    finally:
+        lease.release()
+        store.close()
+
+
+def _asked_for(seen: Publisher, sweep: str, published: Collection[Published]) -> set[str]:
+    """Keys of the trials on the front, and of the best by the first objective."""
+    first = spec_objectives(seen.sweep(sweep).spec)[0]
+    sign = -1.0 if first.goal == "maximize" else 1.0
+    ranked = [
+        (sign * value, one.number, one.key)
+        for one in published
+        if one.state is TrialState.COMPLETE and (value := one.metric(first.metric)) is not None and value == value
+    ]
+    return {min(ranked)[2], *sweep_front(seen, sweep, mix=LABELS).keys()} if ranked else set()
