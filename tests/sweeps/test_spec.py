@@ -90,7 +90,7 @@ BAD: list[tuple[str, Any, str]] = [
         "systems/hill/clip",
         {"log_unifrom": [0.1, 1]},
         "systems.hill.clip.log_unifrom=[0.1, 1]: expected a domain: uniform, log_uniform, int_uniform, "
-        "int_log_uniform, choice. Did you mean `log_uniform`?",
+        "int_log_uniform, choice, float, int, categorical. Did you mean `log_uniform`?",
     ),
     (
         "systems/hill/clip",
