@@ -103,6 +103,13 @@ class SweepRecord:
         """What people call it."""
         return self.label or self.name
 
+    def kept(self) -> Self:
+        """This sweep. Raises InvalidValue for a deleted one, of which only what was spent is left."""
+        if self.state is SweepState.DELETED:
+            expected = "a sweep that was not deleted: of this one only what it spent is left"
+            raise InvalidValue("sweep", self.called, expected, "`sweeps show` has it.")
+        return self
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:

@@ -72,7 +72,8 @@ def audit_trial(
     """
     evidence.check_sizes(canaries, runs)
     store = workspace.open_store()
-    recorded = store.sweep(sweep)
+    recorded = store.sweep(sweep).kept()
+    sweep = recorded.name
     audited = _audited(Publisher(store), sweep, trial)
     possible = evidence.methods(audited.system, audited.claim)
     if not possible:
@@ -132,7 +133,8 @@ def attack_trial(
     to ask.
     """
     store = workspace.open_store()
-    recorded = store.sweep(sweep)
+    recorded = store.sweep(sweep).kept()
+    sweep = recorded.name
     audited = _audited(Publisher(store), sweep, trial)
     check(audited.system, audited.claim, shadows)
     setting = _setting(store, recorded, audited, "one-run", accept, rng, secret)

@@ -14,7 +14,7 @@ from sweeps.account import account_app
 from sweeps.audit.audit_command import audit
 from sweeps.cli.explain_command import explain
 from sweeps.cli.hidden_passwords import hide_passwords
-from sweeps.cli.life import enqueue, gc, note, stop, tag
+from sweeps.cli.life import delete, enqueue, gc, note, rename, stop, tag
 from sweeps.cli.options import (
     DEFAULT_ROOT,
     Accepted,
@@ -390,4 +390,6 @@ app.command()(enqueue)
 app.command()(note)
 app.command()(tag)
 app.command()(gc)
+app.command()(rename)
+app.command()(delete)
 app.command()(submit)

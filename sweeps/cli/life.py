@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
+from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl, TrackingUri
 from sweeps.cli.output import print_json
 
 
@@ -78,3 +78,33 @@ def gc(
         print_json(collected.to_dict())
     else:
         print(collected)
+
+
+def rename(
+    sweep: str,
+    new: Annotated[str, typer.Argument(help="Free, and then never another sweep's.")],
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+) -> None:
+    """Call a sweep by another name; trials and folders keep the one that it began with."""
+    from sweeps.face import opening
+
+    opening.open(sweep, root=root, store=store).rename(new)
+
+
+def delete(
+    sweep: str,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    tracking: TrackingUri = None,
+) -> None:
+    """Delete a sweep's results and files for good; what it spent on the records stays on record, as does its name."""
+    from sweeps.control.deleting import GOES, STAYS
+    from sweeps.face import opening
+
+    found = opening.open(sweep, root=root, store=store, tracking=tracking)
+    if not yes:
+        print(f"{GOES}\n{STAYS}")
+        typer.confirm(f"Delete {sweep!r}?", abort=True)
+    print(found.delete())

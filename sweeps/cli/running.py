@@ -55,6 +55,7 @@ def drive(
 
     Exits with `SweepEnd.code` where that is not OK: INTERRUPTED after Ctrl-C, SOME_FAILED, NONE_RANKED.
     """
+    sweep = Publisher.open(workspace.store_url).sweep(sweep).kept().name
     with steadfast_streams(), kept_in(workspace.folder(sweep) / LOG):
         _drive(sweep, workspace, as_json, address, options)
 

@@ -14,7 +14,7 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.process.patience import patience
-from sweeps.records import Driver, SweepState
+from sweeps.records import Driver
 from sweeps.release.policy import Release
 from sweeps.release.rounding import claim_text
 from sweeps.requests import KnownPoint, Note, StopRequest, Tag, this_person
@@ -83,6 +83,14 @@ def stop(store: Store, sweep: str, *, wait: bool = True) -> StopAnswer:
 def _gone(store: Store, sweep: str, driver: Driver | None) -> bool:
     now = store.driver(sweep)
     return driver is None or now is None or now.token != driver.token
+
+
+def rename(store: Store, sweep: str, new: str) -> None:
+    """Call a sweep by another name. Raises InvalidValue for what could be no name, SweepExists for another's name,
+    UnknownSweep."""
+    if not KEY.fullmatch(new):
+        raise InvalidValue("name", new, "letters, digits, dots, dashes and underscores, at most 100")
+    store.rename(store.sweep(sweep).name, new)
 
 
 def note(store: Store, sweep: str, text: str) -> None:
@@ -181,13 +189,12 @@ def enqueue(store: Store, sweep: str, written: Mapping[str, Any]) -> EnqueueAnsw
     from sweeps.control.planning import plan_proposal
     from sweeps.spec.loading import public_facts
 
-    record = store.sweep(sweep)
-    if record.state is SweepState.DELETED or not Release.recorded(record.spec).policy.at_once:
-        why = "is deleted" if record.state is SweepState.DELETED else "releases one result, of the trials it began with"
-        raise InvalidValue("sweep", record.called, f"another: this one {why}")
+    record = store.sweep(sweep).kept()
+    if not Release.recorded(record.spec).policy.at_once:
+        raise InvalidValue("sweep", record.called, "another: this one releases one result, of the trials it began with")
     spec, problems = load_spec(record.spec.canonical), Problems()
     config = read_point(Space.of(spec), written, "point", problems)
-    problems.raise_any()
+    problems.raise_any("the point")
     assert config is not None
     plan = plan_proposal(spec, config, public_facts(spec), store.calibrations())
     if isinstance(plan, Refusal):

@@ -101,7 +101,7 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
     if name is not None and not NAME.fullmatch(name):
         raise InvalidValue("name", name, "letters, digits, dots, dashes and underscores, at most 100")
     store = workspace.open_store(create=True)
-    taken = {sweep.name for sweep in store.sweeps()}
+    taken = {name for sweep in store.sweeps() for name in (sweep.name, sweep.label)}
     candidates = chain([spec.name], (f"{spec.name}-{number}" for number in count(2)))
     chosen = name or next(one for one in candidates if one not in taken and not workspace.in_use(one))
     if chosen not in taken and workspace.in_use(chosen):
@@ -163,7 +163,7 @@ def resume(
         _held(store, name) as lease,
         Listener(store, lease) as listener,
     ):
-        recorded = store.sweep(name)
+        recorded = store.sweep(name).kept()
         effective = extended(began, recorded.extensions)
         extension = asked(recorded, effective, store.trials(name), trials, hours)
         check_corners(effective, facts, store.calibrations())

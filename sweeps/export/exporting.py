@@ -52,7 +52,8 @@ def exported(
     """
     check_accepted(accept, ("code",))
     published = Publisher.open(workspace.store_url)
-    recorded = published.sweep(sweep)
+    recorded = published.sweep(sweep).kept()
+    sweep = recorded.name
     chosen = _chosen(published, workspace, sweep, str(trial), as_refuted)
     record = chosen.record
     assert record.plan is not None

@@ -260,6 +260,7 @@ def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: 
     from sweeps.face.progress import ProgressDisplay, in_notebook
     from sweeps.process.words import LOG, kept_in
 
+    sweep = Publisher.open(workspace.store_url).sweep(sweep).kept().name
     shown = in_notebook() if progress is None else progress
     with kept_in(workspace.folder(sweep) / LOG):
         if shown:

@@ -35,6 +35,7 @@ class Shown:
     refuted       {system: key of a trial whose claim an audit refuted}, by the audits that lie in this root
     places        where its files and views are
     notes, tags   of its people
+    called        how they call it; empty where that is its name
     """
 
     sweep: str
@@ -50,12 +51,14 @@ class Shown:
     places: Mapping[str, str]
     notes: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    called: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
             "sweep": self.sweep,
             "heading": self.heading,
+            "called": self.called or self.sweep,
             "state": self.state,
             "trials": dict(self.counts),
             "notes": list(self.notes),
@@ -74,7 +77,8 @@ class Shown:
         ledger, assumptions = self.ledger, self.assumptions
         if self.heading:
             yield self.heading
-        yield f"{self.sweep}  {self.state}"
+        began = "" if self.called in ("", self.sweep) else f" ({self.sweep} in keys and folders)"
+        yield f"{self.called or self.sweep}{began}  {self.state}"
         yield f"trials   {', '.join(f'{count} {state}' for state, count in self.counts.items())}"
         if self.tags:
             yield f"tags     {', '.join(f'{key}={value}' for key, value in self.tags.items())}"
@@ -134,4 +138,5 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
         },
         notes=tuple(notes(asked)),
         tags=tags(asked),
+        called=record.called,
     )

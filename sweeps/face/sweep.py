@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sweeps.audit.audit_records import AuditRecord
     from sweeps.control.asking import EnqueueAnswer, StopAnswer
     from sweeps.control.collecting import Collected
+    from sweeps.control.deleting import DeleteAnswer
     from sweeps.control.session import SweepEnd
     from sweeps.ledger.summary import Summary
     from sweeps.tracking.registering import RegisteredVersion
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 class Sweep:
     """One recorded sweep. Made by `sweeps.run`, `sweeps.resume` and `sweeps.open`.
 
-    name       its name in the store
+    name       that it began with: of its folder, and the first part of its trials' keys, however it is called now
     workspace  where its files are
     end        how the run that returned it ended: state, counts, first failure, reasons; None of one that was opened
 
@@ -117,6 +118,22 @@ class Sweep:
 
         with closing(self.workspace.open_store()) as store:
             return asking.enqueue(store, self.name, point if isinstance(point, Mapping) else asking.knobs_of(point))
+
+    def rename(self, new: str) -> None:
+        """Call it `new` from now on. Keys of trials and folders keep the name that it began with. Every name that it
+        had still finds it, and none is ever another sweep's. Raises InvalidValue, SweepExists."""
+        from sweeps.control import asking
+
+        with closing(self.workspace.open_store()) as store:
+            asking.rename(store, self.name, new)
+
+    def delete(self) -> DeleteAnswer:
+        """Delete it for good, without asking: results, files and MLflow experiment. What was spent on the records stays
+        on record, and its name is never used again. Raises LeaseHeld where somebody runs it, InvalidValue where a
+        sweep that is not over started from it."""
+        from sweeps.control.deleting import delete
+
+        return delete(self.workspace, self.name)
 
     def note(self, text: str) -> None:
         """Keep a sentence about it, of at most 2000 letters. Raises InvalidValue."""

@@ -77,7 +77,7 @@ def earlier_totals(store: Publisher, warm_start: str | None) -> tuple[Total, ...
     name = warm_start
     while name is not None and name not in [total.sweep for total in found]:
         record = _sweep(store, name)
-        known = record is not None
+        known, name = record is not None, name if record is None else record.name
         found.append(own_total(store, name, store.trials(name)) if known else Total(sweep=name, in_this_store=False))
         name = None if record is None else record.spec.warm_start
     return tuple(found)

@@ -59,6 +59,8 @@ class RecordedSpec:
     """Whether systems and budgets took turns."""
     warm_start = _At[str | None]("search.warm_start", None)
     """The sweep whose results the search started from."""
+    tracking_uri = _At[str | None]("tracking.uri", None)
+    """Where its MLflow is."""
     first = _At[Sequence[Mapping[str, Any]]]("search.first", ())
     """Points that were tried before those of the sampler."""
     early_stopping = _At[Mapping[str, Any] | None]("early_stopping", None)

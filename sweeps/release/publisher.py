@@ -44,7 +44,7 @@ class Publisher:
         return self._store.url
 
     def sweep(self, name: str) -> SweepRecord:
-        """One sweep, by any name that it has or had; all else goes by `SweepRecord.name`. Raises UnknownSweep."""
+        """One sweep, by any name that it has or had, as by all of these. Raises UnknownSweep."""
         return self._store.sweep(name)
 
     def sweeps(self) -> list[SweepRecord]:
@@ -59,15 +59,15 @@ class Publisher:
         record = self._store.sweep(sweep)
         policy = Release.recorded(record.spec).policy
         if policy.at_once:
-            return policy.published(self._store.trials(sweep, states))
+            return policy.published(self._store.trials(record.name, states))
         objective = next(iter(record.spec.objectives), None)
-        seen = policy.published(self._store.trials(sweep), objective, over=record.state in OVER)
+        seen = policy.published(self._store.trials(record.name), objective, over=record.state in OVER)
         return seen if states is None else [one for one in seen if one.state in states]
 
     def trials_of(self, sweep: str, keys: Collection[str]) -> list[Published]:
         """Those with these keys, in order of number. Raises UnknownSweep, UnknownTrial."""
-        found = self._store.trials_of(sweep, keys)
-        policy = Release.recorded(self._store.sweep(sweep).spec).policy
+        record = self._store.sweep(sweep)
+        found, policy = self._store.trials_of(record.name, keys), Release.recorded(record.spec).policy
         return policy.published(found) if policy.at_once else [one for one in self.trials(sweep) if one.key in keys]
 
     def held_back(self, sweep: str) -> list[Published]:
@@ -82,13 +82,14 @@ class Publisher:
 
     def counts(self, sweep: str) -> dict[str, int]:
         """How many trials are seen in each state. Raises UnknownSweep."""
-        if Release.recorded(self._store.sweep(sweep).spec).policy.at_once:
-            return self._store.counts(sweep)
+        record = self._store.sweep(sweep)
+        if Release.recorded(record.spec).policy.at_once:
+            return self._store.counts(record.name)
         return {str(state): 0 for state in TrialState} | Counter(str(one.state) for one in self.trials(sweep))
 
     def ledger(self, sweep: str) -> list[LedgerEntry]:
         """All entries in order of trial and attempt."""
-        return self._store.ledger(sweep)
+        return self._store.ledger(self.sweep(sweep).name)
 
     def ledger_of(self, key: str) -> list[LedgerEntry]:
         """Those of one trial, in order of attempt."""
@@ -105,7 +106,7 @@ class Publisher:
 
     def requests(self, sweep: str) -> list[Request]:
         """What people asked of it, oldest first: notes and tags among them."""
-        return self._store.requests(sweep)
+        return self._store.requests(self.sweep(sweep).name)
 
     def outbox(self, sweep: str, limit: int = 1000) -> list[OutboxRow]:
         """The oldest `limit` changes that the views have not been told."""

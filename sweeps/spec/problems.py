@@ -27,14 +27,14 @@ class SpecError:
 class SpecErrors(ValueError):
     """A spec was refused. `errors` holds every problem found, in the order of the spec's sections."""
 
-    def __init__(self, errors: Iterable[SpecError]) -> None:
-        self.errors = tuple(errors)
+    def __init__(self, errors: Iterable[SpecError], where: str = "the spec") -> None:
+        self.errors, self.where = tuple(errors), where
         count = len(self.errors)
-        heading = f"{count} error{'' if count == 1 else 's'} in the spec:"
+        heading = f"{count} error{'' if count == 1 else 's'} in {where}:"
         super().__init__("\n".join([heading, *(f"  {error}" for error in self.errors)]))
 
-    def __reduce__(self) -> tuple[type[SpecErrors], tuple[tuple[SpecError, ...]]]:
-        return SpecErrors, (self.errors,)
+    def __reduce__(self) -> tuple[type[SpecErrors], tuple[tuple[SpecError, ...], str]]:
+        return SpecErrors, (self.errors, self.where)
 
 
 class Problems:
@@ -57,10 +57,10 @@ class Problems:
             if problem not in self.errors:
                 self.errors.append(problem)
 
-    def raise_any(self) -> None:
+    def raise_any(self, where: str = "the spec") -> None:
         """Raises SpecErrors when anything was noted."""
         if self.errors:
-            raise SpecErrors(self.errors)
+            raise SpecErrors(self.errors, where)
 
 
 def _short(value: object) -> str:

@@ -127,7 +127,8 @@ def rebuild(store: Publisher, sweep: str, uri: str, folder: Path | None = None) 
     """
     from sweeps.tracking.mlflow_runs import Experiment
 
-    record = store.sweep(sweep)
+    record = store.sweep(sweep).kept()
+    sweep = record.name
     with DrainLock(folder or Path(record.root) / sweep):
         rows = [row.id for row in store.outbox(sweep, limit=1_000_000)]
         where = f"MLflow at {shown_url(uri)}"

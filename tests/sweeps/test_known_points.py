@@ -254,7 +254,7 @@ def test_a_point_is_asked_for_in_words_or_values(asked):
     ("point", "error", "said"),
     [
         (["clip"], InvalidValue, "point='clip': expected KNOB=VALUE"),
-        (["clop=1"], SpecErrors, r"point\.clop=1: expected a knob of noisy-mean"),
+        (["clop=1"], SpecErrors, r"4 errors in the point:(?s:.*)point\.clop=1: expected a knob of noisy-mean"),
         ({**POINT, "steps": 9}, SpecErrors, r"point\.steps=9: expected a value of the sweep's own"),
     ],
 )

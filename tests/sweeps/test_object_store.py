@@ -50,6 +50,9 @@ def test_files_come_back_as_they_went(folder):
     folder.delete("f")
     folder.delete("f")
     assert folder.read("f") is None
+    for _ in range(2):
+        folder.clear()
+        assert (folder.names(), folder.child("below").read("g")) == ([], None)
 
 
 def test_options_of_a_url_stay_at_its_end(store, folder, environment):

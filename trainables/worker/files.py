@@ -15,6 +15,7 @@ import errno
 import functools
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -213,6 +214,17 @@ class Folder:
             else:
                 with self._remote() as (filesystem, path):
                     filesystem.delete_file(f"{path}/{name}")
+        except FileNotFoundError:
+            pass
+
+    def clear(self) -> None:
+        """Remove the folder and all that is in it; nothing happens if it is not there. Raises OSError."""
+        try:
+            if self.is_local:
+                shutil.rmtree(self.url)
+            else:
+                with self._remote() as (filesystem, path):
+                    filesystem.delete_dir(path)
         except FileNotFoundError:
             pass
 

@@ -22,6 +22,8 @@ CALLS = {
     "audit": [sweeps.open, sweeps.Sweep.audit],
     "stop": [sweeps.open, sweeps.Sweep.stop],
     "enqueue": [sweeps.open, sweeps.Sweep.enqueue],
+    "rename": [sweeps.open, sweeps.Sweep.rename],
+    "delete": [sweeps.open, sweeps.Sweep.delete],
     "note": [sweeps.open, sweeps.Sweep.note],
     "tag": [sweeps.open, sweeps.Sweep.tag],
     "gc": [sweeps.open, sweeps.Sweep.gc],
@@ -37,6 +39,7 @@ COMMANDS_ALONE = {
 """What Python has no call for yet. It only gets shorter."""
 PRESENTATION = {
     "as_json",  # values are values
+    "yes",  # a terminal is asked
     "progress",  # a terminal is always shown it
     "output",  # of `export` and `predict`: what a call returns is written by its own method
     "path",  # of `ParetoFront.write`: --output

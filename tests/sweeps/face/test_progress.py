@@ -12,19 +12,19 @@ from sweeps.face import progress as display
 from sweeps.records import TrialState
 
 OBJECTIVES = [
-    SimpleNamespace(enqueued=0, metric="accuracy", goal="maximize"),
+    SimpleNamespace(metric="accuracy", goal="maximize"),
     SimpleNamespace(metric="epsilon", goal="minimize"),
 ]
 
 
 def trial(number, state=TrialState.COMPLETE, **metrics):
-    return SimpleNamespace(enqueued=0, key=f"t-{number}", state=state, metrics=metrics, metric=metrics.get)
+    return SimpleNamespace(key=f"t-{number}", state=state, metrics=metrics, metric=metrics.get)
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """Seconds, as the display reads them."""
-    now = SimpleNamespace(enqueued=0, seconds=1000.0)
+    now = SimpleNamespace(seconds=1000.0)
     monkeypatch.setattr(display.time, "monotonic", lambda: now.seconds)
     return now
 
@@ -32,8 +32,8 @@ def clock(monkeypatch):
 def test_the_rest_is_estimated_from_the_pace_after_the_first_trial_of_this_start(clock):
     """Workers take long to start and a resumed sweep has trials behind it: neither is pace."""
     known = {f"t-{n}": trial(n, accuracy=0.5) for n in range(4)}
-    spec = SimpleNamespace(enqueued=0, search=SimpleNamespace(trials=20), objectives=OBJECTIVES)
-    controller = SimpleNamespace(enqueued=0, sweep="t", spec=spec, published=known.values)
+    spec = SimpleNamespace(search=SimpleNamespace(trials=20), objectives=OBJECTIVES)
+    controller = SimpleNamespace(sweep="t", spec=spec, enqueued=0, published=known.values)
     written = io.StringIO()
     lines = []
     with display.ProgressDisplay(console=Console(file=written, width=200)) as shown:

@@ -1,0 +1,147 @@
+"""A sweep is called otherwise, or deleted: what finds it, what goes, and what it spent stays."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+import sweeps
+from dpcore.checks import InvalidValue
+from sweeps.cli.app import app
+from sweeps.control import asking, session
+from sweeps.process.workspace import Workspace
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.records import SweepRecord, TrialState
+from sweeps.spec import load_spec
+from sweeps.store import LeaseHeld, SweepExists, UnknownSweep
+from tests.sweeps.fake_workers import NAME, SPEC
+from tests.sweeps.stores import plan, proposal, settle
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A workspace with a sweep of one finished trial and one that runs nowhere any more, and files of both."""
+    workspace = Workspace.at(tmp_path)
+    store = workspace.open_store(create=True)
+    begin(store, workspace, NAME)
+    lease = store.acquire(NAME)
+    store.launch(lease, proposal(0), plan(), 100)
+    settle(store, lease, f"{NAME}-0")
+    store.launch(lease, proposal(1), plan(), 100)
+    store.set_state(lease, "finished")
+    lease.release()
+    workspace.secret(NAME)
+    for number in range(2):
+        folder = workspace.folder(NAME) / "trials" / f"{NAME}-{number}"
+        folder.mkdir(parents=True)
+        (folder / "checkpoint").write_text("weights")
+    yield workspace, store
+    store.close()
+
+
+def begin(store, workspace, name, **search):
+    spec = load_spec({**SPEC, "name": name, "search": {**SPEC["search"], **search}})
+    recorded = RecordedSpec(spec.canonical())
+    values = {"name": name, "digest": spec.digest, "fingerprints": {"data": "d"}, "root": workspace.root}
+    store.create_sweep(SweepRecord(spec=recorded, created_at=time.time(), **values))
+
+
+def command(workspace, *words, **options):
+    return CliRunner().invoke(app, [*words, "--root", workspace.root], catch_exceptions=False, **options)
+
+
+def test_a_new_name_finds_a_sweep_whose_keys_stay(place):
+    workspace, store = place
+    assert command(workspace, "rename", NAME, "better").exit_code == 0
+    for name in (NAME, "better"):
+        found = sweeps.open(name, root=workspace.root)
+        assert (found.name, found.counts["complete"], len(found.ledger())) == (NAME, 1, 2)
+        assert next(found.overview().lines()) == f"better ({NAME} in keys and folders)  finished"
+        assert [one.key for one in found._published.trials(name)] == [f"{NAME}-0", f"{NAME}-1"]
+        assert command(workspace, "show", name, "--json").exit_code == 0
+    assert sweeps.list_sweeps(root=workspace.root)["sweep"].tolist() == ["better"]
+    asking.note(store, "better", "by its label")
+    assert "by its label" in sweeps.open(NAME, root=workspace.root).notes[0]
+
+
+def test_no_name_of_a_sweep_is_anothers(place):
+    workspace, store = place
+    sweeps.open(NAME, root=workspace.root).rename("better")
+    spec = load_spec({**SPEC, "name": "better"})
+    assert session.create(spec, workspace) == "better-2"
+    with pytest.raises(SweepExists):
+        session.create(spec, workspace, "better")
+    with pytest.raises(SweepExists):
+        sweeps.open("better-2", root=workspace.root).rename(NAME)
+    with pytest.raises(InvalidValue, match="name='a b'"):
+        sweeps.open(NAME, root=workspace.root).rename("a b")
+    assert store.sweep("better").name == NAME
+
+
+def test_a_deleted_sweep_keeps_what_it_spent_and_nothing_else(place):
+    workspace, store = place
+    before = store.ledger(NAME)
+    sweep = sweeps.open(NAME, root=workspace.root)
+    sweep.tag("kept=yes")
+    answer = sweep.delete()
+    assert answer.left == ()
+    assert not workspace.folder(NAME).exists()
+    assert [(one.key, one.steps_spent) for one in store.ledger(NAME)] == [(one.key, one.steps_spent) for one in before]
+    done, cut = store.trials(NAME)
+    assert (done.metrics, done.plan, done.state) == ({}, plan(), TrialState.COMPLETE)
+    assert (cut.state, store.ledger(NAME)[-1].executed_to) == (TrialState.FAILED, 100)
+    assert (sweep.state, sweep.tags, store.sweep(NAME).fingerprints) == ("deleted", {"kept": "yes"}, {"data": "d"})
+    shown = sweep.overview()
+    assert shown.ledger.spent.executed == 200
+    assert shown.ledger.procedure.trials == 2
+    assert sweep.delete().left == ()
+
+
+def test_nothing_goes_on_with_a_deleted_sweep_and_its_name_is_taken(place):
+    workspace, _ = place
+    sweep = sweeps.open(NAME, root=workspace.root)
+    sweep.rename("better")
+    sweep.delete()
+    for act in (
+        lambda: sweeps.resume("better", root=workspace.root),
+        lambda: session.resume(NAME, workspace),
+        lambda: sweep.enqueue(["clip=0.5", "steps=3"]),
+        lambda: sweep.model(0),
+        lambda: sweep.audit(0),
+        sweep.track,
+    ):
+        with pytest.raises(InvalidValue, match="sweep='better': expected a sweep that was not deleted"):
+            act()
+    assert not workspace.folder(NAME).exists()
+    for name in (NAME, "better"):
+        with pytest.raises(SweepExists):
+            session.create(load_spec({**SPEC, "name": name}), workspace, name)
+
+
+def test_a_sweep_that_somebody_runs_or_needs_is_not_deleted(place):
+    workspace, store = place
+    sweep = sweeps.open(NAME, root=workspace.root)
+    lease = store.acquire(NAME)
+    with pytest.raises(LeaseHeld, match="Stop that one"):
+        sweep.delete()
+    lease.release()
+    begin(store, workspace, "later", sampler="tpe", warm_start=NAME)
+    with pytest.raises(InvalidValue, match="later did, and is not over"):
+        sweep.delete()
+    assert (workspace.folder(NAME) / "secret").exists()
+    assert store.trials(NAME)[0].metrics
+    sweeps.open("later", root=workspace.root).delete()
+    sweep.delete()
+
+
+def test_the_command_asks_first(place):
+    workspace, store = place
+    refused = command(workspace, "delete", NAME, input="n\n")
+    assert refused.exit_code == 1
+    assert "never used again" in refused.output
+    assert store.trials(NAME)[0].metrics
+    assert command(workspace, "delete", NAME, "--yes").output.startswith(f"Deleted '{NAME}'.")
+    with pytest.raises(UnknownSweep):
+        command(workspace, "delete", "fakk", "--yes")
