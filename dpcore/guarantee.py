@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -23,6 +24,8 @@ class Status(StrEnum):
     ASYMPTOTIC = "asymptotic"
     AVERAGE_CASE = "average-case"
     MEMBERSHIP_ONLY = "membership-only"
+    ASSERTED = "asserted"
+    """On the word of code that is not this project's; nothing here counted it."""
     NOT_COVERED = "not-covered"
     """Of the mechanism alone: more left with its release than it counts, so that it bounds nothing."""
     REFUTED = "refuted"
@@ -66,6 +69,7 @@ class Guarantee:
     epsilon_lower  certified lower bound on the exact epsilon of the same event; None if unknown
     aimed_at       the budget that the noise was solved for, at this delta, adjacency and unit, and that this claim
                    keeps (epsilon is at most this); None where no budget was aimed at
+    asserted_by    the modules on whose word it rests; there is one wherever the status is ASSERTED
 
     Raises InvalidValue.
     """
@@ -81,6 +85,7 @@ class Guarantee:
     assumptions: tuple[str, ...] = field(default=())
     epsilon_lower: float | None = None
     aimed_at: float | None = None
+    asserted_by: str = ""
 
     def __post_init__(self) -> None:
         if math.isnan(self.epsilon) or self.epsilon < 0:
@@ -89,11 +94,20 @@ class Guarantee:
             raise checks.InvalidValue("delta", self.delta, "a number in [0, 1)")
         if self.aimed_at is not None and not self.epsilon <= self.aimed_at < math.inf:
             raise checks.InvalidValue("aimed_at", self.aimed_at, f"a finite budget of at least epsilon={self.epsilon}")
+        if self.status is Status.ASSERTED and not self.asserted_by:
+            raise checks.InvalidValue("asserted_by", self.asserted_by, "the module that asserts the claim")
+
+    @property
+    def standing(self) -> str:
+        """The status in words, with who asserts the claim where it is no more than that: `asserted by lab.mean`."""
+        return f"{self.status} by {self.asserted_by}" if self.status is Status.ASSERTED else str(self.status)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; an infinite number is the string "inf" (JSON has no infinity)."""
         out = asdict(self)
         out["assumptions"] = list(self.assumptions)
+        if not self.asserted_by:
+            del out["asserted_by"]
         for name in ("notion", "adjacency", "status"):
             out[name] = str(out[name])
         for name in ("epsilon", "epsilon_lower"):
@@ -109,6 +123,13 @@ class Guarantee:
         fields["status"], fields["assumptions"] = _status(data["status"]), tuple(data["assumptions"])
         fields["epsilon"], fields["epsilon_lower"] = float(data["epsilon"]), None if lower is None else float(lower)
         return cls(**fields)
+
+
+def resting_on(claim: Guarantee, others: Iterable[Guarantee]) -> Guarantee:
+    """`claim`, standing no firmer than any of `others`, and on the word of whoever asserts one of them."""
+    several = (claim, *others)
+    asserting = dict.fromkeys(who for one in several for who in one.asserted_by.split(", ") if who)
+    return replace(claim, status=weakest(*(one.status for one in several)), asserted_by=", ".join(asserting))
 
 
 # Sweeps have tens of thousands of claims, and few words in them.

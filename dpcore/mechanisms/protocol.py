@@ -79,6 +79,19 @@ def from_dict(data: Mapping[str, Any]) -> Mechanism:
     return read
 
 
+def is_ours(value: object) -> bool:
+    """Whether a mechanism, and every mechanism in it, is of this package, whose counts are proved."""
+    if isinstance(value, tuple):
+        return all(map(is_ours, value))
+    if isinstance(value, (Adjacency, PoissonSampling, *_EVENTS)) or not dataclasses.is_dataclass(value):
+        return True
+    kind = _NAMES.get(type(value))
+    home = _HOMES.get("" if kind is None else kind)
+    return home == type(value).__module__ and all(
+        is_ours(getattr(value, one.name)) for one in dataclasses.fields(value)
+    )
+
+
 def within(steps: int, from_step: int, to_step: int | None) -> tuple[int, int]:
     """A range of steps with its end filled in. Raises InvalidValue where it is none of 0..steps."""
     stop = steps if to_step is None else to_step

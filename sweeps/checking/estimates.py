@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, UnsupportedEvent
-from dpcore.guarantee import STANDING, Status, weakest
+from dpcore.guarantee import STANDING, Status, resting_on
 from sweeps.ledger.spending import NOT_COVERED, choices_by_results, in_parallel
 from sweeps.ledger.summary import Choice
 from sweeps.ledger.text import COUNTS, COVERS, PROMISES_NOTHING
@@ -45,7 +45,7 @@ class TotalEstimate:
     The trials are not known yet; the total is that of as many feasible draws from the prior: an estimate, no claim.
 
     choices  what will let results choose budgets: then what was executed will have no total that is a claim
-    status   of the weakest claim among the draws
+    standing  of the weakest claim among the draws
     public   whether the records are declared public: then more leaves than is counted
     """
 
@@ -54,7 +54,7 @@ class TotalEstimate:
     delta: float
     accountant: str
     choices: tuple[Choice, ...] = ()
-    status: Status = Status.PROVED
+    standing: str = Status.PROVED
     public: bool = False
 
     def __str__(self) -> str:
@@ -66,8 +66,8 @@ class TotalEstimate:
             "space"
         )
         if not self.choices:
-            if self.status not in STANDING:
-                return f"{estimate}. It will be no guarantee, because the weakest claim among them is {self.status}."
+            if self.standing not in STANDING:
+                return f"{estimate}. It will be no guarantee, because the weakest claim among them is {self.standing}."
             return f"{estimate}. After the run the exact total can be quoted. {COUNTS if self.public else COVERS}"
         what = " and ".join(choice.will for choice in self.choices)
         instead = " and ".join(choice.instead for choice in self.choices)
@@ -110,7 +110,7 @@ def estimated_total(
             delta=claim.delta,
             accountant=claim.accountant,
             choices=choices_by_results(RecordedSpec(spec.canonical())) if choices is None else choices,
-            status=weakest(*(plan.guarantee.status for plan in chosen)),
+            standing=resting_on(claim, [plan.guarantee for plan in chosen]).standing,
             public=spec.data.records_are_public is not None,
         ),
         [],

@@ -32,7 +32,7 @@ from dataclasses import replace
 from dpcore import checks
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.events import Composed, UnsupportedEvent
-from dpcore.guarantee import Guarantee, Notion, weakest
+from dpcore.guarantee import Guarantee, Notion, resting_on
 from dpcore.parallel import headline_of_parts
 from trainables.system import PrivacyPlan
 
@@ -72,10 +72,9 @@ def ex_post(plan: PrivacyPlan, step: int, rungs: int) -> Guarantee | None:
     if counted.epsilon >= whole.epsilon:
         return None
     return replace(
-        counted,
+        resting_on(counted, [whole]),
         notion=Notion.EX_POST,
         delta=whole.delta,
-        status=weakest(whole.status, counted.status),
         theorem=THEOREM,
         assumptions=whole.assumptions,
         epsilon_lower=None,

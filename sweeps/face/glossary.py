@@ -120,8 +120,8 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
     ),
     status=(
         "How firmly a claim stands: proved, proved-under-assumptions, asymptotic, average-case, membership-only, "
-        "not-covered, refuted or no-claim. Only the first two bound what they name. Numbers in brackets count the "
-        "assumptions, which stand in full below.",
+        "asserted, not-covered, refuted or no-claim. Only the first two bound what they name. Numbers in brackets "
+        "count the assumptions, which stand in full below.",
         "proved proved-under-assumptions refuted assumption",
     ),
     proved=("There is a proof, and what it rests on is listed.", "status assumption"),
@@ -135,6 +135,10 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
     ),
     average_case=("True on average over people like those in the data, for no particular one.", "status bayesian-dp"),
     membership_only=("Bounds only the guess who was in the data.", "status membership-privacy"),
+    asserted=(
+        "The word of a system from another package: nobody here counted it, and its module is named.",
+        "status proved-under-assumptions",
+    ),
     not_covered=("More left than was counted, so that the epsilon bounds nothing of it.", "status claim"),
     refuted=(
         "Shown to be false: by an argument, or by an audit of a trial. Publish no trial of that system.",

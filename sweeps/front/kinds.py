@@ -47,7 +47,7 @@ def kinds(panel: Panel, objectives: Sequence[FrontAxis], across: int, up: int) -
         best = mine[nondominated(panel.compared[mine][:, [across, up]], maximize)]
         found.append(
             SystemPoints(
-                name=f"{name} ({status})" if len(statuses) > 1 else name,
+                name=f"{name} ({panel.standing(int(mine[0]))})" if len(statuses) > 1 else name,
                 system=sources.index((sweep, system)),
                 status=status,
                 members=members,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Status
+from dpcore.guarantee import Guarantee, Status
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.summary import Procedure
 from sweeps.ledger.totals import Total, lines, sentences
@@ -112,9 +112,16 @@ class Panel:
 
     def status(self, index: int) -> Status:
         """What is known of the claim of one point."""
+        return self._claim(index).status
+
+    def standing(self, index: int) -> str:
+        """The same in words: with who asserts the claim, where it is no more than that."""
+        return self._claim(index).standing
+
+    def _claim(self, index: int) -> Guarantee:
         guarantee = self.records[index].guarantee
         assert guarantee is not None
-        return guarantee.status
+        return guarantee
 
     def order(self) -> NDArray[np.intp]:
         """Front points first, then the others, each sorted by the first objective, then by trial number."""
@@ -158,12 +165,12 @@ class Front:
 
     def statuses(self, panel: Panel) -> list[str]:
         """The status of each point, with the assumptions that it rests on."""
-        known: dict[tuple[Status, tuple[str, ...]], str] = {}
+        known: dict[tuple[str, tuple[str, ...]], str] = {}
         found = []
         for record in panel.records:
             claim = record.guarantee
             assert claim is not None
-            key = claim.status, claim.assumptions
+            key = claim.standing, claim.assumptions
             if key not in known:
                 known[key] = self.assumptions.status(claim)
             found.append(known[key])

@@ -182,8 +182,8 @@ def label_of(claim: Guarantee) -> tuple[Any, ...]:
 
 def _shared(label: tuple[Any, ...], members: Sequence[Published]) -> dict[str, Any]:
     claims = [record.guarantee for record in members if record.guarantee is not None]
-    statuses = {claim.status for claim in claims}
-    found = " or ".join(status for status in Status if status in statuses)
+    statuses = {claim.standing: claim.status for claim in claims}
+    found = " or ".join(sorted(statuses, key=lambda text: (list(Status).index(statuses[text]), text)))
     # Several may count on one axis: where one cannot bound a composition, another does (dpcore.accounting.headline).
     accountants = " or ".join(sorted({claim.accountant for claim in claims}))
     return dict(zip(LABELS, label, strict=True)) | {"accountant": accountants, "status": found}

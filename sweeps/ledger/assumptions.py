@@ -58,12 +58,12 @@ class Assumptions:
             return _bare(claim)
         word = "remark" if claim.status in _BARE else "assumption"
         which = "" if len(numbers) == len(self.sentences) else f": {spans(numbers)}"
-        return f"{claim.status} ({len(numbers)} {word}{'' if len(numbers) == 1 else 's'}{which})"
+        return f"{claim.standing} ({len(numbers)} {word}{'' if len(numbers) == 1 else 's'}{which})"
 
     def cite(self, claim: Guarantee) -> str:
         """`proved [1-3, 6]`: the same in short, for a column right above the list."""
         numbers = self.numbers(claim)
-        return f"{claim.status} [{spans(numbers)}]" if numbers else _bare(claim)
+        return f"{claim.standing} [{spans(numbers)}]" if numbers else _bare(claim)
 
     def lines(self) -> Iterator[str]:
         """The numbered list."""
@@ -77,7 +77,7 @@ class Assumptions:
 
 
 def _bare(claim: Guarantee) -> str:
-    return f"{claim.status} ({NOT_RECORDED[0]})" if claim.assumptions == NOT_RECORDED else str(claim.status)
+    return f"{claim.standing} ({NOT_RECORDED[0]})" if claim.assumptions == NOT_RECORDED else claim.standing
 
 
 def spans(numbers: Iterable[int]) -> str:

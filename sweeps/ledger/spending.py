@@ -24,7 +24,7 @@ from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Gaussian, PoissonSampled, Repeated, UnsupportedEvent, phases
-from dpcore.guarantee import Guarantee, Status, weakest
+from dpcore.guarantee import Guarantee, Status, resting_on
 from dpcore.parallel import headline_of_parts
 from sweeps.ledger.assumptions import OF_ONE_TRIAL
 from sweeps.ledger.steps import total
@@ -119,8 +119,8 @@ def procedure_guarantee(
             f"Counted with noise multipliers rounded down and sampling rates up by at most {(ratio - 1):.2%}, which "
             "only raises epsilon.",
         )
-    status = weakest(counted.status, *(plan.guarantee.status for plan in plans.values()))
-    return replace(counted, status=Status.NO_CLAIM if adaptive else status, assumptions=assumptions)
+    found = replace(resting_on(counted, [plan.guarantee for plan in plans.values()]), assumptions=assumptions)
+    return replace(found, status=Status.NO_CLAIM) if adaptive else found
 
 
 def collapsed(event: Event, adjacency: Adjacency) -> Event:

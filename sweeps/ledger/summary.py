@@ -40,7 +40,7 @@ class LargestClaim:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; the guarantee without its theorem."""
         plain = self.guarantee.to_dict()
-        shared = {name: plain[name] for name in ("epsilon", *CLAIM_KIND, "assumptions")}
+        shared = {name: plain[name] for name in ("epsilon", *CLAIM_KIND, "asserted_by", "assumptions") if name in plain}
         return {**shared, "trial": self.trial, "trials": self.trials}
 
 

@@ -52,7 +52,7 @@ def total_text(total: Procedure, assumptions: Assumptions) -> str:
 def _no_total_text(total: Procedure) -> str:
     """Why the total may not be quoted, what may be, and what makes it quotable."""
     if not total.choices:
-        return f"the weakest claim among them is {total.guarantee.status}."
+        return f"the weakest claim among them is {total.guarantee.standing}."
     return (
         f"{' and '.join(choice.what for choice in total.choices)}. Quote one trial's epsilon, and say that it leaves "
         "out the search for its hyperparameters. For a total that can be quoted, "

@@ -41,7 +41,7 @@ button.key[aria-expanded=true]::before { content: "\\25BE"; }
 .badge { display: inline-block; border: 1px solid currentColor; border-radius: 99px; padding: 0 9px; font-size: 12px;
   white-space: nowrap; }
 .proved { color: var(--good); } .refuted { color: var(--bad); }
-.proved-under-assumptions, .asymptotic, .average-case, .membership-only { color: var(--warn); }
+.proved-under-assumptions, .asymptotic, .average-case, .membership-only, .asserted { color: var(--warn); }
 .not-covered, .heading { color: var(--bad); } .heading { font-weight: 600; }
 .star { color: var(--accent); }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 16px; margin: 6px 0; }

@@ -82,7 +82,7 @@ def _total(content: Content) -> str:
         reason = content.spending.uncounted or "Nothing has been launched yet."
         return f"<b>not counted</b><p>{escape(reason)}</p>{more}"
     claim = total.guarantee
-    number = f"<b>no guarantee</b> {badge(claim.status)}"
+    number = f"<b>no guarantee</b> {badge(claim.status, claim.standing)}"
     if total.is_claim:
         epsilon = f"<b>ε = {_number(claim.epsilon)}</b>"
         number = f"{epsilon} at δ = {delta_text(claim.delta)} {claim_badge(claim, assumptions)}"
@@ -130,7 +130,7 @@ def _uncovered(content: Content) -> str:
 
 def guarantee_line(claim: Guarantee, assumptions: Assumptions | None = None) -> str:
     """One guarantee in a line of HTML; of a claim of the page, with what it rests on."""
-    status = badge(claim.status) if assumptions is None else claim_badge(claim, assumptions)
+    status = badge(claim.status, claim.standing) if assumptions is None else claim_badge(claim, assumptions)
     lower = claim.epsilon_lower
     bound = f" (at least {epsilon_text(lower, up=False)})" if lower is not None else ""
     return (

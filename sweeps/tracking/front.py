@@ -111,7 +111,7 @@ def _as_written(run: TrialRun, experiment: str) -> TrialRecord:
 
 
 def _record(run: TrialRun) -> TrialRecord:
-    from sweeps.tracking.mlflow_door import ASSUMPTIONS, TRIAL_KEY, from_mlflow
+    from sweeps.tracking.mlflow_door import ASSERTED_BY, ASSUMPTIONS, TRIAL_KEY, from_mlflow
 
     tags, params = run.tags, run.params
     metrics = {name: from_mlflow(value) for name, value in run.metrics.items()}
@@ -126,6 +126,7 @@ def _record(run: TrialRun) -> TrialRecord:
             {
                 **{name: tags[f"sweeps.{name}"] for name in _GUARANTEE},
                 "epsilon": metrics[EPSILON],
+                "asserted_by": tags.get(ASSERTED_BY, ""),
                 "delta": float(tags["sweeps.delta"]),
                 "assumptions": NOT_RECORDED if rests_on is None else sentences_of(rests_on),
                 # A budget that the claim does not keep was written by others.

@@ -38,6 +38,8 @@ HEADING = "sweeps.heading"
 NO_HEADING = "none"
 RESTS_ON = "sweeps.rests_on"
 """The status of a claim with its assumptions counted; `sweeps.status` is the bare word, to filter by."""
+ASSERTED_BY = "sweeps.asserted_by"
+"""The modules on whose word alone the claim stands; absent where it is counted here."""
 ASSUMPTIONS = "sweeps.assumptions"
 """Those, numbered, one a line."""
 LARGEST = 1.797e308

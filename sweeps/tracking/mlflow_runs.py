@@ -29,6 +29,7 @@ from sweeps.records import DECIDED, EPSILON, SweepRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.tracking.mlflow_door import (
+    ASSERTED_BY,
     ASSUMPTIONS,
     HEADING,
     NO_HEADING,
@@ -288,6 +289,8 @@ def trial_tags(trial: Published) -> dict[str, str]:
         tags["sweeps.delta"] = repr(claim.delta)
         if claim.aimed_at is not None:
             tags["sweeps.aimed_at"] = repr(claim.aimed_at)
+        if claim.asserted_by:
+            tags[ASSERTED_BY] = _text(claim.asserted_by, 5000)
         assumptions = Assumptions.of([claim])
         tags[RESTS_ON] = assumptions.status(claim)
         tags[ASSUMPTIONS] = _text("\n".join(assumptions.lines()), 5000)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
+from dpcore.guarantee import Status
 from sweeps.front import export, pareto
 from sweeps.front.kinds import kinds
 from sweeps.front.panels import AxisEnd, FrontAxis
@@ -234,7 +235,7 @@ def test_a_system_that_has_the_whole_front_is_named_when_others_lost():
 @pytest.mark.parametrize("name", pareto.LABELS)
 def test_a_front_that_forgets_one_label_is_caught(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pareto, "LABELS", tuple(one for one in pareto.LABELS if one != name))
-    other = {"delta": 1e-6}.get(name, "another")
+    other = {"delta": 1e-6, "status": Status.REFUTED}.get(name, "another")
     assert len(front([claiming(0), claiming(1, **{name: other})], [ACCURACY, EPSILON]).panels) == 1
 
 

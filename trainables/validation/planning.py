@@ -20,9 +20,10 @@ from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.gdp_dual import eps_gdp, mu_gdp
-from dpcore.guarantee import weakest
+from dpcore.guarantee import resting_on
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for
 from dpcore.parallel import headline_of_parts
+from trainables.attribution import attributed_plan
 from trainables.capabilities import capabilities_of
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, System
 from trainables.validation.cells import cells_for
@@ -53,10 +54,10 @@ def plan_with_reports(
     """
     private = facts.private_validation
     if private is None:
-        return system.plan(config, facts, target, calibrations)
+        return attributed_plan(system, config, facts, target, calibrations)
     check_private(system, facts)
     if not facts.n_validation:
-        return system.plan(config, facts, target, calibrations)
+        return attributed_plan(system, config, facts, target, calibrations)
     adds = not private.parts or target.adjacency is not Adjacency.ADD_REMOVE
     share = private.budget_share
     if share is None:
@@ -70,7 +71,7 @@ def plan_with_reports(
         )
     try:
         if not adds:
-            plan = system.plan(config, facts, target, calibrations)
+            plan = attributed_plan(system, config, facts, target, calibrations)
             return (
                 plan if isinstance(plan, Refusal) else _with(plan, facts, target, stops, plan.guarantee.epsilon, share)
             )
@@ -112,7 +113,7 @@ def _adding(
     for _ in range(ROUNDS):
         if left <= 0:
             break
-        plan = system.plan(config, facts, replace(target, epsilon=left), calibrations)
+        plan = attributed_plan(system, config, facts, replace(target, epsilon=left), calibrations)
         if isinstance(plan, Refusal):
             return best or plan
         both = _with(plan, facts, target, stops, target.epsilon, share)
@@ -158,9 +159,7 @@ def _with(
     return replace(
         plan,
         description=f"{plan.description}; {_in_words(histogram, len(at))}",
-        guarantee=replace(
-            counted, status=weakest(counted.status, plan.guarantee.status), assumptions=tuple(filter(None, lines))
-        ),
+        guarantee=replace(resting_on(counted, [plan.guarantee]), assumptions=tuple(filter(None, lines))),
         # They count training alone.
         beside=(),
         validation=reports,

@@ -1,0 +1,203 @@
+"""Whose word a claim is: nothing of another package is called proved, and its module is named wherever it is shown."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import pytest
+
+from dpcore.checks import InvalidValue
+from dpcore.events import Gaussian
+from dpcore.guarantee import Guarantee, Status, resting_on
+from dpcore.mechanisms import protocol
+from dpcore.mechanisms.noisy_sum import NoisySum
+from dpcore.mechanisms.protocol import mechanism
+from dpcore.mechanisms.sampled_gaussian import Sequence
+from sweeps.front.kinds import kinds
+from sweeps.front.pareto import front
+from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.spending import procedure_guarantee
+from sweeps.ledger.summary import Procedure
+from sweeps.records import EPSILON as EPSILON_METRIC
+from sweeps.report.guarantees import guarantee_line
+from sweeps.tracking.front import _record
+from sweeps.tracking.mlflow_runs import trial_tags
+from sweeps.tracking.run_reading import TrialRun
+from tests.sweeps.front_records import ACCURACY, EPSILON, claiming
+from tests.trainables.registry_cases import CANDIDATES, CASES, data_of
+from trainables import attribution
+from trainables.attribution import attributed_plan
+from trainables.registry import SYSTEMS
+from trainables.system import PrivacyTarget, Refusal
+from trainables.systems.noisy_mean import NoisyMean
+from trainables.systems.noisy_sgd import NOISY_SGD
+from trainables.validation.declaration import PUBLIC_VALIDATION
+
+HERE = __name__
+NAME = "noisy-mean"
+
+
+class OwnTraining(NoisyMean):
+    """Counted by our planner, by a mechanism of ours; what runs is somebody else's."""
+
+    def train(self, run, knobs, released, data, execution):
+        raise NotImplementedError
+
+
+class OwnFit(NoisyMean):
+    """What is counted need not be what runs."""
+
+    def fit(self, runs, data, execution):
+        raise NotImplementedError
+
+
+class OwnClaim(NoisyMean):
+    """A wish."""
+
+    def claim(self, knobs, released, facts, target):
+        return replace(super().claim(knobs, released, facts, target), epsilon=0.01)
+
+
+class OwnPlan(NoisyMean):
+    """The same by another door."""
+
+    def plan(self, config, facts, target, calibrations):
+        found = super().plan(config, facts, target, calibrations)
+        return replace(found, beside=(found.guarantee,))
+
+
+@mechanism("foreign-sum")
+@dataclass(frozen=True)
+class ForeignSum:
+    """Counts as it likes."""
+
+    steps: int
+
+    def event(self, from_step=0, to_step=None):
+        return Gaussian(noise_multiplier=100.0)
+
+
+class OwnMechanism(NoisyMean):
+    """Our planner counts what a mechanism of somebody else's says of itself."""
+
+    def mechanism(self, knobs, facts, terms):
+        return ForeignSum(knobs.steps)
+
+    def describe(self, knobs, released, facts):
+        return "a sum"
+
+
+ASSERTED = [OwnFit, OwnClaim, OwnPlan, OwnMechanism]
+
+
+def planned(system):
+    case = CASES[NAME]
+    target = PrivacyTarget(epsilon=case.epsilon, delta=case.delta, adjacency=case.adjacency, solve=case.solve)
+    found = attributed_plan(system, case.config, data_of(NAME).facts, target, {})
+    assert not isinstance(found, Refusal)
+    return found
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_our_own_stand_as_they_are_proved(name):
+    assert attribution.stranger(SYSTEMS[name]) is None
+
+
+def test_the_plan_of_our_own_is_left_alone():
+    assert planned(SYSTEMS[NAME]) == CANDIDATES[NAME].plan
+    assert planned(SYSTEMS[NAME]).guarantee.status is Status.PROVED
+
+
+def test_a_count_of_ours_rests_on_the_module_that_runs_it():
+    ours, theirs = planned(SYSTEMS[NAME]).guarantee, planned(OwnTraining()).guarantee
+    assert theirs.epsilon == ours.epsilon
+    assert theirs.status is Status.PROVED_UNDER_ASSUMPTIONS
+    assert set(ours.assumptions) < set(theirs.assumptions)
+    assert any(HERE in line for line in theirs.assumptions)
+
+
+@pytest.mark.parametrize("system", ASSERTED)
+def test_whatever_else_claims_is_asserted_by_its_module(system):
+    plan = planned(system())
+    for claim in (plan.guarantee, *plan.beside):
+        assert claim.standing == f"asserted by {HERE}"
+        assert Guarantee.from_dict(claim.to_dict()) == claim
+    assert planned(system()).guarantee.aimed_at is None
+
+
+@pytest.mark.parametrize("system", [OwnTraining, *ASSERTED])
+def test_it_is_the_module_that_decides(system, monkeypatch):
+    """The mutant: with this module taken for ours, the same wishes are proved."""
+    monkeypatch.setattr(attribution, "OURS", {*attribution.OURS, HERE.partition(".")[0]})
+    assert planned(system()).guarantee.status is Status.PROVED
+
+
+def test_a_method_that_hangs_on_the_object_is_no_method_of_ours():
+    wishing = NoisyMean()
+    wishing.claim = OwnClaim().claim
+    assert attribution.stranger(wishing) is None, "an object of our own class, bent by hand, is not looked for"
+    wishing = OwnTraining()
+    wishing.claim = OwnClaim().claim
+    assert planned(wishing).guarantee.status is Status.ASSERTED
+
+
+def test_what_data_rest_on_is_not_left_out():
+    class Silent(type(NOISY_SGD)):
+        def rests_on(self, knobs, facts):
+            return ()
+
+    facts = replace(data_of("noisy-sgd").facts, assumptions=("the columns are as declared",))
+    target = PrivacyTarget(epsilon=2.0, delta=1e-4)
+    silent = Silent(NOISY_SGD.name, NOISY_SGD.knobs)
+    claim = attributed_plan(silent, CASES["noisy-sgd"].config, facts, target, {}).guarantee
+    assert {PUBLIC_VALIDATION, "the columns are as declared"} < set(claim.assumptions)
+
+
+def test_what_is_weaker_than_asserted_stays_so():
+    refuted = replace(planned(SYSTEMS[NAME]).guarantee, status=Status.REFUTED)
+    assert resting_on(refuted, [planned(OwnFit()).guarantee]).status is Status.REFUTED
+    assert attribution._asserted(refuted, HERE).standing == "refuted"
+
+
+def test_no_claim_is_asserted_by_nobody():
+    with pytest.raises(InvalidValue, match="asserted_by"):
+        replace(planned(SYSTEMS[NAME]).guarantee, status=Status.ASSERTED)
+
+
+def test_a_mechanism_is_ours_with_all_its_parts():
+    assert protocol.is_ours(NoisySum(steps=1, clip=1.0, noise_multiplier=1.0))
+    assert not protocol.is_ours(ForeignSum(1))
+    ours = CANDIDATES["noisy-sgd"].plan.mechanism
+    assert protocol.is_ours(ours)
+    sequence = Sequence(parts=(ours, ours))
+    object.__setattr__(sequence, "parts", (ours, ForeignSum(1)))
+    assert not protocol.is_ours(sequence)
+
+
+def test_a_total_with_one_of_them_is_no_guarantee():
+    plans = {"a": planned(SYSTEMS[NAME]), "b": planned(OwnFit())}
+    total = procedure_guarantee(plans, [], 1e-5, adaptive=False)
+    assert total.standing == f"asserted by {HERE}"
+    assert math.isfinite(total.epsilon)
+    assert not Procedure(trials=2, guarantee=total, choices=()).is_claim
+
+
+def test_every_view_names_who_asserts_it():
+    claim = {"status": Status.ASSERTED, "asserted_by": "lab.mean"}
+    records = [claiming(0), claiming(1, **claim), claiming(2, **claim | {"asserted_by": "other.lab"})]
+    shown = front(records, [ACCURACY, EPSILON], mix=["status"])
+    titles = [shown.title(panel) for panel in shown.panels]
+    assert any("asserted by lab.mean or asserted by other.lab" in title for title in titles)
+    assert sum("proved" in title for title in titles) == 1
+    asserted = next(panel for panel in shown.panels if panel.label["status"] != "proved")
+    assert {"asserted by lab.mean", "asserted by other.lab"} == {asserted.standing(i) for i in (0, 1)}
+    assert kinds(asserted, [ACCURACY, EPSILON], across=1, up=0)
+    one = records[1].guarantee
+    assert Assumptions.of([one]).status(one).startswith("asserted by lab.mean")
+    assert "asserted by lab.mean" in guarantee_line(one)
+    tags = trial_tags(records[1])
+    assert tags["sweeps.rests_on"].startswith("asserted by lab.mean")
+    assert (tags["sweeps.status"], tags["sweeps.asserted_by"]) == ("asserted", "lab.mean")
+    written = TrialRun(tags=tags, params={}, metrics={EPSILON_METRIC: one.epsilon})
+    assert _record(written).guarantee.standing == one.standing

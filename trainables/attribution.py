@@ -1,0 +1,92 @@
+"""Whose word a claim is: every plan of a sweep is made here, and one of another package says so itself.
+
+What a system of this package plans stands as its proof does. Of a system from elsewhere, none of whose code was read
+here, the claim is the word of its module: its status is `asserted`, and it names the module. Where the count is this
+project's own all the same (`trainables.planner` counted a mechanism of `dpcore`, and hands that very value to the
+training), the number is ours, and rests on one assumption more: that the module releases that mechanism and nothing
+else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import replace
+
+from dpcore.guarantee import Guarantee, Status, weakest
+from dpcore.mechanisms import protocol
+from dpcore.mechanisms.scheduled import Scheduled
+from trainables.planner import PlannedSystem
+from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, System
+from trainables.validation.declaration import PUBLIC_VALIDATION
+
+OURS = frozenset({"dpcore", "trainables"})
+_COUNTING = ("plan", "_counted", "claim", "mechanism_of", "fit")
+"""Methods that count a mechanism and hand it to the training."""
+
+_LANGUAGE = ("builtins", "abc", "typing")
+
+
+def attributed_plan(
+    system: System,
+    config: Config,
+    facts: PublicFacts,
+    target: PrivacyTarget,
+    calibrations: MutableMapping[str, float],
+) -> PrivacyPlan | Refusal:
+    """`system.plan`, with claims that stand as firmly as whoever makes them. Raises what it raises."""
+    plan = system.plan(config, facts, target, calibrations)
+    module = stranger(system)
+    if module is None or isinstance(plan, Refusal):
+        return plan
+    counted = _is_counted_here(system, plan)
+    claim = _trusting(plan.guarantee, module) if counted else _asserted(plan.guarantee, module)
+    validation = [PUBLIC_VALIDATION] if facts.n_validation else []
+    needed = dict.fromkeys((*claim.assumptions, *validation, *facts.assumptions))
+    beside = counted and _is_ours(system, "beside")
+    return replace(
+        plan,
+        guarantee=replace(claim, assumptions=tuple(needed)),
+        beside=tuple(_trusting(one, module) if beside else _asserted(one, module) for one in plan.beside),
+    )
+
+
+def stranger(system: System) -> str | None:
+    """The module of a system that has code from outside of this project; None for our own."""
+    modules = (one.__module__ for one in type(system).__mro__)
+    return next((one for one in modules if _root(one) not in (*OURS, *_LANGUAGE)), None)
+
+
+def _is_counted_here(system: System, plan: PrivacyPlan) -> bool:
+    return (
+        isinstance(system, PlannedSystem)
+        and all(_is_ours(system, name) for name in _COUNTING)
+        and protocol.is_ours(plan.mechanism)
+        # Events alone are counted, and run nothing.
+        and not isinstance(plan.mechanism, Scheduled)
+    )
+
+
+def _is_ours(system: System, name: str) -> bool:
+    found = getattr(system, name, None)
+    return _root(getattr(getattr(found, "__func__", found), "__module__", None) or "") in OURS
+
+
+def _trusting(claim: Guarantee, module: str) -> Guarantee:
+    """Counted here, of what code that is not ours is trusted to release."""
+    line = f"{module} releases the counted mechanism, as it was counted, and nothing else: its code is not ours."
+    status = weakest(claim.status, Status.PROVED_UNDER_ASSUMPTIONS)
+    return replace(claim, status=status, assumptions=(*claim.assumptions, line))
+
+
+def _asserted(claim: Guarantee, module: str) -> Guarantee:
+    """On the module's word alone."""
+    line = (
+        f"{module} says that this epsilon holds ({claim.status}, by {claim.theorem}): nothing of it was counted or "
+        "checked here."
+    )
+    status = weakest(claim.status, Status.ASSERTED)
+    return replace(claim, status=status, asserted_by=module, assumptions=(*claim.assumptions, line))
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]
