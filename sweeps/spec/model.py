@@ -262,9 +262,11 @@ class SweepSpec(Section):
     def canonical(self) -> dict[str, Any]:
         """Plain JSON values, complete; `load_spec(spec.canonical()) == spec`."""
         canonical = self.model_dump(mode="json")
-        limits = canonical["limits"]
-        # Absent unless given: the digest of a spec is what it was before there were limits of time.
-        return {**canonical, "limits": {name: value for name, value in limits.items() if value or name not in OF_TIME}}
+        for section, names in ABSENT_UNLESS_GIVEN.items():
+            for name in names:
+                if not canonical[section][name]:
+                    del canonical[section][name]
+        return canonical
 
     def meaning(self) -> dict[str, Any]:
         """The part that decides what is trained, claimed and proposed: all but name, store, tracking, resources,
@@ -300,8 +302,8 @@ class SweepSpec(Section):
         return tuple(sorted({function.split(":")[0] for function in named}))
 
 
-OF_TIME = ("hours", "trial_minutes")
-"""Limits of time."""
+ABSENT_UNLESS_GIVEN = {"limits": ("hours", "trial_minutes"), "search": ("first",)}
+"""Values of a canonical spec that are younger than its digest: without them a spec has the one that it always had."""
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 """The user's own code in a spec: `package.module:function`."""
 WITHOUT_MEANING = frozenset({"name", "tracking", "store", "resources", "execution", "front", "limits.stall_seconds"})

@@ -65,6 +65,7 @@ def test_absent_limits_leave_the_spec_what_it_was():
     plain, timed = spec_with(), spec_with(limits={"hours": 2, "trial_minutes": 0.5})
     assert plain.canonical()["limits"].keys() == {"work", "noise_multiplier", "stall_seconds"}
     assert timed.canonical()["limits"]["hours"] == 2
+    assert "first" not in plain.canonical()["search"]
     assert len({plain.digest, timed.digest, spec_with(limits={"hours": 3, "trial_minutes": 0.5}).digest}) == 3
     with pytest.raises(SpecErrors, match=r"limits\.hours"):
         spec_with(limits={"hours": 0})
