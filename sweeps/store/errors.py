@@ -60,7 +60,9 @@ class SweepExists(StoreError):
     """The name is taken."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"sweep {name!r} exists. Go on with `sweeps resume {name}`, or choose another --name.")
+        super().__init__(
+            f"sweep {name!r} exists, or once had that name. Go on with `sweeps resume {name}`, or choose another name."
+        )
 
 
 class UnknownSweep(StoreError):
