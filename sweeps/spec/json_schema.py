@@ -57,6 +57,8 @@ def _systems(systems: Mapping[str, System]) -> JsonSchema:
         "type": "object",
         "minProperties": 1,
         "properties": {name: _system(system) for name, system in systems.items()},
+        # Of a system of the user's own, only its module knows the knobs; whether it may run is not an editor's to say.
+        "patternProperties": {f"^{FUNCTION.pattern}$": {"type": ["object", "null"]}},
         "additionalProperties": False,
     }
 
