@@ -11,8 +11,12 @@ controllers and nodes:
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import logging
 import os
+import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +29,8 @@ from dpcore.mechanisms import protocol
 VARIABLE = "SWEEPS_PLUGINS"
 ENTRY_POINTS = "private_sweeps.systems"
 """Third parties add systems under this entry-point group; each entry is a System object."""
+OBJECT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""The user's own code in a spec: `package.module:function`, or the object that a system is."""
 _LIST = "list:"
 _log = logging.getLogger(__name__)
 
@@ -70,6 +76,34 @@ def check_permitted(knob: str, function: str) -> None:
         raise InvalidValue(knob, function, f"what {VARIABLE}={policy.text} lets run", remedy)
 
 
+def brought(knob: str, function: str, remedy: str = "", what: str = "something") -> object:
+    """What `function`, written module:object, is: imported here. Raises InvalidValue where it is not to be had."""
+    enter(knob, function)
+    module_name, _, name = function.partition(":")
+    try:
+        place = importlib.util.find_spec(module_name)
+    except (ImportError, ValueError):
+        place = None
+    if place is None:
+        raise InvalidValue(knob, function, f"a module that can be imported, {module_name} was not found", remedy)
+    if module_name not in sys.modules and place.origin and place.origin == _script():
+        raise InvalidValue(
+            knob,
+            function,
+            "something of another file than the script that runs: importing it would run the script again",
+            f"Put {name} into a file beside it, my_systems.py, and name it my_systems:{name}.",
+        )
+    module = importlib.import_module(module_name)
+    if not hasattr(module, name):
+        raise InvalidValue(knob, function, f"{what} {name} in {module_name}", remedy)
+    return getattr(module, name)
+
+
+def _script() -> str | None:
+    path = getattr(sys.modules["__main__"], "__file__", None)
+    return None if path is None else os.path.abspath(path)
+
+
 @lru_cache(maxsize=256)
 def _announce(function: str) -> None:
     _log.warning(
@@ -103,7 +137,13 @@ def offered_systems() -> Iterator[Any]:
 
 
 def meet(system: str) -> bool:
-    """Imports the installed package that offers `system`; whether there is one. Raises InvalidValue: not permitted."""
+    """Imports what `system` is of: a `module:object`, or the installed package that offers it; whether there is one.
+
+    Raises InvalidValue where it is not permitted.
+    """
+    if OBJECT.fullmatch(system):
+        brought("system", system)
+        return True
     offering = [entry for entry in entry_points(group=ENTRY_POINTS) if entry.name == system]
     for entry in offering:
         check_permitted("system", entry.value)

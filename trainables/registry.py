@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+
+from dpcore.checks import InvalidValue
 from trainables import plugins
 from trainables.named import by_name
 from trainables.system import System
@@ -16,7 +19,40 @@ from trainables.systems import (
     sgmcmc,
 )
 
-SYSTEMS: dict[str, System] = by_name(
+_NEEDED = ("source", "parameters", "metrics", "solves", "plan", "fit")
+
+
+class Systems(dict[str, System]):
+    """Those below, and whatever else is asked for as `module:object`: imported, and known by that name from then on."""
+
+    def __missing__(self, name: str) -> System:
+        """Raises InvalidValue where there is no such system, or the operator does not let it run."""
+        if not plugins.OBJECT.fullmatch(name):
+            raise KeyError(name)
+        self[name] = found = _own(name)
+        return found
+
+    def known(self, name: str) -> System | None:
+        """What is called `name`, or None. Raises InvalidValue for a `module:object` that cannot be had."""
+        return self[name] if name in self or plugins.OBJECT.fullmatch(name) else None
+
+
+def _own(name: str) -> System:
+    """A class (called without arguments) or an object of the user's own, as a system called `name`."""
+    remedy = "A system is a class or an object as `trainables.system.System` says: see noisy_mean.py."
+    found = plugins.brought("system", name, remedy, "a system")
+    try:
+        system = found() if isinstance(found, type) else copy.copy(found)
+        # By one name in spec, plans and records: the one that a worker can import.
+        object.__setattr__(system, "name", name)
+    except (TypeError, AttributeError) as error:
+        raise InvalidValue("system", name, f"a system that can be made without arguments ({error})", remedy) from error
+    if lacking := [one for one in _NEEDED if not hasattr(system, one)]:
+        raise InvalidValue("system", name, f"a system, which has {', '.join(lacking)}", remedy)
+    return system  # type: ignore[return-value]
+
+
+_KNOWN: dict[str, System] = by_name(
     "system",
     noisy_mean.NOISY_MEAN,  # the toy: milliseconds, no download, known answer
     noisy_sgd.NOISY_SGD,  # Bu, Dong, Long & Su 2020, Algorithm 1
@@ -42,3 +78,4 @@ SYSTEMS: dict[str, System] = by_name(
     # the next published system goes here
     *plugins.offered_systems(),
 )
+SYSTEMS = Systems(_KNOWN)

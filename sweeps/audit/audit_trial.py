@@ -170,7 +170,7 @@ def _audited(store: Publisher, sweep: str, trial: str) -> Audited:
     if record.plan is None:
         raise InvalidValue("trial", key, "a trial that was planned", f"It is {record.state}: {record.reason}")
     plan = record.plan
-    if plan.system not in SYSTEMS:
+    if SYSTEMS.known(plan.system) is None:
         raise InvalidValue("trial", key, f"a system that is installed, not {plan.system!r}")
     whole = record.guarantee is None
     reported = plan.guarantee if record.guarantee is None else record.guarantee

@@ -73,7 +73,7 @@ def checked(
         )
     for function in spec.user_functions():
         # Here, and not only where it is imported: that is in another process, whose words come late.
-        plugins.enter("model", function)
+        plugins.enter("function", function)
     if FUNCTION.fullmatch(spec.search.sampler):
         plugins.enter("search.sampler", spec.search.sampler)
     if not rehearsal:

@@ -91,7 +91,7 @@ def _chosen(published: Publisher, workspace: Workspace, sweep: str, trial: str, 
         raise InvalidValue(
             "trial", record.key, f"a finished trial whose result is published; it is {record.state}{why}"
         )
-    system = SYSTEMS.get(record.plan.system)
+    system = SYSTEMS.known(record.plan.system)
     if not isinstance(system, ReleasesModel):
         names = sorted(name for name, one in SYSTEMS.items() if isinstance(one, ReleasesModel) and one.solves)
         name = record.plan.system

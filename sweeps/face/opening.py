@@ -41,6 +41,7 @@ def load(
     trials: int | None = None,
     seed: int | None = None,
     changes: Mapping[str, Any] | Sequence[str] = (),
+    systems: Sequence[Any] = (),
 ) -> SweepSpec:
     """Read a spec, with overrides applied before it is checked.
 
@@ -48,10 +49,13 @@ def load(
     data     folder or file of the data set, instead of data.path
     trials, seed  instead of search.trials and search.seed
     changes  {"privacy.epsilon": 2}, or texts "privacy.epsilon=2": over the spec's own
+    systems  classes or objects of one's own, which the spec calls by their names; each has to be importable
+             from a file: a worker cannot import what a script or a notebook defines
 
     Raises SpecErrors with every problem at once, InvalidValue where there is no such file or example.
     """
     from sweeps.examples import load_example_or_file
+    from sweeps.provenance.user_code import working_folder_is_importable
     from sweeps.spec.yaml_text import read_document
 
     document: str | Mapping[str, Any]
@@ -61,7 +65,8 @@ def load(
         document = read_document(spec)
     else:
         document = str(spec) if isinstance(spec, Path) else spec
-    return load_example_or_file(document, data=data, trials=trials, seed=seed, changes=changes)
+    working_folder_is_importable()
+    return load_example_or_file(document, data=data, trials=trials, seed=seed, changes=changes, systems=systems)
 
 
 def init(file: str | Path, *, label: str | None = None, output: str | Path | None = None) -> str:
@@ -93,6 +98,7 @@ def check(
     data: str | Path | None = None,
     trials: int | None = None,
     changes: Mapping[str, Any] | Sequence[str] = (),
+    systems: Sequence[Any] = (),
     rehearsal: bool = True,
     root: str | Path | None = None,
     store: str | None = None,
@@ -109,7 +115,7 @@ def check(
     """
     from sweeps.checking.checked import checked
 
-    loaded = load(spec, data=data, trials=trials, changes=changes)
+    loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems)
     workspace = places(root, store or loaded.store)
     return checked(loaded, rehearsal=rehearsal, address=address, **_started_from(loaded, workspace))
 
@@ -121,6 +127,7 @@ def run(
     trials: int | None = None,
     seed: int | None = None,
     changes: Mapping[str, Any] | Sequence[str] = (),
+    systems: Sequence[Any] = (),
     data: str | Path | None = None,
     root: str | Path | None = None,
     store: str | None = None,
@@ -147,6 +154,7 @@ def run(
         trials=trials,
         seed=seed,
         changes=changes,
+        systems=systems,
         data=data,
         root=root,
         store=store,
@@ -165,6 +173,7 @@ def created(
     trials: int | None = None,
     seed: int | None = None,
     changes: Mapping[str, Any] | Sequence[str] = (),
+    systems: Sequence[Any] = (),
     data: str | Path | None = None,
     root: str | Path | None = None,
     store: str | None = None,
@@ -180,7 +189,7 @@ def created(
     from sweeps.checking.checked import before_launch
     from sweeps.control import session
 
-    loaded = load(spec, data=data, trials=trials, seed=seed, changes=changes)
+    loaded = load(spec, data=data, trials=trials, seed=seed, changes=changes, systems=systems)
     _no_client(address)
     before_launch(loaded, address, rehearsal=rehearsal)
     workspace = places(root, store or loaded.store, records, tracking)
@@ -259,6 +268,9 @@ def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: 
     from sweeps.control import session
     from sweeps.face.progress import ProgressDisplay, in_notebook
     from sweeps.process.words import LOG, kept_in
+    from sweeps.provenance.user_code import working_folder_is_importable
+
+    working_folder_is_importable()
 
     sweep = Publisher.open(workspace.store_url).sweep(sweep).kept().name
     shown = in_notebook() if progress is None else progress

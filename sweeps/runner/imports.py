@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 
 import ray
@@ -39,9 +38,7 @@ def _import_failure(functions: Sequence[str]) -> str:
     """Why one of them cannot be imported here; empty where all can."""
     for function in functions:
         try:
-            plugins.enter("model", function)
-            module, _, name = function.partition(":")
-            getattr(importlib.import_module(module), name)
+            plugins.brought("function", function)
         except Exception as error:
             return f"{function}: {type(error).__name__}: {error}"
     return ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -21,6 +20,7 @@ from pydantic import (
 
 from dpcore.adjacency import Adjacency
 from sweeps.spec.domains import Domain
+from trainables.plugins import OBJECT
 from trainables.system import Execution, PrivacyTarget, Scalar
 from trainables.units import RECORD
 
@@ -293,8 +293,8 @@ class SweepSpec(Section):
         return tuple(sorted(value for value in values if isinstance(value, str)))
 
     def user_functions(self) -> tuple[str, ...]:
-        """Functions that text knobs name as `package.module:function`: whoever builds a model of it calls them."""
-        return tuple(text for text in self.texts() if FUNCTION.fullmatch(text))
+        """What text knobs name as `package.module:function`, and systems as `module:object`: workers import them."""
+        return tuple(text for text in (*self.texts(), *self.systems) if FUNCTION.fullmatch(text))
 
     def user_modules(self) -> tuple[str, ...]:
         """Modules of these and of a sampler that is named so: the user's own code, part of what is trained."""
@@ -304,7 +304,7 @@ class SweepSpec(Section):
 
 ABSENT_UNLESS_GIVEN = {"limits": ("hours", "trial_minutes"), "search": ("first",)}
 """Values of a canonical spec that are younger than its digest: without them a spec has the one that it always had."""
-FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+FUNCTION = OBJECT
 """The user's own code in a spec: `package.module:function`."""
 WITHOUT_MEANING = frozenset({"name", "tracking", "store", "resources", "execution", "front", "limits.stall_seconds"})
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import closest, did_you_mean
 from sweeps.spec.domains import KINDS, Domain
 from sweeps.spec.optuna_names import NAMES, translated
@@ -32,6 +33,8 @@ def read_systems(
     out: dict[str, Knobs] = {}
     for name, knobs in raw.items():
         path = f"systems.{name}"
+        if name not in systems and not _is_met(path, str(name), systems, problems):
+            continue
         if name not in systems:
             remedy = plugins.withheld_systems().get(str(name)) or did_you_mean(name, systems)
             problems.add(path, name, "the name of a system", remedy)
@@ -40,6 +43,22 @@ def read_systems(
         else:
             out[str(name)] = _read_knobs(path, dict(knobs or {}), systems[name], solve, facts, problems)
     return {name: out[name] for name in sorted(out)}
+
+
+def _is_met(path: str, name: str, systems: Mapping[str, System], problems: Problems) -> bool:
+    """Imports a `module:object`; False after noting why it cannot be had. Any other name is left to be looked up."""
+    from trainables.registry import Systems
+
+    if isinstance(systems, Systems) and plugins.OBJECT.fullmatch(name):
+        try:
+            systems[name]
+        except InvalidValue as error:
+            problems.add(path, error.value, error.expected, error.remedy)
+            return False
+        except Exception as error:
+            problems.add(path, name, f"a module that can be imported ({type(error).__name__}: {error})")
+            return False
+    return True
 
 
 def _read_knobs(

@@ -70,7 +70,8 @@ def test_without_the_folder_on_the_path_it_is_refused_by_name(here, monkeypatch,
     """The mutant: the command as it was. (Another name: what was imported once is known.)"""
     (here / "beside_the_spec.py").rename(here / "never_imported.py")
     (here / "mine.yaml").write_text((here / "mine.yaml").read_text().replace("beside_the_spec", "never_imported"))
-    monkeypatch.setattr(cli, "working_folder_is_importable", lambda: None)
+    for home in (cli, user_code):
+        monkeypatch.setattr(home, "working_folder_is_importable", lambda: None)
     assert check(monkeypatch) == 2
     assert "never_imported" in capsys.readouterr().err
 

@@ -194,14 +194,7 @@ def _own_function(model: str) -> Callable[..., object]:
     module_name, colon, function_name = model.partition(":")
     if not (colon and module_name and function_name.isidentifier()):
         raise InvalidValue("model", model, "a known model or `package.module:function`", remedy)
-    plugins.enter("model", model)
-    try:
-        found = importlib.util.find_spec(module_name)
-    except (ImportError, ValueError):
-        found = None
-    if found is None:
-        raise InvalidValue("model", model, f"a module that can be imported, {module_name} was not found", remedy)
-    function = getattr(importlib.import_module(module_name), function_name, None)
+    function = plugins.brought("model", model, remedy, "a function")
     if not callable(function):
         raise InvalidValue("model", model, f"a function {function_name} in {module_name}", remedy)
     return function

@@ -44,6 +44,7 @@ PRESENTATION = {
     "output",  # of `export` and `predict`: what a call returns is written by its own method
     "path",  # of `ParetoFront.write`: --output
     "self",
+    "systems",  # objects; a spec says `module:object`
     "mlflow",  # a front that MLflow alone has
     "shadows",  # an attack, without a verdict
     "page",  # of `show`: a table has all of them
