@@ -1,4 +1,4 @@
-"""`sweeps export` and `sweeps predict`: a trial's model as a folder, and what such a model says of a file."""
+"""`sweeps export` and `sweeps predict`: a trial's model as a folder, and what such a model says of files."""
 
 from __future__ import annotations
 
@@ -55,13 +55,16 @@ def export(
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder that `sweeps export` wrote.")],
-    file: Annotated[str, typer.Argument(help="Parquet or CSV file with the declared columns, local or a URL.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Parquet or CSV with the declared columns: files, folders, patterns in quotes, or URLs."),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="CSV or Parquet file to write, a row for each row.")],
     format: Annotated[str | None, typer.Option(help="parquet or csv, where the file's name does not say.")] = None,
 ) -> None:
-    """What an exported model says of the rows of a file, in their order."""
+    """What an exported model says of the rows of files, in their order; of several files with a column `file`."""
     import sweeps
     from trainables.export.files import check_output, written
 
     check_output(output)
-    print(written(sweeps.predict(model, file, format=format), output))
+    print(written(sweeps.predict(model, files, format=format), output))

@@ -97,6 +97,8 @@ def test_raw_rows_of_a_table_are_asked_about(own):
     assert (model.predict(frame.drop(columns="income").assign(more=1)).values == said.values).all()
     with pytest.raises(InvalidValue, match="unemployed"):
         model.predict(frame.assign(work="unemployed"))
+    with pytest.raises(InvalidValue, match="1 missing"):
+        model.predict(frame.assign(age=frame["age"].where(frame.index != 3)))
 
 
 def test_the_commands_write_a_folder_and_predictions(own, tmp_path, monkeypatch, capsys):
@@ -119,6 +121,8 @@ def test_the_commands_write_a_folder_and_predictions(own, tmp_path, monkeypatch,
     assert (code, ".csv or .parquet" in err) == (2, True)
     code, _, err = command("predict", tmp_path, root / "b.parquet", "-o", tmp_path / "said.csv")
     assert (code, "weights.safetensors" in err) == (2, True)
+    code, _, err = command("predict", place, root / "none*.parquet", "-o", tmp_path / "said.csv")
+    assert (code, "that is there" in err) == (2, True)
     frame = pd.read_parquet(root / "b.parquet").drop(columns="age")
     frame.to_parquet(tmp_path / "c.parquet")
     code, _, err = command("predict", place, tmp_path / "c.parquet", "-o", tmp_path / "said.csv")

@@ -1,7 +1,9 @@
-"""Predictions of an exported model for the rows of a file, beside them in another."""
+"""Predictions of an exported model for the rows of files, beside them in another."""
 
 from __future__ import annotations
 
+import glob
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,34 @@ if TYPE_CHECKING:
     from trainables.export.model import ReleasedModel
 
 ENDINGS = (".csv", ".parquet")
+Files = str | Path | Sequence[str | Path]
+"""A file, a folder, a pattern such as "new/*.parquet", or several of these; a URL is one file, or one folder's rows."""
+
+
+def files_of(files: Files, format: str | None = None) -> tuple[str, ...]:
+    """The files that are meant, each once: as they were named, those of a folder or pattern in the order of names.
+
+    format  of all files of a folder; without it they are those whose names end in .parquet or as CSV does
+
+    Raises InvalidValue where there are none.
+    """
+    found: list[str] = []
+    for one in map(str, [files] if isinstance(files, str | Path) else files):
+        meant = [one] if "://" in one or Path(one).is_file() else _inside(one, format)
+        if not meant:
+            raise InvalidValue("file", one, "a Parquet or CSV file, a folder or a pattern of them, that is there")
+        found += meant
+    if not found:
+        raise InvalidValue("file", list(found), "at least one file")
+    return tuple(dict.fromkeys(found))
+
+
+def _inside(where: str, format: str | None) -> list[str]:
+    if not Path(where).is_dir():
+        return sorted(one for one in glob.glob(where, recursive=True) if Path(one).is_file())
+    shown = (one for one in Path(where).rglob("*") if not any(p[0] in "._" for p in one.relative_to(where).parts))
+    endings = (".parquet", *table_file.CSV_ENDINGS)
+    return sorted(str(one) for one in shown if one.is_file() and (format or one.name.lower().endswith(endings)))
 
 
 def predicted(model: ReleasedModel, path: str | Path, format: str | None = None) -> pd.DataFrame:
@@ -26,6 +56,17 @@ def predicted(model: ReleasedModel, path: str | Path, format: str | None = None)
     asked = model.preprocessing
     names = tuple(column.name for column in asked.columns) or tuple(asked.features)
     return model.predict(table_file.read(str(path), format, names)).table()
+
+
+def together(files: Sequence[str], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of all files in their order; of several files `file` says whose a row is."""
+    import pandas as pd
+
+    if len(files) == 1:
+        return tables[0]
+    named = [table.assign(file=name) for name, table in zip(files, tables, strict=True)]
+    whole = pd.concat(named, ignore_index=True)
+    return whole[["file", *(name for name in whole if name != "file")]]
 
 
 def check_output(path: str | Path) -> None:

@@ -78,7 +78,7 @@ class Preprocessing:
         if self.columns and not isinstance(rows, Mapping):
             from trainables.data.table import encoded
 
-            return encoded("rows", rows, self.columns)
+            return _without_gaps(encoded("rows", rows, self.columns))
         if not isinstance(rows, Mapping):
             rows = {name: np.array(rows.column(name).to_pylist()) for name in rows.column_names}
         found = {}
@@ -92,4 +92,16 @@ class Preprocessing:
             if values.shape[1:] != feature.shape:
                 raise InvalidValue(name, list(values.shape), f"shape [n, *{list(feature.shape)}]")
             found[name] = values.astype(np.int64 if feature.cardinality is not None else np.float32)
-        return found
+        return _without_gaps(found)
+
+
+def _without_gaps(inputs: dict[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
+    """Raises InvalidValue for a number that is missing: the model would say something all the same."""
+    for values in inputs.values():
+        gaps = np.isnan(values).reshape(len(values), -1).any(axis=1) if values.dtype.kind == "f" else np.zeros(0)
+        if gaps.any():
+            row = int(np.flatnonzero(gaps)[0])
+            raise InvalidValue(
+                "rows", f"{int(gaps.sum())} with a missing number", f"a number in every column, row {row} has none"
+            )
+    return inputs
