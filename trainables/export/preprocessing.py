@@ -98,7 +98,7 @@ class Preprocessing:
 def _without_gaps(inputs: dict[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
     """Raises InvalidValue for a number that is missing: the model would say something all the same."""
     for values in inputs.values():
-        gaps = np.isnan(values).reshape(len(values), -1).any(axis=1) if values.dtype.kind == "f" else np.zeros(0)
+        gaps = np.isnan(values).any(axis=tuple(range(1, values.ndim))) if values.dtype.kind == "f" else np.zeros(0)
         if gaps.any():
             row = int(np.flatnonzero(gaps)[0])
             raise InvalidValue(
