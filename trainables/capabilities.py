@@ -19,11 +19,14 @@ class Capabilities:
     private_reports  every metric of its that depends on validation records comes from
                      `trainables.validation.judging.report`, and it reads those records nowhere else: so they may be
                      private
+    judged_as_released  the model of its `released_model` is the one that its own metrics are of, and depends on
+                     training records through the plan's release alone: `trainables.measures.quality` may be asked of it
     """
 
     units: bool = False
     workers: bool = False
     private_reports: bool = False
+    judged_as_released: bool = False
 
 
 NONE = Capabilities()

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import did_you_mean
+from trainables.measures.objectives import MEASURES, missing, wanted
 from trainables.registry import SYSTEMS
 
 
@@ -35,6 +36,7 @@ def described(name: str | None = None) -> list[dict[str, Any]]:
                 {name: str(getattr(one, name)) for name in ("name", "goal", "doc", "released", "depends")}
                 for one in system.metrics
             ],
+            "asked": [name for name in wanted(tuple(MEASURES), system) if not missing(name, system)],
         }
         for system in (SYSTEMS.values() if name is None else [SYSTEMS[name]])
     ]
@@ -53,3 +55,7 @@ def print_systems(name: str | None = None) -> None:
         for one in system["metrics"]:
             depends = f"Depends on {one['released']}: {one['depends']}."
             console.print(f"  {one['name']} ({one['goal']}): {one['doc']}. {depends}", highlight=False)
+        if system["asked"]:
+            console.print(
+                f"  Where `report` or an objective asks for them: {', '.join(system['asked'])}", highlight=False
+            )

@@ -248,7 +248,7 @@ class Controller:
         )
 
     def _launch(self, members: Sequence[Member]) -> TrialGroup:
-        measures = tuple(one.metric for one in self.spec.objectives if one.metric in MEASURES)
+        measures = tuple(metric for metric in self.spec.asked if metric in MEASURES)
         return TrialGroup(
             members=tuple(members),
             execution=self.spec.settings(),

@@ -101,7 +101,7 @@ class _Planner:
                 system, knobs, self.facts, target, self.calibrations, lambda steps: stops(spec, steps)
             )
             if isinstance(plan, PrivacyPlan):
-                check_measurable([one.metric for one in spec.objectives], system, plan)
+                check_measurable(spec.asked, system, plan)
         except InvalidValue as error:
             raise _Senseless(error) from error
         return plan if isinstance(plan, Refusal) else named(plan, spec.privacy.noise_source)

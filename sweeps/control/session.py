@@ -21,6 +21,7 @@ from sweeps.control.lost_attempts import HOURS_OVER, INTERRUPTED
 from sweeps.control.planning import check_corners
 from sweeps.control.resumed_spec import effective_spec
 from sweeps.control.time_limits import Deadline, seconds_run
+from sweeps.control.unmeasured import unmeasured_lines
 from sweeps.front.pareto import rankable, spec_objectives
 from sweeps.ledger.text import stopped_lines
 from sweeps.process.exits import ExitCode
@@ -37,6 +38,8 @@ from sweeps.spec import SweepSpec
 from sweeps.store import Lease, Store, StoreError, SweepRecord
 from sweeps.tracking import Drain
 from trainables.data import SOURCES
+from trainables.publishing import declared
+from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PublicFacts
 from trainables.worker.files import Folder
 
@@ -284,6 +287,9 @@ def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
         if refused:
             reasons.append(f"The last one, {refused[-1].key}: {refused[-1].reason}")
     reasons += [f"{line}." for line in stopped_lines(records, controller.spec.early_stopping is not None)]
+    chosen = [SYSTEMS[system] for system in controller.spec.systems if system in SYSTEMS]
+    known = {name: one for system in chosen for name, one in declared(system).items()}
+    reasons += unmeasured_lines(records, controller.spec.asked, known)
     return tuple(reasons)
 
 

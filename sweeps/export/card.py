@@ -17,6 +17,7 @@ from sweeps.release.publisher import Publisher
 from sweeps.release.rounding import claim_text
 from sweeps.spec import SweepSpec
 from trainables.metrics import Dependence
+from trainables.publishing import declared
 from trainables.registry import SYSTEMS
 from trainables.system import PublicFacts
 from trainables.validation.reports import NOISE_SD
@@ -130,7 +131,7 @@ class ModelCard:
 
     def _metrics(self) -> dict[str, float]:
         """What it reported of the validation records."""
-        depends = {one.name: one.depends for one in SYSTEMS[self.record.system].metrics}
+        depends = {name: one.depends for name, one in declared(SYSTEMS[self.record.system]).items()}
         reported = self.record.metrics.items()
         return {
             name: value for name, value in reported if depends.get(name.removesuffix(NOISE_SD)) is Dependence.VALIDATION

@@ -38,7 +38,7 @@ class Listed:
     """The trials of a sweep that were asked for.
 
     heading   what stands above every claim of the sweep; mostly empty
-    metrics   objectives that trials report, in the spec's order
+    metrics   that the spec asks for: objectives, and what is reported besides, in its order
     named     what conditions and order named: columns of the table too
     matching  how many trials meet the conditions
     trials    those that are listed: one page, or all that match
@@ -193,7 +193,7 @@ def listed(
     return Listed(
         sweep=sweep,
         heading=Release.recorded(spec).heading,
-        metrics=tuple(metric for metric, _ in spec.objectives),
+        metrics=tuple(dict.fromkeys((*(metric for metric, _ in spec.objectives), *spec.report))),
         named=named_in(conditions, sort),
         matching=len(chosen),
         trials=shown,

@@ -63,6 +63,8 @@ class RecordedSpec:
     """Where its MLflow is."""
     first = _At[Sequence[Mapping[str, Any]]]("search.first", ())
     """Points that were tried before those of the sampler."""
+    report = _At[Sequence[str]]("report", ())
+    """Metrics that trials report besides those of the objectives."""
     early_stopping = _At[Mapping[str, Any] | None]("early_stopping", None)
     """The rule that ended trials by their results."""
 

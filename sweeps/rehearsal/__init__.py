@@ -81,7 +81,6 @@ def _rehearse_all(send: Send, spec: SweepSpec) -> None:
     began = time.monotonic()
     facts = public_facts(spec)
     calibrations: dict[str, float] = {}
-    objectives = [one.metric for one in spec.objectives]
     execution = _execution(spec)
     if registry.module_of(spec.search.sampler) is not None:
         _try_sampler(send, spec)
@@ -112,7 +111,7 @@ def _rehearse_all(send: Send, spec: SweepSpec) -> None:
                 SYSTEMS[corner.system],
                 plan,
                 facts,
-                objectives=objectives,
+                objectives=spec.asked,
                 replanned=replanned,
                 execution=execution,
                 saying=saying,

@@ -24,7 +24,7 @@ from sweeps.spec.systems_section import Knobs, as_number
 from trainables.capabilities import capabilities_of
 from trainables.claims import check_unit
 from trainables.measures.objectives import MEASURES, missing
-from trainables.publishing import OWN_METRICS
+from trainables.publishing import OWN_METRICS, declared
 from trainables.system import Dependence, Scalar, System
 from trainables.validation.cells import reported
 from trainables.validation.planning import check_private
@@ -159,26 +159,26 @@ def goal_of(metric: str, chosen: Sequence[System]) -> Literal["maximize", "minim
 
 def check_objectives(draft: Draft, problems: Problems) -> None:
     """Every chosen system must report every metric, or it must be measured: a trial without a value has no rank."""
-    objectives, chosen = draft.objectives or (), draft.chosen
-    metrics = [one.metric for one in objectives]
-    for i, objective in enumerate(objectives):
-        path, metric = f"objectives.{i}", objective.metric
+    chosen, goals = draft.chosen, [one.goal for one in draft.objectives or ()]
+    metrics = [metric for _, metric in draft.asked]
+    for i, (path, metric) in enumerate(draft.asked):
         if (reported_here := _only_reports(metric, draft)) is not None:
             problems.add(
-                f"{path}.metric",
+                path,
                 metric,
                 f"one of {', '.join(sorted(reported_here))}: what a noised histogram of these validation records says",
                 "Choose one of them; data.validation.bins decides between loss and auc of more than two classes.",
             )
             continue
         if metrics.index(metric) < i:
-            problems.add(f"{path}.metric", metric, "each metric once")
+            problems.add(path, metric, "each metric once")
         if not _is_had_of_all(path, metric, draft, problems):
             continue
-        if objective.goal is not None and (chosen or metric in OWN_METRICS or metric in MEASURES):
+        goal = goals[i] if i < len(goals) else None
+        if goal is not None and (chosen or metric in OWN_METRICS or metric in MEASURES):
             better = goal_of(metric, chosen)
-            if objective.goal != better:
-                problems.add(f"{path}.goal", objective.goal, f"{better}: that is the better {metric}")
+            if goal != better:
+                problems.add(f"objectives.{i}.goal", goal, f"{better}: that is the better {metric}")
 
 
 def _is_had_of_all(path: str, metric: str, draft: Draft, problems: Problems) -> bool:
@@ -192,11 +192,11 @@ def _is_had_of_all(path: str, metric: str, draft: Draft, problems: Problems) -> 
         for name, reason in why.items():
             if reason:
                 expected = f"a metric that can be measured of {name}: {reason}"
-                problems.add(f"{path}.metric", metric, expected, "Drop it, or that system.")
+                problems.add(path, metric, expected, "Drop it, or that system.")
         return not any(why.values())
     known = set(OWN_METRICS).union(MEASURES, *reporting.values())
     expected = f"a metric that {', '.join(system.name for system in silent)} reports"
-    problems.add(f"{path}.metric", metric, expected, did_you_mean(metric, known - {metric}))
+    problems.add(path, metric, expected, did_you_mean(metric, known - {metric}))
     return False
 
 
@@ -205,9 +205,9 @@ def _only_reports(metric: str, draft: Draft) -> frozenset[str] | None:
     facts = draft.facts
     if facts is None or facts.private_validation is None:
         return None
-    declared = [one for system in draft.chosen for one in system.metrics if one.name == metric]
+    found = [one for system in draft.chosen if (one := declared(system).get(metric)) is not None]
     said = reported(facts, facts.private_validation.bins)
-    judged = any(one.depends is Dependence.VALIDATION or one.name.endswith(NOISE_SD) for one in declared)
+    judged = any(one.depends is Dependence.VALIDATION or one.name.endswith(NOISE_SD) for one in found)
     return said if judged and metric not in said else None
 
 

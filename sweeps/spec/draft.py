@@ -35,6 +35,7 @@ class Draft:
     data: Data | None
     privacy: Privacy | None
     objectives: Sequence[ObjectiveOptions] | None
+    report: Sequence[str] | None
     search: Search | None
     early_stopping: EarlyStopping | None
     limits: Limits | None
@@ -46,3 +47,9 @@ class Draft:
     chosen: Sequence[System]
     facts: PublicFacts | None
     written_privacy: Mapping[str, Any]
+
+    @property
+    def asked(self) -> tuple[tuple[str, str], ...]:
+        """(path, metric) of each that a trial has to report."""
+        objectives = [(f"objectives.{i}.metric", one.metric) for i, one in enumerate(self.objectives or ())]
+        return (*objectives, *((f"report.{i}", metric) for i, metric in enumerate(self.report or ())))

@@ -100,7 +100,8 @@ def load_spec(
         one.model_copy(update={"goal": one.goal or across_sections.goal_of(one.metric, draft.chosen)})
         for one in read["objectives"]
     )
-    read["front"] = references(read["front"], privacy, read["limits"], draft.chosen, draft.facts)
+    asked = [metric for _, metric in draft.asked]
+    read["front"] = references(read["front"], privacy, read["limits"], draft.chosen, draft.facts, asked)
     return SweepSpec(**read, systems=dict(draft.systems))
 
 

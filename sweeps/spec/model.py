@@ -243,7 +243,10 @@ class Tracking(Section):
 
 
 class SweepSpec(Section):
-    """The whole spec. Build it with `load_spec`: only that checks sections against each other, systems and data."""
+    """The whole spec. Build it with `load_spec`: only that checks sections against each other, systems and data.
+
+    report  metrics that each trial reports besides (`sweeps systems` lists them), and that steer nothing
+    """
 
     name: Name
     data: Data
@@ -251,6 +254,7 @@ class SweepSpec(Section):
     privacy: Privacy
     objectives: Annotated[tuple[ObjectiveOptions, ...], Field(min_length=1)]
     search: Search
+    report: tuple[str, ...] = ()
     early_stopping: EarlyStopping | None = None
     limits: Limits = Limits()
     resources: Resources = Resources()
@@ -266,6 +270,8 @@ class SweepSpec(Section):
             for name in names:
                 if not canonical[section][name]:
                     del canonical[section][name]
+        if not self.report:
+            del canonical["report"]
         return canonical
 
     def meaning(self) -> dict[str, Any]:
@@ -281,6 +287,11 @@ class SweepSpec(Section):
         """SHA-256 of the meaning, in hex: the same for every spelling of one sweep."""
         canonical = json.dumps(self.meaning(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Metrics that a trial has to report: those of the objectives, and those besides."""
+        return (*(one.metric for one in self.objectives), *self.report)
 
     def settings(self) -> Execution:
         """How each trial executes."""

@@ -28,7 +28,7 @@ def raw_metrics(system: System, knobs: Knobs) -> tuple[str, ...]:
 
 
 def check_raw_measures(draft: Draft, problems: Problems) -> None:
-    """Raw metrics as objectives need a reason, and one that leaves them uncovered forbids learning from them."""
+    """Raw metrics need a reason, and one that leaves them uncovered forbids learning from them."""
     data, privacy = draft.data, draft.privacy
     public = data is not None and data.records_are_public is not None
     reason = None if privacy is None else privacy.allow_raw_measures
@@ -40,15 +40,19 @@ def check_raw_measures(draft: Draft, problems: Problems) -> None:
             "Keep the one that is true.",
         )
     raw: dict[str, Metric] = {}
-    for i, objective in enumerate(draft.objectives or ()):
+    steering = {one.metric for one in draft.objectives or ()}
+    told = set()
+    for path, name in draft.asked:
         for system in draft.chosen:
-            metric = declared(system).get(objective.metric)
-            if metric is None or objective.metric in raw or not may_be_raw(metric, draft.systems[system.name]):
+            metric = declared(system).get(name)
+            if metric is None or path in told or not may_be_raw(metric, draft.systems[system.name]):
                 continue
-            raw[metric.name] = metric
+            told.add(path)
+            if name in steering:
+                raw[name] = metric
             if data is not None and privacy is not None and not public and reason is None:
                 problems.add(
-                    f"objectives.{i}.metric",
+                    path,
                     metric.name,
                     f"a metric that a claim covers; of {system.name} this one depends on: {metric.released}",
                     "Drop it; or say in data.records_are_public why these records are public, or in "

@@ -5,13 +5,14 @@ A reference that depended on the results would move with them: two sweeps, or on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sweeps.process.suggestions import did_you_mean
 from sweeps.spec.draft import Draft
 from sweeps.spec.model import FrontOptions, Limits, Privacy, Reference
 from sweeps.spec.problems import Problems
 from trainables.measures.objectives import MEASURES
+from trainables.measures.quality import QUALITY
 from trainables.publishing import OWN_METRICS, declared
 from trainables.system import PublicFacts, System
 from trainables.worst import natural_worst
@@ -21,9 +22,17 @@ BEYOND = 1.1
 
 
 def references(
-    given: FrontOptions, privacy: Privacy, limits: Limits, chosen: Sequence[System], facts: PublicFacts | None
+    given: FrontOptions,
+    privacy: Privacy,
+    limits: Limits,
+    chosen: Sequence[System],
+    facts: PublicFacts | None,
+    asked: Collection[str],
 ) -> FrontOptions:
-    """With every reference that follows from budgets, limits and the metrics of the systems; given ones go before."""
+    """With every reference that follows from budgets, limits and the metrics of the systems; given ones go before.
+
+    asked  metrics that the spec names: of `trainables.measures.quality` no other is ever reported
+    """
     found: dict[str, Reference] = {}
     largest = max(privacy.epsilon)
     ends = _derived(float(f"{BEYOND * largest:.12g}"), f"a tenth beyond the largest budget, {largest:g}")
@@ -32,7 +41,7 @@ def references(
         found["work"] = _derived(limits.work, "limits.work")
     if facts is not None:
         for metric in {name: one for system in chosen for name, one in declared(system).items()}.values():
-            worst = natural_worst(metric, facts)
+            worst = natural_worst(metric, facts) if metric.name in asked or metric.name not in QUALITY else None
             if worst is not None:
                 found[metric.name] = _derived(*worst)
     own = {name: one for name, one in given.reference.items() if not one.derived}

@@ -1,9 +1,10 @@
-"""Which objectives no trial could report on the data of a spec, by what systems declare of their metrics."""
+"""Which metrics that a spec asks for no trial could report on its data, by what systems declare of their metrics."""
 
 from __future__ import annotations
 
 from sweeps.spec.draft import Draft
 from sweeps.spec.problems import Problems
+from trainables.publishing import declared
 from trainables.system import Dependence, Metric, PublicFacts
 from trainables.validation.reports import NOISE_SD
 
@@ -12,12 +13,12 @@ def check_reported(draft: Draft, problems: Problems) -> None:
     """A metric may need validation records, or another kind of target: a trial that cannot report it has no rank."""
     if draft.facts is None:
         return
-    for i, objective in enumerate(draft.objectives or ()):
+    for path, name in draft.asked:
         for system in draft.chosen:
-            for metric in system.metrics:
-                if metric.name == objective.metric and (lacking := _lacking(metric, draft.facts)):
-                    expected, remedy = lacking
-                    problems.add(f"objectives.{i}.metric", objective.metric, f"{expected}, for {system.name}", remedy)
+            metric = declared(system).get(name)
+            if metric is not None and (lacking := _lacking(metric, draft.facts)):
+                expected, remedy = lacking
+                problems.add(path, name, f"{expected}, for {system.name}", remedy)
 
 
 def _lacking(metric: Metric, facts: PublicFacts) -> tuple[str, str] | None:

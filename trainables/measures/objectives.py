@@ -1,6 +1,7 @@
 """Numbers that a spec may ask of every system, besides what the system reports by itself.
 
-Each is measured where the trial runs, at the end of every launch, and only when an objective of the spec names it.
+Each is measured where the trial runs, at the end of every launch, and only when an objective or `report` of the spec
+names it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Notion
 from trainables.measures.protocols import Answering, Auditable, CanaryTrained, Scored
+from trainables.measures.quality import QUALITY, why_not
 from trainables.system import Dataset, Dependence, Execution, Member, Metric, PrivacyPlan, PublicFacts, State, System
 
 _MEMBERS = (
@@ -58,6 +60,7 @@ MEASURES: Mapping[str, Metric] = {
             released="the plan: no record",
             depends=Dependence.PUBLIC,
         ),
+        *QUALITY.values(),
     )
 }
 _ATTACK = ("membership_auc", "membership_accuracy", "membership_f1", "priv_leak")
@@ -71,6 +74,8 @@ def wanted(names: Sequence[str], system: System) -> tuple[str, ...]:
 
 def missing(name: str, system: System, facts: PublicFacts | None = None) -> str:
     """Why `name` cannot be measured of `system` on such data; empty if it can."""
+    if name in QUALITY:
+        return why_not(system)
     predicts = isinstance(system, Scored | Answering)
     by_unit = facts is not None and facts.unit is not None
     if by_unit and (name in _ATTACK or (name == "audited_epsilon" and not isinstance(system, CanaryTrained))):
@@ -121,6 +126,10 @@ def measure(
         found["queries"] = float(member.to_step if isinstance(system, Answering) else data.facts.n_validation)
     if "audited_epsilon" in names:
         found["audited_epsilon"] = _audited(system, member, data, alone)
+    if asked := [name for name in names if name in QUALITY]:
+        from trainables.measures.judged_quality import quality
+
+        found |= quality(asked, system, member, state, data)
     return found
 
 

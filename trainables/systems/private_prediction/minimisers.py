@@ -17,6 +17,7 @@ from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
 from dpcore.mechanisms.protocol import Mechanism
 from dpcore.mechanisms.pure_composition import ACCOUNTANT, THEOREM, eps_pure
+from trainables.capabilities import Capabilities
 from trainables.knobs import read
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Run, Split, State
 from trainables.systems.answering import ACCURACY, SolvedSystem
@@ -105,6 +106,8 @@ class PrivatePrediction(SolvedSystem[Linear, Released]):
 
 class LinearModel(PrivatePrediction[Linear, Released]):
     """A system that releases a linear model, once; any number of queries."""
+
+    capabilities = Capabilities(judged_as_released=True)
 
     def keep(self, run: Run, knobs: Linear, data: Dataset, theta: Array) -> None:
         """Keep the released model, judged on all validation records."""

@@ -1,0 +1,147 @@
+"""Metrics of a released model that are asked for: values by hand, degenerate records, and who may be asked."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.trainables.registry_cases import CANDIDATES, data_of
+from tests.trainables.test_measures import member, planned
+from trainables.export.protocol import ReleasesModel
+from trainables.measures.judged_quality import COMPUTED, value_of
+from trainables.measures.objectives import MEASURES, measure, missing
+from trainables.measures.quality import QUALITY
+from trainables.metrics import Dependence, Task
+from trainables.registry import SYSTEMS
+from trainables.system import Execution, TrialGroup
+from trainables.validation.declaration import PrivateValidation
+from trainables.validation.judging import UncountedReport
+from trainables.worker.files import Folder
+from trainables.worker.trial import run_group
+from trainables.worst import natural_worst
+
+CLASSES = sorted(name for name, one in QUALITY.items() if one.tasks == {Task.CLASSIFICATION})
+NUMBERS = sorted(set(QUALITY) - set(CLASSES))
+LABELS = np.array([0, 0, 1, 1])
+SHARES = np.array([[0.9, 0.1], [0.4, 0.6], [0.35, 0.65], [0.8, 0.2]])
+
+
+def of_classes(name: str, labels: np.ndarray = LABELS, shares: np.ndarray = SHARES) -> float:
+    return value_of(name, labels, shares)
+
+
+def test_two_classes_by_hand() -> None:
+    # By falling score of class 1: right, wrong, right, wrong.
+    assert of_classes("average_precision") == pytest.approx((1 + 2 / 3) / 2)
+    assert of_classes("f1") == pytest.approx(0.5)
+    assert of_classes("balanced_accuracy") == pytest.approx(0.5)
+    assert of_classes("log_loss") == pytest.approx(-np.log([0.9, 0.4, 0.65, 0.2]).mean())
+    # Confidences .9 right, .6 wrong, .65 right, .8 wrong: each alone in a bin of width 1/15.
+    assert of_classes("calibration_error") == pytest.approx((0.1 + 0.6 + 0.35 + 0.8) / 4)
+
+
+def test_of_more_classes_those_that_occur_are_averaged() -> None:
+    labels, shares = np.array([0, 0, 1]), np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.7, 0.1]])
+    assert of_classes("balanced_accuracy", labels, shares) == pytest.approx((0.5 + 1) / 2)
+    assert of_classes("f1", labels, shares) == pytest.approx((2 / 3 + 2 / 3) / 2)
+    assert of_classes("average_precision", labels, shares) == pytest.approx((np.mean([1, 2 / 3]) + 0.5) / 2)
+
+
+def test_confidences_in_one_bin_are_held_against_their_accuracy_together() -> None:
+    shares = np.array([[0.75, 0.25]] * 4)
+    assert of_classes("calibration_error", np.array([0, 0, 0, 1]), shares) == pytest.approx(0.0)
+
+
+def test_numbers_by_hand() -> None:
+    targets, values = np.array([0.0, 1.0, 2.0]), np.array([0.0, 2.0, 2.0])
+    assert value_of("mae", targets, values) == pytest.approx(1 / 3)
+    assert value_of("r2", targets, values) == pytest.approx(0.5)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize("name", CLASSES)
+def test_records_of_one_class_give_a_number_or_what_the_metric_says(name: str, label: int) -> None:
+    shares = np.array([[0.9, 0.1], [0.8, 0.2]])
+    found = of_classes(name, np.full(2, label), shares)
+    undefined = name == "average_precision" or (name == "f1" and label == 0)
+    assert math.isnan(found) == undefined
+    assert not undefined or "nan where" in QUALITY[name].doc
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("targets", [np.array([1.0]), np.array([1.0, 1.0])])
+def test_targets_that_are_one_value_have_no_r2(targets: np.ndarray) -> None:
+    assert math.isnan(value_of("r2", targets, targets + 0.5))
+    assert value_of("mae", targets, targets + 0.5) == pytest.approx(0.5)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+@pytest.mark.parametrize("name", QUALITY)
+def test_scores_that_are_no_numbers_have_none(name: str, broken: float) -> None:
+    scores = SHARES.copy() if name in CLASSES else np.zeros(4)
+    scores[0] = broken
+    assert math.isnan(value_of(name, LABELS, scores))
+
+
+@pytest.mark.parametrize("name", QUALITY)
+def test_each_says_what_it_rests_on_and_where_a_front_ends(name: str) -> None:
+    metric, facts = QUALITY[name], data_of("noisy-sgd").facts
+    assert metric is MEASURES[name]
+    assert name in COMPUTED
+    assert metric.depends is Dependence.VALIDATION
+    assert metric.tasks
+    # Only r2 has no end: it may be as low as anything.
+    assert (natural_worst(metric, facts) is None) == (name == "r2")
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_who_may_be_asked_releases_the_model_that_its_own_metrics_are_of(name: str) -> None:
+    system = SYSTEMS[name]
+    if missing("f1", system):
+        return
+    assert isinstance(system, ReleasesModel)
+    assert not any(metric.raw_under or metric.depends is Dependence.RAW for metric in system.metrics)
+
+
+def test_systems_with_a_released_model_are_asked() -> None:
+    asked = {name for name, one in SYSTEMS.items() if not missing("f1", one)}
+    private = {"noisy-sgd", "noisy-adam", "clipped-sgld", "dp-sgld"}
+    assert asked == private | {"model-sensitivity", "loss-perturbation"}
+
+
+@pytest.mark.parametrize("name", sorted(n for n, one in SYSTEMS.items() if not missing("f1", one)))
+def test_what_is_asked_is_of_the_model_that_reported_the_accuracy(name: str, tmp_path, monkeypatch) -> None:
+    """A metric that is the accuracy by another name says what the system says, to the last record."""
+    monkeypatch.setitem(COMPUTED, "f1", lambda labels, shares: float((shares.argmax(1) == labels).mean()))
+    candidate, data = CANDIDATES[name], data_of(name)
+    plan = candidate.plan
+    group = TrialGroup(members=(member(plan),), measures=tuple(CLASSES))
+    [result] = run_group(group, data, Folder(str(tmp_path)), bytes(32))
+    metrics = result["metrics"]
+    assert set(CLASSES) <= set(metrics)
+    assert metrics["f1"] == metrics["accuracy"]
+    if "loss" in metrics:
+        assert metrics["log_loss"] == pytest.approx(metrics["loss"], rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", QUALITY)
+def test_private_records_are_not_looked_at(name: str) -> None:
+    data = data_of("noisy-sgd")
+    private = PrivateValidation(parts="", assumption="")
+    hidden = replace(data, facts=replace(data.facts, private_validation=private))
+    with pytest.raises(UncountedReport, match=name):
+        measure([name], SYSTEMS["noisy-sgd"], member(planned("noisy-sgd")), {}, hidden, Execution())
+
+
+def test_nothing_is_computed_that_is_not_asked_for(tmp_path) -> None:
+    sys.modules.pop("trainables.measures.judged_quality")
+    group = TrialGroup(members=(member(CANDIDATES["noisy-sgd"].plan),))
+    [result] = run_group(group, data_of("noisy-sgd"), Folder(str(tmp_path)), bytes(32))
+    assert not set(QUALITY) & set(result["metrics"])
+    assert "trainables.measures.judged_quality" not in sys.modules
