@@ -33,7 +33,8 @@ class Lesson:
 
     values      one per objective; for an infeasible trial they mean nothing
     violation   above 0: infeasible
-    paused_at   the step of a trial that early stopping has paused there; None: finished
+    paused_at   the step of a trial that early stopping has paused there; None: finished, or as good as that: of several
+                objectives a paused trial teaches what it has reported, until it reports more
     """
 
     values: tuple[float, ...]
@@ -53,7 +54,8 @@ def lesson(spec: SweepSpec, record: Published) -> Lesson | None:
     values = objective_values(spec, record) if record.step > 0 or record.state is TrialState.COMPLETE else None
     stops_early = spec.early_stopping is not None and record.step < record.planned_steps
     if stops_early and record.metrics and values is not None:
-        return Lesson(values, FEASIBLE, paused_at=record.step)
+        # Optuna has no paused trials of several objectives. What such a trial has reported is a point of the front.
+        return Lesson(values, FEASIBLE, paused_at=record.step if len(values) == 1 else None)
     if record.state is not TrialState.COMPLETE:
         return None
     return Lesson(nothing, FAILED) if values is None else Lesson(values, FEASIBLE)

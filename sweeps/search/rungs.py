@@ -8,6 +8,10 @@ by what it reported at the end of that rung, however far it has gone since.
 A trial is planned, and its noise calibrated, for all of its steps. Rung k of R ends after the share
 reduction^(k-R) of them (rounded up), and each rung is a reservation of its own, so that a rung that is never
 launched is never charged. Trials of different lengths share a rung by that share of their own steps.
+
+With two objectives or more the ranking is that of `search.dominance`: a front after the other (Schmucker, Donini,
+Zafar, Salinas & Archambeau 2021, "Multi-objective asynchronous successive halving"). An objective that the plan
+decides is what it is at every rung, so a trial at a small budget is not held back for the accuracy of a larger one.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from dataclasses import dataclass
 
 from sweeps.records import TrialState
 from sweeps.release.published import Published
+from sweeps.search.dominance import best_first
 from sweeps.search.objective_values import objective_at
 from sweeps.spec.model import EarlyStopping, SweepSpec
 
@@ -54,8 +59,9 @@ def next_rung(spec: SweepSpec, records: Iterable[Published], running: Collection
 
     running  keys that must not be promoted, whatever their record says
 
-    Highest rung first; within a rung the best value, then the lowest number: the same records always give the
-    same answer. A trial that reported nothing finite at the end of a rung has no place in it.
+    Highest rung first; within a rung the best by `dominance.best_first`, of equals the lowest number: the same records
+    always give the same answer. A trial that lacks a finite value of an objective at the end of a rung (an infinite
+    epsilon too) has no place in it.
     """
     stopping = spec.early_stopping
     if stopping is None:
@@ -63,7 +69,7 @@ def next_rung(spec: SweepSpec, records: Iterable[Published], running: Collection
     reached = [(record, _ends(stopping, record.planned_steps)) for record in records if record.plan is not None]
     for rung in reversed(range(stopping.rungs - 1)):
         ranking = _ranking(spec, reached, rung)
-        for _, _, record, ends in ranking[: len(ranking) // stopping.reduction]:
+        for record, ends in ranking[: len(ranking) // stopping.reduction]:
             # Neither running again nor lost on the way: only a trial at rest can be promoted, and only from its end.
             at_rest = record.state is TrialState.COMPLETE and record.key not in running
             if at_rest and ends[rung] == record.step < ends[rung + 1]:
@@ -71,20 +77,21 @@ def next_rung(spec: SweepSpec, records: Iterable[Published], running: Collection
     return None
 
 
-_Ranked = tuple[float, int, Published, tuple[int, ...]]
+_Ranked = tuple[Published, tuple[int, ...]]
 
 
-def _ranking(spec: SweepSpec, reached: Iterable[tuple[Published, tuple[int, ...]]], rung: int) -> list[_Ranked]:
-    """The trials that have a value at the end of `rung`, best first: (cost, number, record, its ends)."""
-    (objective,) = spec.objectives
-    sign = 1.0 if objective.goal == "minimize" else -1.0
-    ranked: list[_Ranked] = []
-    for record, ends in reached:
-        value = objective_at(record, objective.metric, ends[rung])
-        if value is not None:
-            ranked.append((sign * value, record.number, record, ends))
-    ranked.sort(key=lambda one: one[:2])
-    return ranked
+def _ranking(spec: SweepSpec, reached: Iterable[_Ranked], rung: int) -> list[_Ranked]:
+    """The trials that have every objective at the end of `rung`, best first: (record, its ends)."""
+    signs = [1.0 if objective.goal == "minimize" else -1.0 for objective in spec.objectives]
+    found: list[_Ranked] = []
+    costs: list[list[float]] = []
+    for record, ends in sorted(reached, key=lambda one: one[0].number):
+        values = [objective_at(record, objective.metric, ends[rung]) for objective in spec.objectives]
+        known = [value for value in values if value is not None]
+        if len(known) == len(signs):
+            found.append((record, ends))
+            costs.append([sign * value for sign, value in zip(signs, known, strict=True)])
+    return [found[place] for place in best_first(costs)]
 
 
 def _ends(stopping: EarlyStopping, steps: int) -> tuple[int, ...]:

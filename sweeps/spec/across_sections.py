@@ -32,6 +32,8 @@ from trainables.validation.reports import NOISE_SD
 
 GRID_LIMIT = 1_000_000
 """Largest grid that is enumerated."""
+RUNG_OBJECTIVES = 3
+"""Most objectives of early stopping: a thousand points of four take seconds at every launch."""
 STALL_INTERVALS = 3
 """Intervals between two checkpoints that a limit on stalls has to be longer than."""
 
@@ -217,12 +219,12 @@ def check_search(draft: Draft, problems: Problems) -> None:
     objectives = len(draft.objectives or ())
     if search is None:
         return
-    if early_stopping is not None and objectives > 1:
+    if early_stopping is not None and objectives > RUNG_OBJECTIVES:
         problems.add(
             "early_stopping.method",
             early_stopping.method,
-            f"one objective (there are {objectives}): rungs need one ranking",
-            "Drop `early_stopping`, or all objectives but one.",
+            f"at most {RUNG_OBJECTIVES} objectives (there are {objectives}): volumes settle ties, and take too long",
+            "Drop `early_stopping`, or an objective.",
         )
     try:
         entry = registry.sampler(search.sampler)

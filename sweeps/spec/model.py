@@ -146,7 +146,10 @@ class Search(Section):
 
 
 class EarlyStopping(Section):
-    """Asynchronous successive halving (Li et al. 2020): a trial's steps cut into `rungs`, growing by `reduction`."""
+    """Asynchronous successive halving (Li et al. 2020): a trial's steps cut into `rungs`, growing by `reduction`.
+
+    With two objectives or more the best of a rung are those of its first fronts (Schmucker et al. 2021).
+    """
 
     method: Literal["asha"]
     reduction: Annotated[int, Field(ge=2), _NUMBER] = 3

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from dpcore.adjacency import Adjacency
 from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.search.history import lesson
-from tests.sweeps.test_search import MIXED, TWO, exam, stratified
+from tests.sweeps.test_search import MIXED, ONE, TWO, exam, stratified
 from tests.sweeps.toys import finished, infeasible, running
 from tests.sweeps.view_sweeps import guarantee
 
@@ -49,8 +51,12 @@ def test_a_claim_cannot_be_replaced_by_a_metric_of_its_name() -> None:
     assert told.values[1] == proposal.config["target_epsilon"]
 
 
-def test_paused_trials_count_as_pruned_and_may_come_back() -> None:
-    spec = exam("tpe", early_stopping={"method": "asha"})
+@pytest.mark.parametrize(
+    ("sampler", "objectives"), [("tpe", ONE), ("tpe", TWO), ("nsga2", TWO), ("gp", TWO)], ids=lambda one: str(len(one))
+)
+def test_paused_trials_count_and_may_come_back(sampler: str, objectives: list[dict[str, str]]) -> None:
+    """As pruned ones with one objective, by what they reported with two."""
+    spec = exam(sampler, objectives, early_stopping={"method": "asha"})
 
     def run(rebuild_every: int) -> list[dict[str, Any]]:
         proposer = Proposer(spec)
@@ -74,7 +80,8 @@ def test_paused_trials_count_as_pruned_and_may_come_back() -> None:
 
     paused = lesson(spec, finished(spec, Proposal(number=0, config={"target_epsilon": 1.0, "rate": 1}, seed=0), step=3))
     assert paused is not None
-    assert paused.paused_at == 3
+    assert paused.paused_at == (3 if objectives == ONE else None)
+    assert len(paused.values) == len(objectives)
     assert run(0) == run(4)
 
 

@@ -246,11 +246,11 @@ def test_all_mistakes_come_at_once() -> None:
 
 def test_samplers_and_early_stopping_are_held_against_the_space() -> None:
     mixed = {"hill": {"rate": 1.0}, "valley": {"rate": 1.0}}
-    two = [{"metric": "accuracy"}, {"metric": "epsilon"}]
+    four = [{"metric": metric} for metric in ("accuracy", "loss", "epsilon", "work")]
     cases: list[tuple[dict[str, Any], str]] = [
         ({"systems": mixed, "search": {"sampler": "gp", "trials": 9}}, "search.sampler"),
         ({"search": {"sampler": "grid", "trials": 9, "stratified": True}}, "search.stratified"),
-        ({"objectives": two, "early_stopping": {"method": "asha"}}, "early_stopping.method"),
+        ({"objectives": four, "early_stopping": {"method": "asha"}}, "early_stopping.method"),
         ({"search": {"sampler": "grid", "trials": 9}}, "systems.hill.clip.uniform"),
     ]
     for changes, path in cases:
