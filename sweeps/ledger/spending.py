@@ -31,7 +31,7 @@ from sweeps.ledger.steps import total
 from sweeps.ledger.summary import Choice, Procedure, Summary, largest_claims
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import LedgerEntry, SweepRecord, TrialRecord, TrialState
+from sweeps.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState
 from sweeps.search import registry
 from trainables.system import PrivacyPlan
 from trainables.training.noise import named_generators
@@ -41,6 +41,8 @@ MAX_PHASES = 128
 
 FINEST_ROUNDING, COARSEST_ROUNDING = 0.001, 0.512
 """Relative grid steps that are tried, doubling, until the phases are few enough."""
+
+_CUT_SHORT = (SweepState.CREATED, SweepState.RUNNING, SweepState.STOPPED, SweepState.DELETED)
 
 LISTED = 3
 """Enqueued trials that are named."""
@@ -215,6 +217,21 @@ def choices_of(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[Choic
     return own
 
 
+def cut_short(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
+    """What the total of a sweep rests on besides, while trials that were fixed beforehand have not ended.
+
+    A number of steps that somebody chose by results is no longer one that was fixed beforehand: as for extensions, but
+    nobody knows why a sweep was stopped. What the space or the clock ended was ended by public facts.
+    """
+    if sweep.spec.trials is None or sweep.state not in _CUT_SHORT:
+        return ()
+    wanted = max([sweep.spec.trials, *(one.trials or 0 for one in sweep.extensions)])
+    ended = sum(one.state in (TrialState.COMPLETE, TrialState.FAILED) for one in trials if one.request is None)
+    return (
+        (f"That only {ended} of its {wanted} trials have ended was not decided by results.",) if ended < wanted else ()
+    )
+
+
 def _enqueued(trials: Sequence[TrialRecord]) -> tuple[Choice, ...]:
     """Whoever enqueues a point may have seen results: both that there is one more trial, and at which budget."""
     keys = [one.key for one in trials if one.request is not None and one.state is not TrialState.INFEASIBLE]
@@ -226,10 +243,15 @@ def _enqueued(trials: Sequence[TrialRecord]) -> tuple[Choice, ...]:
 
 
 def summary(
-    trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry], choices: Sequence[Choice] | None = None
+    trials: Sequence[TrialRecord],
+    entries: Sequence[LedgerEntry],
+    choices: Sequence[Choice] | None = None,
+    rests_on: Sequence[str] = (),
 ) -> Summary:
     """What `show` prints about the ledger: steps and claims always; with `choices` given, the procedure's total at
     the plans' smallest delta, or why no accountant can count the whole, or that more left than is counted.
+
+    rests_on  assumptions of the total besides those of its plans
     """
     found = Summary(spent=total(entries), claims=largest_claims(trials))
     if choices is None or not entries:
@@ -242,6 +264,7 @@ def summary(
         counted = procedure_guarantee(plans, entries, delta, adaptive=bool(choices))
     except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
         return replace(found, uncounted=str(error))
+    counted = replace(counted, assumptions=(*counted.assumptions, *rests_on))
     return replace(
         found,
         procedure=Procedure(guarantee=counted, trials=len(plans), choices=tuple(choices)),
@@ -253,7 +276,7 @@ def summary_in_passing(sweep: SweepRecord, trials: Sequence[TrialRecord], entrie
     """`summary` with the procedure's total where that takes well under a second, and else why it is left out."""
     if len(entries) > TOTAL_SHOWN_UP_TO:
         return replace(summary(trials, entries), uncounted=too_many(sweep.name, len(entries)))
-    return summary(trials, entries, choices_of(sweep, trials))
+    return summary(trials, entries, choices_of(sweep, trials), cut_short(sweep, trials))
 
 
 def _rounded(part: Event, ratio: float) -> Event:

@@ -101,14 +101,16 @@ def joint_totals(store: Publisher, sweeps: Mapping[str, Sequence[Published]]) ->
     if attempts > TOTAL_SHOWN_UP_TO:
         reason = f"{attempts} attempts: over several sweeps at most {TOTAL_SHOWN_UP_TO} are counted"
         return Total(sweep=names, uncounted=reason), *earlier
-    from sweeps.ledger.spending import choices_of, summary
+    from sweeps.ledger.spending import choices_of, cut_short, summary
 
     choices = [
         replace(choice, what=f"in {name} {choice.what}")
         for name, record in records.items()
         for choice in (*choices_of(record, sweeps[name]), *_after_others(record, sweeps))
     ]
-    counted = summary(listed, [entry for name in sweeps for entry in store.ledger(name)], choices)
+    rests_on = [f"Of {name}: {line}" for name, one in records.items() for line in cut_short(one, sweeps[name])]
+    entries = [entry for name in sweeps for entry in store.ledger(name)]
+    counted = summary(listed, entries, choices, rests_on)
     if counted.procedure is None:
         return Total(sweep=names, uncounted=counted.uncounted), *earlier
     claim = counted.procedure.guarantee

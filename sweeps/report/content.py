@@ -78,7 +78,8 @@ def gather(store: Publisher, sweep: str) -> Content:
     # Axes are never shared silently: each kind is drawn under its own title.
     mix = [name for position, name in enumerate(LABELS) if len({kind[position] for kind in kinds}) > 1]
     release = Release.recorded(record.spec)
-    spending = ledger.summary(trials, store.ledger(sweep), ledger.choices_of(record, trials))
+    choices, rests_on = ledger.choices_of(record, trials), ledger.cut_short(record, trials)
+    spending = ledger.summary(trials, store.ledger(sweep), choices, rests_on)
     started_from = earlier_totals(store, record.spec.warm_start)
     counted = (total_of(sweep, spending), *started_from)
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]

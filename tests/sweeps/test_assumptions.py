@@ -110,7 +110,8 @@ def listed(text: str) -> list[str]:
     """The numbered list of a view as text."""
     _, found, below = text.partition(f"{HEADING}:\n")
     assert found
-    lines = [line.strip() for line in below.splitlines() if line.strip()]
+    # Trials are listed behind an empty line.
+    lines = [line.strip() for line in below.partition("\n\n")[0].splitlines() if line.strip()]
     assert [line.partition(". ")[0] for line in lines] == [str(n) for n in range(1, len(lines) + 1)]
     return [line.partition(". ")[2] for line in lines]
 

@@ -19,7 +19,8 @@ from sweeps.ledger import steps
 from sweeps.ledger.assumptions import ONE_TRIAL, Assumptions
 from sweeps.ledger.text import total_text
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import LedgerEntry, TrialRecord, TrialState
+from sweeps.records import LedgerEntry, SweepState, TrialRecord, TrialState
+from tests.sweeps import view_sweeps
 from tests.sweeps.stores import guarantee, plan, proposal
 from tests.sweeps.under_charging import never_under_charged
 
@@ -240,6 +241,28 @@ def test_the_summary_keeps_claim_and_ledger_apart():
     assert (fixed["is_claim"], fixed["accountant"], fixed["status"]) == (True, "pld", "proved")
     assert ledger.summary(trials, LOST_TWICE, CHOSEN).procedure.is_claim is False
     assert ledger.summary([], [], ()).to_dict()["largest_claim"] is None
+
+
+@pytest.mark.parametrize(
+    ("state", "rests"),
+    [("running", True), ("stopped", True), ("deleted", True), ("finished", False), ("out of hours", False)],
+)
+def test_a_total_of_fewer_trials_than_were_fixed_rests_on_who_ended_them(tmp_path, state, rests):
+    store = view_sweeps.new_sweep(tmp_path)
+    lease = store.acquire("views")
+    store.set_state(lease, "running")
+    view_sweeps.complete(store, lease, 0)
+    record = replace(store.sweep("views"), state=SweepState(state))
+    canonical = {**record.spec.canonical, "search": {"sampler": "random", "trials": 3}}
+    record = replace(record, spec=RecordedSpec(canonical))
+    sentence = "That only 1 of its 3 trials have ended was not decided by results."
+    assert ledger.cut_short(record, store.trials("views")) == ((sentence,) if rests else ())
+    found = ledger.summary_in_passing(record, store.trials("views"), store.ledger("views"))
+    assert found.procedure is not None
+    assert (sentence in found.procedure.guarantee.assumptions) == rests
+    view_sweeps.complete(store, lease, 1)
+    view_sweeps.complete(store, lease, 2)
+    assert ledger.cut_short(record, store.trials("views")) == ()
 
 
 def test_a_total_of_what_fell_or_promises_nothing_is_not_offered_for_quoting():
