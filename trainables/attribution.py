@@ -80,10 +80,8 @@ def _trusting(claim: Guarantee, module: str) -> Guarantee:
 
 def _asserted(claim: Guarantee, module: str) -> Guarantee:
     """On the module's word alone."""
-    line = (
-        f"{module} says that this epsilon holds ({claim.status}, by {claim.theorem}): nothing of it was counted or "
-        "checked here."
-    )
+    # Without the status that it gave itself: nobody is to read that word as ours.
+    line = f"{module} says that this epsilon holds, by {claim.theorem}: nothing of it was counted or checked here."
     status = weakest(claim.status, Status.ASSERTED)
     return replace(claim, status=status, asserted_by=module, assumptions=(*claim.assumptions, line))
 
