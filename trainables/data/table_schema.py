@@ -33,6 +33,7 @@ from typing import Any
 
 from dpcore.checks import InvalidValue
 from trainables.data import options
+from trainables.data.table_json import COLUMNS, VALIDATION
 from trainables.system import Feature, PublicFacts, Task
 from trainables.units import Unit
 from trainables.validation.declaration import DISJOINT, OPTIONS, PrivateValidation, private
@@ -47,43 +48,6 @@ def _form(name: str, value: object) -> object:
         remedy = "Left out, it is known by the name of the file."
         raise InvalidValue(f"data.{name}", value, "csv or parquet", remedy)
     return value
-
-
-_WHOLE = {"type": "integer", "minimum": 1}
-_SHAPE = {"type": "array", "items": _WHOLE}
-_FORMS: tuple[tuple[dict[str, object], list[str]], ...] = (
-    ({"low": {"type": "number"}, "high": {"type": "number"}, "shape": _SHAPE}, ["low", "high"]),
-    ({"categories": {"type": "array", "minItems": 1}, "shape": _SHAPE}, ["categories"]),
-    ({"codes": _WHOLE, "shape": _SHAPE}, ["codes"]),
-)
-COLUMNS_SCHEMA: dict[str, object] = {
-    "type": "object",
-    "minProperties": 1,
-    "additionalProperties": {
-        "anyOf": [
-            {"type": "object", "properties": known, "required": needed, "additionalProperties": False}
-            for known, needed in _FORMS
-        ]
-    },
-}
-"""JSON schema of `data.columns`."""
-VALIDATION_SCHEMA: dict[str, object] = {
-    "type": ["object", "null"],
-    "properties": {
-        "path": {"type": "string"},
-        "n": _WHOLE,
-        "share": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-        "id": {},
-        "key": {},
-        "records": {"enum": ["public", "private"]},
-        "budget_share": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
-        "bins": {"enum": ["loss", "score"]},
-        "disjoint": {"type": "boolean"},
-    },
-    "required": ["records"],
-    "additionalProperties": False,
-}
-"""JSON schema of `data.validation`."""
 
 
 @options.options
@@ -136,14 +100,14 @@ class TableOptions(options.NoOptions):
             "scan": {"low": 0, "high": 1, "shape": [28, 28]},
             "words": {"codes": 5000, "shape": [200]},
         },
-        schema=COLUMNS_SCHEMA,
+        schema=COLUMNS,
         default=None,
     )
     validation: object = options.option(
         options.as_given,
         doc="{records: private or public, share, id: COLUMN}, or {records, path, n} of another file",
         example={"records": "private", "share": 0.2, "id": "person_id"},
-        schema=VALIDATION_SCHEMA,
+        schema=VALIDATION,
         default=None,
     )
     unit: Unit | None = options.unit()
