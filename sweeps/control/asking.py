@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from dpcore.checks import InvalidValue
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.process.patience import patience
+from sweeps.process.workspace import Workspace
 from sweeps.records import Driver
 from sweeps.release.policy import Release
 from sweeps.release.rounding import claim_text
@@ -30,6 +32,13 @@ LOOK_SECONDS = 0.2
 LONGEST_NOTE = 2000
 LONGEST_VALUE = 500
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@contextmanager
+def opened(workspace: Workspace) -> Iterator[Store]:
+    """The store that requests are appended to. Raises StoreError."""
+    with closing(workspace.open_store()) as store:
+        yield store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,7 +102,7 @@ class Sweep:
         """
         from sweeps.control import asking
 
-        with closing(self.workspace.open_store()) as store:
+        with asking.opened(self.workspace) as store:
             return asking.stop(store, self.name, wait=wait)
 
     def enqueue(self, point: Mapping[str, Any] | str | Sequence[str]) -> EnqueueAnswer:
@@ -116,7 +115,7 @@ class Sweep:
         """
         from sweeps.control import asking
 
-        with closing(self.workspace.open_store()) as store:
+        with asking.opened(self.workspace) as store:
             return asking.enqueue(store, self.name, point if isinstance(point, Mapping) else asking.knobs_of(point))
 
     def rename(self, new: str) -> None:
@@ -124,7 +123,7 @@ class Sweep:
         had still finds it, and none is ever another sweep's. Raises InvalidValue, SweepExists."""
         from sweeps.control import asking
 
-        with closing(self.workspace.open_store()) as store:
+        with asking.opened(self.workspace) as store:
             asking.rename(store, self.name, new)
 
     def delete(self) -> DeleteAnswer:
@@ -139,14 +138,14 @@ class Sweep:
         """Keep a sentence about it, of at most 2000 letters. Raises InvalidValue."""
         from sweeps.control import asking
 
-        with closing(self.workspace.open_store()) as store:
+        with asking.opened(self.workspace) as store:
             asking.note(store, self.name, text)
 
     def tag(self, tags: Mapping[str, str] | str | Sequence[str]) -> None:
         """Tag it: {"paper": "v2"}, or texts "paper=v2". An empty value takes a tag away. Raises InvalidValue."""
         from sweeps.control import asking
 
-        with closing(self.workspace.open_store()) as store:
+        with asking.opened(self.workspace) as store:
             asking.tag(store, self.name, tags if isinstance(tags, Mapping) else asking.parted(tags))
 
     def overview(self) -> Shown:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import ray
 
+from dpcore.checks import InvalidValue
 from sweeps.process.patience import patience
 from sweeps.runner.cluster import ClusterUnreachable, on_every_node
 from trainables import plugins
@@ -18,19 +19,19 @@ def imported_by_all(functions: Sequence[str]) -> None:
     """
     if not functions:
         return
-    seconds = patience()
+    seconds, named = patience(), ", ".join(functions)
     for node, answer in on_every_node(_import_failure, tuple(functions), retries=0):
         try:
             failure = ray.get(answer, timeout=seconds)
         except ray.exceptions.GetTimeoutError:
-            failure = f"no answer within {seconds:g} s"
+            failure = f"{named}: no answer within {seconds:g} s"
         except ray.exceptions.RayError as error:
-            failure = f"its worker ended ({type(error).__name__})"
+            failure = f"{named}: its worker ended ({type(error).__name__})"
         if failure:
             where = node["NodeManagerAddress"]
             raise ClusterUnreachable(
-                f"the worker on {where} cannot import {', '.join(functions)}: {failure}. Install it on every node, "
-                "or send it along: `sweeps submit` does."
+                f"the worker on {where} cannot import {failure}. Install it on every node, or send it along: `sweeps "
+                "submit` does."
             )
 
 
@@ -39,6 +40,8 @@ def _import_failure(functions: Sequence[str]) -> str:
     for function in functions:
         try:
             plugins.brought("function", function)
+        except InvalidValue as error:
+            return f"{function}: expected {error.expected}"
         except Exception as error:
             return f"{function}: {type(error).__name__}: {error}"
     return ""

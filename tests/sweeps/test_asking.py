@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 
@@ -16,6 +17,14 @@ from sweeps.store import UnknownSweep, open_store
 from tests.sweeps.stores import SWEEP, record
 
 PROMISED_SECONDS = 5.0
+
+
+@pytest.fixture(autouse=True)
+def interrupts():
+    """Ctrl-C is an exception, also where the tests were started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

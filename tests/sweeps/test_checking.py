@@ -371,7 +371,7 @@ def test_a_file_of_records_in_the_place_of_a_spec_is_not_quoted(tmp_path, monkey
         cli.main()
     said = "".join(capsys.readouterr())
     assert end.value.code == 2
-    assert "document=" in said
+    assert "document=" in said or "expected valid JSON" in said
     assert not {"Smith", "HIV", "Jones"} & set(re.findall(r"\w+", said))
 
 

@@ -31,6 +31,7 @@ from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
 from tests.sweeps import toys, view_sweeps
 from tests.sweeps.test_pareto import brute_force
+from trainables import attribution
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal
 
 ACCURACY, EPSILON = FrontAxis("accuracy", "maximize"), FrontAxis("epsilon", "minimize")
@@ -259,7 +260,10 @@ class TestWhichBudget:
             ({"solve": "steps"}, {"noise_multiplier": 2.0}, None),
         ],
     )
-    def test_only_where_the_noise_was_solved(self, privacy, knobs, aimed_at):
+    def test_only_where_the_noise_was_solved(self, privacy, knobs, aimed_at, monkeypatch):
+        # Of a stranger's system the epsilon is its own word, and no budget that was reached.
+        assert plan_of(toys.Hill(), privacy, knobs).guarantee.aimed_at is None
+        monkeypatch.setattr(attribution, "OURS", attribution.OURS | {"tests"})
         plan = plan_of(toys.Hill(), privacy, knobs)
         assert plan.guarantee.aimed_at == aimed_at
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 import pytest
@@ -23,6 +24,14 @@ from tests.sweeps.toys import spec_with
 from tests.sweeps.view_sweeps import new_sweep
 from trainables.worker.ray_trial import group_from_json, group_to_json
 from trainables.worker.trial import run_group
+
+
+@pytest.fixture(autouse=True)
+def interrupts():
+    """Ctrl-C is an exception, also where the tests were started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def ran(began, ended, number=0, attempt=1, reason="", outcome=Outcome.SETTLED):
