@@ -55,13 +55,14 @@ class Metric:
     released   on what it depends, in one sentence for people
     depends    the same as a value: it decides whether the number may leave the trial
     raw_under  values of knobs under which it depends on raw records, whatever `depends` says
+    goal       which way is better; None where only a spec says so
     worst      its natural worst value, where the volume under a front ends unless a spec says otherwise; None: it has
                none, and a spec has to say
     tasks      what has to be predicted for it to be reported; None: whatever the system predicts
     """
 
     name: str
-    goal: Literal["maximize", "minimize"]
+    goal: Literal["maximize", "minimize"] | None
     doc: str
     released: str
     depends: Dependence

@@ -151,6 +151,12 @@ def meet(system: str) -> bool:
     return bool(offering)
 
 
+def module_of(system: str) -> str | None:
+    """The module by which an installed package offers `system`; None where none does. Imports nothing."""
+    entry = offered(ENTRY_POINTS).get(system)
+    return None if entry is None else entry.value.partition(":")[0]
+
+
 def withheld_systems() -> dict[str, str]:
     """{name: why} of those that they offer and the operator does not let run."""
     policy = Policy.of_environment()

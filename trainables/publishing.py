@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from dpcore.checks import InvalidValue
-from trainables.measures.objectives import MEASURES
+from trainables.measures.objectives import measured
 from trainables.metrics import Config, Dependence, Metric
 from trainables.system import System
 
@@ -40,9 +40,12 @@ OWN_METRICS: Mapping[str, Metric] = {
 """Metrics of every trial, whatever its system."""
 
 
-def declared(system: System) -> Mapping[str, Metric]:
-    """Every metric that a trial of `system` may report, by name. A system's own declaration goes before a measure's."""
-    return {**MEASURES, **{metric.name: metric for metric in system.metrics}, **OWN_METRICS}
+def declared(system: System, asked: Collection[str] = ()) -> Mapping[str, Metric]:
+    """Every metric that a trial of `system` may report, by name. A system's own declaration goes before a measure's.
+
+    asked  names in the spec, of which some may be functions of the user's own: no other such function is known
+    """
+    return {**measured(asked), **{metric.name: metric for metric in system.metrics}, **OWN_METRICS}
 
 
 class Undeclared(InvalidValue):
@@ -50,13 +53,19 @@ class Undeclared(InvalidValue):
 
 
 def published(
-    metrics: Mapping[str, float], system: System, config: Config, withheld: Collection[Dependence]
+    metrics: Mapping[str, float],
+    system: System,
+    config: Config,
+    withheld: Collection[Dependence],
+    asked: Collection[str] = (),
 ) -> dict[str, float]:
     """Those of a trial's `metrics` that may leave it: none that depends on what is `withheld` under this `config`.
 
+    asked  see `declared`
+
     Raises Undeclared for a name that neither the system nor a measure declares.
     """
-    known = declared(system)
+    known = declared(system, asked)
     unknown = sorted(metrics.keys() - known.keys())
     if unknown:
         raise Undeclared(

@@ -31,7 +31,7 @@ from sweeps.search.rungs import Promote, first_stop, next_rung
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec
 from sweeps.store import Lease, Store
-from trainables.measures.objectives import MEASURES
+from trainables.measures.objectives import measured
 from trainables.system import Member, PrivacyPlan, PublicFacts, Refusal, Scalar, TrialGroup
 from trainables.worker.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovered
 from trainables.worker.files import Folder, NotAFolder
@@ -248,7 +248,8 @@ class Controller:
         )
 
     def _launch(self, members: Sequence[Member]) -> TrialGroup:
-        measures = tuple(metric for metric in self.spec.asked if metric in MEASURES)
+        known = measured(self.spec.asked)
+        measures = tuple(metric for metric in self.spec.asked if metric in known)
         return TrialGroup(
             members=tuple(members),
             execution=self.spec.settings(),

@@ -288,8 +288,9 @@ def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
             reasons.append(f"The last one, {refused[-1].key}: {refused[-1].reason}")
     reasons += [f"{line}." for line in stopped_lines(records, controller.spec.early_stopping is not None)]
     chosen = [SYSTEMS[system] for system in controller.spec.systems if system in SYSTEMS]
-    known = {name: one for system in chosen for name, one in declared(system).items()}
-    reasons += unmeasured_lines(records, controller.spec.asked, known)
+    asked = controller.spec.asked
+    known = {name: one for system in chosen for name, one in declared(system, asked).items()}
+    reasons += unmeasured_lines(records, asked, known)
     return tuple(reasons)
 
 

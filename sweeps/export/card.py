@@ -131,7 +131,9 @@ class ModelCard:
 
     def _metrics(self) -> dict[str, float]:
         """What it reported of the validation records."""
-        depends = {name: one.depends for name, one in declared(SYSTEMS[self.record.system]).items()}
+        depends = {
+            name: one.depends for name, one in declared(SYSTEMS[self.record.system], self.record.metrics).items()
+        }
         reported = self.record.metrics.items()
         return {
             name: value for name, value in reported if depends.get(name.removesuffix(NOISE_SD)) is Dependence.VALIDATION

@@ -164,7 +164,7 @@ def goals_of(spec: RecordedSpec) -> dict[str, str]:
     found: dict[str, str] = {}
     for system in spec.systems:
         if system in SYSTEMS:
-            found |= {name: str(one.goal) for name, one in declared(SYSTEMS[system]).items()}
+            found |= {name: str(one.goal) for name, one in declared(SYSTEMS[system]).items() if one.goal is not None}
     return found | {metric: goal for metric, goal in spec.objectives if goal}
 
 
@@ -193,7 +193,7 @@ def listed(
     return Listed(
         sweep=sweep,
         heading=Release.recorded(spec).heading,
-        metrics=tuple(dict.fromkeys((*(metric for metric, _ in spec.objectives), *spec.report))),
+        metrics=tuple(dict.fromkeys(spec.asked)),
         named=named_in(conditions, sort),
         matching=len(chosen),
         trials=shown,

@@ -206,7 +206,7 @@ def _depends(trial: Published) -> dict[str, Dependence]:
     from trainables.registry import SYSTEMS
 
     system, config = SYSTEMS.get(trial.system), trial.config if trial.plan is None else trial.plan.config
-    known = OWN_METRICS if system is None else declared(system)
+    known = OWN_METRICS if system is None else declared(system, trial.metrics)
     return {name: known[name].depends_under(config) for name in trial.metrics if name in known and name not in DECIDED}
 
 

@@ -82,3 +82,8 @@ class RecordedSpec:
     def objectives(self) -> tuple[tuple[str, str], ...]:
         """(metric, goal) each."""
         return tuple((one["metric"], one.get("goal", "")) for one in self.canonical.get("objectives", ()))
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Metrics that a trial has to report: those of the objectives, and those besides."""
+        return (*(metric for metric, _ in self.objectives), *self.report)

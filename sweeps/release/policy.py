@@ -8,7 +8,7 @@ them, and a sweep that was recorded before metrics said on what they depend pass
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dpcore.guarantee import Guarantee, Status, weakest
@@ -41,6 +41,7 @@ class Release:
     steered_by      raw metrics that an unstated spec has among its objectives: they were published and searched by
     empty_unit      the word of an unstated spec for a unit that nothing enforced: its claims are per record
     policy          which trials' results leave, and when
+    asked           metrics that the spec names: of functions of the user's own no others are known
     """
 
     public_because: str | None = None
@@ -49,6 +50,7 @@ class Release:
     steered_by: tuple[str, ...] = ()
     empty_unit: str | None = None
     policy: ReleasePolicy = OPEN
+    asked: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, spec: SweepSpec) -> Release:
@@ -57,6 +59,7 @@ class Release:
             public_because=spec.data.records_are_public,
             raw_because=spec.privacy.allow_raw_measures,
             policy=ReleasePolicy.called(spec.privacy.release),
+            asked=spec.asked,
         )
 
     @classmethod
@@ -70,6 +73,7 @@ class Release:
             steered_by=() if spec.is_stated else _raw_objectives(spec),
             empty_unit=None if enforced else spec.unit,
             policy=ReleasePolicy.called(spec.release),
+            asked=spec.asked,
         )
 
     @property
@@ -124,7 +128,7 @@ class Release:
         from trainables.publishing import published
         from trainables.registry import SYSTEMS
 
-        return published(metrics, SYSTEMS[system], config, self.withheld)
+        return published(metrics, SYSTEMS[system], config, self.withheld, self.asked)
 
     def seen(self, record: Published) -> Published:
         """A trial, of another sweep or of another time, with the metrics that may leave this one: none undeclared."""
@@ -155,7 +159,7 @@ class Release:
         from trainables.registry import SYSTEMS
 
         system = SYSTEMS.get(record.system)
-        known = OWN_METRICS if system is None else declared(system)
+        known = OWN_METRICS if system is None else declared(system, self.asked)
         return {
             name: value
             for name, value in metrics.items()

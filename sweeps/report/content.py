@@ -124,10 +124,11 @@ def _claims(trials: Sequence[Published]) -> list[ClaimRange]:
 
 
 def _released(trials: Sequence[Published]) -> dict[str, str]:
-    from trainables.measures.objectives import MEASURES
+    from trainables.measures.objectives import measured
     from trainables.registry import SYSTEMS
 
     names = {trial.system for trial in trials}
-    measured = {metric.name: metric.released for metric in MEASURES.values()}
+    reported = {name for trial in trials for name in trial.metrics}
+    asked = {metric.name: metric.released for metric in measured(reported).values()}
     own = {metric.name: metric.released for name in names if name in SYSTEMS for metric in SYSTEMS[name].metrics}
-    return measured | own
+    return asked | own

@@ -23,7 +23,8 @@ from sweeps.spec.problems import Problems
 from sweeps.spec.systems_section import Knobs, as_number
 from trainables.capabilities import capabilities_of
 from trainables.claims import check_unit
-from trainables.measures.objectives import MEASURES, missing
+from trainables.measures.objectives import MEASURES, measured, missing
+from trainables.measures.own_metrics import check_had, own_metrics
 from trainables.publishing import OWN_METRICS, declared
 from trainables.system import Dependence, Scalar, System
 from trainables.validation.cells import reported
@@ -148,15 +149,18 @@ def check_stalls(draft: Draft, problems: Problems) -> None:
         )
 
 
-def goal_of(metric: str, chosen: Sequence[System]) -> Literal["maximize", "minimize"]:
-    """The direction that the metric itself calls better. Raises KeyError for a metric that nobody reports."""
+def goal_of(metric: str, chosen: Sequence[System]) -> Literal["maximize", "minimize"] | None:
+    """The direction that the metric itself calls better; None where it says none.
+
+    Raises KeyError for a metric that nobody reports.
+    """
     if metric in OWN_METRICS:
         return OWN_METRICS[metric].goal
     for system in chosen:
         for one in system.metrics:
             if one.name == metric:
                 return one.goal
-    return MEASURES[metric].goal
+    return measured([metric])[metric].goal
 
 
 def check_objectives(draft: Draft, problems: Problems) -> None:
@@ -165,6 +169,15 @@ def check_objectives(draft: Draft, problems: Problems) -> None:
     metrics = [metric for _, metric in draft.asked]
     for i, (path, metric) in enumerate(draft.asked):
         if (reported_here := _only_reports(metric, draft)) is not None:
+            if own_metrics([metric]):
+                problems.add(
+                    path,
+                    metric,
+                    "no function of your own on private validation records: the plan counts no look of it at them",
+                    "Declare data.validation.records: public if that is true, or choose one of "
+                    f"{', '.join(sorted(reported_here))}.",
+                )
+                continue
             problems.add(
                 path,
                 metric,
@@ -176,11 +189,14 @@ def check_objectives(draft: Draft, problems: Problems) -> None:
             problems.add(path, metric, "each metric once")
         if not _is_had_of_all(path, metric, draft, problems):
             continue
-        goal = goals[i] if i < len(goals) else None
-        if goal is not None and (chosen or metric in OWN_METRICS or metric in MEASURES):
-            better = goal_of(metric, chosen)
-            if goal != better:
-                problems.add(f"objectives.{i}.goal", goal, f"{better}: that is the better {metric}")
+        if not (chosen or metric in OWN_METRICS or metric in MEASURES):
+            continue
+        goal, better = goals[i] if i < len(goals) else None, goal_of(metric, chosen)
+        if goal is None and better is None and i < len(goals):
+            remedy = "Only its author knows which way it is better."
+            problems.add(f"objectives.{i}.goal", None, f"maximize or minimize beside {metric}", remedy)
+        elif goal is not None and better not in (None, goal):
+            problems.add(f"objectives.{i}.goal", goal, f"{better}: that is the better {metric}")
 
 
 def _is_had_of_all(path: str, metric: str, draft: Draft, problems: Problems) -> bool:
@@ -189,16 +205,29 @@ def _is_had_of_all(path: str, metric: str, draft: Draft, problems: Problems) -> 
     silent = [system for system in draft.chosen if metric not in reporting[system.name]]
     if metric in OWN_METRICS or not silent:
         return True
-    if metric in MEASURES:
+    if metric in MEASURES or own_metrics([metric]):
         why = {system.name: missing(metric, system, draft.facts) for system in silent}
         for name, reason in why.items():
             if reason:
                 expected = f"a metric that can be measured of {name}: {reason}"
                 problems.add(path, metric, expected, "Drop it, or that system.")
-        return not any(why.values())
+        return not any(why.values()) and (metric in MEASURES or _is_imported(path, metric, problems))
     known = set(OWN_METRICS).union(MEASURES, *reporting.values())
     expected = f"a metric that {', '.join(system.name for system in silent)} reports"
     problems.add(path, metric, expected, did_you_mean(metric, known - {metric}))
+    return False
+
+
+def _is_imported(path: str, metric: str, problems: Problems) -> bool:
+    """Whether a function of the user's own is to be had; what is wrong with it is noted."""
+    try:
+        check_had(path, metric)
+    except InvalidValue as error:
+        problems.add(error.name, error.value, error.expected, error.remedy)
+    except Exception as error:
+        problems.add(path, metric, f"a module that can be imported ({type(error).__name__}: {error})")
+    else:
+        return True
     return False
 
 
@@ -207,7 +236,7 @@ def _only_reports(metric: str, draft: Draft) -> frozenset[str] | None:
     facts = draft.facts
     if facts is None or facts.private_validation is None:
         return None
-    found = [one for system in draft.chosen if (one := declared(system).get(metric)) is not None]
+    found = [one for system in draft.chosen if (one := declared(system, [metric]).get(metric)) is not None]
     said = reported(facts, facts.private_validation.bins)
     judged = any(one.depends is Dependence.VALIDATION or one.name.endswith(NOISE_SD) for one in found)
     return said if judged and metric not in said else None

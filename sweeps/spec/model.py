@@ -118,7 +118,7 @@ class Privacy(Section):
 
 
 class ObjectiveOptions(Section):
-    """One metric and its direction; without `goal` the system's own."""
+    """One metric and its direction; without `goal` the metric's own, which `module:function` has none of."""
 
     metric: str
     goal: Literal["maximize", "minimize"] | None = None
@@ -248,7 +248,8 @@ class Tracking(Section):
 class SweepSpec(Section):
     """The whole spec. Build it with `load_spec`: only that checks sections against each other, systems and data.
 
-    report  metrics that each trial reports besides (`sweeps systems` lists them), and that steer nothing
+    report  metrics that each trial reports besides (`sweeps systems` lists them, and `module:function` is one of your
+            own: `trainables.measures.own_metrics`), and that steer nothing
     """
 
     name: Name
@@ -307,8 +308,9 @@ class SweepSpec(Section):
         return tuple(sorted(value for value in values if isinstance(value, str)))
 
     def user_functions(self) -> tuple[str, ...]:
-        """What text knobs name as `package.module:function`, and systems as `module:object`: workers import them."""
-        return tuple(text for text in (*self.texts(), *self.systems) if FUNCTION.fullmatch(text))
+        """What text knobs and metrics name as `package.module:function`, and systems as `module:object`: workers import
+        them."""
+        return tuple(text for text in (*self.texts(), *self.systems, *self.asked) if FUNCTION.fullmatch(text))
 
     def user_modules(self) -> tuple[str, ...]:
         """Modules of these and of a sampler that is named so: the user's own code, part of what is trained."""

@@ -44,7 +44,7 @@ def check_raw_measures(draft: Draft, problems: Problems) -> None:
     told = set()
     for path, name in draft.asked:
         for system in draft.chosen:
-            metric = declared(system).get(name)
+            metric = declared(system, [name]).get(name)
             if metric is None or path in told or not may_be_raw(metric, draft.systems[system.name]):
                 continue
             told.add(path)

@@ -40,7 +40,7 @@ def references(
     if limits.work is not None:
         found["work"] = _derived(limits.work, "limits.work")
     if facts is not None:
-        for metric in {name: one for system in chosen for name, one in declared(system).items()}.values():
+        for metric in {name: one for system in chosen for name, one in declared(system, asked).items()}.values():
             worst = natural_worst(metric, facts) if metric.name in asked or metric.name not in QUALITY else None
             if worst is not None:
                 found[metric.name] = _derived(*worst)
@@ -55,7 +55,8 @@ def _derived(value: float, source: str) -> Reference:
 def check_references(draft: Draft, problems: Problems) -> None:
     """A reference of a metric that no system reports is a slip of the pen."""
     chosen, given = draft.chosen, {} if draft.front is None else draft.front.reference
-    known = set(OWN_METRICS).union(MEASURES, *(declared(system) for system in chosen))
+    asked = [name for _, name in draft.asked]
+    known = set(OWN_METRICS).union(MEASURES, *(declared(system, asked) for system in chosen))
     for name, one in given.items():
         if chosen and name not in known:
             expected = f"a metric that {', '.join(system.name for system in chosen)} reports"

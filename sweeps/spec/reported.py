@@ -15,7 +15,7 @@ def check_reported(draft: Draft, problems: Problems) -> None:
         return
     for path, name in draft.asked:
         for system in draft.chosen:
-            metric = declared(system).get(name)
+            metric = declared(system, [name]).get(name)
             if metric is not None and (lacking := _lacking(metric, draft.facts)):
                 expected, remedy = lacking
                 problems.add(path, name, f"{expected}, for {system.name}", remedy)

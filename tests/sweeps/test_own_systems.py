@@ -148,3 +148,22 @@ def test_what_a_script_defines_itself_is_refused_with_the_way_out(tmp_path):
     assert done.stdout.count("began") == 1
     assert "from my_systems import Mine" in done.stdout
     assert "name it my_systems:Mine" in done.stdout
+
+
+def test_the_code_of_an_installed_system_decides_what_the_sweep_is(lab, monkeypatch):
+    """A package that offers a system by an entry point counts as a file does."""
+    distribution = lab / "lab-1.dist-info"
+    distribution.mkdir()
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1\n")
+    (distribution / "entry_points.txt").write_text(f"[{plugins.ENTRY_POINTS}]\nlab-mean = own_offer:SYSTEM\n")
+    (lab / "own_offer.py").write_text("from own_lab import LabMean\nSYSTEM = LabMean()\n")
+    monkeypatch.syspath_prepend(str(lab))
+    monkeypatch.setitem(SYSTEMS, "lab-mean", plugins.brought("system", "own_offer:SYSTEM"))
+    found = sweeps.load(spec(**{"lab-mean": {}}))
+    assert found.user_modules() == ()
+    seen = {code_of(found)}
+    for name in ("own_offer.py", "own_lab.py"):
+        (lab / name).write_text(f"{(lab / name).read_text()}\n# other code\n")
+        seen.add(code_of(found))
+    assert len(seen) == 3
+    del sys.modules["own_offer"]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from trainables.export.protocol import ReleasesModel
+from trainables.measures.own_metrics import own_value
 from trainables.measures.quality import CALIBRATION_BINS
 from trainables.system import Dataset, Member, PublicFacts, Split, State, System, Task
 from trainables.training.losses import answers
@@ -26,7 +27,8 @@ Targets = NDArray[np.generic]
 def quality(names: Sequence[str], system: System, member: Member, state: State, data: Dataset) -> dict[str, float]:
     """The named ones of the model that `state` releases.
 
-    Raises UncountedReport where the validation records are private: no plan counts such a look at them.
+    Raises UncountedReport where the validation records are private: no plan counts such a look at them; InvalidValue
+    and NoFiniteNumber for a function of the user's own.
     """
     if data.facts.private_validation is not None:
         raise UncountedReport(f"{', '.join(names)}: the plan counts no look at private validation records for it")
@@ -49,8 +51,13 @@ def predicted(model: nn.Module, split: Split, facts: PublicFacts) -> Floats:
 
 
 def value_of(name: str, targets: Targets, scores: Floats) -> float:
-    """One metric of targets [n] and scores as `predicted` gives them; nan where a score is no number."""
-    return COMPUTED[name](targets, scores) if np.isfinite(scores).all() else math.nan
+    """One metric of targets [n] and scores as `predicted` gives them; nan where a score is no number.
+
+    Raises InvalidValue and NoFiniteNumber for a function of the user's own.
+    """
+    if not np.isfinite(scores).all():
+        return math.nan
+    return COMPUTED[name](targets, scores) if name in COMPUTED else own_value(name, targets, scores)
 
 
 def _average_precision(labels: Targets, shares: Floats) -> float:

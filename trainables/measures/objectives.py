@@ -6,13 +6,14 @@ names it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Notion
+from trainables.measures.own_metrics import own_metrics
 from trainables.measures.protocols import Answering, Auditable, CanaryTrained, Scored
 from trainables.measures.quality import QUALITY, why_not
 from trainables.system import Dataset, Dependence, Execution, Member, Metric, PrivacyPlan, PublicFacts, State, System
@@ -66,15 +67,20 @@ MEASURES: Mapping[str, Metric] = {
 _ATTACK = ("membership_auc", "membership_accuracy", "membership_f1", "priv_leak")
 
 
+def measured(names: Collection[str] = ()) -> Mapping[str, Metric]:
+    """All that may be asked of every system: those above, and the user's own functions among `names`."""
+    return {**MEASURES, **own_metrics(names)}
+
+
 def wanted(names: Sequence[str], system: System) -> tuple[str, ...]:
     """Those of `names` that have to be measured: what a system reports by itself is not."""
-    own = {metric.name for metric in system.metrics}
-    return tuple(name for name in names if name in MEASURES and name not in own)
+    known, own = measured(names), {metric.name for metric in system.metrics}
+    return tuple(name for name in names if name in known and name not in own)
 
 
 def missing(name: str, system: System, facts: PublicFacts | None = None) -> str:
     """Why `name` cannot be measured of `system` on such data; empty if it can."""
-    if name in QUALITY:
+    if name in QUALITY or own_metrics([name]):
         return why_not(system)
     predicts = isinstance(system, Scored | Answering)
     by_unit = facts is not None and facts.unit is not None
@@ -126,7 +132,7 @@ def measure(
         found["queries"] = float(member.to_step if isinstance(system, Answering) else data.facts.n_validation)
     if "audited_epsilon" in names:
         found["audited_epsilon"] = _audited(system, member, data, alone)
-    if asked := [name for name in names if name in QUALITY]:
+    if asked := [name for name in names if name in QUALITY or own_metrics([name])]:
         from trainables.measures.judged_quality import quality
 
         found |= quality(asked, system, member, state, data)

@@ -99,7 +99,7 @@ def rehearse(
         asked = [one for one in wanted(objectives, system) if one not in _TOO_LONG]
         metrics = {**measure(asked, system, run.member, run.final, data, execution), **run.metrics}
         seconds = time.perf_counter() - began
-        published(metrics, system, setting.plan.config, ())
+        published(metrics, system, setting.plan.config, (), asked)
     except Exception as error:
         raise CannotRun.by(error, doing) from error
     _check_objectives(objectives, metrics)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.randomness import Streams
+from trainables.measures.own_metrics import NoFiniteNumber
 from trainables.metrics import WITHHELD, Dependence
 from trainables.publishing import Undeclared, published
 from trainables.registry import SYSTEMS
@@ -106,7 +107,8 @@ class RecordedRun:
         seconds = time.monotonic() - (self.clock.opened if self._began is None else self._began)
         peak_memory_mb = memory.peak_mb() + self.memory_elsewhere()
         plan = self.member.plan
-        leaving = published({**self.measured(state), **metrics}, SYSTEMS[plan.system], plan.config, self.withheld)
+        asked = self.measured(state)
+        leaving = published({**asked, **metrics}, SYSTEMS[plan.system], plan.config, self.withheld, asked.keys())
         result = TrialResult(
             key=self.member.key,
             attempt=self.member.attempt,
@@ -209,9 +211,9 @@ def _trained(
         system.fit(runs, data, group.execution)
     except Fenced:
         why = dict.fromkeys(why, "given up by the controller")
-    except Undeclared as undeclared:
-        # Names alone, no value: it may be told.
-        why = dict.fromkeys(why, str(undeclared))
+    except (Undeclared, NoFiniteNumber) as said:
+        # Names, and no value of a private record: it may be told.
+        why = dict.fromkeys(why, str(said))
     except RecordsUnwritable as refused:
         kind, why = "unwritable", dict.fromkeys(why, str(refused))
     except NotAFolder as refused:
@@ -234,9 +236,10 @@ def _trained(
 
 
 def _measured(group: TrialGroup, system: System, member: Member, data: Dataset, state: State) -> Mapping[str, float]:
-    from trainables.measures.objectives import MEASURES, measure, wanted
+    from trainables.measures.objectives import measure, measured, wanted
 
-    names = [one for one in wanted(group.measures, system) if MEASURES[one].depends not in group.withheld]
+    known = measured(group.measures)
+    names = [one for one in wanted(group.measures, system) if known[one].depends not in group.withheld]
     return measure(names, system, member, state, data, group.execution)
 
 
