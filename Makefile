@@ -30,7 +30,7 @@ corpus: setup
 
 chaos: setup
 	@# -rP: each prints what it killed, charged, drew and needed.
-	SWEEPS_CHAOS_KILLS=40 $(BIN)/python -m pytest -q -rP -m chaos --timeout=3600
+	SWEEPS_CHAOS_KILLS=40 SWEEPS_CHAOS_MECHANISMS=3000 $(BIN)/python -m pytest -q -rP -m chaos --timeout=3600
 
 gpu: setup
 	@# One table, and the same as JSON; what the machine lacks is skipped by name.

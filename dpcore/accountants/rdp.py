@@ -98,8 +98,9 @@ class RDPAccountant(Composing):
             return 0.0
 
         def bound(a: float, divergence: float) -> float:
-            value = divergence + math.log(1 / delta) / (a - 1)
-            return value + math.log1p(-1 / a) - math.log(a) / (a - 1) if self.conversion == "improved" else value
+            if self.conversion == "improved":
+                return improved_epsilon(a, divergence, delta)
+            return divergence + math.log(1 / delta) / (a - 1)
 
         return max(0.0, self._least(bound))
 
@@ -152,3 +153,12 @@ class RDPAccountant(Composing):
                 return first / 2 + second / 2
             case _:
                 raise AssertionError(f"{part!r} is not countable")
+
+
+def improved_epsilon(order: float, divergence: float, delta: float) -> float:
+    """epsilon at `delta` in (0, 1) of a Renyi divergence (Canonne, Kamath & Steinke 2020, Proposition 12).
+
+    Not yet clipped at 0; the least over the orders is what counts.
+    """
+    value = divergence + math.log(1 / delta) / (order - 1)
+    return value + math.log1p(-1 / order) - math.log(order) / (order - 1)

@@ -1,0 +1,56 @@
+"""What a search costs: mathematics alone, from a trial's profile to the price of what leaves the release boundary.
+
+law = Capped(geometric(27), 447)                 # of K, the number of trials; a cap is free
+count = draw(law, secrets.SystemRandom())        # once, secret, stored before the first trial
+price_best(law, EventProfile(event), 1e-5)       # BestPrice: every route, the least claimed
+rule = two_point(law, Target(epsilon=3, delta=1e-5), profile_of)   # for configurations that differ
+rule.noise(profile_of)                           # the least noise of a configuration, rounded up
+
+    counts     laws of K, and drawing from them
+    profiles   what one trial costs, as a curve in both directions
+    penalties  what the random number of trials adds
+    best       the best of K is released
+    two_point  configurations that differ, under one price; `noise` solves for noise
+"""
+
+from dpcore.selection.best import BestPrice, PriceRoute, price_best, renyi_of_best
+from dpcore.selection.counts import (
+    BinomialCount,
+    Capped,
+    CountLaw,
+    PoissonCount,
+    TruncatedNegativeBinomial,
+    draw,
+    geometric,
+    logarithmic,
+    with_mean,
+)
+from dpcore.selection.noise import least_noise, least_noise_meeting
+from dpcore.selection.penalties import Shift
+from dpcore.selection.profiles import EventProfile, MixtureProfile, TrialProfile, WorstProfile
+from dpcore.selection.two_point import TwoPoint, two_point
+
+__all__ = [
+    "BestPrice",
+    "BinomialCount",
+    "Capped",
+    "CountLaw",
+    "EventProfile",
+    "MixtureProfile",
+    "PoissonCount",
+    "PriceRoute",
+    "Shift",
+    "TrialProfile",
+    "TruncatedNegativeBinomial",
+    "TwoPoint",
+    "WorstProfile",
+    "draw",
+    "geometric",
+    "least_noise",
+    "least_noise_meeting",
+    "logarithmic",
+    "price_best",
+    "renyi_of_best",
+    "two_point",
+    "with_mean",
+]

@@ -1,0 +1,148 @@
+"""The price of the best of K trials: K random and secret, every trial but the best sealed.
+
+Procedure. Draw K from its law once. Run K independent copies of one private trial Q: draw a configuration from a fixed
+public prior with secret coins, train, score, output (score, configuration, model). Release the output that ranks first
+by a public total order, its score with it; where K = 0 a fixed default. Not released, in any way: K, the other trials,
+which one of them it was, and whatever tells these, such as how long it took.
+
+route    theorem                                                                     source
+renyi    R(a) <= R_Q(a) + (1+shape)((1-1/b) R_Q(b) + ln(1/g)/b) + ln(mean)/(a-1);    Papernot & Steinke (2022),
+         Poisson: R_Q(a) + mean d + ln(mean)/(a-1), exp(e) <= 1 + 1/(a-1)            theorems 2 and 6
+profile  eps(delta) <= eps_Q(delta/mean) + published penalty                         Koskela, Redberg & Wang (2024)
+tight    eps(delta) <= eps_Q(delta/mean) + tight penalty                             proof here and in `penalties`
+
+Proof. Let f be the generating function of K. The best is y with chance A(y) = f(Q(<=y)) - f(Q(<y)) = Q(y) F, where F is
+the mean of f' between Q(<y) and Q(<=y). f' rises, so F <= f'(1) = mean. Both ends of the interval are events of one
+trial, so F <= exp(penalty) F' under a neighbour (`penalties`). Hence
+    sum [A - exp(eps) A']+ <= sum F [Q - exp(eps - penalty) Q']+ <= mean delta_Q(eps - penalty).
+Renyi: A^a A'^(1-a) = Q^a Q'^(1-a) F (F/F')^(a-1), with F <= mean; t = g + (1-g) x is the chance of an event of the
+trial and a coin, so ln t' <= (1-1/b)(R_Q(b) + ln t), whose excess over ln t is largest at t = g. Poisson's Renyi form
+sets the growth of F^a against F'^(1-a) and holds without a cap only: a cap lowers log-slopes, of which it needs one to
+be large. The others hold for the capped law (`counts.Capped`).
+
+With K or the slot of the winner known the statements are false.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore import checks
+from dpcore.accountants.rdp import BU2020_ORDERS, improved_epsilon
+from dpcore.adjacency import Adjacency
+from dpcore.selection import penalties
+from dpcore.selection.counts import CountLaw, PoissonCount, TruncatedNegativeBinomial
+from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
+
+ORDERS = BU2020_ORDERS
+"""Renyi orders of the first route: few fractional ones, which take milliseconds each."""
+
+RENYI = "Papernot & Steinke (2022), Theorems 2 and 6"
+PROFILE = "Koskela, Redberg & Wang (2024), private selection by the privacy profile"
+TIGHT = "dpcore.selection.best: the profile form of Koskela, Redberg & Wang (2024) with one shift for both worst cases"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceRoute:
+    """One proved bound on the epsilon of a selection.
+
+    name     "renyi", "profile" or "tight"
+    theorem  author, year, theorem
+    epsilon  upper bound, in nats
+    trial    the part of it that is the trial's own epsilon, at delta / mean; None on the Renyi route
+    shift    penalty and the point that it rests on; None on the Renyi route
+    order    the Renyi order of the least bound; None on the others
+    """
+
+    name: str
+    theorem: str
+    epsilon: float
+    trial: float | None = None
+    shift: penalties.Shift | None = None
+    order: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestPrice:
+    """What releasing the best of K trials costs, by every route; the least is claimed.
+
+    law     of K, as drawn
+    delta   of the whole selection
+    """
+
+    law: CountLaw
+    delta: float
+    adjacency: Adjacency
+    routes: tuple[PriceRoute, ...]
+
+    @property
+    def least(self) -> PriceRoute:
+        """The route with the smallest epsilon."""
+        return min(self.routes, key=lambda route: route.epsilon)
+
+    @property
+    def epsilon(self) -> float:
+        """The smallest epsilon of all routes, in nats."""
+        return self.least.epsilon
+
+
+def price_best(law: CountLaw, trial: TrialProfile, delta: float, orders: tuple[float, ...] = ORDERS) -> BestPrice:
+    """The price at `delta` in (0, 1) of releasing the best of K trials, by every route that applies.
+
+    orders  Renyi orders, each above 1, over which the first route is minimised; empty leaves it out
+    Raises InvalidValue, and as the profile does.
+    """
+    checks.probability_open(delta=delta)
+    priced = penalties.selectable(law)
+    own = epsilon_at(trial, delta / priced.mean)
+    routes = [
+        PriceRoute(name=name, theorem=theorem, epsilon=(own + shift.penalty) * ROUND_UP, trial=own, shift=shift)
+        for name, theorem, shift in (
+            ("profile", PROFILE, penalties.best_published(law, trial)),
+            ("tight", TIGHT, penalties.tight(law, trial)),
+        )
+    ]
+    if orders:
+        curve = _published_renyi(law, trial, orders)
+        bounds = [improved_epsilon(a, float(r), delta) for a, r in zip(orders, curve, strict=True)]
+        at = int(np.argmin(bounds))
+        if math.isfinite(bounds[at]):
+            routes.insert(
+                0, PriceRoute(name="renyi", theorem=RENYI, epsilon=max(0.0, bounds[at]) * ROUND_UP, order=orders[at])
+            )
+    return BestPrice(law=law, delta=delta, adjacency=trial.adjacency, routes=tuple(routes))
+
+
+def renyi_of_best(law: CountLaw, trial: TrialProfile, orders: Sequence[float]) -> NDArray[np.float64]:
+    """Renyi divergences of the best of K at these orders, each above 1, in nats: for a filter at a fixed order.
+
+    The least of the published form and R_Q(a) + tight penalty + ln(mean)/(a-1). Raises InvalidValue.
+    """
+    a = np.array(orders, dtype=np.float64)
+    at = tuple(float(order) for order in a)
+    tight = trial.renyi(at) + penalties.tight(law, trial).penalty + math.log(penalties.selectable(law).mean) / (a - 1)
+    return np.asarray(np.minimum(tight, _published_renyi(law, trial, at)) * ROUND_UP)
+
+
+def _published_renyi(law: CountLaw, trial: TrialProfile, orders: tuple[float, ...]) -> NDArray[np.float64]:
+    """The published Renyi curve of the best; infinite where there is none. Raises InvalidValue."""
+    for order in orders:
+        if not 1 < order < math.inf:
+            raise checks.InvalidValue("orders", orders, "finite orders, each above 1")
+    a, curve, one = np.array(orders), trial.renyi(orders), penalties.selectable(law)
+    own = np.maximum(curve, 0.0) + math.log(one.mean) / (a - 1)
+    if isinstance(one, TruncatedNegativeBinomial):
+        found = own + (1 + one.shape) * float(np.min((1 - 1 / a) * curve - math.log(one.success) / a))
+    elif isinstance(one, PoissonCount) and law.priced is law:
+        found = own + one.rate * np.array([trial.delta(math.log1p(1 / (order - 1)) * (1 - 1e-15)) for order in orders])
+    else:
+        return np.full(a.shape, math.inf)
+    # Divergences rise with the order: each is bounded by those of larger orders.
+    rising = np.argsort(a)
+    found[rising] = np.minimum.accumulate(found[rising][::-1])[::-1]
+    return found

@@ -1,0 +1,111 @@
+"""Two-point calibration: configurations that differ in sampling rate and steps under one price of the best of K.
+
+The price of a selection uses the trial's profile at two points only (`best`): delta(e1) and delta at the epsilon that
+is left, e_hat = epsilon - penalty. A trial that draws its configuration from a prior with secret coins has at most the
+largest of the configurations' deltas at each point. So fix e1 in public, and let every configuration meet
+
+    delta(e1) <= d1      and      delta(e_hat) <= d_hat = delta / mean.
+
+Calibrating each configuration to one common (epsilon, delta) is *not* enough: delta(e1) differs among such.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from dpcore import checks
+from dpcore.calibrate.target import Target
+from dpcore.selection import penalties
+from dpcore.selection.counts import CountLaw, PoissonCount
+from dpcore.selection.noise import least_noise, least_noise_meeting
+from dpcore.selection.profiles import TrialProfile, epsilon_at
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoPoint:
+    """What every configuration has to meet so that the best of K costs (epsilon, delta). Public.
+
+    law      of K
+    epsilon  of the whole selection, in nats, above 0
+    delta    of the whole selection, in (0, 1)
+    e1, d1   the first point: in nats, at least 0; in [0, 1]
+
+    Raises InvalidValue where nothing of epsilon is left for the trial.
+    """
+
+    law: CountLaw
+    epsilon: float
+    delta: float
+    e1: float
+    d1: float
+
+    def __post_init__(self) -> None:
+        checks.positive_finite(epsilon=self.epsilon)
+        checks.probability_open(delta=self.delta)
+        checks.non_negative_finite(e1=self.e1, d1=self.d1)
+        if self.d1 > 1:
+            raise checks.InvalidValue("d1", self.d1, "a probability in [0, 1]")
+        if self.penalty > self.epsilon:
+            raise checks.InvalidValue("e1", self.e1, f"a penalty ({self.penalty:.6g}) of at most {self.epsilon=}")
+
+    @cached_property
+    def penalty(self) -> float:
+        """What the number of trials adds, in nats."""
+        return penalties.at_point(self.law, self.e1, self.d1)
+
+    @property
+    def e_hat(self) -> float:
+        """The second point: what is left for the trial itself, in nats, rounded down."""
+        return (self.epsilon - self.penalty) * (1 - 1e-15)
+
+    @property
+    def d_hat(self) -> float:
+        """delta of the trial at e_hat, at most."""
+        return self.delta / penalties.selectable(self.law).mean * (1 - 1e-15)
+
+    def exceeds(self, configuration: TrialProfile) -> float:
+        """The larger ln(delta / allowed) of the two points: at most 0 where the configuration is covered."""
+        pairs = ((configuration.delta(self.e1), self.d1), (configuration.delta(self.e_hat), self.d_hat))
+        return max(_log_ratio(found, allowed) for found, allowed in pairs)
+
+    def covers(self, configuration: TrialProfile) -> bool:
+        """Whether the configuration may be in the prior."""
+        return self.exceeds(configuration) <= 0
+
+    def noise(self, profile_of: Callable[[float], TrialProfile]) -> float:
+        """The least noise multiplier, rounded up, of a configuration that is covered.
+
+        profile_of  the configuration's profile at a noise multiplier; its deltas fall as noise rises
+        Raises CannotCalibrate.
+        """
+        target = Target(epsilon=self.epsilon, delta=self.delta)
+        return least_noise_meeting(target, lambda noise: self.exceeds(profile_of(noise)))
+
+
+def _log_ratio(found: float, allowed: float) -> float:
+    if found <= allowed:
+        return min(0.0, math.log(found / allowed)) if min(found, allowed) > 0 else -1.0
+    return math.log(found / allowed) if allowed > 0 else 700.0
+
+
+def two_point(law: CountLaw, target: Target, profile_of: Callable[[float], TrialProfile]) -> TwoPoint:
+    """The two points at which a reference configuration, calibrated alone, meets the target exactly.
+
+    law         of K
+    profile_of  the reference's profile at a noise multiplier; its own least noise is solved here
+
+    The choice of reference is free, public and valid whatever it is: configurations like it are covered by the noise
+    that they need alone, others by a little more. Raises CannotCalibrate, InvalidValue.
+    """
+    own_delta = target.delta / penalties.selectable(law).mean
+
+    def price(noise: float) -> float:
+        trial = profile_of(noise)
+        return epsilon_at(trial, own_delta) + penalties.tight(law, trial).penalty
+
+    shift = penalties.tight(law, profile_of(least_noise(target, price)))
+    d1 = shift.d1 if isinstance(penalties.selectable(law), PoissonCount) else shift.d1 * (1 - 1e-11)
+    return TwoPoint(law=law, epsilon=target.epsilon, delta=target.delta, e1=shift.e1, d1=min(1.0, d1))
