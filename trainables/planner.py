@@ -30,6 +30,8 @@ from dpcore.mechanisms.scheduled import Scheduled
 from trainables.capabilities import NONE, Capabilities
 from trainables.knobs import complete, parameters, read
 from trainables.metrics import Config, Metric, Scalar
+from trainables.natural import NONE as NOTHING_SAID
+from trainables.natural import Natural
 from trainables.system import Dataset, Execution, Parameter, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Run
 from trainables.validation.declaration import PUBLIC_VALIDATION
 
@@ -63,6 +65,7 @@ class PlannedSystem(ABC, Generic[Knobs, Released]):
     metrics: tuple[Metric, ...]
     knobs: type[Knobs]
     capabilities: Capabilities = NONE
+    natural: Natural = NOTHING_SAID
     solves: Mapping[str, str] = MappingProxyType({})
     adjacencies: ClassVar[tuple[Adjacency, ...]] = tuple(Adjacency)
     why_adjacency: str = ""

@@ -52,7 +52,8 @@ def notes_on(spec: SweepSpec, plans: Sequence[PrivacyPlan], samples: int, grid_s
         notes.append(f"the grid ends after {points} of {spec.search.trials} trials")
     if len(spec.privacy.epsilon) == 1 and any(objective.metric == "epsilon" for objective in spec.objectives):
         notes.append("epsilon is an objective and there is one budget: it will hardly vary. Give a list of budgets.")
-    if len(spec.privacy.epsilon) > 1 and len(spec.objectives) == 1 and registry.learns(spec.search.sampler):
+    favours = registry.learns(spec.search.sampler) and not registry.is_automatic(spec.search.sampler)
+    if len(spec.privacy.epsilon) > 1 and len(spec.objectives) == 1 and favours:
         notes.append(
             f"{spec.search.sampler} will favour the best budget: add epsilon as an objective to cover them all"
         )

@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcore.group_privacy import group_epsilon_lower
 from sweeps.checking.estimates import Spread, TotalEstimate, estimated_total
 from sweeps.checking.feasibility import DRAWS, draws
 from sweeps.checking.notes import notes_on, notes_on_withheld
 from sweeps.control.planning import check_corners, plan_proposal
+from sweeps.control.resolving import resolution_of
 from sweeps.ledger.assumptions import HEADING, Assumptions
 from sweeps.ledger.totals import Total as EarlierTotal
 from sweeps.ledger.totals import earlier_lines
@@ -27,6 +28,9 @@ from sweeps.spec import public_facts
 from sweeps.spec.model import SweepSpec
 from trainables.system import PrivacyPlan, PublicFacts, Refusal, System
 from trainables.units import RECORD
+
+if TYPE_CHECKING:
+    from sweeps.search.automatic import Resolution
 
 GROUP_SAMPLES = 20
 """Draws whose group privacy is counted: each takes as long as a dozen plans."""
@@ -47,6 +51,7 @@ class Preview:
     per_record  least epsilon per unit that the planned noise would have if single records were sampled and clipped;
                 None where the claim is per record, or no step is a Gaussian
     noise       standard deviation on a count of a report on private validation records; None without such reports
+    resolution  what `sampler: auto` comes to; None for other samplers
     """
 
     spec: SweepSpec
@@ -63,6 +68,7 @@ class Preview:
     started_from: tuple[EarlierTotal, ...]
     per_record: Spread | None
     noise: Spread | None
+    resolution: Resolution | None
 
     @property
     def heading(self) -> str:
@@ -105,6 +111,7 @@ class Preview:
             "adjacency": str(privacy.adjacency),
             "unit": privacy.unit,
             "sampler": search.sampler,
+            "resolved": None if self.resolution is None else self.resolution.method,
             "stratified": search.stratified,
             "trials": search.trials,
             "space": self.space,
@@ -130,7 +137,11 @@ class Preview:
         """For people, in lines of at most about a hundred characters."""
         privacy, search = self.spec.privacy, self.spec.search
         budgets = ", ".join(epsilon_text(epsilon, digits=6) for epsilon in privacy.epsilon)
-        sampler = f"{search.sampler}, systems and budgets in turn," if search.stratified else search.sampler
+        sampler = search.sampler
+        if self.resolution is not None:
+            sampler += f" ({self.resolution.method}: {self.resolution.why})"
+        if search.stratified or self.resolution is not None:
+            sampler += f", {'systems and budgets' if search.stratified else 'budgets'} in turn,"
         assumptions = Assumptions.of(claim for total in self.started_from for claim in total.claims())
         lines = [
             *filter(None, [self.heading]),
@@ -224,6 +235,7 @@ def preview(
         started_from=tuple(started_from),
         per_record=_per_record(spec, plans, facts),
         noise=Spread.of([plan.validation.histogram.deviation for plan in plans if plan.validation is not None]),
+        resolution=resolution_of(spec, facts, calibrations, systems),
     )
 
 

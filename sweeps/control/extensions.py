@@ -38,7 +38,13 @@ def extended(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
 
 
 def begun(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -> SweepSpec:
-    """A spec that is given at a resume, without what the sweep was extended by: it may state any of its totals."""
+    """A spec that is given at a resume, without what the sweep was extended by: it may state any of its totals.
+
+    What `sampler: auto` comes to was resolved when the sweep began, and stays.
+    """
+    if spec.search.sampler == before.search.sampler and spec.search.resolved is None:
+        resolved = {"resolved": before.search.resolved}
+        spec = spec.model_copy(update={"search": spec.search.model_copy(update=resolved)})
     if spec.search.trials in [one.trials for one in extensions]:
         spec = spec.model_copy(update={"search": spec.search.model_copy(update={"trials": before.search.trials})})
     if spec.limits.hours is not None and spec.limits.hours in [one.hours for one in extensions]:

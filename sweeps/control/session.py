@@ -19,6 +19,7 @@ from sweeps.control.interruption import Interruption
 from sweeps.control.listening import Listener
 from sweeps.control.lost_attempts import HOURS_OVER, INTERRUPTED
 from sweeps.control.planning import check_corners
+from sweeps.control.resolving import resolved
 from sweeps.control.resumed_spec import effective_spec
 from sweeps.control.time_limits import Deadline, seconds_run
 from sweeps.control.unmeasured import unmeasured_lines
@@ -34,7 +35,7 @@ from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.search import Proposer
-from sweeps.spec import SweepSpec
+from sweeps.spec import SweepSpec, public_facts
 from sweeps.store import Lease, Store, StoreError, SweepRecord
 from sweeps.tracking import Drain
 from trainables.data import SOURCES
@@ -95,6 +96,8 @@ def _unsaid(failure: Failure) -> None:
 def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> str:
     """Record a new sweep and return its name. Without `name`, the spec's name, numbered when it is taken.
 
+    What `sampler: auto` comes to is resolved here, and recorded.
+
     A name whose folder is in use counts as taken although the store does not know it: a sweep of another store, or
     of a store that was deleted, would hand its secret on, and the same noise would fall on other gradients.
 
@@ -104,6 +107,7 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
     if name is not None and not NAME.fullmatch(name):
         raise InvalidValue("name", name, "letters, digits, dots, dashes and underscores, at most 100")
     store = workspace.open_store(create=True)
+    spec = resolved(spec, public_facts(spec), store.calibrations())
     taken = {name for sweep in store.sweeps() for name in (sweep.name, sweep.label)}
     candidates = chain([spec.name], (f"{spec.name}-{number}" for number in count(2)))
     chosen = name or next(one for one in candidates if one not in taken and not workspace.in_use(one))

@@ -19,7 +19,7 @@ from typing import Protocol
 from sweeps.records import Proposal
 from sweeps.release.published import Published
 from sweeps.search.history import WarmStart
-from sweeps.search.registry import Independent, Learning, Points, sampler
+from sweeps.search.registry import Automatic, Independent, Learning, Points, sampler
 from sweeps.search.seeds import seed_of_trial
 from sweeps.spec.model import SweepSpec
 from trainables.system import Scalar
@@ -43,12 +43,16 @@ class Learner(Protocol):
         ...
 
 
-def _learner(entry: Learning, spec: SweepSpec, warm: Iterable[Published]) -> Learner:
+def _learner(entry: Learning | Automatic, spec: SweepSpec, warm: Iterable[Published]) -> Learner:
     # A quarter of a second of imports that independent samplers do without.
+    from sweeps.search.automatic import BudgetsInTurn, at_budget
     from sweeps.search.optuna_sampler import OptunaSampler
     from sweeps.search.stratified import StratifiedSampler
 
-    return (StratifiedSampler if spec.search.stratified else OptunaSampler)(entry, spec, warm)
+    build = at_budget(entry, spec)
+    if spec.search.stratified:
+        return StratifiedSampler(build, spec, warm)
+    return BudgetsInTurn(build(spec, warm), spec) if isinstance(entry, Automatic) else OptunaSampler(entry, spec, warm)
 
 
 class Proposer:

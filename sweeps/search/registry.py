@@ -1,9 +1,9 @@
 """Every sampler by name, and what each can do: whatever else knows of samplers derives it from here.
 
-Two kinds. An `Independent` one gives a point for a number and is told no result, so that all budgets are fixed before
-the first trial runs: only then is the total of a sweep a guarantee. A `Learning` one is told results. A name that is
-not in `SAMPLERS` counts as one that learns, wherever it comes from (`learns`): a forgotten sampler can cost a sweep its
-total, never lend it one.
+Three kinds. An `Independent` one gives a point for a number and is told no result, so that all budgets are fixed before
+the first trial runs: only then is the total of a sweep a guarantee. A `Learning` one is told results; so is the method
+that the one `Automatic` sampler, the default, comes to. A name that is not in `SAMPLERS` counts as one that learns,
+wherever it comes from (`learns`): a forgotten sampler can cost a sweep its total, never lend it one.
 
 A new sampler is a row of `SAMPLERS`; an entry point of an installed package, in the group `private_sweeps.samplers`,
 that is a `Learning` value; or a function of the user's own, which a spec names as `module:function`: called with
@@ -75,7 +75,18 @@ class Learning:
     reads_penalties: bool = True
 
 
-SamplerEntry = Independent | Learning
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Automatic:
+    """A sampler that learns, by a method which a rule chooses before the first trial (`sweeps.search.automatic`): one
+    that can take the sweep's systems and objectives."""
+
+    name: str
+    doc: str
+    several_objectives: bool = True
+    mixes_systems: bool = True
+
+
+SamplerEntry = Independent | Learning | Automatic
 
 
 def by_name(*entries: SamplerEntry) -> dict[str, SamplerEntry]:
@@ -106,6 +117,10 @@ def _gp(seed: int, trials: int) -> BaseSampler:
 
 # An ask of TPE grows by about 12 ms per thousand trials in the window, the Gaussian process's with their cube.
 SAMPLERS: Mapping[str, SamplerEntry] = by_name(
+    Automatic(
+        name="auto",
+        doc="a Gaussian process over natural coordinates and the budget, or tpe or nsga2, by rule; budgets take turns",
+    ),
     Independent(name="random", doc="independent draws from the prior of the space", points=RandomPoints),
     Learning(
         name="tpe",
@@ -143,7 +158,12 @@ def names(select: Callable[[SamplerEntry], bool] = lambda entry: True) -> tuple[
 
 def is_learning(entry: SamplerEntry) -> bool:
     """Whether it is told results."""
-    return isinstance(entry, Learning)
+    return not isinstance(entry, Independent)
+
+
+def is_automatic(name: object) -> bool:
+    """Whether sampler `name` comes to a method that a rule chooses."""
+    return isinstance(SAMPLERS.get(str(name)), Automatic)
 
 
 def fixed() -> tuple[str, ...]:
@@ -186,6 +206,14 @@ def sampler(name: object) -> SamplerEntry:
             f"a sweeps.search.registry.Learning of that name at {offered.value}, not {entry!r}",
             "A sampler of an installed package counts as one that learns: only this project's own are known not to.",
         )
+    return entry
+
+
+def learning(name: str) -> Learning:
+    """The sampler of this project's own of that name, which learns. Raises KeyError."""
+    entry = SAMPLERS[name]
+    if not isinstance(entry, Learning):
+        raise KeyError(name)
     return entry
 
 

@@ -27,7 +27,29 @@ class Strata:
 
     def at(self, number: int) -> tuple[str, float]:
         """The pair of proposal `number`: one round after the other, each in an order of its own."""
-        round_, place = divmod(number, len(self.pairs))
-        # A grid takes this stream at number 0; no sweep has both.
-        order = np.random.Generator(np.random.PCG64(sequence(self.seed, round_, ORDER))).permutation(len(self.pairs))
-        return self.pairs[int(order[place])]
+        return self.pairs[_in_turn(self.seed, number, len(self.pairs))]
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetTurns:
+    """The target budgets of a sweep, and the order in which proposals go through them: no result has a say in it."""
+
+    epsilons: tuple[float, ...]
+    seed: int
+
+    @classmethod
+    def of(cls, spec: SweepSpec) -> BudgetTurns:
+        """Every budget of the spec."""
+        return cls(epsilons=Space.of(spec).epsilons, seed=spec.search.seed)
+
+    def at(self, number: int) -> float:
+        """The budget of proposal `number`, likewise."""
+        return self.epsilons[_in_turn(self.seed, number, len(self.epsilons))]
+
+
+def _in_turn(seed: int, number: int, count: int) -> int:
+    """Which of `count` things has its turn at `number`."""
+    round_, place = divmod(number, count)
+    # A grid takes this stream at number 0; no sweep has both.
+    order = np.random.Generator(np.random.PCG64(sequence(seed, round_, ORDER))).permutation(count)
+    return int(order[place])

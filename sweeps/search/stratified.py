@@ -6,13 +6,12 @@ two draws.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import ceil
 
 from sweeps.release.published import Published
 from sweeps.search import history
-from sweeps.search.optuna_sampler import OptunaSampler
-from sweeps.search.registry import Learning
+from sweeps.search.automatic import AtBudget
 from sweeps.search.space import Space
 from sweeps.search.strata import Strata
 from sweeps.spec.model import SweepSpec
@@ -20,15 +19,22 @@ from trainables.system import Scalar
 
 
 class StratifiedSampler:
-    """A sampler that learns, as `entry` says, for each system by itself."""
+    """A sampler that learns for each system by itself.
 
-    def __init__(self, entry: Learning, spec: SweepSpec, warm: Iterable[Published] = ()) -> None:
+    build  makes it, of the system's own spec and earlier trials
+    """
+
+    def __init__(
+        self,
+        build: Callable[[SweepSpec, Iterable[Published]], AtBudget],
+        spec: SweepSpec,
+        warm: Iterable[Published] = (),
+    ) -> None:
         found, self.warm_start = history.fitting(spec, Space.of(spec), warm)
         self._strata = Strata.of(spec)
         share = spec.search.model_copy(update={"trials": ceil(spec.search.trials / len(spec.systems))})
         self._samplers = {
-            system: OptunaSampler(
-                entry,
+            system: build(
                 spec.model_copy(update={"systems": {system: knobs}, "search": share}),
                 [record for record in found if record.system == system],
             )

@@ -14,7 +14,7 @@ from sweeps.process.suggestions import did_you_mean
 from sweeps.process.tracking_uri import check_tracking_uri
 from sweeps.search import registry
 from sweeps.search.known_points import read_point
-from sweeps.search.registry import Independent, Learning
+from sweeps.search.registry import Automatic, Independent, Learning
 from sweeps.search.space import Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.draft import Draft
@@ -266,6 +266,20 @@ def check_search(draft: Draft, problems: Problems) -> None:
             search.warm_start,
             f"a sampler that learns: {entry.name} would ignore it",
             f"Use {registry.one_of(registry.names(registry.is_learning))}, or drop `warm_start`.",
+        )
+    if search.resolved is not None and not isinstance(entry, Automatic):
+        problems.add(
+            "search.resolved",
+            search.resolved,
+            f"nothing with {entry.name}: it is the method that `sampler: auto` comes to",
+            "Drop `resolved`, or use the sampler auto.",
+        )
+    if isinstance(entry, Automatic) and search.resolved == "gp" and len(systems) > 1 and not search.stratified:
+        problems.add(
+            "search.resolved",
+            search.resolved,
+            "tpe or nsga2 for several systems: a Gaussian process has no conditional knobs",
+            "Drop `resolved`, or add `stratified: true`: one model for each system.",
         )
     if isinstance(entry, Learning):
         _check_learning(entry, search, systems, objectives, problems)

@@ -128,6 +128,7 @@ class Search(Section):
     """How points are proposed. `trials` counts launched ones; infeasible proposals are listed apart.
 
     sampler     one of `sweeps.search.registry.SAMPLERS`, one that an installed package offers, or module:function
+    resolved    the method that `auto` comes to, which is recorded when a sweep begins (`sweeps.search.automatic`)
     repeats     of a grid: trials of each point, alike but for their seeds and noise
     stratified  systems and budgets take turns, and a sampler that learns does so for each system by itself
     first       known good points, which are tried before what the sampler proposes and count among `trials`; no point
@@ -135,13 +136,14 @@ class Search(Section):
     """
 
     sampler: Annotated[str, PlainValidator(lambda value: value), WithJsonSchema({"type": "string"})] = (
-        "tpe"  # read by sweeps.spec.across_sections, which knows the samplers
+        "auto"  # read by sweeps.spec.across_sections, which knows the samplers
     )
     trials: Annotated[PositiveCount, Field(le=10_000_000)]
     seed: Annotated[int, Field(ge=0, lt=2**63), _NUMBER] = 0
     warm_start: Name | None = None
     repeats: PositiveCount = 1
     stratified: bool = False
+    resolved: Literal["gp", "tpe", "nsga2"] | None = None
     first: tuple[dict[str, Any], ...] = ()  # read by sweeps.spec.across_sections, which knows the space
 
 
@@ -318,7 +320,7 @@ class SweepSpec(Section):
         return tuple(sorted({function.split(":")[0] for function in named}))
 
 
-ABSENT_UNLESS_GIVEN = {"limits": ("hours", "trial_minutes"), "search": ("first",)}
+ABSENT_UNLESS_GIVEN = {"limits": ("hours", "trial_minutes"), "search": ("first", "resolved")}
 """Values of a canonical spec that are younger than its digest: without them a spec has the one that it always had."""
 FUNCTION = OBJECT
 """The user's own code in a spec: `package.module:function`."""

@@ -29,6 +29,8 @@ from tests.sweeps.toys import finished, spec_with
 from trainables import plugins
 
 ROOT = Path(__file__).parents[2]
+RESOLVED = {"auto": {"resolved": "tpe"}}
+"""Its own process sits the exam in test_automatic.py."""
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def unannounced():
 
 
 def spec_for(name: str, objectives: list[dict[str, str]], seed: int = 3) -> Any:
-    search = {"sampler": name, "trials": 40, "seed": seed}
+    search = {"sampler": name, "trials": 40, "seed": seed, **RESOLVED.get(name, {})}
     mixes = name in registry.names(lambda one: isinstance(one, Independent) or one.mixes_systems)
     systems = {} if registry.walks_grid(name) or mixes else {"systems": {"hill": MIXED["hill"]}}
     return exam(name, objectives, search=search, **systems)
@@ -64,7 +66,7 @@ def test_every_sampler_passes_the_exam(name):
         if isinstance(entry, Independent) or entry.several_objectives:
             assert faults(spec_for(name, TWO)) == []
         if not registry.walks_grid(name):
-            stratified = {"sampler": name, "trials": 40, "seed": 3, "stratified": True}
+            stratified = {"sampler": name, "trials": 40, "seed": 3, "stratified": True, **RESOLVED.get(name, {})}
             assert faults(exam(name, ONE, systems=MIXED, search=stratified)) == []
     first, other = (Proposer(spec_for(name, ONE, seed)).propose() for seed in (3, 4))
     assert first.config != other.config

@@ -196,7 +196,7 @@ BAD: list[tuple[str, Any, str]] = [
     (
         "search/sampler",
         "tbe",
-        "search.sampler='tbe': expected one of 'random', 'tpe', 'nsga2', 'gp' or 'grid'. Did you mean `tpe`?",
+        "search.sampler='tbe': expected one of 'auto', 'random', 'tpe', 'nsga2', 'gp' or 'grid'. Did you mean `tpe`?",
     ),
     ("search/trials", 0, "search.trials=0: expected a number of at least 1."),
     ("search/trials", 2.5, "search.trials=2.5: expected a whole number."),
@@ -205,7 +205,7 @@ BAD: list[tuple[str, Any, str]] = [
         "search/warm_start",
         "earlier",
         "search.warm_start='earlier': expected a sampler that learns: random would ignore it. "
-        "Use tpe, nsga2 or gp, or drop `warm_start`.",
+        "Use auto, tpe, nsga2 or gp, or drop `warm_start`.",
     ),
     ("early_stopping", {"method": "hyperband"}, "early_stopping.method='hyperband': expected one of 'asha'."),
     ("resources/cpus", 0, "resources.cpus=0: expected a number above 0."),

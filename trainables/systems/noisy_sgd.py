@@ -33,6 +33,7 @@ from dpcore.sampling import PoissonSampling
 from trainables import models
 from trainables.capabilities import Capabilities
 from trainables.knobs import knob, knobs
+from trainables.natural import Natural
 from trainables.planner import NOISE_MAX, STEPS_MAX, ClaimTerms, PlannedSystem, check_batch, goal_of, too_large
 from trainables.system import (
     Config,
@@ -86,6 +87,12 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
     """How every system with a sampled Gaussian for each step is planned: one rate, one clip, one noise."""
 
     solves = MappingProxyType({"noise": "noise_multiplier", "steps": "epochs"})
+    natural = Natural(
+        # Clipped, a step goes as far as learning rate times clip norm.
+        products={"learning_rate": {"learning_rate": 1, "clip_norm": 1}},
+        # Expected passes over the data: so many gradients of each record.
+        work={"epochs": 1},
+    )
 
     def check(self, knobs: Steps, facts: PublicFacts, target: PrivacyTarget, given: Config) -> Refusal | None:
         """See `PlannedSystem.check`."""
@@ -158,6 +165,9 @@ class NoisyOptimiser(NoisedDescent[Model], TrainedByNoisedGradients[Model, Sampl
 
     def __init__(self, name: str, knobs: type[Model]) -> None:
         self.name, self.knobs = name, knobs
+        if issubclass(knobs, NoisyAdamKnobs):
+            # Its steps are as long as the learning rate says, whatever the gradient's length.
+            self.natural = Natural(work=self.natural.work)
 
     def check(self, knobs: Model, facts: PublicFacts, target: PrivacyTarget, given: Config) -> Refusal | None:
         """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""

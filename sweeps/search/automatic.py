@@ -1,0 +1,99 @@
+"""`sampler: auto`: which method proposes, by rule, and budgets in turn whatever the method.
+
+The rule looks at the spec and at what its trials are planned to cost, at nothing that was measured, and once: a sweep
+keeps in `search.resolved` what was chosen when it began (`sweeps.control.resolving`), however it is extended.
+
+Which budget a proposal gets is a schedule of seed and number (`sweeps.search.strata`): no result chooses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from dpcore.checks import InvalidValue
+from sweeps.release.published import Published
+from sweeps.search import registry
+from sweeps.search.history import WarmStart
+from sweeps.search.optuna_sampler import OptunaSampler
+from sweeps.search.registry import Automatic, Learning
+from sweeps.search.strata import BudgetTurns
+from sweeps.search.surrogate import Surrogate, judged
+from sweeps.spec.model import SweepSpec
+from trainables.system import Scalar
+
+GAUSSIAN_PROCESS, PARZEN, GENETIC = METHODS = ("gp", "tpe", "nsga2")
+MANY_TRIALS = 300
+"""From here on a Gaussian process would look at some trials only, and take seconds for a proposal."""
+PROPOSAL_SECONDS = 0.1
+"""A trial that is planned to take less than that waits for the process, not the process for it."""
+SECONDS_PER_GRADIENT = 2e-5
+"""For planned work, in gradients of one record: of small models on one core. It decides between samplers, no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What `auto` comes to, and why, in words for people."""
+
+    method: str
+    why: str
+
+
+def resolution(spec: SweepSpec, work: float) -> Resolution:
+    """The method for a sweep whose median trial is planned to cost `work`."""
+    trials, goals, seconds = spec.search.trials, len(judged(spec)), work * SECONDS_PER_GRADIENT
+    many = GENETIC if goals > 1 else PARZEN
+    if len(spec.systems) > 1 and not spec.search.stratified:
+        return Resolution(many, f"{len(spec.systems)} systems share one search")
+    if trials > MANY_TRIALS:
+        return Resolution(many, f"{trials} trials are many for a Gaussian process")
+    if seconds < PROPOSAL_SECONDS:
+        return Resolution(many, f"a trial is planned to take {seconds:.2g} s, less than a process takes to propose")
+    return Resolution(GAUSSIAN_PROCESS, f"{trials} trials of about {seconds:.2g} s each, as planned")
+
+
+class AtBudget(Protocol):
+    """A sampler that learns, and proposes at a budget that it is given."""
+
+    warm_start: WarmStart
+
+    def rebuild(self, records: Iterable[Published]) -> None: ...
+    def tell(self, record: Published) -> None: ...
+    def point(self, number: int, index: int, epsilon: float) -> dict[str, Scalar] | None: ...
+
+
+def at_budget(entry: Learning | Automatic, spec: SweepSpec) -> Callable[[SweepSpec, Iterable[Published]], AtBudget]:
+    """What builds such a sampler for a spec, or for one system of it, and the trials of an earlier sweep.
+
+    Raises InvalidValue where `auto` was not resolved.
+    """
+    if isinstance(entry, Automatic):
+        if spec.search.resolved is None:
+            expected = f"a method, one of {registry.one_of(METHODS)}: `sweeps.control.resolving` chooses it"
+            raise InvalidValue("search.resolved", None, expected)
+        if spec.search.resolved == GAUSSIAN_PROCESS:
+            return Surrogate
+        entry = registry.learning(spec.search.resolved)
+    return partial(OptunaSampler, entry)
+
+
+class BudgetsInTurn:
+    """A sampler of all systems of a sweep, which is given its budgets in turn."""
+
+    def __init__(self, inner: AtBudget, spec: SweepSpec) -> None:
+        self._inner, self._turns = inner, BudgetTurns.of(spec)
+        self.warm_start = inner.warm_start
+
+    def rebuild(self, records: Iterable[Published]) -> None:
+        """Know these records and no others."""
+        self._inner.rebuild(records)
+
+    def tell(self, record: Published) -> None:
+        """Know a trial's latest state."""
+        self._inner.tell(record)
+
+    def point(self, number: int, index: int) -> dict[str, Scalar] | None:
+        """The configuration of trial `number`, at the budget whose turn it is at proposal `index`."""
+        return self._inner.point(number, index, self._turns.at(index))

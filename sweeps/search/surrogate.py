@@ -1,0 +1,214 @@
+"""A sampler that models the results of one system: a Gaussian process over natural coordinates and the budget.
+
+Budgets share what they learn, since epsilon is a coordinate: a point that is good at one is likely good at the next.
+Which budget a proposal gets is none of its business: that is given.
+
+Nothing is remembered: a proposal is computed from seed, number and the records, so that a restart changes none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import qmc
+
+from sweeps.records import DECIDED, TARGET_EPSILON
+from sweeps.release.published import Published
+from sweeps.search import history
+from sweeps.search.coordinates import Config, Coordinates, ends, is_logarithmic, is_numeric
+from sweeps.search.gaussian_process import Process, normal_scores
+from sweeps.search.objective_values import objective_at
+from sweeps.search.seeds import ORDER, POINT, sequence
+from sweeps.search.space import Space
+from sweeps.spec.domains import Domain
+from sweeps.spec.model import ObjectiveOptions, SweepSpec
+from trainables.natural import natural_of
+from trainables.system import Scalar
+
+WINDOW = 300
+"""Trials that it looks at, besides the best of the earlier ones: its cost grows with their cube."""
+DESIGN = 8
+"""Proposals that fill the space evenly before results count."""
+DRAWS, NEAR, MOVES = 500, 8, 25
+"""Candidates: draws from the prior, and moves around each of so many good points."""
+REACH = (0.02, 0.1, 0.3)
+"""How far such moves go, in parts of a knob's range."""
+CHEAPER = 0.1
+"""Expected improvement is divided by the planned work to this power: of two points about as good, the cheaper one."""
+EVEN = 0.05
+"""Of several objectives: the weight of their sum beside that of the worst (Knowles 2006, "ParEGO")."""
+
+
+def judged(spec: SweepSpec) -> tuple[ObjectiveOptions, ...]:
+    """The objectives that results decide; what plans decide is known beforehand."""
+    open_ones = tuple(one for one in spec.objectives if one.metric not in DECIDED)
+    return open_ones or spec.objectives
+
+
+class Surrogate:
+    """Proposals for the one system of `spec`, at budgets that are given."""
+
+    def __init__(self, spec: SweepSpec, warm: Iterable[Published] = ()) -> None:
+        from trainables.registry import SYSTEMS
+
+        self._spec, self._space = spec, Space.of(spec)
+        (self._branch,) = self._space.branches
+        natural = natural_of(SYSTEMS.known(self._branch.system))
+        self._coordinates = Coordinates(self._branch, self._space.epsilons, natural)
+        self._warm, self.warm_start = history.fitting(spec, self._space, warm)
+        self._records: dict[int, Published] = {}
+
+    def rebuild(self, records: Iterable[Published]) -> None:
+        """Know these records and no others."""
+        self._records = {record.number: record for record in records}
+
+    def tell(self, record: Published) -> None:
+        """Know a trial's latest state."""
+        self._records[record.number] = record
+
+    def point(self, number: int, index: int, epsilon: float) -> dict[str, Scalar] | None:
+        """The configuration of trial `number`, the sampler's own proposal `index`, at budget `epsilon`."""
+        rng = np.random.Generator(np.random.PCG64(sequence(self._spec.search.seed, number, POINT)))
+        seen = self._seen(number)
+        known = _Known(self._spec, self._coordinates, seen, rng)
+        if not self._branch.searched or (index < DESIGN and len(known.values) < DESIGN):
+            return self._designed(index, epsilon)
+        if len(np.unique(known.values)) < 2:
+            return self._space.draw(rng, (self._branch.system, epsilon))
+        running = [one.config for one in seen if history.lesson(self._spec, one) is None]
+        process = Process(known.points, normal_scores(known.values), known.whole(running))
+        return self._best(process, known, epsilon, rng)
+
+    def _seen(self, number: int) -> list[Published]:
+        start = history.window_start(number, WINDOW)
+        known = [record for _, record in sorted(self._records.items()) if record.number < number]
+        kept = history.kept(self._spec, [record for record in known if record.number < start])
+        return [*self._warm, *kept, *(record for record in known if record.number >= start)]
+
+    def _designed(self, index: int, epsilon: float) -> dict[str, Scalar]:
+        """Point `index` of a scrambled Sobol sequence (Owen 1998), which goes round in each knob."""
+        rng = np.random.Generator(np.random.PCG64(sequence(self._spec.search.seed, 0, ORDER)))
+        size = 2 ** math.ceil(math.log2(max(DESIGN, index + 1)))
+        places = qmc.Sobol(max(1, len(self._branch.searched)), rng=rng).random(size)[index]
+        return self._at(places, epsilon)
+
+    def _best(self, process: Process, known: _Known, epsilon: float, rng: np.random.Generator) -> dict[str, Scalar]:
+        """The candidate that is expected to improve most at this budget."""
+        tried = [{**config, TARGET_EPSILON: epsilon} for config in known.configs]
+        expected, _ = process.predict(known.whole(tried))
+        best = float(expected.max())
+        order = np.argsort(-expected, kind="stable")
+        good = [tried[place] for place in dict.fromkeys(int(one) for one in order[:NEAR])]
+        places = [rng.random((DRAWS, len(self._branch.searched)))]
+        places += [self._moved(config, rng) for config in good]
+        candidates = [self._at(row, epsilon) for row in np.vstack(places)]
+        for _ in range(2):
+            worth = process.log_improvement(known.whole(candidates), best)
+            worth = worth - CHEAPER * self._coordinates.log_work(candidates)
+            top = candidates[int(np.argmax(worth))]
+            candidates = [top, *(self._at(row, epsilon) for row in self._moved(top, rng))]
+        worth = process.log_improvement(known.whole(candidates), best)
+        worth = worth - CHEAPER * self._coordinates.log_work(candidates)
+        return candidates[int(np.argmax(worth))]
+
+    def _moved(self, config: Config, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Places around a configuration: each moves some knobs by a little."""
+        domains = self._branch.searched
+        here = np.array([_place(domain, config[knob]) for knob, domain in domains.items()])
+        reach = rng.choice(REACH, (MOVES, 1))
+        places = here + reach * rng.standard_normal((MOVES, len(here)))
+        # Reflected at the ends, which would otherwise be tried too often.
+        places = 1 - np.abs(1 - np.abs(places) % 2)
+        words = [place for place, domain in enumerate(domains.values()) if not is_numeric(domain)]
+        for place in words:
+            anew = rng.random(MOVES) < 0.2
+            places[:, place] = np.where(anew, rng.random(MOVES), here[place])
+        return np.clip(places, 0.0, 1 - 1e-12)
+
+    def _at(self, places: NDArray[np.float64], epsilon: float) -> dict[str, Scalar]:
+        pairs = zip(self._branch.searched.items(), places, strict=False)
+        return self._space.config(self._branch, epsilon, {knob: domain.draw(float(u)) for (knob, domain), u in pairs})
+
+
+class _Known:
+    """What is known of the results, as points and values; a trial that early stopping paused is known at its rungs.
+
+    configs  of the trials, each once
+    points   one row per result: the coordinates, and how much of its steps the trial had done
+    values   (n,), larger is better
+    """
+
+    def __init__(
+        self, spec: SweepSpec, coordinates: Coordinates, seen: Sequence[Published], rng: np.random.Generator
+    ) -> None:
+        self._coordinates, self._stops_early = coordinates, spec.early_stopping is not None
+        self.configs: list[Config] = []
+        rows: list[tuple[Config, float]] = []
+        costs: list[tuple[float, ...] | None] = []
+        for record in seen:
+            lesson = history.lesson(spec, record)
+            if lesson is None:
+                continue
+            self.configs.append(record.config)
+            if lesson.violation > 0:
+                rows.append((record.config, 1.0))
+                costs.append(None)
+                continue
+            for step in sorted({*record.reports, record.step}) if self._stops_early else [record.step]:
+                if (cost := _costs(spec, record, step)) is not None:
+                    rows.append((record.config, _share(record, step) if self._stops_early else 1.0))
+                    costs.append(cost)
+        found = [cost for cost in costs if cost is not None]
+        worst = tuple(map(max, zip(*found, strict=True))) if found else (0.0,) * len(judged(spec))
+        # An infeasible or failed trial is as bad as the worst.
+        self.values = _scalarised(np.array([worst if cost is None else cost for cost in costs]), rng)
+        self.points = self._with_share([config for config, _ in rows], [share for _, share in rows])
+
+    def whole(self, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Points of these configurations, trained to their end."""
+        return self._with_share(configs, [1.0] * len(configs))
+
+    def _with_share(self, configs: Sequence[Config], shares: Sequence[float]) -> NDArray[np.float64]:
+        points = self._coordinates.of(configs)
+        if not self._stops_early:
+            return points
+        return np.column_stack([points, np.log(np.array(shares, dtype=float).reshape(len(points)))])
+
+
+def _costs(spec: SweepSpec, record: Published, step: int) -> tuple[float, ...] | None:
+    """The objectives that results decide, after `step` steps, smaller is better; None where one is missing."""
+    found = [objective_at(record, one.metric, step) for one in judged(spec)]
+    signs = [1.0 if one.goal == "minimize" else -1.0 for one in judged(spec)]
+    known = [sign * value for sign, value in zip(signs, found, strict=True) if value is not None]
+    return tuple(known) if len(known) == len(signs) else None
+
+
+def _scalarised(costs: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """One number for each row, larger is better: of several costs by weights that are drawn anew for each proposal."""
+    if costs.ndim < 2 or len(costs) == 0:
+        return np.zeros(len(costs))
+    if costs.shape[1] == 1:
+        return -costs[:, 0]
+    low, high = costs.min(axis=0), costs.max(axis=0)
+    weighed = rng.dirichlet(np.ones(costs.shape[1])) * (costs - low) / np.where(high > low, high - low, 1.0)
+    return np.asarray(-(weighed.max(axis=1) + EVEN * weighed.sum(axis=1)))
+
+
+def _place(domain: Domain, value: Scalar) -> float:
+    """A quantile at which the domain has this value, nearly: the inverse of `Domain.draw`."""
+    if domain.kind == "choice":
+        return (domain.values.index(value) + 0.5) / len(domain.values)
+    (low, high), at = ends(domain), float(value)
+    if low == high:
+        return 0.5
+    if is_logarithmic(domain):
+        low, high, at = math.log(low), math.log(high), math.log(at)
+    return min(max((at - low) / (high - low), 0.0), 1.0)
+
+
+def _share(record: Published, step: int) -> float:
+    """How much of its planned steps a trial has done after `step` of them."""
+    return step / record.planned_steps if record.planned_steps else 1.0

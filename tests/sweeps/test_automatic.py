@@ -1,0 +1,242 @@
+"""`sampler: auto`: which method by rule, budgets by schedule, and proposals of seed, number and tellings alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from dpcore.checks import InvalidValue
+from sweeps.checking.preview import preview
+from sweeps.control.extensions import begun, extended
+from sweeps.control.resolving import resolved
+from sweeps.ledger.spending import choices_by_results
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.records import Extension
+from sweeps.search import Proposer, automatic, surrogate
+from sweeps.search.automatic import BudgetsInTurn, resolution
+from sweeps.search.coordinates import Coordinates
+from sweeps.search.exam import faults
+from sweeps.search.gaussian_process import Process, normal_scores
+from sweeps.search.space import Space
+from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
+from tests.sweeps.test_search import MIXED, ONE, TWO, exam
+from tests.sweeps.toys import finished, running, spec_with
+from trainables.natural import Natural, natural_of
+from trainables.registry import SYSTEMS
+
+HILL = {"systems": {"hill": MIXED["hill"]}}
+
+
+def auto(method: str | None = "gp", objectives: list[dict[str, str]] = ONE, **search: Any) -> SweepSpec:
+    given = {"sampler": "auto", "trials": 40, "seed": 3, **({"resolved": method} if method else {}), **search}
+    return exam("auto", objectives, search=given, **HILL)
+
+
+# -- the rule ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "work", "method"),
+    [
+        ({}, 1e5, "gp"),
+        ({"objectives": TWO}, 1e5, "gp"),
+        ({"objectives": [{"metric": "accuracy"}, {"metric": "loss"}]}, 1e5, "gp"),
+        ({"search": {"trials": 301}}, 1e5, "tpe"),
+        ({"search": {"trials": 301}, "objectives": TWO}, 1e5, "tpe"),
+        ({"search": {"trials": 301}, "objectives": [{"metric": "accuracy"}, {"metric": "loss"}]}, 1e5, "nsga2"),
+        ({}, 100.0, "tpe"),
+        ({"systems": MIXED}, 1e5, "tpe"),
+        ({"systems": MIXED, "search": {"trials": 40, "stratified": True}}, 1e5, "gp"),
+    ],
+)
+def test_the_method_goes_by_trials_objectives_and_planned_seconds(changes, work, method):
+    """Epsilon is an objective that plans decide, so it counts for none."""
+    found = resolution(spec_with(**{**HILL, "search": {"trials": 40}, **changes}), work)
+    assert found.method == method
+    assert found.why
+
+
+def test_it_is_the_default_and_is_resolved_from_the_plans_once():
+    raw = {
+        "name": "here",
+        "data": {"source": "digits"},
+        "systems": {
+            "noisy-sgd": {
+                "learning_rate": {"log_uniform": [0.1, 4]}, "clip_norm": 1.0, "batch_size": 64, "epochs": 20
+            }
+        },
+        "privacy": {"epsilon": [1.0, 2.0], "delta": 1e-4},
+        "objectives": [{"metric": "accuracy"}],
+        "search": {"trials": 40},
+    }  # fmt: skip
+    spec = load_spec(raw)
+    assert (spec.search.sampler, spec.search.resolved) == ("auto", None)
+    began = resolved(spec, public_facts(spec))
+    assert began.search.resolved == "gp"
+    assert load_spec(began.canonical()) == began
+
+    # More trials than the rule gives to a process, asked for later, or written into the file that is given again.
+    more = extended(began, [Extension(trials=400, launched=40, at=0.0)])
+    assert (more.search.trials, more.search.resolved) == (400, "gp")
+    assert resolved(more, public_facts(spec)).search.resolved == "gp"
+    again = load_spec({**raw, "search": {"trials": 400}})
+    assert begun(again, began, [Extension(trials=400, launched=40, at=0.0)]).digest == began.digest
+
+    plan = preview(spec)
+    assert plan.to_dict()["resolved"] == "gp"
+    assert "40 trials by auto (gp: 40 trials of about" in plan.render()
+    assert "It will be no guarantee, because the auto sampler chooses trials by the results" in plan.render()
+
+
+def test_an_unresolved_one_proposes_nothing_and_others_have_no_method():
+    with pytest.raises(InvalidValue, match=r"search\.resolved=None"):
+        Proposer(auto(None))
+    with pytest.raises(SpecErrors, match=r"search\.resolved='gp': expected nothing with random"):
+        spec_with(search={"sampler": "random", "trials": 4, "resolved": "gp"})
+    with pytest.raises(SpecErrors, match=r"search\.resolved='gp': expected tpe or nsga2 for several systems"):
+        exam("auto", search={"sampler": "auto", "trials": 4, "resolved": "gp"})
+    assert choices_by_results(RecordedSpec(auto().canonical()))
+
+
+# -- proposals --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objectives", [ONE, [{"metric": "accuracy"}, {"metric": "loss"}]])
+def test_the_process_passes_the_exam_of_every_sampler(objectives):
+    """Its results alone count: not what the process lived through, nor how it was started over."""
+    assert faults(auto(objectives=objectives)) == []
+
+
+def test_each_system_has_a_process_of_its_own_where_they_take_turns(monkeypatch):
+    monkeypatch.setattr(surrogate, "DESIGN", 3)
+    search = {"sampler": "auto", "trials": 40, "seed": 3, "stratified": True, "resolved": "gp"}
+    assert faults(exam("auto", search=search), proposals=10) == []
+
+
+def _swept(spec: SweepSpec, accuracy: float | None) -> list[dict[str, Any]]:
+    proposer, out = Proposer(spec), []
+    for _ in range(12):
+        proposal = proposer.propose()
+        record = finished(spec, proposal)
+        if accuracy is not None:
+            best = float(proposal.config["target_epsilon"]) == accuracy
+            record = replace(record, metrics={"accuracy": float(best), "loss": 1.0})
+        proposer.tell(record)
+        out.append(dict(proposal.config))
+    return out
+
+
+def _budgets(spec: SweepSpec, accuracy: float | None) -> list[Any]:
+    return [config["target_epsilon"] for config in _swept(spec, accuracy)]
+
+
+@pytest.mark.parametrize("method", ["gp", "tpe", "nsga2"])
+def test_results_choose_points_and_never_budgets(method, monkeypatch):
+    spec = auto(method)
+    assert _budgets(spec, 1.0) == _budgets(spec, 4.0)
+    assert sorted(_budgets(spec, 4.0)) == [1.0] * 4 + [2.0] * 4 + [4.0] * 4
+
+    class Greedy(BudgetsInTurn):
+        """The mutant: the budget of a good result, once there is one."""
+
+        best = (0.0, 0.0)
+
+        def tell(self, record):
+            if (value := record.metrics.get("accuracy")) is not None:
+                self.best = max(self.best, (value, record.config["target_epsilon"]))
+            super().tell(record)
+
+        def point(self, number, index):
+            value, epsilon = self.best
+            return self._inner.point(number, index, epsilon) if value == 1.0 else super().point(number, index)
+
+    monkeypatch.setattr(automatic, "BudgetsInTurn", Greedy)
+    assert _budgets(spec, 1.0) != _budgets(spec, 4.0)
+
+
+def test_results_choose_points():
+    spec = auto()
+    assert _swept(spec, 1.0) != _swept(spec, None)
+
+
+def test_a_point_that_runs_is_not_proposed_again():
+    spec = auto()
+    proposer = Proposer(spec)
+    for _ in range(9):
+        proposer.tell(finished(spec, proposer.propose()))
+    first = proposer.propose()
+    proposer.tell(running(spec, first))
+    assert proposer.propose().config["rate"] != first.config["rate"]
+
+
+# -- the model --------------------------------------------------------------------------------------------
+
+
+def test_a_step_of_private_descent_is_learning_rate_times_clip_norm():
+    knobs = {"learning_rate": {"log_uniform": [0.01, 1]}, "clip_norm": {"log_uniform": [0.1, 10]}}
+    raw = {
+        "name": "here", "data": {"source": "digits"}, "objectives": [{"metric": "accuracy"}],
+        "systems": {"noisy-sgd": {**knobs, "batch_size": {"choice": [64, 128]}, "epochs": 20, "model": {"choice": [
+            "linear", "mlp"]}}},
+        "privacy": {"epsilon": [1.0, 4.0], "delta": 1e-4}, "search": {"trials": 40},
+    }  # fmt: skip
+    space = Space.of(load_spec(raw))
+    (branch,) = space.branches
+    natural = natural_of(SYSTEMS["noisy-sgd"])
+    found = Coordinates(branch, space.epsilons, natural)
+
+    def config(**knobs: Any) -> dict[str, Any]:
+        return space.config(branch, 1.0, {"batch_size": 64, "model": "mlp", **knobs})
+
+    one, same_step, twice = found.of(
+        [
+            config(learning_rate=0.1, clip_norm=1.0),
+            config(learning_rate=0.05, clip_norm=2.0),
+            config(learning_rate=0.2, clip_norm=1.0),
+        ]
+    )
+    # Batch, clip, step, model, budget.
+    assert len(found) == 5
+    assert np.flatnonzero(~np.isclose(one, same_step)).tolist() == [1]
+    assert np.flatnonzero(~np.isclose(one, twice)).tolist() == [2]
+    assert natural_of(SYSTEMS["noisy-adam"]).products == {}
+    assert natural_of(object()) == Natural()
+    with pytest.raises(ValueError, match="no factor of it"):
+        Natural(products={"rate": {"clip": 1}})
+
+
+def test_expected_improvement_is_the_integral():
+    points = np.linspace(-1, 1, 7).reshape(-1, 1)
+    process = Process(points, normal_scores(np.sin(3 * points[:, 0])))
+    where = np.array([[0.3], [-0.9]])
+    mean, deviation = process.predict(where)
+    for best in (0.0, float(mean.max()) + 2.0):
+        for place in range(2):
+
+            def gained(x: float, m: float = mean[place], s: float = deviation[place], best: float = best) -> float:
+                return (x - best) * math.exp(-0.5 * ((x - m) / s) ** 2) / (s * math.sqrt(2 * math.pi))
+
+            expected, _ = quad(gained, best, best + 12 * deviation[place] + abs(mean[place] - best), epsabs=0)
+            assert process.log_improvement(where, best)[place] == pytest.approx(math.log(expected), rel=0.01)
+
+
+def test_it_climbs_where_draws_do_not(monkeypatch):
+    """The product: 16 trials along a ridge, against as many points of the even design that it begins with."""
+    spec = auto()
+
+    def best(design: int) -> float:
+        monkeypatch.setattr(surrogate, "DESIGN", design)
+        proposer, values = Proposer(spec), []
+        for _ in range(16):
+            proposal = proposer.propose()
+            proposer.tell(finished(spec, proposal))
+            x = math.log10(float(proposal.config["rate"])) - 0.3
+            values.append(math.exp(-(x**2)) * math.exp(-((float(proposal.config["clip"]) - 2.0) ** 2) / 8))
+        return sorted(values)[-5]
+
+    assert best(surrogate.DESIGN) > best(16)
