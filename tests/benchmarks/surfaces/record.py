@@ -1,0 +1,119 @@
+"""Records trials: each planned by the product, trained in this process, and appended as a line of JSON.
+
+Run: python -m tests.benchmarks.surfaces.record FOLDER [--data DIR] [--set digits] [--trials 2000]
+
+FOLDER gets one file per data set. A run that was ended goes on where it stood: a trial is a function of its number.
+`python -m tests.benchmarks.surfaces.table FOLDER` makes the table of them that is kept beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sweeps.control.planning import plan_proposal
+from sweeps.search.independent import RandomPoints
+from sweeps.search.rungs import stops
+from sweeps.search.seeds import seed_of_trial
+from sweeps.spec import SweepSpec, public_facts
+from tests.benchmarks.surfaces.sets import SETS, TRIALS, sweep
+from tests.trainables.recording import memory_run
+from trainables.data import SOURCES
+from trainables.registry import SYSTEMS
+from trainables.system import Dataset, Execution, PrivacyPlan
+
+ROUND = 50
+"""Trials of a data set before the next one's turn."""
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The trials of a file, by number; a last line that was cut short is none."""
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return sorted((json.loads(line) for line in lines if line), key=lambda one: int(one["number"]))
+
+
+def trials(spec: SweepSpec, data: Dataset, wanted: Iterator[int]) -> Iterator[dict[str, Any]]:
+    """What each of the `wanted` trials comes to: its knobs, solved noise, planned cost, and accuracy at each rung.
+
+    Seconds are those of the processor.
+    """
+    facts, points = public_facts(spec), RandomPoints(spec)
+    for number in wanted:
+        config = points.point(number)
+        assert config is not None
+        start = time.process_time()
+        plan = plan_proposal(spec, config, facts, {})
+        if not isinstance(plan, PrivacyPlan):
+            yield {"number": number, "config": config, "refused": plan.reason}
+            continue
+        planned = time.process_time()
+        step, state, accuracy = 0, None, {}
+        for attempt, end in enumerate(stops(spec, plan.steps), start=1):
+            run = memory_run(
+                plan,
+                from_step=step,
+                to_step=end,
+                state=state,
+                attempt=attempt,
+                seed=seed_of_trial(spec.search.seed, number),
+                key=f"{spec.name}-{number}",
+            )
+            SYSTEMS[plan.system].fit([run], data, Execution())
+            step, state, metrics = run.final
+            accuracy[end] = metrics["accuracy"]
+        yield {
+            "number": number,
+            "config": config,
+            "noise_multiplier": plan.config["noise_multiplier"],
+            "epsilon": plan.guarantee.epsilon,
+            "work": plan.work,
+            "steps": plan.steps,
+            "accuracy": accuracy,
+            "planning_seconds": round(planned - start, 4),
+            "seconds": round(time.process_time() - planned, 4),
+        }
+
+
+def record(sets: Sequence[str], folder: Path, files: Path, count: int) -> None:
+    """Append what is missing of the first `count` trials of each data set, some of every set in turn."""
+    specs = {data: sweep(data, str(files)) for data in sets}
+    records = {data: SOURCES[data].load(spec.data.options()) for data, spec in specs.items()}
+    paths = {data: folder / f"{data}.jsonl" for data in sets}
+    done = {data: _mended(path) for data, path in paths.items()}
+    for start in range(0, count, ROUND):
+        for data, spec in specs.items():
+            wanted = (number for number in range(start, min(start + ROUND, count)) if number not in done[data])
+            with paths[data].open("a") as file:
+                for one in trials(spec, records[data], wanted):
+                    file.write(f"{json.dumps(one)}\n")
+                    file.flush()
+
+
+def _mended(path: Path) -> set[int]:
+    """The numbers in a file, which afterwards ends with a whole line."""
+    known = read(path)
+    if path.exists():
+        path.write_text("".join(f"{json.dumps(one)}\n" for one in known))
+    return {one["number"] for one in known}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data sets' files")
+    parser.add_argument("--set", choices=SETS, action="append", help="one data set; all unless given")
+    parser.add_argument("--trials", type=int, default=TRIALS)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    record(options.set or SETS, options.folder, options.data, options.trials)
+
+
+if __name__ == "__main__":
+    main()
