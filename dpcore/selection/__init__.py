@@ -6,11 +6,13 @@ price_best(law, EventProfile(event), 1e-5)       # BestPrice: every route, the l
 rule = two_point(law, Target(epsilon=3, delta=1e-5), profile_of)   # for configurations that differ
 rule.noise(profile_of)                           # the least noise of a configuration, rounded up
 
-    counts     laws of K, and drawing from them
+    counts     laws of K; `drawing` draws it
     profiles   what one trial costs, as a curve in both directions
     penalties  what the random number of trials adds
     best       the best of K is released
     two_point  configurations that differ, under one price; `noise` solves for noise
+    filters    every trial is released: reserve, settle, and stop before the budget is exceeded
+    gdp_cover  the mu that a trial is charged by in a GDP filter
 """
 
 from dpcore.selection.best import BestPrice, PriceRoute, price_best, renyi_of_best
@@ -20,11 +22,23 @@ from dpcore.selection.counts import (
     CountLaw,
     PoissonCount,
     TruncatedNegativeBinomial,
-    draw,
     geometric,
     logarithmic,
     with_mean,
 )
+from dpcore.selection.drawing import draw
+from dpcore.selection.filters import (
+    BudgetExceeded,
+    DPCharge,
+    DPFilter,
+    GDPCharge,
+    GDPFilter,
+    LinearLedger,
+    PrivacyFilter,
+    RenyiCharge,
+    RenyiFilter,
+)
+from dpcore.selection.gdp_cover import covering_mu
 from dpcore.selection.noise import least_noise, least_noise_meeting
 from dpcore.selection.penalties import Shift
 from dpcore.selection.profiles import EventProfile, MixtureProfile, TrialProfile, WorstProfile
@@ -33,17 +47,27 @@ from dpcore.selection.two_point import TwoPoint, two_point
 __all__ = [
     "BestPrice",
     "BinomialCount",
+    "BudgetExceeded",
     "Capped",
     "CountLaw",
+    "DPCharge",
+    "DPFilter",
     "EventProfile",
+    "GDPCharge",
+    "GDPFilter",
+    "LinearLedger",
     "MixtureProfile",
     "PoissonCount",
     "PriceRoute",
+    "PrivacyFilter",
+    "RenyiCharge",
+    "RenyiFilter",
     "Shift",
     "TrialProfile",
     "TruncatedNegativeBinomial",
     "TwoPoint",
     "WorstProfile",
+    "covering_mu",
     "draw",
     "geometric",
     "least_noise",

@@ -1,0 +1,262 @@
+"""Privacy filters: how far an adaptive search may go on spending, whatever it chooses after looking.
+
+A filter is a value. `reserve` before a trial is launched: it answers with a new filter, or refuses what would exceed
+the budget, counting everything that is running (so launches in parallel are covered: Haney et al. 2023). `settle` when
+it has ended: what was reserved stays spent, also where the trial stopped early, since when it stops may depend on what
+it saw. `withdraw` only what never started: a rung that was not run.
+
+filter        admits while                                         all together is
+GDPFilter     sum mu_i^2 <= mu_total^2, sum tau_i <= tau_total     (eps, delta_mu_total(eps) + tau_total)-DP
+RenyiFilter   sum R_i(a) <= B at one order a declared beforehand   (a, B)-Renyi DP
+DPFilter      sqrt(2 ln(1/d') V) + V/2 <= eps, V = sum eps_i^2     (eps, d' + sum delta_i)-DP
+LinearLedger  sum eps_i <= eps, sum delta_i <= delta               (eps, delta)-DP
+
+Source  Smith & Thakurta (2022) and Koskela, Tobaben & Honkela (2023) for GDP; Feldman & Zrnic (2021) for Renyi;
+        Whitehouse, Ramdas, Rogers & Wu (2023) for (eps, delta); Dwork & Roth (2014), theorem 3.16, for sums.
+
+GDP. Gaussian losses that are chosen adaptively are a Brownian motion with drift run for a time of sum mu_i^2; filled up
+to mu_total^2 by one last Gaussian their sum is exactly that of mu_total-GDP, of which the search is a post-processing.
+Up to chance tau_i each trial is covered by a Gaussian (`gdp_cover`); where none of these chances came true, the
+factors 1 - tau_i of a transcript are the same under both neighbours. Renyi. exp((a-1) loss - (a-1) sum R_i) is a
+supermartingale, at one order; over a curve of orders there is no such filter, nor for composing loss distributions of
+budgets chosen while looking. Linear. Every prefix of losses is bounded by its own sum.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Generic, Self, TypeVar
+
+from dpcore import checks
+from dpcore.accountants.rdp import improved_epsilon
+from dpcore.gdp_dual import mu_gdp
+from dpcore.selection.gdp_cover import mu_of_approximate_dp
+
+_ONCE = 1 + 1e-12
+"""Allowance for the rounding of sums."""
+
+
+class BudgetExceeded(ValueError):
+    """A reservation that the budget does not hold; the message says what is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class GDPCharge:
+    """mu of a trial, and the chance tau beside it (`gdp_cover.covering_mu`). Raises InvalidValue."""
+
+    mu: float
+    tau: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.non_negative(mu=self.mu)
+        checks.probability_below_one(tau=self.tau)
+
+    @classmethod
+    def of_dp(cls, epsilon: float, delta: float = 0.0) -> GDPCharge:
+        """Of a release known to be (epsilon, delta)-DP. Raises InvalidValue."""
+        return cls(mu_of_approximate_dp(epsilon), delta)
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiCharge:
+    """Renyi divergence of a trial at the filter's order, in nats. Raises InvalidValue."""
+
+    divergence: float
+
+    def __post_init__(self) -> None:
+        checks.non_negative(divergence=self.divergence)
+
+
+@dataclass(frozen=True, slots=True)
+class DPCharge:
+    """(epsilon, delta) of a trial. Raises InvalidValue."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.non_negative(epsilon=self.epsilon)
+        checks.probability_below_one(delta=self.delta)
+
+
+Charge = TypeVar("Charge", bound=GDPCharge | RenyiCharge | DPCharge)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyFilter(ABC, Generic[Charge]):
+    """What all filters share: a budget (epsilon, delta), and what was charged to it.
+
+    epsilon, delta  of everything together; above 0, and in (0, 1)
+    running         reserved and not settled, by name
+    settled         spent for good
+    """
+
+    epsilon: float
+    delta: float
+    running: tuple[tuple[str, Charge], ...] = ()
+    settled: tuple[tuple[str, Charge], ...] = ()
+
+    def __post_init__(self) -> None:
+        checks.positive_finite(epsilon=self.epsilon)
+        checks.probability_open(delta=self.delta)
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Everything that counts: settled and running."""
+        return tuple(charge for _, charge in (*self.settled, *self.running))
+
+    @abstractmethod
+    def _fits(self, charges: tuple[Charge, ...]) -> bool:
+        """Whether the budget holds all of them."""
+
+    @abstractmethod
+    def _expects(self) -> type:
+        """The kind of its charges."""
+
+    def admits(self, charge: Charge) -> bool:
+        """Whether `charge` may be reserved beside everything that counts. Raises InvalidValue."""
+        if not isinstance(charge, self._expects()):
+            raise checks.InvalidValue("charge", charge, f"a {self._expects().__name__}")
+        return self._fits((*self.charges, charge))
+
+    def reserve(self, name: str, charge: Charge) -> Self:
+        """This filter with one more trial running. Raises BudgetExceeded, and InvalidValue for a name that is there."""
+        if any(name == known for known, _ in (*self.running, *self.settled)):
+            raise checks.InvalidValue("name", name, "a name that was not charged before")
+        if not self.admits(charge):
+            raise BudgetExceeded(
+                f"{name}: expected a charge that epsilon={self.epsilon!r} at delta={self.delta!r} still holds beside "
+                f"{len(self.charges)} others, not {charge!r}. End the search, or reserve less."
+            )
+        return replace(self, running=(*self.running, (name, charge)))
+
+    def settle(self, name: str) -> Self:
+        """This filter once a running trial has ended: all that it reserved is spent. Raises InvalidValue."""
+        charge = self._running(name)
+        return replace(self, running=self._without(name), settled=(*self.settled, (name, charge)))
+
+    def withdraw(self, name: str) -> Self:
+        """This filter without a reservation of which nothing was executed. Raises InvalidValue."""
+        self._running(name)
+        return replace(self, running=self._without(name))
+
+    def _running(self, name: str) -> Charge:
+        for known, charge in self.running:
+            if known == name:
+                return charge
+        raise checks.InvalidValue("name", name, "a running reservation, one of " + str([n for n, _ in self.running]))
+
+    def _without(self, name: str) -> tuple[tuple[str, Charge], ...]:
+        return tuple((known, charge) for known, charge in self.running if known != name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GDPFilter(PrivacyFilter[GDPCharge]):
+    """Trials that are covered by Gaussians; no dearer than composing them unadaptively.
+
+    tau_share  the part of delta, in (0, 1), kept for the chances beside the Gaussians. Raises InvalidValue.
+    """
+
+    tau_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.probability_open(tau_share=self.tau_share)
+
+    @property
+    def tau_total(self) -> float:
+        """sum tau_i, at most."""
+        return self.delta * self.tau_share
+
+    @property
+    def mu_total(self) -> float:
+        """sqrt(sum mu_i^2), at most."""
+        return mu_gdp(self.epsilon, self.delta * (1 - self.tau_share) * (1 - 1e-15))
+
+    def _expects(self) -> type:
+        return GDPCharge
+
+    def _fits(self, charges: tuple[GDPCharge, ...]) -> bool:
+        squares = math.fsum(charge.mu * charge.mu for charge in charges)
+        taus = math.fsum(charge.tau for charge in charges)
+        return math.sqrt(squares) * _ONCE <= self.mu_total and taus <= self.tau_total
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenyiFilter(PrivacyFilter[RenyiCharge]):
+    """Trials by their Renyi divergence at one order, above 1, declared before the search. Raises InvalidValue."""
+
+    order: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 < self.order < math.inf:
+            raise checks.InvalidValue("order", self.order, "a finite order above 1")
+        if self.budget <= 0:
+            raise checks.InvalidValue("order", self.order, f"an order that leaves something of {self.epsilon=}")
+
+    @property
+    def budget(self) -> float:
+        """B: the largest divergence that converts to (epsilon, delta) at this order, in nats."""
+        return self.epsilon - improved_epsilon(self.order, 0.0, self.delta)
+
+    def _expects(self) -> type:
+        return RenyiCharge
+
+    def _fits(self, charges: tuple[RenyiCharge, ...]) -> bool:
+        return math.fsum(charge.divergence for charge in charges) * _ONCE <= self.budget
+
+
+@dataclass(frozen=True, kw_only=True)
+class DPFilter(PrivacyFilter[DPCharge]):
+    """Trials by their (epsilon, delta).
+
+    slack_share  the part of delta, in (0, 1), that pays for adding epsilons in squares. Raises InvalidValue.
+    """
+
+    slack_share: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.probability_open(slack_share=self.slack_share)
+
+    def _expects(self) -> type:
+        return DPCharge
+
+    def _fits(self, charges: tuple[DPCharge, ...]) -> bool:
+        spent = advanced_sum([charge.epsilon for charge in charges], self.delta * self.slack_share)
+        deltas = math.fsum(charge.delta for charge in charges)
+        return spent <= self.epsilon and deltas <= self.delta * (1 - self.slack_share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearLedger(PrivacyFilter[DPCharge]):
+    """Sums of epsilon and of delta: the one rule that a release may give epsilon back to, by its ex-post price."""
+
+    def _expects(self) -> type:
+        return DPCharge
+
+    def _fits(self, charges: tuple[DPCharge, ...]) -> bool:
+        epsilons = math.fsum(charge.epsilon for charge in charges)
+        return epsilons * _ONCE <= self.epsilon and math.fsum(charge.delta for charge in charges) <= self.delta
+
+    def settle_at(self, name: str, epsilon: float) -> Self:
+        """This ledger once a ladder ended at a rung whose ex-post price is `epsilon`; its delta stays as reserved.
+
+        Raises InvalidValue for an epsilon above the reserved one.
+        """
+        charge = self._running(name)
+        checks.non_negative_finite(epsilon=epsilon)
+        if epsilon > charge.epsilon:
+            raise checks.InvalidValue("epsilon", epsilon, f"at most what was reserved, {charge.epsilon!r}")
+        settled = (name, DPCharge(epsilon, charge.delta))
+        return replace(self, running=self._without(name), settled=(*self.settled, settled))
+
+
+def advanced_sum(epsilons: list[float], slack: float) -> float:
+    """sqrt(2 ln(1/slack) V) + V/2 with V = sum eps_i^2, rounded up (Whitehouse et al. 2023). Raises InvalidValue."""
+    checks.probability_open(slack=slack)
+    squares = math.fsum(epsilon * epsilon for epsilon in epsilons)
+    return (math.sqrt(2 * math.log(1 / slack) * squares) + squares / 2) * _ONCE
