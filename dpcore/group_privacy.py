@@ -14,7 +14,6 @@ import math
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri
-from scipy.stats import binom
 
 from dpcore import checks
 from dpcore.events import Event, Gaussian, PoissonSampled, phases
@@ -50,6 +49,9 @@ def group_epsilon_lower(event: Event, delta: float, size: int) -> float | None:
 
 def _of_sums(rate: float, noise_multiplier: float, steps: int, delta: float, size: int) -> float:
     """max over t of ln((P[K + S > t] - delta) / P[S > t]), S ~ N(0, steps z^2)."""
+    # It takes longer to import than all else here: not for every plan.
+    from scipy.stats import binom
+
     trials, deviation = size * steps, noise_multiplier * math.sqrt(steps)
     middle, width = trials * rate, _SPREAD * math.sqrt(trials * rate * (1 - rate)) + 1
     counts = np.arange(max(0, math.floor(middle - width)), min(trials, math.ceil(middle + width)) + 1)

@@ -12,7 +12,6 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from dpcore import checks
 from dpcore.accountants.bayesian_cost import left_cost
@@ -41,8 +40,11 @@ def estimated_cost(costs: ArrayLike, steps: int, failure: float) -> float:
     if spread == 0:
         remedy = "Draw more records, or account for the clipping norm by ordinary differential privacy."
         raise checks.InvalidValue("costs", costs, "costs that differ from each other", remedy)
+    # It takes longer to import than all else here: not for every plan.
+    from scipy.stats import t
+
     # The survival inverse: 1 - gamma would round to 1.
-    quantile = float(stats.t.isf(failure, scaled.size - 1))
+    quantile = float(t.isf(failure, scaled.size - 1))
     excess = float(np.mean(below)) + quantile * spread / math.sqrt(scaled.size - 1)
     return (top + math.log1p(excess)) / steps
 

@@ -196,7 +196,9 @@ def resume(
         ):
             store.set_state(lease, "running")
             if working:
-                state.ended = _launch_all(controller, loaded, workspace, address, interruption, on_cluster_lost)
+                state.ended = _launch_all(
+                    controller, loaded, workspace, address, interruption, on_cluster_lost, drain.start
+                )
             else:
                 state.ended = "exhausted" if controller.is_exhausted() else "finished"
             listener.end()
@@ -230,13 +232,14 @@ def _launch_all(
     address: str | None,
     interruption: Interruption,
     on_cluster_lost: Callable[[str], None],
+    on_first_sign: Callable[[], None],
 ) -> str:
     from sweeps.runner.cluster import cluster, data_path_seen_by_all
     from sweeps.runner.imports import imported_by_all
     from sweeps.runner.launches import execute
     from sweeps.runner.messages import short_messages
-    from sweeps.runner.ray_private.aws_keys import credentials_left_out
     from sweeps.runner.ray_private.trainable_lookups import one_lookup
+    from sweeps.runner.ray_private.trial_environment import environment_of_the_cluster
     from sweeps.runner.ray_private.usage_tags import nothing_counted
     from sweeps.runner.ray_private.worker_losses import losses_of_workers
 
@@ -248,7 +251,7 @@ def _launch_all(
             losses_of_workers(),
             one_lookup(),
             nothing_counted(),
-            credentials_left_out(),
+            environment_of_the_cluster(),
             cluster(
                 address,
                 on_lost=lambda: on_cluster_lost(name),
@@ -259,7 +262,16 @@ def _launch_all(
             if address is not None:
                 imported_by_all(controller.spec.user_functions())
             with deadline:
-                return str(execute(controller, loaded, workspace.secret(name), resources, reason=messages.reason))
+                return str(
+                    execute(
+                        controller,
+                        loaded,
+                        workspace.secret(name),
+                        resources,
+                        reason=messages.reason,
+                        on_first_sign=on_first_sign,
+                    )
+                )
     except KeyboardInterrupt:
         controller.settle_running(HOURS_OVER if deadline.passed else INTERRUPTED)
         return "out of hours" if deadline.passed else "stopped"

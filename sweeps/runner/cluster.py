@@ -15,6 +15,7 @@ from sweeps.control.interruption import hangups_held
 from sweeps.process.patience import patience
 from sweeps.process.waiting import waiting
 from sweeps.runner.connect import refusal
+from sweeps.runner.ray_private.idle_services import idle_services_left_out
 from sweeps.runner.ray_private.loopback import on_loopback
 from sweeps.runner.ray_private.machine_resources import machine_resources
 from sweeps.runner.resources import Node, lacking
@@ -50,7 +51,7 @@ def cluster(
         return
     with Watchdog(on_lost) as watchdog:
         try:
-            with watchdog.within("the Ray cluster to start"), on_loopback(), hangups_held():
+            with watchdog.within("the Ray cluster to start"), on_loopback(), idle_services_left_out(), hangups_held():
                 _refused(address)
                 ray.init(
                     # "local": without an address Ray joins any cluster that runs on this machine.

@@ -47,6 +47,8 @@ from trainables.worker.ray_trial import group_to_json, ray_trial
 logging.getLogger(logger_names.ANALYSIS).setLevel(logging.CRITICAL)
 
 HEARTBEAT_SECONDS = 5.0
+FIRST_SIGN_SECONDS = 0.5
+"""Between two looks for it."""
 
 
 class Ended(StrEnum):
@@ -61,6 +63,7 @@ class Ended(StrEnum):
 class _Live:
     controller: Controller
     reason: Callable[[str], str]
+    on_first_sign: Callable[[], None]
     ended: Ended | None = None
     failure: BaseException | None = None
     groups: dict[str, TrialGroup] = field(default_factory=dict)
@@ -69,6 +72,8 @@ class _Live:
     """Tune's own list of all its trials."""
     stalled: dict[str, str] = field(default_factory=dict)
     """Why launches were ended, by name."""
+    began: bool = False
+    """Whether a worker was seen to have begun, or to have come back."""
 
 
 # The Tuner pickles its searcher: live handles stay here, and the searcher carries their name.
@@ -121,15 +126,29 @@ class LaunchSearcher(Searcher):
 
 
 class _Trials(tune.Callback):
-    """Shows the heartbeat Tune's trials: Tune alone knows which of them a process was given."""
+    """Shows Tune's trials: Tune alone knows which of them a process was given. Looks for the first sign of a worker."""
 
     def __init__(self, handle: str) -> None:
-        self._handle = handle
+        self._handle, self._looked = handle, float("-inf")
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Once for each turn of Tune's loop."""
         if (live := _LIVE.get(self._handle)) is not None:
             live.trials = trials
+            if not live.began and time.monotonic() - self._looked > FIRST_SIGN_SECONDS:
+                self._looked = time.monotonic()
+                live.began = _any_began(live)
+                if live.began:
+                    live.on_first_sign()
+
+
+def _any_began(live: _Live) -> bool:
+    trials = live.controller.trials
+    try:
+        return any(_sign(trials, actor, group).began for actor, group in _given(live).values())
+    except OSError:
+        # Records that cannot be looked at now.
+        return False
 
 
 def _launch_name(group: TrialGroup) -> str:
@@ -149,18 +168,20 @@ def execute(
     resources: Resources,
     *,
     reason: Callable[[str], str] = lambda launch: "its worker process ended",
+    on_first_sign: Callable[[], None] = lambda: None,
 ) -> Ended:
     """Run the controller's decisions until it says Done. Needs a connected cluster.
 
     loaded  the data set, taken out of the list: once the object store has it, this process keeps no copy
     reason  says why the launch of a name was lost
+    on_first_sign  called when a worker is first seen to have begun: what can wait until then is not in its way
 
     Raises KeyboardInterrupt on Ctrl-C, the controller's own failure (LeaseLost, StoreError), and ClusterUnreachable
     when the resources can never be had.
     """
     check_resources(resources, alive_nodes(), "the cluster has")
     handle = f"{controller.sweep}-{os.getpid()}-{time.monotonic_ns()}"
-    live = _LIVE[handle] = _Live(controller, reason)
+    live = _LIVE[handle] = _Live(controller, reason, on_first_sign)
     scratch = tempfile.mkdtemp(prefix="sweeps-tune-")
     # By reference: the arrays reach a node once, and its processes map them.
     data = SharedData.put(loaded.pop())
@@ -217,6 +238,16 @@ def _explained(failure: BaseException) -> BaseException:
     return failure
 
 
+def _given(live: _Live) -> dict[str, tuple[Any, TrialGroup]]:
+    """Launches that a process was given, by name, with its actor."""
+    given = {}
+    for trial in list(live.trials):
+        actor, group = actor_of(trial), live.groups.get(trial.trial_id)
+        if actor is not None and group is not None:
+            given[_launch_name(group)] = actor, group
+    return given
+
+
 def _sign(trials: Folder, actor: Any, group: TrialGroup) -> Sign:
     written = tuple(Attempt.of(trials, member.key, member.attempt).signs() for member in group.members)
     return Sign(process=repr(actor), written=written)
@@ -265,11 +296,7 @@ class _Heartbeat:
 
     def _end_stalled(self) -> None:
         """What is ended here is a lost worker to Tune and to the controller, which charges it and launches it again."""
-        given = {}
-        for trial in list(self._live.trials):
-            actor, group = actor_of(trial), self._live.groups.get(trial.trial_id)
-            if actor is not None and group is not None:
-                given[_launch_name(group)] = actor, group
+        given = _given(self._live)
         trials = self._live.controller.trials
         for name, silent in self._stalls.look({name: partial(_sign, trials, *one) for name, one in given.items()}):
             self._live.stalled[name] = ended_for(silent)

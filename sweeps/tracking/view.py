@@ -29,11 +29,11 @@ class _Undelivered(RuntimeError):
 
 
 class Drain:
-    """Runs the process that tells MLflow what the store's outbox holds, for as long as the context lasts.
+    """Runs the process that tells MLflow what the store's outbox holds, from `start` until the context ends.
 
-    On leaving, what is still waiting is delivered, for as long as it gets less: one patience without progress, or a
-    store that is away, ends the process. What is left stays in the outbox, a line on stderr says so, and the next
-    drain or `rebuild` delivers it. Nothing here raises because of MLflow.
+    On leaving, it is started if it was not, and what is still waiting is delivered, for as long as it gets less: one
+    patience without progress, or a store that is away, ends the process. What is left stays in the outbox, a line on
+    stderr says so, and the next drain or `rebuild` delivers it. Nothing here raises because of MLflow.
     """
 
     def __init__(self, store: Publisher, sweep: str, uri: str) -> None:
@@ -45,15 +45,18 @@ class Drain:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Drain:
-        self._process = self._start()
         return self
+
+    def start(self) -> None:
+        """Start the process, unless it was started. It imports for seconds: better not beside the first trial's."""
+        if self._process is None:
+            self._process = self._start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            # It was killed on its way: one more delivers what it left.
+        if self._process is None or self._process.poll() is not None:
+            # One that was killed on its way has left something too.
             self._process = self._start()
         assert self._process.stdin is not None
         # End of file is the sign to deliver the rest and end; a controller that is killed gives the same sign.

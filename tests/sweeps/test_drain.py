@@ -28,6 +28,7 @@ def test_the_process_delivers_while_the_sweep_runs_and_ends_with_it(tmp_path: Pa
     uri = prepared(tmp_path)
     lease = store.acquire("views")
     with Drain(Publisher(store), "views", uri) as running:
+        running.start()
         view_sweeps.complete(store, lease, 0)
         deadline = time.monotonic() + 60
         while store.backlog("views") and time.monotonic() < deadline:
@@ -50,7 +51,7 @@ def test_a_controller_that_is_killed_leaves_a_drain_that_delivers_and_ends(tmp_p
     uri = prepared(tmp_path)
     code = (
         "import os, signal; from sweeps.release.publisher import Publisher; from sweeps.tracking import Drain;"
-        f"Drain(Publisher.open('sqlite:///{tmp_path}/sweeps.db'), 'views', {uri!r}).__enter__();"
+        f"Drain(Publisher.open('sqlite:///{tmp_path}/sweeps.db'), 'views', {uri!r}).start();"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
@@ -130,7 +131,8 @@ def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_th
         monkeypatch.setattr(waiting.PatientWait, "left", lambda self: 1.0)
     store = view_sweeps.mixed_sweep(tmp_path, trials=2)
     backlog = store.backlog("views")
-    running = Drain(Publisher(store), "views", prepared(tmp_path)).__enter__()
+    running = Drain(Publisher(store), "views", prepared(tmp_path))
+    running.start()
     assert running._process is not None
     running._process.send_signal(signal.SIGSTOP)
     leaving = threading.Thread(target=running.__exit__, args=(None, None, None))

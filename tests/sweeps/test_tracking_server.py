@@ -175,6 +175,7 @@ def test_passwords_are_in_no_list_of_processes(tmp_path):
 
     store = view_sweeps.new_sweep(tmp_path)
     with Drain(Publisher(store), "views", "http://user:the-right-password@127.0.0.1:9") as running:
+        running.start()
         # Empty for the moment in which the process becomes its program.
         while not (arguments := Path(f"/proc/{running._process.pid}/cmdline").read_bytes()):
             assert running._process.poll() is None

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from torch import nn
 
 from trainables.system import Dataset, Execution, PublicFacts, Run, Split, Task
@@ -71,6 +70,9 @@ def area_under_curve(
     labels: NDArray[np.int64], predictions: NDArray[np.int64], confidences: NDArray[np.float64], classes: int
 ) -> float | None:
     """The auc of `trainables.validation.cells` without bins; arrays [n]. None where every record is of one class."""
+    # It takes longer to import than all else here: not for every trial.
+    from scipy.stats import rankdata
+
     areas = []
     for one in range(1 if classes == 2 else classes):
         positive = labels == one

@@ -2,9 +2,9 @@
 
 | file | what Ray does by itself |
 |---|---|
-| `aws_keys` | Tune writes the driver's AWS keys into what it asks for each trial, and Ray logs that |
 | `cluster_metadata` | a cluster of other versions or with a token is told apart after twenty seconds |
 | `head_processes` | a cluster of this machine may die without this process being told |
+| `idle_services` | a cluster of this machine alone starts services that nobody asks |
 | `job_server` | the version of a job server is checked for being too old alone |
 | `logger_names` | twenty lines about one lost worker, and words about each upload |
 | `loopback` | a cluster of this machine alone listens on all interfaces |
@@ -13,6 +13,7 @@
 | `token` | a cluster's token is sent only where the environment says so, or by Ray's own command line |
 | `trainable_lookups` | Tune looks each trial's trainable up five times |
 | `trial_actors` | Tune alone knows which process has a trial |
+| `trial_environment` | Tune asks for a new process for each trial, with the driver's AWS keys, which Ray logs |
 | `usage_tags` | Tune imports MLflow to count callbacks for usage statistics |
 | `worker_losses` | Tune ends the sweep when the memory monitor ends one worker |
 

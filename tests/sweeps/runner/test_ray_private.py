@@ -17,24 +17,27 @@ from pathlib import Path
 
 import pytest
 import ray
-from ray._private import services, worker
+from ray._private import parameter, services, utils, worker
 from ray._private.authentication import authentication_token_setup
+from ray._private.node import Node
 from ray.air._internal import usage
 from ray.job_submission import JobSubmissionClient
+from ray.runtime_env import RuntimeEnv
 from ray.tune import tune as tune_module
 from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial
 
 from sweeps.runner.ray_private import SEEN_ON, logger_names
-from sweeps.runner.ray_private.aws_keys import credentials_left_out
 from sweeps.runner.ray_private.cluster_metadata import own_versions
 from sweeps.runner.ray_private.head_processes import head_processes
+from sweeps.runner.ray_private.idle_services import idle_services_left_out
 from sweeps.runner.ray_private.job_server import server_version
 from sweeps.runner.ray_private.loopback import on_loopback
 from sweeps.runner.ray_private.machine_resources import machine_resources
 from sweeps.runner.ray_private.printed_lines import lines_handed_to
 from sweeps.runner.ray_private.token import send_token
 from sweeps.runner.ray_private.trial_actors import actor_of
+from sweeps.runner.ray_private.trial_environment import environment_of_the_cluster
 from trainables.worker.credentials import NAMES
 
 ROOT = Path(__file__).parents[3]
@@ -88,7 +91,7 @@ def test_no_other_file_enters_or_patches_a_private_part():
     assert len(inside) > 10, "the search itself finds what is there"
 
 
-def test_tune_hands_on_the_keys_of_the_driver_and_within_the_block_it_does_not(monkeypatch):
+def test_tune_hands_on_the_keys_of_the_driver_and_within_the_block_it_asks_for_nothing(monkeypatch):
     asked: list[dict] = []
     monkeypatch.setattr(class_cache.ray, "remote", lambda runtime_env: asked.append(runtime_env) or (lambda cls: cls))
     for name in NAMES:
@@ -98,12 +101,28 @@ def test_tune_hands_on_the_keys_of_the_driver_and_within_the_block_it_does_not(m
         class_cache._ActorClassCache().get(object())
         return set(asked[-1]["env_vars"])
 
-    assert handed_on() >= NAMES, "Tune keeps them to itself now: aws_keys.py can go"
-    with credentials_left_out():
-        within = handed_on()
-    assert not NAMES & within
-    assert within
-    assert handed_on() >= NAMES
+    assert handed_on() > NAMES, "Tune asks for less now: trial_environment.py may go"
+    with environment_of_the_cluster():
+        assert not handed_on()
+        # What Ray sends then is what it sends where nothing was asked: any process of the cluster will do.
+        assert RuntimeEnv(**asked[-1]).serialize() == RuntimeEnv().serialize()
+    assert handed_on() > NAMES
+
+
+def test_services_that_nobody_asks_are_started_by_ray_and_within_the_block_they_are_not():
+    node = inspect.getsource(Node)
+    assert "ray._private.services.start_api_server(" in node
+    assert "no_monitor" in node
+    assert "include_log_monitor" in node
+    assert "utils.get_dashboard_dependency_error() is not None" in inspect.getsource(services.start_raylet)
+    assert "ray._private.parameter.RayParams(" in inspect.getsource(ray.init)
+    plain = services.start_api_server, parameter.RayParams, utils.get_dashboard_dependency_error
+    with idle_services_left_out():
+        assert services.start_api_server(False, False) == (None, None)
+        asked = parameter.RayParams(num_cpus=1)
+        assert (asked.no_monitor, asked.include_log_monitor) == (True, False)
+        assert utils.get_dashboard_dependency_error() is not None
+    assert (services.start_api_server, parameter.RayParams, utils.get_dashboard_dependency_error) == plain
 
 
 def test_a_cluster_that_is_started_in_the_block_takes_the_loopback_address(monkeypatch):
