@@ -1,4 +1,4 @@
-"""What people ask of a sweep that somebody else may be running: words that whoever asks appends to its store.
+"""What people ask of a sweep that somebody else may be running, and what audits found: words appended to its store.
 
 None of them needs the sweep's lease, and none is ever changed. The sweep's controller reads them and does what they
 say, so that it stays the one that writes.
@@ -47,8 +47,31 @@ class KnownPoint:
     config: Mapping[str, Scalar]
 
 
-Wanted = StopRequest | Note | Tag | KnownPoint
-_KINDS: Mapping[str, type[Wanted]] = {"stop": StopRequest, "note": Note, "tag": Tag, "point": KnownPoint}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refutation:
+    """An audit refuted the claim of a trial. It is about all trials of its system: they run the same code.
+
+    audit  its number in the sweep
+    """
+
+    trial: str
+    system: str
+    audit: int
+
+    def sentence(self, key: str) -> str:
+        """Why the claim of the trial `key` is refuted."""
+        found = f"Audit {self.audit} of this sweep refuted the claim of {self.trial}"
+        return f"{found}." if key == self.trial else f"{found}, and this trial runs the same code ({self.system})."
+
+
+Wanted = StopRequest | Note | Tag | KnownPoint | Refutation
+_KINDS: Mapping[str, type[Wanted]] = {
+    "stop": StopRequest,
+    "note": Note,
+    "tag": Tag,
+    "point": KnownPoint,
+    "refutation": Refutation,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

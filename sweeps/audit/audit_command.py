@@ -115,9 +115,14 @@ def lines(record: AuditRecord) -> list[str]:
 
 
 def _claims(record: AuditRecord, assumptions: Assumptions) -> list[str]:
+    from dpcore.audit import AuditOutcome
     from sweeps.release.rounding import claim_text
 
-    headline, tested = (claim_text(one, assumptions.status(one)) for one in (record.headline, record.claim))
+    refuted = record.outcome is AuditOutcome.REFUTED
+    headline, tested = (
+        claim_text(one, "refuted, by this audit" if refuted else assumptions.status(one))
+        for one in (record.headline, record.claim)
+    )
     if record.headline == record.claim:
         return [f"claim    {tested}"]
     return [

@@ -1,9 +1,10 @@
 """What audits leave behind: one folder each, `<root>/<sweep>/audits/<number>/`, inside the release boundary.
 
-Not in the store: a number that an audit computed from records is in no claim, so no view, front or MLflow server hears
-of it, and the report page, which reads these folders, names such an audit without its numbers, unless the spec declares
-the records public or says why raw measures leave. The folder is made before a twin is trained: an audit that was begun
-counts among the sweep's audits, so that nobody can look at many and keep the one he likes.
+The store hears the verdict alone, where it is `refuted` (`sweeps.release.refuting`), and with it every view. A number
+that an audit computed from records is in no claim, so no view, front or MLflow server hears of it, and the report
+page, which reads these folders, names such an audit without its numbers, unless the spec declares the records public
+or says why raw measures leave. The folder is made before a twin is trained: an audit that was begun counts among the
+sweep's audits, so that nobody can look at many and keep the one he likes.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ from typing import Any
 
 from dpcore.audit import Audit, AuditOutcome
 from dpcore.guarantee import Guarantee
+from sweeps.release.refuting import FILE, FOLDER
 from trainables.worker.files import Folder
-
-FILE = "audit.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class AuditRecord:
 
 def begin(folder: Path) -> int:
     """The number of a new audit of the sweep with this folder, taken by nobody else."""
-    audits = folder / "audits"
+    audits = folder / FOLDER
     audits.mkdir(parents=True, exist_ok=True)
     number = 1 + max((int(one.name) for one in audits.iterdir() if one.name.isdigit()), default=0)
     while True:
@@ -96,7 +96,7 @@ def share(number: int) -> int:
 
 def keep(folder: Path, record: AuditRecord) -> Path:
     """Write the record and return its path. Raises OSError."""
-    target = folder / "audits" / str(record.number)
+    target = folder / FOLDER / str(record.number)
     Folder(str(target)).write(FILE, json.dumps(record.to_dict(), indent=2).encode())
     return target / FILE
 
@@ -107,13 +107,8 @@ def audits_of(folder: Path) -> list[AuditRecord]:
 
 
 def _read(folder: Path) -> Iterator[AuditRecord]:
-    for path in (folder / "audits").glob(f"*/{FILE}"):
+    for path in (folder / FOLDER).glob(f"*/{FILE}"):
         yield AuditRecord.from_dict(json.loads(path.read_text(encoding="utf-8")))
 
 
-def refuted_systems(folder: Path) -> dict[str, str]:
-    """{system: key of a trial whose claim an audit refuted}: trials of these systems share that code."""
-    return {one.system: one.trial for one in audits_of(folder) if one.outcome is AuditOutcome.REFUTED}
-
-
-__all__ = ["AuditRecord", "audits_of", "begin", "keep", "refuted_systems", "share"]
+__all__ = ["AuditRecord", "audits_of", "begin", "keep", "share"]

@@ -1,4 +1,4 @@
-"""One audit of one trial: from the store's records to a verdict. The store is read and never written."""
+"""One audit of one trial: from the store's records to a verdict, which is appended to the store if it refutes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpcore.audit import AuditVerdict
+from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from sweeps.audit.audit_records import AuditRecord, begin, keep, share
@@ -18,6 +18,7 @@ from sweeps.provenance.spec_code import code_of
 from sweeps.records import SweepRecord, trial_key
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.requests import Refutation, this_person
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store import Store
 from trainables.data import SOURCES
@@ -113,6 +114,9 @@ def audit_trial(
         at=time.time(),
     )
     keep(workspace.folder(sweep), record)
+    if record.outcome is AuditOutcome.REFUTED:
+        # Every view of the sweep asks for it, wherever the folder of this audit is.
+        store.ask(sweep, Refutation(trial=record.trial, system=record.system, audit=number), this_person())
     return record
 
 
@@ -166,7 +170,9 @@ def _setting(
 
 def _audited(store: Publisher, sweep: str, trial: str) -> Audited:
     key = trial_key(sweep, int(trial)) if trial.isdigit() else trial
-    [record] = store.trials_of(sweep, [key])
+    store.trials_of(sweep, [key])
+    # What it claimed when it ran: that an earlier audit refuted its code leaves something to be tested all the same.
+    record = next(one for one in store.claimed(sweep) if one.key == key)
     if record.plan is None:
         raise InvalidValue("trial", key, "a trial that was planned", f"It is {record.state}: {record.reason}")
     plan = record.plan

@@ -65,9 +65,9 @@ class TotalEstimate:
             f"all {self.trials} trials together: about {number}, an estimate by {self.accountant} from draws of the "
             "space"
         )
+        if self.standing not in STANDING:
+            return f"{estimate}. It will be no guarantee, because the weakest claim among them is {self.standing}."
         if not self.choices:
-            if self.standing not in STANDING:
-                return f"{estimate}. It will be no guarantee, because the weakest claim among them is {self.standing}."
             return f"{estimate}. After the run the exact total can be quoted. {COUNTS if self.public else COVERS}"
         what = " and ".join(choice.will for choice in self.choices)
         instead = " and ".join(choice.instead for choice in self.choices)

@@ -272,6 +272,9 @@ def pareto(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write (parquet, html and png need one).")
     ] = None,
+    as_refuted: Annotated[
+        bool, typer.Option("--as-refuted", help="Draw trials whose claim is refuted too, under that word.")
+    ] = False,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
     as_json: AsJson = False,
@@ -288,6 +291,7 @@ def pareto(
         form="json" if as_json else format,
         output=output,
         workspace=_workspace(root, store),
+        as_refuted=as_refuted,
     )
 
 

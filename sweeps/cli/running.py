@@ -14,7 +14,7 @@ from rich.console import Console
 from sweeps.cli.output import print_json
 from sweeps.cli.streams import steadfast_streams
 from sweeps.control import session
-from sweeps.face.overview import shown
+from sweeps.face.overview import refuted_lines, shown
 from sweeps.face.progress import ProgressDisplay
 from sweeps.process.exits import ExitCode
 from sweeps.process.words import LOG, keep, kept_in, say
@@ -70,6 +70,7 @@ def _drive(sweep: str, workspace: Workspace, as_json: bool, address: str | None,
     spec = Publisher.open(workspace.store_url).sweep(sweep).spec
     if heading := Release.recorded(spec).heading:
         _print(console, heading)
+    _print(console, *refuted_lines(Publisher.open(workspace.store_url).refuted(sweep)))
     console.print(f"Sweep [bold]{sweep}[/bold]  (Ctrl-C stops cleanly)", highlight=False)
     if (validation := recorded_text(spec)) is not None:
         _print(console, f"validation records: {validation}")

@@ -18,6 +18,7 @@ from sweeps.process.patience import patience
 from sweeps.process.workspace import Workspace
 from sweeps.records import Driver
 from sweeps.release.policy import Release
+from sweeps.release.publisher import Publisher
 from sweeps.release.rounding import claim_text
 from sweeps.requests import KnownPoint, Note, StopRequest, Tag, this_person
 from sweeps.search.known_points import read_point
@@ -208,6 +209,11 @@ def enqueue(store: Store, sweep: str, written: Mapping[str, Any]) -> EnqueueAnsw
     plan = plan_proposal(spec, config, public_facts(spec), store.calibrations())
     if isinstance(plan, Refusal):
         raise InvalidValue("point", config, f"a feasible point ({plan.reason})")
+    by = Publisher(store).refuted(record.name).get(plan.system)
+    if by is not None:
+        raise InvalidValue(
+            "point", config, f"a point of a system whose claim stands: {by.sentence('')}", "Publish none of its trials."
+        )
     request = store.ask(record.name, KnownPoint(config=config), this_person())
     driver = store.driver(record.name)
     return EnqueueAnswer(sweep=record.called, request=request, config=config, plan=plan, driver=driver)

@@ -124,4 +124,4 @@ def _asked_for(seen: Publisher, sweep: str, published: Collection[Published]) ->
         for one in published
         if one.state is TrialState.COMPLETE and (value := one.metric(first.metric)) is not None and value == value
     ]
-    return {min(ranked)[2], *sweep_front(seen, sweep, mix=LABELS).keys()} if ranked else set()
+    return {min(ranked)[2], *sweep_front(seen, sweep, mix=LABELS, as_refuted=True).keys()} if ranked else set()

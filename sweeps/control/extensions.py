@@ -16,6 +16,7 @@ from sweeps.ledger.text import TOTAL_SHOWN_UP_TO
 from sweeps.process.words import say
 from sweeps.records import Extension, SweepRecord, SweepState, TrialRecord, TrialState
 from sweeps.release.policy import Release
+from sweeps.release.publisher import Publisher
 from sweeps.search import registry
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec
@@ -160,7 +161,7 @@ def _cost(store: Store, sweep: str, spec: SweepSpec) -> str:
 
     if spec.search.trials > TOTAL_SHOWN_UP_TO:
         return ""
-    records = store.trials(sweep)
+    records = Publisher(store).trials(sweep)
     plans = [one.plan for one in records[-PLANS:] if one.plan is not None]
     estimate, _ = estimated_total(spec, plans, choices_of(store.sweep(sweep), records))
     return "" if estimate is None else str(estimate)

@@ -14,6 +14,7 @@ from sweeps.records import TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import Quote, dependence, quote_of_claim, quote_of_metric
 from sweeps.release.rounding import claim_text
 from sweeps.spec import SweepSpec
 from trainables.metrics import Dependence
@@ -85,6 +86,7 @@ class ModelCard:
             "mechanism": plan.description,
             "hyperparameters": dict(plan.config),
             "claim": self.claim.to_dict(),
+            "quote": quote_of_claim(self.claim).to_dict(),
             "total": list(self.total),
             "steps_charged": self.charged,
             "noise_source": self.noise_source,
@@ -96,6 +98,7 @@ class ModelCard:
                 "assumptions": list(self.facts.assumptions),
             },
             "validation": self._metrics(),
+            "validation_quotes": {name: quote.to_dict() for name, quote in self._quotes().items()},
             "standard_error": dict(self.standard_error),
             "best_of": self.candidates,
         }
@@ -105,6 +108,7 @@ class ModelCard:
         plan, status = self.record.plan, self.assumptions.status(self.claim)
         assert plan is not None
         scores = ", ".join(f"{name} {value:.6g}{self._spread(name)}" for name, value in self._metrics().items())
+        quoted = "".join(f"{name} {quote.said}: {quote.sentence}. " for name, quote in self._quotes().items())
         private = "by noised reports" if self.facts.private_validation is not None else "treated as public"
         lines = [
             f"# {self.record.key}",
@@ -112,13 +116,15 @@ class ModelCard:
             f"A model of `{plan.system}`, trained on {self.facts.n:,} {self.facts.counted} of `{self.facts.dataset}`: "
             f"{plan.description}.",
             "## What it claims",
-            f"{claim_text(self.claim, status)}. The ledger charged {self.charged:,} steps.",
+            f"{claim_text(self.claim, status)}. {quote_of_claim(self.claim).said.capitalize()}: "
+            f"{quote_of_claim(self.claim).sentence}. The ledger charged {self.charged:,} steps.",
             f"It is one of {self.candidates} finished trials. Whoever chose it for its results quotes the total: "
             f"{'; '.join(self.total)}",
             "What the statuses rest on:",
             "\n".join(self.assumptions.lines()),
             "## How good it was",
             f"On {self.facts.n_validation:,} validation records, {private}: {scores or 'nothing was reported'}. "
+            f"{quoted}"
             "Where it was chosen for that score, it is better here than it will be elsewhere.",
             "## How it is asked",
             "`sweeps predict FOLDER FILE`, or `torch.export.load('program.pt2').module()` on the inputs that "
@@ -138,6 +144,9 @@ class ModelCard:
         return {
             name: value for name, value in reported if depends.get(name.removesuffix(NOISE_SD)) is Dependence.VALIDATION
         }
+
+    def _quotes(self) -> dict[str, Quote]:
+        return {name: quote_of_metric(name, dependence(self.record, name), self.record) for name in self._metrics()}
 
     def _spread(self, name: str) -> str:
         return f" ± {self.standard_error[name]:.2g}" if name in self.standard_error else ""

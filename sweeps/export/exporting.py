@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Status
-from sweeps.audit.audit_records import refuted_systems
 from sweeps.export.card import ModelCard
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.fingerprint import Changed, check_accepted
@@ -17,6 +15,7 @@ from sweeps.provenance.spec_code import code_of
 from sweeps.records import TrialState
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import is_refuted
 from sweeps.spec import SweepSpec, load_spec
 from trainables.data import SOURCES
 from trainables.data.table import Table
@@ -54,7 +53,7 @@ def exported(
     published = Publisher.open(workspace.store_url)
     recorded = published.sweep(sweep).kept()
     sweep = recorded.name
-    chosen = _chosen(published, workspace, sweep, str(trial), as_refuted)
+    chosen = _chosen(published, sweep, str(trial), as_refuted)
     record = chosen.record
     assert record.plan is not None
     spec = load_spec(recorded.spec.canonical)
@@ -76,12 +75,12 @@ def exported(
         ) from error
     from trainables.export.model import ReleasedModel
 
-    card = ModelCard.of(published, sweep, record, facts, spec, refuted=_is_refuted(chosen, workspace, sweep))
+    card = ModelCard.of(published, sweep, record, facts, spec, refuted=is_refuted(chosen.record))
     module = chosen.system.released_model(record.plan, facts, state)
     return ReleasedModel(module.eval(), _preprocessing(spec, facts), card.to_dict(), card.page())
 
 
-def _chosen(published: Publisher, workspace: Workspace, sweep: str, trial: str, as_refuted: bool) -> _Chosen:
+def _chosen(published: Publisher, sweep: str, trial: str, as_refuted: bool) -> _Chosen:
     known = published.trials(sweep)
     record = next((one for one in known if trial in (one.key, str(one.number))), None)
     if record is None:
@@ -105,22 +104,14 @@ def _chosen(published: Publisher, workspace: Workspace, sweep: str, trial: str, 
         raise InvalidValue(
             "trial", record.key, "a trial with a finite epsilon", "Weights without noise never leave a sweep."
         )
-    chosen = _Chosen(record, system)
-    if not as_refuted and _is_refuted(chosen, workspace, sweep):
+    if not as_refuted and is_refuted(record):
         raise InvalidValue(
             "trial",
             record.key,
             "a trial whose claim stands",
             f"The claim of {record.plan.system} is refuted. --as-refuted exports it under that heading.",
         )
-    return chosen
-
-
-def _is_refuted(chosen: _Chosen, workspace: Workspace, sweep: str) -> bool:
-    record = chosen.record
-    assert record.guarantee is not None
-    by_audit = refuted_systems(workspace.folder(sweep)) if (workspace.folder(sweep) / "audits").is_dir() else {}
-    return record.guarantee.status is Status.REFUTED or record.system in by_audit
+    return _Chosen(record, system)
 
 
 def _preprocessing(spec: SweepSpec, facts: PublicFacts) -> Preprocessing:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-_BELOW = ("on_front", "compared_epsilon", "delta", "notion", "adjacency", "unit", "status", "accountant", "assumptions")
+_KIND = ("delta", "notion", "adjacency", "unit", "status", "accountant")
+_BELOW = ("on_front", "compared_epsilon", "quote_as", *_KIND, "assumptions")
 """Columns that a notebook leaves out: what they say is the same in each row, and stands below them."""
 
 
@@ -90,6 +91,8 @@ class ParetoFront:
             shown[name] = [epsilon_text(float(one)) for one in shown.get(name, [])]
         parts.append(shown.to_html(index=False, escape=True))
         parts += [f"<p>{escape(front.title(panel))}<br>{escape(front.footer(panel))}</p>" for panel in front.panels]
+        parts += [f"<p>left out: {escape(front.left_out)}</p>"] if front.excluded else []
+        parts += [f"<p>{'<br>'.join(map(escape, front.legend()))}</p>"] if front.panels else []
         parts += [f"<p>{escape(front.note)}</p>"] if front.note else []
         if front.assumptions.sentences:
             listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in front.assumptions.sentences)
@@ -103,6 +106,7 @@ def asked_front(
     objective: str | Sequence[str] = (),
     reference: Mapping[str, float] | None = None,
     mix: Collection[str] = (),
+    as_refuted: bool = False,
 ) -> ParetoFront:
     """The front of one sweep or several, as `sweeps.pareto` and `Sweep.front` are asked for it."""
     for label in mix:
@@ -110,4 +114,4 @@ def asked_front(
             raise InvalidValue("mix", label, f"one of {', '.join(LABELS)}", closest(label, LABELS))
     ends = {metric: AxisEnd(float(value)) for metric, value in (reference or {}).items()}
     axes = [FrontAxis.parse(one) for one in ([objective] if isinstance(objective, str) else objective)]
-    return ParetoFront(joint_front(store, sweeps, axes or None, mix=mix, reference=ends))
+    return ParetoFront(joint_front(store, sweeps, axes or None, mix=mix, reference=ends, as_refuted=as_refuted))

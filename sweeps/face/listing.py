@@ -22,6 +22,7 @@ from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import legend, legend_of, metric_quotes, quote_of_claim
 from sweeps.release.rounding import delta_text, epsilon_text
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Listed:
         """Plain JSON values, times as text."""
         assumptions = assumptions_of(self.trials)
         rows = trial_rows(self.trials, self.running, assumptions)
-        return {"matching": self.matching, "page": self.page, "trials": rows}
+        return {"matching": self.matching, "page": self.page, "quotes": legend_of(self.trials), "trials": rows}
 
     def table(self, assumptions: Assumptions) -> RenderableType:
         """For the terminal: no wider than it is. `assumptions` numbers what statuses rest on in the whole view."""
@@ -109,7 +110,10 @@ class Listed:
             kinds = [None if one is None else _kind(one, assumptions, short=True) for one in claims]
             yield FittedColumn(name, ["" if kind is None else kind[name] for kind in kinds])
         yield FittedColumn(TARGET_EPSILON, [cell(trial.target_epsilon) for trial in trials], needed=False)
-        shown = {"trial", "state", EPSILON, TARGET_EPSILON, "number", "reason", *measured, *_KIND}
+        quotes = [None if one is None else quote_of_claim(one).words for one in claims]
+        if len({one for one in quotes if one is not None}) > 1:
+            yield FittedColumn("quote", [one or "" for one in quotes])
+        shown = {"trial", "state", "quote", EPSILON, TARGET_EPSILON, "number", "reason", *measured, *_KIND}
         if len({trial.system for trial in trials}) > 1:
             shown.add("system")
             yield FittedColumn("system", [trial.system for trial in trials])
@@ -123,6 +127,8 @@ class Listed:
                 yield FittedColumn(name, [cell(trial.knobs.get(name)) for trial in trials], needed=False)
 
     def _below(self) -> Iterator[str]:
+        claims = [trial.guarantee for trial in self.trials if trial.guarantee is not None]
+        yield from legend(map(quote_of_claim, claims), metric_quotes(self.trials, self.metrics))
         ended = [trial for trial in self.trials if trial.reason]
         for trial in ended[:_REASONS]:
             text = " ".join(trial.reason.split())

@@ -16,11 +16,13 @@ from sweeps.face.under_way import UnderWay, under_way
 from sweeps.ledger.assumptions import HEADING, Assumptions
 from sweeps.process.words import LOG
 from sweeps.process.workspace import Workspace
-from sweeps.records import DECIDED, AttemptRecord, LedgerEntry
+from sweeps.records import DECIDED, EPSILON, AttemptRecord, LedgerEntry
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import Quote, dependence, quote_of_claim, quote_of_metric
 from sweeps.release.rounding import claim_text, count_text
+from sweeps.requests import Refutation
 from trainables.metrics import Dependence
 from trainables.worker.attempt import ERROR, Attempt
 from trainables.worker.files import NotAFolder
@@ -73,7 +75,7 @@ class TrialShown:
     running      where it is, if it runs
     depends      {metric: on what the number depends}
     heading      what stands above every claim of the sweep; mostly empty
-    refuted      an audited trial of the same system whose claim was refuted; None without one
+    refuted      the audit that refuted the claim of its system; None without one
     assumptions  what the statuses of its claims rest on
     files        {what: where it is}, of those that are there
     """
@@ -83,7 +85,7 @@ class TrialShown:
     running: UnderWay | None
     depends: Mapping[str, Dependence]
     heading: str
-    refuted: str | None
+    refuted: Refutation | None
     assumptions: Assumptions
     files: Mapping[str, str]
 
@@ -93,10 +95,11 @@ class TrialShown:
         return {
             **trial_row(trial, self.assumptions, self.running),
             "heading": self.heading,
-            "refuted_by_audit_of": self.refuted,
+            "refuted_by_audit_of": None if self.refuted is None else self.refuted.trial,
+            "quotes": {name: quote.to_dict() for name, quote in self.quotes().items()},
             "plan": None if plan is None else plan.to_dict(),
             "violations": dict(trial.violations),
-            "reports": {str(step): dict(metrics) for step, metrics in trial.reports.items()},
+            "reports": {str(step): _measured(metrics) for step, metrics in trial.reports.items()},
             "depends": {name: str(one) for name, one in self.depends.items()},
             "claim": None if trial.guarantee is None else trial.guarantee.to_dict(),
             "launches": [one.to_dict() for one in self.launches],
@@ -112,7 +115,7 @@ class TrialShown:
         if trial.reason:
             yield f"reason   {trial.reason}"
         if self.refuted is not None:
-            yield f"REFUTED  an audit refuted the claim of {self.refuted}: publish no trial of {trial.system}"
+            yield f"REFUTED  {self.refuted.sentence(trial.key)} Publish no trial of {trial.system}."
         yield f"system   {trial.system}"
         yield f"knobs    {_values(trial.knobs) or 'none'}"
         yield from self._planned()
@@ -129,6 +132,8 @@ class TrialShown:
             yield "claim    none yet: nothing was reported"
         else:
             yield f"claim    {claim_text(trial.guarantee, self.assumptions.status(trial.guarantee))}"
+            quote = quote_of_claim(trial.guarantee)
+            yield f"quote    {quote.said}: {quote.sentence}"
             yield f"theorem  {trial.guarantee.theorem}"
         yield from (f"{what:8} {place}" for what, place in self.files.items())
         if "error" in self.files:
@@ -136,6 +141,13 @@ class TrialShown:
         if self.assumptions.sentences:
             yield f"{HEADING}:"
             yield from (f"  {line}" for line in self.assumptions.lines())
+
+    def quotes(self) -> dict[str, Quote]:
+        """{number: how it may be quoted}: of its epsilon, and of each metric that it measured."""
+        trial = self.trial
+        claimed = {} if trial.guarantee is None else {EPSILON: quote_of_claim(trial.guarantee)}
+        measured = [name for name in trial.metrics if name not in DECIDED]
+        return claimed | {name: quote_of_metric(name, self.depends.get(name), trial) for name in measured}
 
     def _planned(self) -> Iterator[str]:
         plan = self.trial.plan
@@ -151,14 +163,13 @@ class TrialShown:
             yield f"beside   {claim_text(claim, self.assumptions.status(claim))}"
 
     def _reported(self) -> Iterator[str]:
-        trial = self.trial
+        trial, quotes = self.trial, self.quotes()
         for name, value in trial.metrics.items():
             if name not in DECIDED:
-                yield f"metric   {name} {value:.6g}{self._origin(name)}"
+                yield f"metric   {name} {value:.6g}{self._origin(name)}; {quotes[name].said}"
         if len(trial.reports) > 1:
             for step, metrics in trial.reports.items():
-                measured = {name: value for name, value in metrics.items() if name not in DECIDED}
-                yield f"curve    step {step:,}: {_values(measured)}"
+                yield f"curve    step {step:,}: {_values(_measured(metrics))}"
 
     def _origin(self, name: str) -> str:
         found = self.depends.get(name)
@@ -183,31 +194,16 @@ def trial_shown(store: Publisher, workspace: Workspace, sweep: str, trial: Publi
         running=under_way(store, workspace, sweep, [trial]).get(trial.key),
         depends=_depends(trial),
         heading=Release.recorded(store.sweep(sweep).spec).heading,
-        refuted=refuted_trials(workspace, sweep).get(trial.system),
+        refuted=store.refuted(sweep).get(trial.system),
         assumptions=Assumptions.of(claims),
         # What an attempt left behind says how it ended.
         files=_files(store, workspace, sweep, trial) if attempts else {},
     )
 
 
-def refuted_trials(workspace: Workspace, sweep: str) -> Mapping[str, str]:
-    """{system: key of a trial whose claim an audit refuted}, by the audits that lie in this root."""
-    folder = workspace.folder(sweep)
-    if not (folder / "audits").is_dir():
-        return {}
-    # What audits need takes seconds to import.
-    from sweeps.audit.audit_records import refuted_systems
-
-    return refuted_systems(folder)
-
-
 def _depends(trial: Published) -> dict[str, Dependence]:
-    from trainables.publishing import OWN_METRICS, declared
-    from trainables.registry import SYSTEMS
-
-    system, config = SYSTEMS.get(trial.system), trial.config if trial.plan is None else trial.plan.config
-    known = OWN_METRICS if system is None else declared(system, trial.metrics)
-    return {name: known[name].depends_under(config) for name in trial.metrics if name in known and name not in DECIDED}
+    found = {name: dependence(trial, name) for name in trial.metrics if name not in DECIDED}
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def _files(store: Publisher, workspace: Workspace, sweep: str, trial: Published) -> dict[str, str]:
@@ -243,6 +239,11 @@ def _flat(fields: Mapping[str, Any]) -> dict[str, object]:
         else:
             out[name] = value
     return out
+
+
+def _measured(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Without what is a claim's: an epsilon never stands alone."""
+    return {name: value for name, value in metrics.items() if name not in DECIDED}
 
 
 def _values(values: Mapping[str, object]) -> str:

@@ -244,6 +244,7 @@ def pareto(
     *,
     reference: Mapping[str, float] | None = None,
     mix: Collection[str] = (),
+    as_refuted: bool = False,
     root: str | Path | None = None,
     store: str | None = None,
 ) -> ParetoFront:
@@ -252,6 +253,7 @@ def pareto(
     objective  "METRIC:maximize" or "METRIC:minimize", one or several; by default the specs', where they are the same
     reference  {metric: where its axis ends} for the hypervolume, instead of the specs'
     mix        what of notion, status, adjacency, delta and unit may differ: one panel for each combination
+    as_refuted draw trials whose claim is refuted too; by default they are on no front
 
     Raises UnknownSweep, StoreError, InvalidValue: for sweeps on other records, with other validation or objectives,
     and for claims that share no axes.
@@ -259,7 +261,7 @@ def pareto(
     from sweeps.face.fronts import asked_front
 
     names = [sweeps] if isinstance(sweeps, str) else sweeps
-    return asked_front(Publisher.open(places(root, store).store_url), names, objective, reference, mix)
+    return asked_front(Publisher.open(places(root, store).store_url), names, objective, reference, mix, as_refuted)
 
 
 def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: Any) -> Sweep:

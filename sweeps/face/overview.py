@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.face.one_trial import refuted_trials
 from sweeps.ledger.assumptions import HEADING, Assumptions
 from sweeps.ledger.spending import summary_in_passing
 from sweeps.ledger.summary import Summary
@@ -17,7 +16,7 @@ from sweeps.records import SweepRecord
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 from sweeps.release.validation_text import recorded_text
-from sweeps.requests import notes, tags
+from sweeps.requests import Refutation, notes, tags
 from trainables.worker.redaction import shown_url
 
 
@@ -32,7 +31,7 @@ class Shown:
     assumptions   what the statuses of its claims and totals rest on
     heading       what stands above every claim of the sweep (`sweeps.release.policy`); mostly empty
     validation    what is done with the validation records, in one line; None without any
-    refuted       {system: key of a trial whose claim an audit refuted}, by the audits that lie in this root
+    refuted       {system: the audit that refuted a claim of it}
     places        where its files and views are
     notes, tags   of its people
     called        how they call it; empty where that is its name
@@ -47,7 +46,7 @@ class Shown:
     assumptions: Assumptions
     heading: str
     validation: str | None
-    refuted: Mapping[str, str]
+    refuted: Mapping[str, Refutation]
     places: Mapping[str, str]
     notes: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -65,7 +64,7 @@ class Shown:
             "tags": dict(self.tags),
             "validation_records": self.validation,
             "stopped": list(self.stopped),
-            "refuted": dict(self.refuted),
+            "refuted": {system: found.trial for system, found in self.refuted.items()},
             "ledger": self.ledger.to_dict(),
             "started_from": [total.to_dict() for total in self.started_from],
             "assumptions": list(self.assumptions.sentences),
@@ -86,8 +85,7 @@ class Shown:
         if self.validation is not None:
             yield f"validation records: {self.validation}"
         yield from (f"stopped  {line}" for line in self.stopped)
-        for system, trial in self.refuted.items():
-            yield f"REFUTED  an audit refuted the claim of {trial}: publish no trial of {system}, whatever stands below"
+        yield from refuted_lines(self.refuted)
         yield from (f"claim    {line}" for line in claim_lines(ledger.claims, assumptions))
         yield from (f"total    {line}" for line in total_lines(ledger.procedure, ledger.uncounted, assumptions))
         yield from (f"total    {line}" for line in earlier_lines(self.started_from, assumptions))
@@ -95,6 +93,15 @@ class Shown:
         if assumptions.sentences:
             yield f"{HEADING}:"
             yield from (f"  {line}" for line in assumptions.lines())
+
+
+def refuted_lines(refuted: Mapping[str, Refutation]) -> Iterator[str]:
+    """What audits of a sweep refuted."""
+    for system, by in refuted.items():
+        yield (
+            f"REFUTED  Audit {by.audit} refuted the claim of {by.trial}: publish no trial of {system}, whatever stands "
+            "below. They run the same code."
+        )
 
 
 def counted(workspace: Workspace) -> list[dict[str, Any]]:
@@ -130,7 +137,7 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
         assumptions=Assumptions.of([*claims, *(claim for total in totals for claim in total.claims())]),
         heading=Release.recorded(record.spec).heading,
         validation=recorded_text(record.spec),
-        refuted=refuted_trials(workspace, sweep),
+        refuted=store.refuted(sweep),
         places={
             "root": workspace.root,
             "report": str(workspace.report(sweep)),

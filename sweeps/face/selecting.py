@@ -12,6 +12,7 @@ from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import did_you_mean
 from sweeps.records import DECIDED, TrialState
 from sweeps.release.published import Published
+from sweeps.release.quoting import quote_of_claim
 
 PAGE = 20
 """Trials on a page of `sweeps show`."""
@@ -24,6 +25,7 @@ _COMPARED: Mapping[str, Callable[[float, float], bool]] = {
 }
 _CONDITION = re.compile(r"\s*([^=<>!\s]+)\s*(!=|<=|>=|==?|<|>)\s*(.*?)\s*", re.DOTALL)
 _CLAIM = ("epsilon", "delta", "notion", "adjacency", "unit", "accountant", "status")
+_QUOTE = "quote"
 _OWN = ("number", "key", "state", "reason", "system", "target_epsilon", "attempts", "proposed_at", "finished_at")
 _WORK = ("steps", "planned_steps", "work")
 _EXAMPLE = "For example state=failed, accuracy>=0.9 or model=linear."
@@ -38,6 +40,8 @@ def value_of(trial: Published, name: str) -> object:
     if name in _CLAIM:
         found = None if trial.guarantee is None else getattr(trial.guarantee, name)
         return found if isinstance(found, float) else None if found is None else str(found)
+    if name == _QUOTE:
+        return None if trial.guarantee is None else str(quote_of_claim(trial.guarantee).verdict)
     if name in _OWN:
         found = getattr(trial, name)
         return str(found) if name == "state" else found

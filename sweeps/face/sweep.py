@@ -23,6 +23,7 @@ from sweeps.process.workspace import Workspace
 from sweeps.records import TrialState
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import is_refuted
 from sweeps.requests import notes, tags
 from sweeps.spec import SweepSpec, load_spec
 
@@ -187,22 +188,24 @@ class Sweep:
         *,
         reference: Mapping[str, float] | None = None,
         mix: Collection[str] = (),
+        as_refuted: bool = False,
     ) -> ParetoFront:
         """The exact non-dominated front.
 
         objective  "METRIC:maximize" or "METRIC:minimize", one or several; the spec's own by default
         reference  {metric: where its axis ends} for the hypervolume, instead of the spec's
         mix        what of notion, status, adjacency, delta and unit may differ: one panel for each combination
+        as_refuted draw trials whose claim is refuted too; by default they are on no front
 
         Raises InvalidValue for an objective that no trial reports, MixedGuarantees for claims that share no axes.
         """
-        return asked_front(self._published, [self.name], objective, reference, mix)
+        return asked_front(self._published, [self.name], objective, reference, mix, as_refuted)
 
     def best(self, objective: str | None = None) -> Published:
         """The finished trial that is best by one objective: "METRIC:maximize", or the spec's first by default.
 
         Its claim covers its own training alone. That it was chosen among others is the total's part: see `claim`.
-        Raises InvalidValue where no finished trial reports it.
+        None whose claim is refuted. Raises InvalidValue where no other finished trial reports it.
         """
         own = spec_objectives(self._published.sweep(self.name).spec)[0]
         chosen = own if objective is None else FrontAxis.parse(objective)
@@ -210,10 +213,10 @@ class Sweep:
         ranked = [
             (sign * value, one.number, one)
             for one in self._published.trials(self.name, [TrialState.COMPLETE])
-            if (value := one.metric(chosen.metric)) is not None and value == value
+            if not is_refuted(one) and (value := one.metric(chosen.metric)) is not None and value == value
         ]
         if not ranked:
-            raise InvalidValue("objective", chosen.metric, "a metric that a finished trial reports")
+            raise InvalidValue("objective", chosen.metric, "a metric that a finished trial reports whose claim stands")
         return min(ranked)[2]
 
     def ledger(self) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from sweeps.front.export import rows
 from sweeps.front.panels import Front
 from sweeps.records import LedgerEntry
 from sweeps.release.published import Published
+from sweeps.release.quoting import legend_of
 
 
 def trials_table(trials: Iterable[Published], running: Mapping[str, UnderWay] | None = None) -> pd.DataFrame:
@@ -23,6 +24,8 @@ def trials_table(trials: Iterable[Published], running: Mapping[str, UnderWay] | 
     metric.<name>          as reported last
     epsilon, delta, ...    its claim, empty before the first report; `status` counts its assumptions, whose sentences
                            are in `.attrs["assumptions"]`, the first of them number 1
+    quote, quote_as        whether its epsilon may be quoted, and with which words; of the metrics, and in sentences, in
+                           `.attrs["quotes"]`
     steps, planned_steps, work, attempts, proposed_at, finished_at   times in UTC
     at_step, seconds_left  of trials in `running`: steps in the newest checkpoint, and the time to the launch's end
     """
@@ -32,7 +35,7 @@ def trials_table(trials: Iterable[Published], running: Mapping[str, UnderWay] | 
     if not rows:
         return pd.DataFrame(columns=["key", "state", "reason", "system", "target_epsilon"]).rename_axis("number")
     table = pd.DataFrame(rows)[row_columns(rows)].set_index("number")
-    table.attrs["assumptions"] = list(assumptions.sentences)
+    table.attrs |= {"assumptions": list(assumptions.sentences), "quotes": legend_of(listed)}
     return table
 
 
@@ -42,6 +45,7 @@ def front_table(front: Front, everything: bool = False) -> pd.DataFrame:
     Columns as `sweeps.front.export.rows` names them; `.attrs` has the heading and the sentences that statuses rest on.
     """
     table = pd.DataFrame(list(rows(front, everything)))
+    table.attrs |= {"quotes": front.legend()}
     table.attrs |= {"heading": front.heading, "assumptions": list(front.assumptions.sentences), "note": front.note}
     return table
 

@@ -10,6 +10,7 @@ from sweeps.face.under_way import UnderWay
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.records import DECIDED
 from sweeps.release.published import Published
+from sweeps.release.quoting import quote_of_claim
 
 _CLAIM = ("notion", "delta", "adjacency", "unit", "accountant")
 _WORK = ("steps", "planned_steps", "at_step", "seconds_left", "work", "attempts", "proposed_at", "finished_at")
@@ -30,7 +31,8 @@ def trial_row(trial: Published, assumptions: Assumptions, running: UnderWay | No
     row |= {f"metric.{name}": value for name, value in trial.metrics.items() if name not in DECIDED}
     if claim is not None:
         row |= {"epsilon": claim.epsilon} | {name: _plain(getattr(claim, name)) for name in _CLAIM}
-        row["status"] = assumptions.status(claim)
+        quote = quote_of_claim(claim)
+        row |= {"status": assumptions.status(claim), "quote": str(quote.verdict), "quote_as": str(quote)}
     row |= {"steps": trial.step, "planned_steps": trial.planned_steps, "attempts": trial.attempts}
     if running is not None:
         row |= {"at_step": running.step, "seconds_left": running.seconds_left}
@@ -60,7 +62,7 @@ def _group(name: str) -> str:
     before, dot, _ = name.partition(".")
     if dot:
         return before
-    if name in (*_CLAIM, "epsilon", "status"):
+    if name in (*_CLAIM, "epsilon", "status", "quote", "quote_as"):
         return "claim"
     return "work" if name in _WORK else ""
 

@@ -13,13 +13,14 @@ from sweeps.front.csv_text import csv_text
 from sweeps.front.panels import Front, Panel
 from sweeps.records import EPSILON, TARGET_EPSILON, sweep_of
 from sweeps.release.comparing import compared_epsilon
+from sweeps.release.quoting import quote_of_claim
 
 COMPARED = "compared_epsilon"
 _RESTS_ON = ("rests_on", "assumptions")
 FORMATS = ("table", "csv", "parquet", "json", "html", "png")
 SUFFIXES = {"": "table", ".txt": "table", **{f".{form}": form for form in FORMATS if form != "table"}}
 _KIND = ("delta", "notion", "adjacency", "unit", "status", "accountant")
-_GUARANTEE = (EPSILON, TARGET_EPSILON, COMPARED, *_KIND)
+_GUARANTEE = (EPSILON, TARGET_EPSILON, COMPARED, "quote", "quote_as", *_KIND)
 
 
 def rows(front: Front, everything: bool = False) -> Iterator[dict[str, Any]]:
@@ -29,6 +30,8 @@ def rows(front: Front, everything: bool = False) -> Iterator[dict[str, Any]]:
     epsilon           of the claim
     target_epsilon    the budget that it was held to
     compared_epsilon  what the claim counts as in dominance and hypervolume
+    quote             whether its epsilon may be quoted (`sweeps.release.quoting.Verdict`)
+    quote_as          with which words, or why not
     heading           what stands above every claim of the sweep, where anything does: rows travel alone
     rests_on          the status with its assumptions counted
     assumptions       those in full, numbered as in every other form
@@ -55,6 +58,8 @@ def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, An
         row[EPSILON] = claim.epsilon
         row.setdefault(TARGET_EPSILON, record.target_epsilon)
         row[COMPARED] = compared_epsilon(claim)
+        quote = quote_of_claim(claim)
+        row |= {"quote": str(quote.verdict), "quote_as": str(quote)}
         row |= {name: str(getattr(claim, name)) for name in _KIND} | {"delta": claim.delta}
         if front.heading:
             row["heading"] = front.heading
@@ -119,6 +124,7 @@ def to_json(front: Front, everything: bool = False) -> str:
         "note": front.note,
         "procedure": None if front.procedure is None else front.procedure.to_dict(),
         "started_from": [total.to_dict() for total in front.totals[1:]],
+        "quotes": front.legend(),
         "assumptions": list(front.assumptions.sentences),
         "objectives": [{"metric": one.metric, "goal": one.goal} for one in front.objectives],
         "log10": list(front.log10),

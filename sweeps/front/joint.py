@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpcore.checks import InvalidValue
+from dpcore.guarantee import Status
 from sweeps.front.panels import AxisEnd, Front, FrontAxis
 from sweeps.front.pareto import (
     LABELS,
@@ -39,31 +40,35 @@ def joint_front(
     *,
     mix: Collection[str] = (),
     reference: Mapping[str, AxisEnd] | None = None,
+    as_refuted: bool = False,
 ) -> Front:
     """The front of one sweep, or of several on the same records, with the total over all their trials.
 
     objectives  those of the specs, which then have to be the same in all of them
     mix         labels of claims (`sweeps.front.pareto.LABELS`) that may differ: one panel for each combination
     reference   goes before the specs' own; an axis on which these differ has none
+    as_refuted  draw trials whose claim is refuted too
 
     Raises UnknownSweep, InvalidValue for no name or one that stands twice, ShareNoAxes where records, validation or
     objectives differ, MixedGuarantees where claims do.
     """
     if len(sweeps) == 1:
-        return sweep_front(store, sweeps[0], objectives, mix=mix, reference=reference, total=True)
+        [name] = sweeps
+        return sweep_front(store, name, objectives, mix=mix, reference=reference, total=True, as_refuted=as_refuted)
     records = [store.sweep(name) for name in sweeps]
     if len({one.name for one in records}) < max(len(sweeps), 1):
         raise InvalidValue("sweeps", list(sweeps), "one sweep or more, each of them once")
     _same_records(records)
     chosen = list(objectives or ()) or _same_objectives(records)
     trials = {one.name: store.trials(one.name) for one in records}
-    _same_claims(trials, mix)
+    _same_claims(trials, mix, as_refuted)
     found = front(
         [trial for listed in trials.values() for trial in listed],
         chosen,
         mix=mix,
         reference={**_references(records), **(reference or {})},
         sweep=BETWEEN.join(trials),
+        as_refuted=as_refuted,
     )
     return with_totals(replace(found, heading=_heading(records), is_joint=True), joint_totals(store, trials))
 
@@ -125,11 +130,15 @@ def _shared(
         raise ShareNoAxes("sweeps", f"{first}{BETWEEN}{other}", f"{expected}{told}", remedy)
 
 
-def _same_claims(trials: Mapping[str, Sequence[Published]], mix: Collection[str]) -> None:
+def _same_claims(trials: Mapping[str, Sequence[Published]], mix: Collection[str], as_refuted: bool) -> None:
     """Raises MixedGuarantees, by sweep, where one has claims of another kind than the others."""
     labels = {
         name: {
-            label_of(one.guarantee) for one in listed if one.state is TrialState.COMPLETE and one.guarantee is not None
+            label_of(one.guarantee)
+            for one in listed
+            if one.state is TrialState.COMPLETE
+            and one.guarantee is not None
+            and (as_refuted or one.guarantee.status is not Status.REFUTED)
         }
         for name, listed in trials.items()
     }

@@ -18,6 +18,7 @@ from sweeps.ledger.summary import Procedure
 from sweeps.ledger.totals import Total, lines, sentences
 from sweeps.records import sweep_of
 from sweeps.release.published import Published
+from sweeps.release.quoting import Quote, legend, metric_quotes, quote_of_claim
 from sweeps.release.rounding import delta_text
 
 Floats = NDArray[np.float64]
@@ -175,6 +176,26 @@ class Front:
                 known[key] = self.assumptions.status(claim)
             found.append(known[key])
         return found
+
+    def quotes(self, panel: Panel) -> list[Quote]:
+        """How the epsilon of each point may be quoted."""
+        return [quote_of_claim(record.guarantee) for record in panel.records if record.guarantee is not None]
+
+    def legend(self) -> list[str]:
+        """How the numbers on the front may be quoted, in lines for below the panels."""
+        shown = [(panel, int(i)) for panel in self.panels for i in np.flatnonzero(panel.on_front)]
+        records = [panel.records[i] for panel, i in shown]
+        claims = [record.guarantee for record in records if record.guarantee is not None]
+        return legend(map(quote_of_claim, claims), metric_quotes(records, [one.metric for one in self.objectives]))
+
+    @property
+    def left_out(self) -> str:
+        """Which trials are in no panel, in words; empty where all are."""
+        if not self.excluded:
+            return ""
+        left = ", ".join(f"{count} {reason}" for reason, count in self.excluded.items())
+        asked = "; --as-refuted draws refuted ones too" if str(Status.REFUTED) in self.excluded else ""
+        return f"{left}{asked}"
 
     def title(self, panel: Panel) -> str:
         """The panel's label in words; with what its one status rests on, where it has one."""

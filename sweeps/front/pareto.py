@@ -40,6 +40,10 @@ HYPERVOLUME_WORK = 3e8
 """Largest n^(d-2) for which a hypervolume in d >= 4 dimensions is computed (about ten seconds)."""
 
 
+REFUTED = str(Status.REFUTED)
+"""Why a trial is left out."""
+
+
 class MixedGuarantees(InvalidValue):
     """Points whose guarantees differ in kind were asked to share axes."""
 
@@ -53,10 +57,12 @@ def sweep_front(
     reference: Mapping[str, AxisEnd] | None = None,
     log10: Collection[str] = (),
     total: bool = False,
+    as_refuted: bool = False,
 ) -> Front:
     """The front of a sweep in the store, over the spec's objectives unless others are given. Raises InvalidValue.
 
     reference  goes before the spec's own
+    as_refuted as that of `front`
     total      count all trials together too, for the note, where that takes well under a second
     """
     spec = store.sweep(sweep).spec
@@ -64,7 +70,7 @@ def sweep_front(
     ends = {**spec_references(spec), **(reference or {})}
     with collector_paused():
         trials = store.trials(sweep)
-        found = front(trials, chosen, mix=mix, reference=ends, log10=log10, sweep=sweep)
+        found = front(trials, chosen, mix=mix, reference=ends, log10=log10, sweep=sweep, as_refuted=as_refuted)
     found = replace(found, heading=Release.recorded(spec).heading)
     if not total:
         return found
@@ -107,6 +113,7 @@ def front(
     states: Collection[TrialState] = (TrialState.COMPLETE,),
     sweep: str = "",
     may_be_empty: bool = False,
+    as_refuted: bool = False,
 ) -> Front:
     """The exact front of `records`.
 
@@ -115,6 +122,8 @@ def front(
     log10      metrics whose axis is logarithmic for the hypervolume
     states     which trials take part; the others are counted in `excluded`
     may_be_empty  a front without points is an answer too, where finished trials report no objective
+    as_refuted  draw trials whose claim is refuted too, in a panel of that name where `mix` has "status"; else they are
+                on no front, since nothing that they report may be quoted
 
     Raises MixedGuarantees when the points differ in a label that is not in `mix`, InvalidValue for objectives that
     no trial reports, unless the front may be empty.
@@ -128,6 +137,9 @@ def front(
     for record in records:
         if record.state not in states:
             excluded[str(record.state)] += 1
+            continue
+        if not as_refuted and record.guarantee is not None and record.guarantee.status is Status.REFUTED:
+            excluded[REFUTED] += 1
             continue
         candidates += 1
         values, problem = _values(record, objectives)

@@ -26,6 +26,7 @@ def pareto_command(
     form: str | None,
     output: Path | None,
     workspace: Workspace,
+    as_refuted: bool = False,
 ) -> None:
     """`form` None: by the name of `output`.
 
@@ -45,12 +46,12 @@ def pareto_command(
     if mlflow is not None:
         from sweeps.tracking.front import read_front
 
-        front = read_front(*mlflow, objectives=parsed or None, mix=mix, reference=ends)
+        front = read_front(*mlflow, objectives=parsed or None, mix=mix, reference=ends, as_refuted=as_refuted)
     else:
         from sweeps.release.publisher import Publisher
 
         store = Publisher.open(workspace.store_url)
-        front = joint_front(store, sweeps, parsed or None, mix=mix, reference=ends)
+        front = joint_front(store, sweeps, parsed or None, mix=mix, reference=ends, as_refuted=as_refuted)
     if form == "table" and output is None:
         from rich.console import Console
 

@@ -40,7 +40,8 @@ def drawn(front: Front) -> Figure:
         axes[0].set_axis_off()
     count = len(front.assumptions.sentences)
     listed = f" The statuses rest on {count} assumptions; `sweeps pareto` lists them." if count else ""
-    note = textwrap.fill(front.note + listed, 100, break_on_hyphens=False)
+    quoted = "".join(f" {line}." for line in front.legend()[:-1])
+    note = textwrap.fill(f"{front.note}{listed}{quoted}", 100, break_on_hyphens=False)
     heading = textwrap.fill(front.heading, 80, break_on_hyphens=False)
     figure.suptitle("\n".join(filter(None, (heading, f"Pareto front {front.sweep}".strip()))), fontsize=11)
     figure.supxlabel(note, fontsize=7)

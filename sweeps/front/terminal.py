@@ -12,6 +12,7 @@ from sweeps.front.fitted import FittedColumn, FittedTable, cell
 from sweeps.front.panels import Front, Panel
 from sweeps.ledger.assumptions import HEADING
 from sweeps.records import EPSILON, SYSTEM, TARGET_EPSILON
+from sweeps.release.quoting import quote_of_claim
 from sweeps.release.rounding import epsilon_text
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def table(front: Front, limit: int = 40) -> RenderableType:
     if not front.panels:
         parts.append(Text("No finished trial yet."))
     if front.excluded:
-        left = ", ".join(f"{count} {reason}" for reason, count in front.excluded.items())
-        parts.append(Text(f"left out: {left}", style="dim"))
+        parts.append(Text(f"left out: {front.left_out}", style="dim"))
+    parts += [Text(line, style="dim") for line in front.legend()]
     if front.note:
         parts.append(Text(front.note))
     if front.assumptions.sentences:
@@ -63,6 +64,8 @@ def _columns(front: Front, panel: Panel, listed: list[int]) -> list[FittedColumn
         columns.append(FittedColumn(name, [cell(one.config.get(name)) for one in records], needed=False))
     if len(set(front.statuses(panel))) > 1:
         columns.append(FittedColumn("status", [front.assumptions.cite(claim) for claim in claims]))
+    if len(set(front.quotes(panel))) > 1:
+        columns.append(FittedColumn("quote", [quote_of_claim(claim).words for claim in claims]))
     return columns
 
 

@@ -24,7 +24,7 @@ from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Gaussian, PoissonSampled, Repeated, UnsupportedEvent, phases
-from dpcore.guarantee import Guarantee, Status, resting_on
+from dpcore.guarantee import Guarantee, Status, resting_on, weakest
 from dpcore.parallel import headline_of_parts
 from sweeps.ledger.assumptions import OF_ONE_TRIAL
 from sweeps.ledger.steps import total
@@ -260,16 +260,47 @@ def summary(
     if any(plan.guarantee.status is Status.NOT_COVERED for plan in plans.values()):
         return replace(found, uncounted=NOT_COVERED)
     delta = min(plan.guarantee.delta for plan in plans.values())
+    # Where results chose budgets the sum promises nothing, and says what ran.
+    whole = {} if choices else _cut_by_failure(trials, entries)
+    charged = [whole.get((one.key, one.attempt), one) for one in entries]
     try:
-        counted = procedure_guarantee(plans, entries, delta, adaptive=bool(choices))
+        counted = procedure_guarantee(plans, charged, delta, adaptive=bool(choices))
     except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
         return replace(found, uncounted=str(error))
     counted = replace(counted, assumptions=(*counted.assumptions, *rests_on))
     return replace(
         found,
-        procedure=Procedure(guarantee=counted, trials=len(plans), choices=tuple(choices)),
-        reports_charged=sum(phases(reported_event(plans, entries)).values()),
+        procedure=Procedure(
+            guarantee=counted,
+            trials=len(plans),
+            choices=tuple(choices),
+            rests_on=tuple(rests_on),
+            refuted=tuple(sorted({plan.system for plan in plans.values() if plan.guarantee.status is Status.REFUTED})),
+            standing=weakest(*(plan.guarantee.status for plan in plans.values())),
+            whole=len(whole),
+        ),
+        reports_charged=sum(phases(reported_event(plans, charged)).values()),
     )
+
+
+def _cut_by_failure(
+    trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry]
+) -> dict[tuple[str, int], LedgerEntry]:
+    """{(key, attempt): the last launch of a trial that failed, as if it had run to the end of its plan}, where it did
+    not.
+
+    A total adds up budgets that were fixed beforehand. A trial that fails by a loss of nan, by an error or for want of
+    memory stops where its results or its records made it stop: the steps up to there are no budget that anybody fixed.
+    They are post-processing of the whole plan, which was; so that is counted. (`control.stopped_trials` has the same
+    argument for the trial's own claim.) Why a worker died nobody can tell: every failure counts alike.
+    """
+    failed = {one.key: one.planned_steps for one in trials if one.state is TrialState.FAILED}
+    last = {one.key: one for one in entries if one.key in failed}
+    return {
+        (key, one.attempt): replace(one, to_step=failed[key], executed_to=failed[key])
+        for key, one in last.items()
+        if one.from_step + one.steps_spent < failed[key]
+    }
 
 
 def summary_in_passing(sweep: SweepRecord, trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry]) -> Summary:

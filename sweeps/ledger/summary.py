@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dpcore.guarantee import STANDING, Guarantee
+from dpcore.guarantee import STANDING, Guarantee, Status
 from sweeps.ledger.steps import Spending
 from sweeps.records import TrialRecord
 
@@ -51,18 +51,27 @@ class Procedure:
     guarantee  by `sweeps.ledger.spending.procedure_guarantee`, from the plans' smallest delta
     trials     how many it counts
     choices    what let results choose budgets
+    rests_on   what it rests on besides its plans: among its assumptions too
+    refuted    systems among them whose claim is refuted
+    standing   of the weakest claim that one of its trials makes for itself
+    whole      failed trials that are counted further than they ran
     sweeps     whose trials they are, where they are of several
     """
 
     guarantee: Guarantee
     trials: int
     choices: tuple[Choice, ...] = ()
+    rests_on: tuple[str, ...] = ()
+    refuted: tuple[str, ...] = ()
+    standing: Status = Status.PROVED
+    whole: int = 0
     sweeps: tuple[str, ...] = ()
 
     @property
     def is_claim(self) -> bool:
-        """Whether it may be quoted: finite and standing."""
-        return self.guarantee.status in STANDING and math.isfinite(self.guarantee.epsilon)
+        """Whether it may be quoted: finite and standing, and nothing in it is refuted."""
+        standing = self.guarantee.status in STANDING and not self.refuted
+        return standing and math.isfinite(self.guarantee.epsilon)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -73,6 +82,8 @@ class Procedure:
             "is_claim": self.is_claim,
             "chosen_by_results": [choice.what for choice in self.choices],
             "instead": list(dict.fromkeys(choice.instead for choice in self.choices)),
+            **({"refuted": list(self.refuted)} if self.refuted else {}),
+            **({"failed_counted_whole": self.whole} if self.whole else {}),
         }
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from dpcore.guarantee import STANDING
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.summary import LargestClaim, Procedure, Summary
 from sweeps.records import TrialRecord
 from sweeps.release.policy import is_demonstration
+from sweeps.release.quoting import quote_of_claim, quote_of_total
 from sweeps.release.rounding import claim_text, count_text
 
 TAKEN = "steps_taken"
@@ -29,8 +31,8 @@ def claim_lines(claims: Sequence[LargestClaim], assumptions: Assumptions) -> Ite
     """One line for each kind of claim."""
     for one in claims:
         whose = f"the largest of {one.trials} trials, {one.trial}" if one.trials > 1 else one.trial
-        status = assumptions.status(one.guarantee)
-        yield f"one trial by itself: {claim_text(one.guarantee, status)} ({whose})"
+        claim, quote = claim_text(one.guarantee, assumptions.status(one.guarantee)), quote_of_claim(one.guarantee)
+        yield f"one trial by itself: {claim} ({whose}); {quote.said}"
     if not claims:
         yield "none yet: no trial has reported"
 
@@ -45,14 +47,28 @@ def total_text(total: Procedure, assumptions: Assumptions) -> str:
     if total.is_claim:
         covers = COUNTS if is_demonstration(claim) else COVERS
         covers = covers.replace("this sweep", "these sweeps") if total.sweeps else covers
-        return f"{who}: {claim_text(claim, assumptions.status(claim))}. {covers}"
+        said = quote_of_total(total).said.capitalize()
+        return f"{who}: {claim_text(claim, assumptions.status(claim))}. {said}. {covers}{_failed_text(total)}"
     return f"{who}: no guarantee, because {_no_total_text(total)} (Added up as it ran: {claim_text(claim, None)}.)"
+
+
+def _failed_text(total: Procedure) -> str:
+    """What of it did not run."""
+    if not total.whole:
+        return ""
+    whose = "1 trial that failed counts" if total.whole == 1 else f"{total.whole} trials that failed count"
+    return f" {whose} with all planned steps: results may have decided where that ended."
 
 
 def _no_total_text(total: Procedure) -> str:
     """Why the total may not be quoted, what may be, and what makes it quotable."""
+    if total.refuted:
+        return f"the claim of {' and of '.join(total.refuted)} is refuted. Quote no number of these trials."
     if not total.choices:
         return f"the weakest claim among them is {total.guarantee.standing}."
+    if total.standing not in STANDING:
+        what = " and ".join(choice.what for choice in total.choices)
+        return f"{what}. Nor is one trial's epsilon: the weakest claim among them is {total.standing}."
     return (
         f"{' and '.join(choice.what for choice in total.choices)}. Quote one trial's epsilon, and say that it leaves "
         "out the search for its hyperparameters. For a total that can be quoted, "

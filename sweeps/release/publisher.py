@@ -1,19 +1,22 @@
 """The publisher: what stands between the store and every view of it.
 
 Views open a store by this alone, and read it by the store's own names. A trial comes out as its sweep's release policy
-lets it be seen (`sweeps.release.published`); ledger entries and counts say what was spent, whatever is seen.
+lets it be seen (`sweeps.release.published`), its claim refuted where an audit refuted that of its code
+(`sweeps.release.refuting`); ledger entries and counts say what was spent, whatever is seen.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.records import AttemptRecord, LedgerEntry, OutboxRow, SweepRecord, SweepState, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
-from sweeps.requests import Request
+from sweeps.release.refuting import marked, refutations
+from sweeps.requests import Refutation, Request
 
 if TYPE_CHECKING:
     from sweeps.store import Store
@@ -51,11 +54,20 @@ class Publisher:
         """All sweeps, oldest first."""
         return self._store.sweeps()
 
+    def refuted(self, sweep: str) -> Mapping[str, Refutation]:
+        """{system: the audit that refuted a claim of it}. Raises UnknownSweep."""
+        record = self._store.sweep(sweep)
+        return refutations(self._store.requests(record.name), Path(record.root) / record.name)
+
     def trials(self, sweep: str, states: Collection[TrialState] | None = None) -> list[Published]:
         """The trials of a sweep, in order of number, those that are seen in one of `states` if given.
 
         Raises UnknownSweep.
         """
+        return marked(self.claimed(sweep, states), self.refuted(sweep))
+
+    def claimed(self, sweep: str, states: Collection[TrialState] | None = None) -> list[Published]:
+        """The same with claims as they were made, whatever audits found: for an audit alone. Raises UnknownSweep."""
         record = self._store.sweep(sweep)
         policy = Release.recorded(record.spec).policy
         if policy.at_once:
@@ -67,8 +79,10 @@ class Publisher:
     def trials_of(self, sweep: str, keys: Collection[str]) -> list[Published]:
         """Those with these keys, in order of number. Raises UnknownSweep, UnknownTrial."""
         record = self._store.sweep(sweep)
-        found, policy = self._store.trials_of(record.name, keys), Release.recorded(record.spec).policy
-        return policy.published(found) if policy.at_once else [one for one in self.trials(sweep) if one.key in keys]
+        policy = Release.recorded(record.spec).policy
+        if not policy.at_once:
+            return [one for one in self.trials(sweep) if one.key in keys]
+        return marked(policy.published(self._store.trials_of(record.name, keys)), self.refuted(sweep))
 
     def held_back(self, sweep: str) -> list[Published]:
         """The trials of which no view is told when they report, as they may be seen now. Raises UnknownSweep."""

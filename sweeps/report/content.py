@@ -36,6 +36,11 @@ class ClaimRange:
     highest: float
     trials: int
 
+    @property
+    def bound(self) -> Guarantee:
+        """The largest of them."""
+        return replace(self.kind, epsilon=self.highest)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:

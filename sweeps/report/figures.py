@@ -19,6 +19,7 @@ from sweeps.front.kinds import SystemPoints, kinds
 from sweeps.front.panels import Front, FrontAxis, Panel
 from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialState
 from sweeps.release.published import Published
+from sweeps.release.quoting import is_refuted
 from sweeps.release.rounding import epsilon_text
 from sweeps.report.importance import Importance
 
@@ -119,6 +120,7 @@ def parallel_figure(trials: Sequence[Published], objectives: Sequence[FrontAxis]
             points: list[tuple[float | None, float | None, str | None]] = []
             for i in members:
                 text = f"<b>{escape(kept[i].key)}</b>{' on the front' if front_line else ''}"
+                text += " (refuted)" if is_refuted(kept[i]) else ""
                 for position, name in enumerate(names):
                     place = scaled[name].places[i]
                     told = f"{text}<br>{escape(name)} = {escape(_show(columns[name][i]))}"
@@ -175,7 +177,7 @@ def importance_figure(one: Importance) -> Figure:
 
 def progress_figure(trials: Sequence[Published], objective: FrontAxis) -> Figure | None:
     """Every finished trial by the time it ended, and the best so far of each fixed epsilon. None without any."""
-    ended = [trial for trial in trials if trial.state is TrialState.COMPLETE and trial.finished_at]
+    ended = [one for one in trials if one.state is TrialState.COMPLETE and one.finished_at and not is_refuted(one)]
     measured = [trial for trial in ended if _finite(trial.metric(objective.metric))]
     done = sorted(measured, key=lambda trial: trial.finished_at or 0.0)
     if not done:
@@ -230,7 +232,7 @@ def _figure(data: list[Figure], height: int, xaxis: Figure, yaxis: Figure, **lay
 
 def _hover(panel: Panel, index: int, names: list[str]) -> str:
     record = panel.records[index]
-    lines = [f"<b>{escape(record.key)}</b>"]
+    lines = [f"<b>{escape(record.key)}</b>{' (refuted)' if is_refuted(record) else ''}"]
     for name, value in zip(names, panel.values[index].tolist(), strict=True):
         lines.append(f"{escape(name)} <b>{epsilon_text(value) if name == EPSILON else f'{value:.4g}'}</b>")
     if EPSILON not in names and record.guarantee is not None:

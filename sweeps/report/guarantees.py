@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
-from dpcore.guarantee import Guarantee
+from dpcore.guarantee import Guarantee, Status
 from sweeps.ledger.assumptions import HEADING, Assumptions, spans
 from sweeps.ledger.text import executed_text, total_text
 from sweeps.ledger.totals import earlier_lines, sentences
+from sweeps.release.quoting import REFUTED, legend, metric_quotes, quote_of_claim
 from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.release.validation_text import recorded_text
 from sweeps.report.content import ClaimRange, Content
@@ -54,16 +56,20 @@ def assumptions_list(assumptions: Assumptions) -> str:
 
 
 def _two_numbers(content: Content) -> str:
-    kinds = {(c.kind.notion, c.kind.adjacency, c.kind.delta, c.kind.unit) for c in content.claims}
-    if len(kinds) == 1:
-        lowest, highest = min(c.lowest for c in content.claims), max(c.highest for c in content.claims)
-        statuses = " ".join(dict.fromkeys(claim_badge(c.kind, content.assumptions) for c in content.claims))
-        kind = content.claims[0].kind
-        accountants = " or ".join(sorted({c.kind.accountant for c in content.claims}))
+    # What is refuted is in no range of numbers that stand: it has its own box below.
+    claims = [one for one in content.claims if one.kind.status is not Status.REFUTED]
+    kinds = {(c.kind.notion, c.kind.adjacency, c.kind.delta, c.kind.unit) for c in claims}
+    if not claims:
+        claim = f"<b>none</b> {badge(Status.REFUTED)}<p>{escape(str(REFUTED))}.</p>"
+    elif len(kinds) == 1:
+        lowest, highest = min(c.lowest for c in claims), max(c.highest for c in claims)
+        statuses = " ".join(dict.fromkeys(claim_badge(c.kind, content.assumptions) for c in claims))
+        kind = claims[0].kind
+        accountants = " or ".join(sorted({c.kind.accountant for c in claims}))
         meant = f"{kind.notion}, {kind.adjacency}, per {kind.unit}, counted by {accountants}"
         claim = (
             f"<b>ε {_span(lowest, highest)}</b> at δ = {delta_text(kind.delta)} {statuses}"
-            f'<p class="soft">{escape(meant)}.</p>'
+            f'<p class="soft">{escape(meant)}.</p>{_quoted(claims)}'
         )
     else:
         claim = "<b>several kinds</b> see below; they cannot be compared"
@@ -73,6 +79,10 @@ def _two_numbers(content: Content) -> str:
         f'<div><span class="soft">Total: all trials together</span>{_total(content)}'
         f'<p class="soft">Ledger: {executed_text(content.spending)}.</p></div></div>'
     )
+
+
+def _quoted(claims: Sequence[ClaimRange]) -> str:
+    return "".join(f"<p>{escape(line)}</p>" for line in legend([quote_of_claim(one.bound) for one in claims])[:-1])
 
 
 def _total(content: Content) -> str:
@@ -91,7 +101,7 @@ def _total(content: Content) -> str:
 
 
 def _claim(claim: ClaimRange, assumptions: Assumptions) -> str:
-    kind = claim.kind
+    kind, quote = claim.kind, quote_of_claim(claim.bound)
     rows = [
         ("epsilon", f"{_span(claim.lowest, claim.highest)} over {claim.trials} trials"),
         ("delta", delta_text(kind.delta)),
@@ -99,6 +109,7 @@ def _claim(claim: ClaimRange, assumptions: Assumptions) -> str:
         ("neighbours", f"{escape(kind.adjacency)}, per {escape(kind.unit)}"),
         ("accountant", escape(kind.accountant)),
         ("theorem", escape(kind.theorem)),
+        ("quote", escape(f"{quote.said}: {quote.sentence}")),
     ]
     if numbers := assumptions.numbers(kind):
         rows.append(("assuming", f'<a href="#assumptions">{spans(numbers)} below</a>'))
@@ -121,6 +132,7 @@ def _uncovered(content: Content) -> str:
     if "bayesian_epsilon" in content.released:
         items.append(BAYESIAN)
     metrics = [one.metric for one in content.objectives if one.metric in content.released]
+    items += legend((), metric_quotes(content.trials, metrics))
     items += [f"Metric {name}: {content.released[name]}" for name in metrics]
     if (validation := recorded_text(content.sweep.spec)) is not None:
         items.append(f"Validation records are {validation}.")

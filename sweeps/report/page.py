@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from html import escape
 
 from sweeps.front.panels import Front
+from sweeps.front.pareto import REFUTED
 from sweeps.records import DECIDED, TrialState
 from sweeps.report import figures
 from sweeps.report.assets import SCRIPT, STYLE
@@ -102,12 +103,16 @@ def _front(front: Front, charts: dict[str, figures.Figure]) -> str:
             f'<p class="soft">{escape(front.footer(panel))}.</p></div>'
         )
     if not parts:
-        parts.append('<div class="card"><p>No trial has finished yet: there is no front.</p></div>')
+        fallen = REFUTED in front.excluded
+        why = "No finished trial has a claim that stands" if fallen else "No trial has finished yet"
+        parts.append(f'<div class="card"><p>{why}: there is no front.</p></div>')
     if len(front.panels) > 1:
         parts.insert(0, "<p>The guarantees differ in kind, so their epsilons cannot be compared: one panel each.</p>")
     if front.excluded:
-        left = ", ".join(f"{count} {reason}" for reason, count in front.excluded.items())
-        parts.append(f'<p class="soft">Not in the picture: {escape(left)}.</p>')
+        parts.append(f'<p class="soft">Not in the picture: {escape(front.left_out)}.</p>')
+    if front.panels:
+        listed = "<br>".join(escape(line) for line in front.legend())
+        parts.append(f'<p class="soft">{listed}</p>')
     return "".join(parts)
 
 

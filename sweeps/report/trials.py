@@ -12,6 +12,7 @@ from dpcore.events import blocks, to_dict
 from sweeps.control.stopped_trials import ex_post
 from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialState
 from sweeps.release.published import Published
+from sweeps.release.quoting import quote_of_claim
 from sweeps.release.rounding import epsilon_text
 from sweeps.report.content import Content
 from sweeps.report.guarantees import claim_badge, guarantee_line
@@ -52,7 +53,7 @@ def _table(content: Content, trials: Sequence[Published], front: set[str]) -> st
     knobs = list(dict.fromkeys(name for trial in trials for name in trial.config if name not in beside))
     varied = [name for name in knobs if len({trial.config.get(name) for trial in trials}) > 1]
     measured = [name for name in metrics if name not in DECIDED]
-    names = ["trial", "state", *measured, EPSILON, TARGET_EPSILON, "status", *varied]
+    names = ["trial", "state", *measured, EPSILON, TARGET_EPSILON, "status", "quote", *varied]
     numbers = (name for name in varied if all(_is_number(trial.config.get(name)) for trial in trials))
     numeric = {*measured, EPSILON, TARGET_EPSILON, *numbers}
     head = "".join(f'<th class="n">{escape(n)}</th>' if n in numeric else f"<th>{escape(n)}</th>" for n in names)
@@ -80,6 +81,7 @@ def _row(
         f'<td class="n">{"" if guarantee is None else epsilon_text(guarantee.epsilon)}</td>',
         f'<td class="n">{_show(trial.target_epsilon)}</td>',
         f"<td>{'' if guarantee is None else claim_badge(guarantee, content.assumptions)}</td>",
+        f"<td>{'' if guarantee is None else escape(quote_of_claim(guarantee).words)}</td>",
         *(f"<td{' class=n' if name in numeric else ''}>{_show(trial.config.get(name))}</td>" for name in varied),
     ]
     return f'<tr>{"".join(cells)}</tr><tr id="{number}" hidden><td colspan="{width}">{_plan(content, trial)}</td></tr>'

@@ -56,8 +56,10 @@ def read_front(
     filter: str | None = None,
     mix: Collection[str] = (),
     reference: Mapping[str, AxisEnd] | None = None,
+    as_refuted: bool = False,
 ) -> Front:
-    """The same as a `Front`. `reference` goes before that of the sweep's spec, kept in the same way."""
+    """The same as a `Front`. `reference` goes before that of the sweep's spec, kept in the same way; `as_refuted` is
+    that of `sweeps.front.pareto.front`."""
     from sweeps.tracking.mlflow_door import (
         HEADING,
         NO_HEADING,
@@ -92,7 +94,7 @@ def read_front(
             records = [Release(stated=False).seen(record) for record in records]
         heading = str(found.tags.get(HEADING, NO_HEADING))
         records.sort(key=lambda record: record.number)
-        shown = front(records, chosen, mix=mix, reference=ends, sweep=experiment)
+        shown = front(records, chosen, mix=mix, reference=ends, sweep=experiment, as_refuted=as_refuted)
     return shown if heading == NO_HEADING else replace(shown, heading=heading)
 
 

@@ -28,13 +28,17 @@ from sweeps.process.sqlite_files import path_of
 from sweeps.records import DECIDED, EPSILON, SweepRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
+from sweeps.release.quoting import REFUTED, is_refuted, quote_of_claim
 from sweeps.tracking.mlflow_door import (
     ASSERTED_BY,
     ASSUMPTIONS,
+    DESCRIPTION,
     HEADING,
     NO_HEADING,
     OBJECTIVES,
     PARENT,
+    QUOTE,
+    QUOTE_AS,
     REFERENCES,
     RESTS_ON,
     TRIAL_KEY,
@@ -90,8 +94,7 @@ class Experiment:
         heading = Release.recorded(sweep.spec).heading
         self._heading = {HEADING: _text(heading or NO_HEADING, 5000)}
         if heading:
-            # MLflow's own page shows it as the description.
-            self._heading["mlflow.note.content"] = heading
+            self._heading[DESCRIPTION] = heading
         self._client = MlflowClient(tracking_uri=uri)
         self._runs: dict[str, str] = {}
         self._parent = ""
@@ -181,7 +184,11 @@ class Experiment:
         self._runs = {key: one for key, one in self._runs.items() if one != run_id}
 
     def _tags_of(self, trial: Published) -> dict[str, str]:
-        return trial_tags(trial) | self._heading
+        tags = trial_tags(trial) | self._heading
+        if is_refuted(trial):
+            said = (f"REFUTED: {REFUTED.sentence}.", self._heading.get(DESCRIPTION))
+            tags[DESCRIPTION] = " ".join(filter(None, said))
+        return tags
 
     def forget(self) -> None:
         """Delete the trials' runs, to be made anew: a metric that was written once cannot be taken out of a run.
@@ -293,6 +300,8 @@ def trial_tags(trial: Published) -> dict[str, str]:
             tags[ASSERTED_BY] = _text(claim.asserted_by, 5000)
         assumptions = Assumptions.of([claim])
         tags[RESTS_ON] = assumptions.status(claim)
+        quote = quote_of_claim(claim)
+        tags |= {QUOTE: str(quote.verdict), QUOTE_AS: str(quote)}
         tags[ASSUMPTIONS] = _text("\n".join(assumptions.lines()), 5000)
     return tags
 
@@ -304,7 +313,7 @@ def _bests(sweep: SweepRecord, finished: Sequence[Published]) -> list[Metric]:
         values = [
             (value, one.finished_at or one.proposed_at)
             for one in finished
-            if (value := one.metric(objective.metric)) is not None and not math.isnan(value)
+            if not is_refuted(one) and (value := one.metric(objective.metric)) is not None and not math.isnan(value)
         ]
         if values and objective.metric not in DECIDED:
             best = (max if objective.goal == "maximize" else min)(value for value, _ in values)

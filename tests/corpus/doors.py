@@ -280,7 +280,7 @@ def _without_machine(value: Any) -> Any:
 def views(sweep: str, root: Path, *mixed: str) -> dict[str, Any]:
     """What is said of a sweep, and its front, with kinds of claims that may stand beside each other."""
     mix = ["--mix", ",".join(mixed)] if mixed else []
-    return {"show": _printed("show", sweep, root), "front": _printed("pareto", sweep, root, *mix)}
+    return {"show": _printed("show", sweep, root), "front": _printed("pareto", sweep, root, "--as-refuted", *mix)}
 
 
 def names(root: Path) -> list[str]:

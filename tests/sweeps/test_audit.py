@@ -15,7 +15,7 @@ from dpcore.audit import AuditOutcome
 from dpcore.checks import InvalidValue
 from dpcore.gradients import clipped as releases
 from sweeps.audit.audit_command import lines
-from sweeps.audit.audit_records import AuditRecord, audits_of, begin, refuted_systems, share
+from sweeps.audit.audit_records import AuditRecord, audits_of, begin, share
 from sweeps.audit.audit_trial import audit_trial
 from sweeps.cli import app as cli
 from sweeps.control import session
@@ -29,6 +29,7 @@ from sweeps.release.policy import Release
 from sweeps.release.rounding import epsilon_text
 from sweeps.report import write_report
 from sweeps.report.audits import audits_section
+from sweeps.requests import Refutation
 from sweeps.spec import load_spec
 from sweeps.store import open_store
 from sweeps.store.errors import UnknownTrial
@@ -154,10 +155,11 @@ def test_half_of_the_noise_on_a_model_is_refuted(tmp_path):
     assert record.outcome is AuditOutcome.REFUTED
     assert record.on_curve
     assert "Gaussian-shaped" in "\n".join(lines(record))
-    assert refuted_systems(workspace.folder("audited")) == {"model-sensitivity": "audited-0"}
+    (told,) = open_store(workspace.store_url).requests("audited")
+    assert told.wanted == Refutation(trial="audited-0", system="model-sensitivity", audit=1)
     said = "\n".join(shown("audited", workspace).lines())
-    assert "status: proved" in said
-    assert "REFUTED  an audit refuted the claim of audited-0: publish no trial of model-sensitivity" in said
+    assert "status: proved" not in said + "\n".join(lines(record))
+    assert "REFUTED  Audit 1 refuted the claim of audited-0: publish no trial of model-sensitivity" in said
 
 
 def test_the_refuted_rule_for_soft_votes_is_refuted_from_labels(tmp_path):

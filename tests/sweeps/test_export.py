@@ -16,6 +16,8 @@ from dpcore.checks import InvalidValue
 from sweeps.cli import app as cli
 from sweeps.export import exporting
 from sweeps.provenance.fingerprint import Changed
+from sweeps.release import publisher
+from sweeps.requests import Refutation
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.export.model import NotExportable, ReleasedModel, program
 from trainables.export.preprocessing import Preprocessing
@@ -155,9 +157,9 @@ def test_a_trial_that_is_not_there_not_finished_or_without_its_checkpoint(own, m
 
 
 def test_a_refuted_one_leaves_under_that_heading_alone(own, monkeypatch):
-    sweep, root = own
-    (root / NAME / "audits").mkdir(exist_ok=True)
-    monkeypatch.setattr(exporting, "refuted_systems", lambda folder: {"noisy-sgd": f"{NAME}-0"})
+    sweep, _ = own
+    by = Refutation(trial=f"{NAME}-0", system="noisy-sgd", audit=1)
+    monkeypatch.setattr(publisher, "refutations", lambda requests, folder: {"noisy-sgd": by})
     with pytest.raises(InvalidValue, match="--as-refuted"):
         sweep.model(0)
     model = sweep.model(0, as_refuted=True)

@@ -268,7 +268,7 @@ def test_a_total_of_fewer_trials_than_were_fixed_rests_on_who_ended_them(tmp_pat
 def test_a_total_of_what_fell_or_promises_nothing_is_not_offered_for_quoting():
     """Known bug: a total with a refuted claim in it printed as one that covers whatever is published."""
     for change, words in (
-        ({"status": Status.REFUTED}, "no guarantee, because the weakest claim among them is refuted."),
+        ({"status": Status.REFUTED}, "is refuted. Quote no number of these trials."),
         ({"status": Status.ASYMPTOTIC}, "no guarantee, because the weakest claim among them is asymptotic."),
         ({}, "It covers all results of this sweep"),
     ):

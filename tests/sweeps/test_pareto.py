@@ -158,9 +158,9 @@ def test_what_is_left_out_is_counted():
 def test_different_guarantees_share_axes_only_by_name_and_then_in_their_own_panel(name: str, other: object):
     records = [claiming(0), claiming(1, **{name: other})]
     with pytest.raises(MixedGuarantees, match=f"--mix {name}") as caught:
-        front(records, [ACCURACY, EPSILON])
+        front(records, [ACCURACY, EPSILON], as_refuted=True)
     assert str(other) in str(caught.value)
-    panels = front(records, [ACCURACY, EPSILON], mix=[name]).panels
+    panels = front(records, [ACCURACY, EPSILON], mix=[name], as_refuted=True).panels
     assert [len(panel.records) for panel in panels] == [1, 1]
     assert {str(panel.label[name]) for panel in panels} == {str(other), str(getattr(records[0].guarantee, name))}
     assert len({panel.title for panel in panels}) == 2
@@ -181,8 +181,8 @@ def test_what_stands_over_a_panel_is_all_of_a_claim_but_its_epsilon():
 def test_claims_that_stand_share_axes_each_under_its_own_status():
     records = [claiming(0), claiming(1, status="proved-under-assumptions"), claiming(2, status="refuted")]
     with pytest.raises(MixedGuarantees, match="refuted"):
-        front(records, [ACCURACY, EPSILON])
-    found = front(records, [ACCURACY, EPSILON], mix=["status"])
+        front(records, [ACCURACY, EPSILON], as_refuted=True)
+    found = front(records, [ACCURACY, EPSILON], mix=["status"], as_refuted=True)
     assert [panel.label["status"] for panel in found.panels] == ["proved or proved-under-assumptions", "refuted"]
     listed = {row["key"]: row["status"] for row in export.rows(found, everything=True)}
     assert listed == {record.key: record.guarantee.status for record in records if record.guarantee}

@@ -48,7 +48,7 @@ def test_a_claim_is_printed_whole_and_rounded_up(tmp_path, show):
     (claim,) = [line for line in lines if line.startswith("claim")]
     assert claim == (
         "claim    one trial by itself: epsilon 1.201 at delta 1e-05, differential-privacy, add-remove, per record, "
-        "by pld, status: proved (1 assumption: 1) (the largest of 2 trials, views-1)"
+        "by pld, status: proved (1 assumption: 1) (the largest of 2 trials, views-1); may be quoted as one trial's"
     )
     (total,) = [line for line in lines if line.startswith("total")]
     for word in ("epsilon ", "at delta 1e-05", "differential-privacy", "add-remove", "per record", "by ", "status: "):

@@ -20,6 +20,7 @@ from sweeps.cli.app import app
 FROZEN = yaml.safe_load((Path(__file__).parent / "command_line.yaml").read_text(encoding="utf-8"))
 OF_THEIR_OWN = {
     "--accept": {"audit", "export"},  # no spec is compared
+    "--as-refuted": {"pareto"},  # what is drawn; what leaves
     "--address": {"check", "submit"},  # nodes that are asked; a job server
     "--data": {"submit"},  # a folder of the cluster
     "--format": {"predict", "show"},  # of the file that is read; tables that are printed alone

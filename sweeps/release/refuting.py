@@ -1,0 +1,69 @@
+"""What audits refuted, and what that makes of the claims of a sweep: the same for every view, since the publisher asks.
+
+A verdict is about code. Where an audit refutes the claim of one trial, the claims of all trials of that system in that
+sweep fall with it: each is `refuted` from then on, and says by which audit and of which trial.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dpcore.guarantee import Guarantee, Status
+from sweeps.release.published import Published
+from sweeps.requests import Refutation, Request
+
+FOLDER, FILE = "audits", "audit.json"
+"""Of a sweep's own folder: one folder each, and what it found in it."""
+_REFUTED = "refuted"
+
+
+def refutations(requests: Iterable[Request], folder: Path) -> dict[str, Refutation]:
+    """{system: by which audit}, the first one of each.
+
+    requests  of the sweep: audits tell its store
+    folder    the sweep's own, for audits of a time when they did not
+    """
+    told = [one.wanted for one in requests if isinstance(one.wanted, Refutation)]
+    found = sorted([*told, *_kept(folder)], key=lambda one: one.audit)
+    return {one.system: one for one in reversed(found)}
+
+
+def _kept(folder: Path) -> list[Refutation]:
+    audits = folder / FOLDER
+    if not audits.is_dir():
+        return []
+    # Not by `AuditRecord`: what that needs takes seconds to import, and a verdict is three words of it.
+    read = [json.loads(path.read_text(encoding="utf-8")) for path in audits.glob(f"*/{FILE}")]
+    return [
+        Refutation(trial=one["trial"], system=one["system"], audit=int(one["number"]))
+        for one in read
+        if one["outcome"] == _REFUTED
+    ]
+
+
+def refuted(claim: Guarantee, by: Refutation, key: str) -> Guarantee:
+    """What is left of a claim of the trial `key`."""
+    said = by.sentence(key)
+    if said in claim.assumptions:
+        return claim
+    return replace(claim, status=Status.REFUTED, assumptions=(said, *claim.assumptions))
+
+
+def marked(trials: Sequence[Published], by: Mapping[str, Refutation]) -> list[Published]:
+    """The trials, those of refuted systems with refuted claims: made, planned, and beside them."""
+    if not by:
+        return list(trials)
+    return [_marked(one, by[one.system]) if one.system in by else one for one in trials]
+
+
+def _marked(trial: Published, by: Refutation) -> Published:
+    claim, plan = trial.guarantee, trial.plan
+    if claim is not None:
+        claim = refuted(claim, by, trial.key)
+    if plan is not None:
+        beside = tuple(refuted(one, by, trial.key) for one in plan.beside)
+        plan = replace(plan, guarantee=refuted(plan.guarantee, by, trial.key), beside=beside)
+    return Published(replace(trial, guarantee=claim, plan=plan))

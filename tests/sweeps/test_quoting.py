@@ -1,0 +1,329 @@
+"""Every printed number says whether it may be quoted; what an audit refuted is printed nowhere as a guarantee."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+import sweeps
+from dpcore.guarantee import Notion, Status
+from sweeps.cli import running
+from sweeps.cli.app import app
+from sweeps.control.session import SweepEnd
+from sweeps.export.card import ModelCard
+from sweeps.face.overview import shown
+from sweeps.ledger.assumptions import NOT_RECORDED, ONE_TRIAL
+from sweeps.ledger.spending import summary
+from sweeps.ledger.summary import Choice
+from sweeps.process.workspace import Workspace
+from sweeps.release import publisher, quoting
+from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import Verdict, quote_of_claim, quote_of_metric, quote_of_total
+from sweeps.report import write_report
+from sweeps.requests import Refutation
+from sweeps.spec import load_spec
+from sweeps.spec.loading import public_facts
+from sweeps.tracking import rebuild
+from sweeps.tracking.front import read_front
+from sweeps.tracking.registering import claim_tags
+from tests.sweeps import view_sweeps
+from tests.sweeps.front_records import claiming
+from tests.sweeps.test_ledger import entry, guarantee, plan, trial
+from trainables.metrics import Dependence
+from trainables.validation.reports import NOISE_SD
+
+EPSILON = 1.7531
+"""That the refuted code claims: of no other trial."""
+STANDS = "model-sensitivity"
+
+
+# -- the walk ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    """A finished sweep of two systems: trials 0 and 2 run code that an audit of trial 2 refuted."""
+    tmp_path = tmp_path_factory.mktemp("refuted")
+    store = view_sweeps.new_sweep(tmp_path)
+    lease = store.acquire("views")
+    for number in range(3):
+        changes = {"epsilon": EPSILON, "aimed_at": 2.0} if number % 2 == 0 else {"assumptions": (ONE_TRIAL,)}
+        complete(store, lease, number, **changes)
+    store.set_state(lease, "finished")
+    lease.release()
+    store.ask("views", Refutation(trial="views-2", system="noisy-sgd", audit=1), "me@here")
+    store.close()
+    return Workspace.at(tmp_path)
+
+
+def complete(store, lease, number, epsilon=0.5, **changes):
+    config = view_sweeps.config_of(number, "noisy-sgd" if number % 2 == 0 else STANDS)
+    claim = view_sweeps.guarantee(epsilon, **changes)
+    planned = replace(view_sweeps.plan(config, 9.0), guarantee=claim)
+    store.launch(lease, view_sweeps.Proposal(number=number, config=config, seed=number), planned, 10)
+    came = {"metrics": {"accuracy": 0.9 - number / 100, "epsilon": epsilon}, "guarantee": claim, "seconds": 0.5}
+    store.settle(lease, f"views-{number}", 1, view_sweeps.Settlement(executed_to=10, step=10, **came))
+
+
+def said(workspace, *words):
+    found = CliRunner().invoke(app, [*words, "--root", workspace.root], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+def card(workspace):
+    spec = load_spec({**SPEC, "name": "views"})
+    store = Publisher.open(workspace.store_url)
+    [record] = store.trials_of("views", ["views-0"])
+    refuted = quoting.is_refuted(record)
+    return record, ModelCard.of(store, "views", record, public_facts(spec), spec, refuted=refuted)
+
+
+SPEC = {
+    "data": {"source": "digits"},
+    "systems": {
+        "noisy-sgd": {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 200, "epochs": 1}
+    },
+    "privacy": {"epsilon": 2.0, "delta": 1e-5},
+    "objectives": [{"metric": "accuracy"}],
+    "search": {"sampler": "random", "trials": 1},
+}
+
+
+def ended(workspace):
+    """What `run` prints at its end."""
+    from rich.console import Console
+
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    end = SweepEnd(sweep="views", state="finished", counts={"complete": 3}, seconds=1.0, ranked=3)
+    running._summary("views", workspace, end, console)
+    return console.export_text()
+
+
+def tracked(workspace):
+    """Tags, as MLflow's page shows them of each run, a run a line."""
+    from mlflow import MlflowClient
+
+    rebuild(Publisher.open(workspace.store_url), "views", workspace.tracking_uri, workspace.folder("views"))
+    client = MlflowClient(workspace.tracking_uri)
+    runs = client.search_runs([client.get_experiment_by_name("views").experiment_id])
+    lines = [json.dumps({**run.data.metrics, **run.data.tags}, sort_keys=True) for run in runs]
+    assert len(lines) == 4
+    fallen = quoting.is_refuted(Publisher.open(workspace.store_url).trials("views")[0])
+    assert read_front(workspace.tracking_uri, "views").excluded.get("refuted", 0) == 2 * fallen
+    [parent] = [run for run in runs if "sweeps.parent" in run.data.tags]
+    assert parent.data.metrics["best accuracy"] == BEST[fallen]
+    return "\n".join(lines)
+
+
+BEST = {True: 0.89, False: 0.9}
+"""Of the trials that stand; of all."""
+
+
+def page(workspace):
+    """The report, a row or a box a line; its charts' words too."""
+    path = write_report(Publisher.open(workspace.store_url), "views", workspace.report("views"))
+    text = re.sub(r"<style>.*?</style>|<script>.*?</script>", "", path.read_text(), flags=re.DOTALL)
+    charts = json.loads(re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)[1])
+    text = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    rows = re.sub(r"</tr><tr id=\"plan", '<tr id="plan', text)
+    lines = [
+        " ".join(re.sub(r"<[^>]+>", " ", one).split())
+        for one in re.split(r"</tr>|</div></div>|<h2>|<div class=.card", rows)
+    ]
+    hovers = [h for one in charts.values() for trace in one["data"] for h in trace.get("hovertext") or [] if h]
+    return "\n".join([*lines, *hovers])
+
+
+def flat(value, found=()):
+    """Each object of a document that has an epsilon of its own, a line each."""
+    if isinstance(value, dict):
+        own = {name: one for name, one in value.items() if not isinstance(one, dict | list)}
+        inner = [line for one in value.values() for line in flat(one)]
+        status = {"status": value.get("rests_on", value.get("status", "")), **own}
+        return [*([json.dumps(status)] if "epsilon" in value else []), *inner]
+    return [line for one in value for line in flat(one)] if isinstance(value, list) else []
+
+
+def rows_of(table):
+    return "\n".join(json.dumps(row, default=str) for row in table.to_dict("records"))
+
+
+PRINTERS = {
+    "run's end": ended,
+    "show": lambda w: said(w, "show", "views"),
+    "show --json": lambda w: "\n".join(flat(json.loads(said(w, "show", "views", "--json")))),
+    "show --format csv": lambda w: said(w, "show", "views", "--format", "csv"),
+    "show TRIAL": lambda w: said(w, "show", "views", "0"),
+    "show TRIAL --json": lambda w: "\n".join(flat(json.loads(said(w, "show", "views", "0", "--json")))),
+    "pareto": lambda w: said(w, "pareto", "views"),
+    "pareto --json": lambda w: "\n".join(flat(json.loads(said(w, "pareto", "views", "--json")))),
+    "pareto --format csv": lambda w: said(w, "pareto", "views", "--format", "csv"),
+    "pareto, refuted ones too": lambda w: said(
+        w, "pareto", "views", "--as-refuted", "--mix", "status", "--format", "csv"
+    ),
+    "report": page,
+    "MLflow": tracked,
+    "card": lambda w: card(w)[1].page(),
+    "card.json": lambda w: "\n".join(flat(card(w)[1].to_dict())),
+    "Sweep": lambda w: str(sweeps.open("views", root=w.root)),
+    "Sweep in a notebook": lambda w: sweeps.open("views", root=w.root)._repr_html_().replace("<br>", "\n"),
+    "Sweep.trials": lambda w: rows_of(sweeps.open("views", root=w.root).trials()),
+    "Sweep.front": lambda w: rows_of(sweeps.open("views", root=w.root).front().table(everything=True)),
+    "front in a notebook": lambda w: sweeps.open("views", root=w.root).front()._repr_html_().replace("</tr>", "\n"),
+    "Sweep.describe": lambda w: str(sweeps.open("views", root=w.root).describe(0)),
+}
+ONLY_WHAT_STANDS = {"run's end", "pareto", "pareto --json", "pareto --format csv", "Sweep.front", "front in a notebook"}
+NUMBER = re.compile(r"(?<![\d.])1\.7(53|54)\d*(?!\d)")
+
+
+def offered(text):
+    """Lines that have the refuted number and do not say so, or offer it."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    wanted = [line for line in lines if NUMBER.search(line)]
+    return [
+        line for line in wanted if "refuted" not in line.lower() or re.search(r"may be quoted|proved", line)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRINTERS)
+def test_no_printer_offers_what_an_audit_refuted(name, workspace, monkeypatch):
+    text = PRINTERS[name](workspace)
+    assert offered(text) == []
+    assert (NUMBER.search(text) is None) == (name in ONLY_WHAT_STANDS), "it is looked for where it is printed"
+    assert "It covers all results" not in text, "the total counts what is refuted"
+    # The mutant: a publisher that asks no audit offers it.
+    monkeypatch.setattr(publisher, "marked", lambda trials, by: list(trials))
+    mutant = PRINTERS[name](workspace)
+    assert offered(mutant) or (NUMBER.search(mutant) and name in ONLY_WHAT_STANDS)
+
+
+def test_what_stands_beside_it_may_be_quoted_all_the_same(workspace):
+    text = said(workspace, "show", "views")
+    assert "may be quoted as one trial's" in text
+    assert "REFUTED  Audit 1 refuted the claim of views-2: publish no trial of noisy-sgd" in text
+    one = said(workspace, "show", "views", "0")
+    assert "REFUTED  Audit 1 of this sweep refuted the claim of views-2, and this trial runs the same code" in one
+    assert "metric   accuracy 0.9" in one
+    front = json.loads(said(workspace, "pareto", "views", "--json"))
+    assert front["excluded"] == {"refuted": 2}
+    assert not front["procedure"]["is_claim"]
+    assert sweeps.open("views", root=workspace.root).best().number == 1
+
+
+def test_a_version_in_the_registry_says_so(workspace):
+    record, made = card(workspace)
+
+    class Model:
+        card = made.to_dict()
+
+    tags = claim_tags(Model, "views", record)
+    assert (tags["sweeps.status"], tags["sweeps.quote"]) == ("refuted", "refuted")
+    assert tags["sweeps.heading"].startswith("REFUTED")
+
+
+def test_a_verdict_of_a_time_when_audits_told_no_store_counts(tmp_path):
+    store = view_sweeps.new_sweep(tmp_path)
+    lease = store.acquire("views")
+    view_sweeps.complete(store, lease, 0)
+    for number, outcome in ((1, "consistent"), (2, "refuted")):
+        place = tmp_path / "views" / "audits" / str(number)
+        place.mkdir(parents=True)
+        kept = {"trial": "views-0", "system": "noisy-sgd", "number": number, "outcome": outcome}
+        (place / "audit.json").write_text(json.dumps(kept))
+    (one,) = Publisher(store).trials("views")
+    assert one.guarantee.status is Status.REFUTED
+    assert one.guarantee.assumptions[0].startswith("Audit 2 of this sweep refuted the claim of views-0.")
+    assert store.trials("views")[0].guarantee.status is Status.PROVED
+    assert Publisher(store).claimed("views")[0].guarantee.status is Status.PROVED
+    store.close()
+
+
+# -- the judgement ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "words"),
+    [
+        ({}, Verdict.WITH, "as one trial's"),
+        ({"status": Status.PROVED_UNDER_ASSUMPTIONS}, Verdict.WITH, "as one trial's"),
+        ({"notion": Notion.EX_POST}, Verdict.WITH, "as one trial's ex-post-privacy"),
+        ({"assumptions": NOT_RECORDED}, Verdict.WITH, "as one trial's"),
+        ({"assumptions": ("The records are public (digits): a demonstration.",)}, Verdict.WITH, "as a demonstration"),
+        ({"epsilon": math.inf}, Verdict.NO, "no guarantee"),
+        ({"status": Status.ASSERTED, "asserted_by": "lab"}, Verdict.NO, "no guarantee: asserted by lab"),
+        ({"status": Status.REFUTED, "epsilon": math.inf}, Verdict.REFUTED, "refuted"),
+        *(
+            ({"status": one}, Verdict.NO, f"no guarantee: {one}")
+            for one in Status
+            if one not in (Status.PROVED, Status.PROVED_UNDER_ASSUMPTIONS, Status.REFUTED, Status.ASSERTED)
+        ),
+    ],
+)
+def test_a_claim_is_quoted_by_its_status(changes, verdict, words):
+    quote = quote_of_claim(replace(guarantee(), **changes))
+    assert (quote.verdict, quote.words) == (verdict, words)
+    assert quote.sentence
+
+
+def test_a_total_is_quoted_by_what_let_results_choose():
+    def of(*choices, rests_on=(), **changes):
+        fallen = replace(plan(), guarantee=replace(guarantee(), **changes))
+        total = summary([replace(trial(0), plan=fallen)], [entry()], choices, rests_on).procedure
+        assert total.is_claim == (quote_of_total(total).verdict in (Verdict.YES, Verdict.WITH))
+        return quote_of_total(total).verdict
+
+    chosen = Choice(what="tpe chose", will="", instead="")
+    assert of() is Verdict.YES
+    assert of(rests_on=("That only 1 of 2 ended was not decided by results.",)) is Verdict.WITH
+    assert of(chosen) is Verdict.NO
+    assert of(status=Status.ASYMPTOTIC) is Verdict.NO
+    assert of(status=Status.REFUTED) is of(chosen, status=Status.REFUTED) is Verdict.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("depends", "verdict", "under_refuted"),
+    [
+        (Dependence.PUBLIC, Verdict.YES, Verdict.YES),
+        (Dependence.RELEASED, Verdict.WITH, Verdict.REFUTED),
+        (Dependence.VALIDATION, Verdict.WITH, Verdict.REFUTED),
+        (Dependence.SIDE_CHANNEL, Verdict.NO, Verdict.NO),
+        (Dependence.RAW, Verdict.NO, Verdict.NO),
+        (None, Verdict.NO, Verdict.NO),
+    ],
+)
+def test_a_metric_is_quoted_by_what_it_depends_on(depends, verdict, under_refuted):
+    one, fallen = claiming(0), claiming(0, status=Status.REFUTED)
+    assert quote_of_metric("accuracy", depends, one).verdict is verdict
+    assert quote_of_metric("accuracy", depends, fallen).verdict is under_refuted
+    bounding_nothing = quote_of_metric("accuracy", depends, claiming(0, status=Status.AVERAGE_CASE))
+    assert bounding_nothing.verdict is (Verdict.YES if depends is Dependence.PUBLIC else Verdict.NO)
+
+
+def test_a_noised_score_is_worth_what_its_claim_is():
+    assert quoting.NOISE_SD == NOISE_SD
+    seen = replace(claiming(0), plan=None, metrics={"accuracy": 0.5, "accuracy_noise_sd": 0.01})
+    assert quote_of_metric("accuracy", Dependence.VALIDATION, seen).words == "with its claim"
+    bare = replace(seen, metrics={"accuracy": 0.5})
+    assert quote_of_metric("accuracy", Dependence.VALIDATION, bare).words == "as a score on public records"
+
+
+def test_a_failed_trial_counts_with_its_whole_plan(tmp_path):
+    """Known gap: a loss of nan stops a trial at a step that its results chose, and the total took what ran."""
+    charged, total = [], []
+    for horizon in (3, 10):
+        store = view_sweeps.new_sweep(tmp_path / str(horizon))
+        lease = store.acquire("views")
+        store.fail(lease, view_sweeps.launch(store, lease, 0), 1, horizon, "loss=nan")
+        found = shown("views", Workspace.at(tmp_path / str(horizon))).ledger
+        charged.append(found.spent.executed)
+        total.append(found.procedure)
+        store.close()
+    assert charged == [3, 10], "the ledger says what ran"
+    assert total[0].guarantee == total[1].guarantee
+    assert [one.whole for one in total] == [1, 0]
