@@ -33,7 +33,30 @@ def attributed_plan(
     target: PrivacyTarget,
     calibrations: MutableMapping[str, float],
 ) -> PrivacyPlan | Refusal:
-    """`system.plan`, with claims that stand as firmly as whoever makes them. Raises what it raises."""
+    """`system.plan`, with claims that stand as firmly as whoever makes them, and their data. Raises what it raises."""
+    plan = _planned(system, config, facts, target, calibrations)
+    if not facts.asserted_by or isinstance(plan, Refusal):
+        return plan
+    return replace(
+        plan,
+        guarantee=_of_their_data(plan.guarantee, facts),
+        beside=tuple(_of_their_data(one, facts) for one in plan.beside),
+    )
+
+
+def _of_their_data(claim: Guarantee, facts: PublicFacts) -> Guarantee:
+    """Of records whose source is the user's own: its facts say so themselves, as an assumption."""
+    status = weakest(claim.status, Status.PROVED_UNDER_ASSUMPTIONS)
+    return replace(claim, status=status, assumptions=tuple(dict.fromkeys((*claim.assumptions, *facts.assumptions))))
+
+
+def _planned(
+    system: System,
+    config: Config,
+    facts: PublicFacts,
+    target: PrivacyTarget,
+    calibrations: MutableMapping[str, float],
+) -> PrivacyPlan | Refusal:
     plan = system.plan(config, facts, target, calibrations)
     module = stranger(system)
     if module is None or isinstance(plan, Refusal):

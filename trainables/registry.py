@@ -6,7 +6,7 @@ import copy
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
-from trainables.named import by_name
+from trainables.named import OrImported, by_name
 from trainables.system import System
 from trainables.systems import (
     bayesian_dp,
@@ -22,19 +22,12 @@ from trainables.systems import (
 _NEEDED = ("source", "parameters", "metrics", "solves", "plan", "fit")
 
 
-class Systems(dict[str, System]):
-    """Those below, and whatever else is asked for as `module:object`: imported, and known by that name from then on."""
+class Systems(OrImported[System]):
+    """Those below, and the user's own."""
 
-    def __missing__(self, name: str) -> System:
-        """Raises InvalidValue where there is no such system, or the operator does not let it run."""
-        if not plugins.OBJECT.fullmatch(name):
-            raise KeyError(name)
-        self[name] = found = _own(name)
-        return found
-
-    def known(self, name: str) -> System | None:
-        """What is called `name`, or None. Raises InvalidValue for a `module:object` that cannot be had."""
-        return self[name] if name in self or plugins.OBJECT.fullmatch(name) else None
+    def imported(self, name: str) -> System:
+        """See `OrImported`."""
+        return _own(name)
 
 
 def _own(name: str) -> System:

@@ -79,6 +79,7 @@ class PublicFacts:
     target_low, target_high  public bounds of a regression target or of the values to average
     assumptions   what a claim about these data rests on besides, one sentence each
     private_validation  how the validation records enter a claim; None where they are declared public
+    asserted_by   the module on whose word these facts stand, where their source is the user's own
     treatment     what is done with values that are not as declared, one sentence each: a rule, not what was found
     """
 
@@ -94,6 +95,7 @@ class PublicFacts:
     unit: Unit | None = None
     private_validation: PrivateValidation | None = None
     treatment: tuple[str, ...] = ()
+    asserted_by: str = ""
 
     def __post_init__(self) -> None:
         checks.count(minimum=1, n=self.n)

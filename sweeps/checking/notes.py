@@ -13,12 +13,15 @@ from sweeps.search import registry
 from sweeps.search.rungs import first_stop
 from sweeps.spec.model import SweepSpec
 from sweeps.spec.raw import raw_metrics
-from trainables.system import PrivacyPlan, System
+from trainables.system import PrivacyPlan, PublicFacts, System
 
 
-def notes_on(spec: SweepSpec, plans: Sequence[PrivacyPlan], samples: int, grid_size: int | None) -> list[str]:
+def notes_on(
+    spec: SweepSpec, facts: PublicFacts, plans: Sequence[PrivacyPlan], samples: int, grid_size: int | None
+) -> list[str]:
     """One sentence each.
 
+    facts      of the spec's data
     plans      of those of the `samples` draws that may be launched
     grid_size  number of grid points; None for samplers that walk no grid
     """
@@ -36,6 +39,11 @@ def notes_on(spec: SweepSpec, plans: Sequence[PrivacyPlan], samples: int, grid_s
     if spec.limits.stall_seconds is not None:
         notes.append(
             f"a launch silent for {spec.limits.stall_seconds:g} s is ended: start, steps and judging must be faster"
+        )
+    if facts.asserted_by:
+        notes.append(
+            f"facts and records are asserted by {facts.asserted_by}, none of whose code was read here. It is held to "
+            "bounds, counts and units as declared; private validation adds to training"
         )
     if not plans:
         notes.append("no draw is feasible: raise epsilon or `limits`, or narrow the space")

@@ -211,7 +211,7 @@ def preview(
     refusals = [one for one in outcomes if isinstance(one, Refusal)]
     grid_size = space.grid_size() if registry.walks_grid(spec.search.sampler) else None
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
-    notes += notes_on(spec, plans, samples, grid_size)
+    notes += notes_on(spec, facts, plans, samples, grid_size)
     notes += notes_on_withheld(spec, systems)
     total, why_not = estimated_total(spec, plans)
     earlier = None

@@ -27,12 +27,13 @@ def load_example_or_file(
     seed: int | None = None,
     changes: Sequence[str] | Mapping[str, Any] = (),
     systems: Sequence[Any] = (),
+    sources: Sequence[Any] = (),
 ) -> SweepSpec:
     """The spec of a file or of a packaged example, or one that was read already, with overrides applied before
     validation.
 
     changes  {"path.to.key": value}, or "path.to.key=VALUE" each with VALUE in YAML; applied in order
-    systems  the user's own, see `sweeps.spec.own_systems`
+    systems, sources  the user's own, see `sweeps.spec.own_objects`
     Raises InvalidValue when there is neither such a file nor such an example, or for a change that is none; SpecErrors
     for a bad spec.
     """
@@ -44,10 +45,10 @@ def load_example_or_file(
             raw[section] = {**before, key: value}
     for path, value in changes.items() if isinstance(changes, Mapping) else map(_parsed, changes):
         _apply(raw, path, value)
-    if systems:
-        from sweeps.spec.own_systems import with_own_systems
+    if systems or sources:
+        from sweeps.spec.own_objects import with_own_sources, with_own_systems
 
-        raw = with_own_systems(raw, systems)
+        raw = with_own_sources(with_own_systems(raw, systems), sources)
     return load_spec(raw)
 
 

@@ -42,6 +42,7 @@ def load(
     seed: int | None = None,
     changes: Mapping[str, Any] | Sequence[str] = (),
     systems: Sequence[Any] = (),
+    sources: Sequence[Any] = (),
 ) -> SweepSpec:
     """Read a spec, with overrides applied before it is checked.
 
@@ -51,6 +52,7 @@ def load(
     changes  {"privacy.epsilon": 2}, or texts "privacy.epsilon=2": over the spec's own
     systems  classes or objects of one's own, which the spec calls by their names; each has to be importable
              from a file: a worker cannot import what a script or a notebook defines
+    sources  likewise, a data source that `data.source` calls by its name
 
     Raises SpecErrors with every problem at once, InvalidValue where there is no such file or example.
     """
@@ -66,7 +68,9 @@ def load(
     else:
         document = str(spec) if isinstance(spec, Path) else spec
     working_folder_is_importable()
-    return load_example_or_file(document, data=data, trials=trials, seed=seed, changes=changes, systems=systems)
+    return load_example_or_file(
+        document, data=data, trials=trials, seed=seed, changes=changes, systems=systems, sources=sources
+    )
 
 
 def init(file: str | Path, *, label: str | None = None, output: str | Path | None = None) -> str:
@@ -99,6 +103,7 @@ def check(
     trials: int | None = None,
     changes: Mapping[str, Any] | Sequence[str] = (),
     systems: Sequence[Any] = (),
+    sources: Sequence[Any] = (),
     rehearsal: bool = True,
     root: str | Path | None = None,
     store: str | None = None,
@@ -115,7 +120,7 @@ def check(
     """
     from sweeps.checking.checked import checked
 
-    loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems)
+    loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems, sources=sources)
     workspace = places(root, store or loaded.store)
     return checked(loaded, rehearsal=rehearsal, address=address, **_started_from(loaded, workspace))
 
@@ -128,6 +133,7 @@ def run(
     seed: int | None = None,
     changes: Mapping[str, Any] | Sequence[str] = (),
     systems: Sequence[Any] = (),
+    sources: Sequence[Any] = (),
     data: str | Path | None = None,
     root: str | Path | None = None,
     store: str | None = None,
@@ -155,6 +161,7 @@ def run(
         seed=seed,
         changes=changes,
         systems=systems,
+        sources=sources,
         data=data,
         root=root,
         store=store,
@@ -174,6 +181,7 @@ def created(
     seed: int | None = None,
     changes: Mapping[str, Any] | Sequence[str] = (),
     systems: Sequence[Any] = (),
+    sources: Sequence[Any] = (),
     data: str | Path | None = None,
     root: str | Path | None = None,
     store: str | None = None,
@@ -189,7 +197,7 @@ def created(
     from sweeps.checking.checked import before_launch
     from sweeps.control import session
 
-    loaded = load(spec, data=data, trials=trials, seed=seed, changes=changes, systems=systems)
+    loaded = load(spec, data=data, trials=trials, seed=seed, changes=changes, systems=systems, sources=sources)
     _no_client(address)
     before_launch(loaded, address, rehearsal=rehearsal)
     workspace = places(root, store or loaded.store, records, tracking)

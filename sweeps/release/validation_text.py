@@ -8,6 +8,8 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from trainables.system import PublicFacts
 
 TREATED_AS_PUBLIC = "treated as public: metrics on them leave as they are, and no claim covers these records"
+_PRIVATE = "private: each report is one noised histogram, whose cost every claim includes"
+_IN_PARALLEL, _ADDED = f"{_PRIVATE} (in parallel with training)", f"{_PRIVATE} (added to training's)"
 
 
 def validation_text(facts: PublicFacts, adjacency: Adjacency) -> str | None:
@@ -18,15 +20,20 @@ def validation_text(facts: PublicFacts, adjacency: Adjacency) -> str | None:
     if private is None:
         return TREATED_AS_PUBLIC
     parallel = bool(private.parts) and adjacency is Adjacency.ADD_REMOVE
-    how = "in parallel with training" if parallel else "added to training's"
-    return f"private: each report is one noised histogram, whose cost every claim includes ({how})"
+    return _IN_PARALLEL if parallel else _ADDED
 
 
 def recorded_text(spec: RecordedSpec) -> str | None:
     """The line for a recorded spec, whose data may be gone by now."""
-    from sweeps.spec.model import Data
+    from sweeps.spec.model import FUNCTION, Data
     from trainables.data import SOURCES
 
+    if FUNCTION.fullmatch(spec.source):
+        # What it says is in the spec: nobody's code is run to show a sweep.
+        declared = spec.canonical["data"].get("validation")
+        if not declared:
+            return None
+        return _ADDED if declared.get("records") == "private" else TREATED_AS_PUBLIC
     try:
         data = Data(**spec.canonical["data"])
         facts = SOURCES[data.source].facts(data.options())

@@ -78,9 +78,9 @@ def _system(system: System) -> JsonSchema:
 def _add_sources(data: JsonSchema, sources: Mapping[str, DataSource]) -> None:
     """The options that each source has, as conditions on its name."""
     common = dict(data["properties"])
-    data["properties"]["source"] = {
-        "oneOf": [{"const": name, "description": source.doc} for name, source in sources.items()]
-    }
+    packaged = [{"const": name, "description": source.doc} for name, source in sources.items()]
+    # Of a source of the user's own, only its module knows the options.
+    data["properties"]["source"] = {"oneOf": [*packaged, {"type": "string", "pattern": f"^{FUNCTION.pattern}$"}]}
     data["allOf"] = [
         {"if": _named("source", name), "then": _options(source, list(common))} for name, source in sources.items()
     ]

@@ -21,7 +21,7 @@ from sweeps.spec import across_sections
 from sweeps.spec.blanks import check_no_blanks
 from sweeps.spec.documents import read_file
 from sweeps.spec.draft import Draft
-from sweeps.spec.model import Data, Section, SweepSpec
+from sweeps.spec.model import FUNCTION, Data, Section, SweepSpec
 from sweeps.spec.problems import Problems, SpecError, SpecErrors
 from sweeps.spec.raw import check_raw_measures
 from sweeps.spec.references import check_references, references
@@ -29,6 +29,7 @@ from sweeps.spec.reported import check_reported
 from sweeps.spec.secrecy import check_no_secrets
 from sweeps.spec.systems_section import read_systems
 from sweeps.spec.yaml_text import read_document
+from trainables.named import OrImported
 from trainables.system import PublicFacts, System
 
 if TYPE_CHECKING:
@@ -239,7 +240,8 @@ def _section_keys(annotation: Any) -> list[str]:
 
 
 def _facts(data: Data, sources: Mapping[str, DataSource], problems: Problems) -> PublicFacts | None:
-    if data.source not in sources:
+    own = isinstance(sources, OrImported) and FUNCTION.fullmatch(data.source)
+    if data.source not in sources and not own:
         problems.add("data.source", data.source, "the name of a data source", did_you_mean(data.source, sources))
         return None
     try:
@@ -249,4 +251,9 @@ def _facts(data: Data, sources: Mapping[str, DataSource], problems: Problems) ->
         problems.add(path, error.value, error.expected, error.remedy)
     except OSError as error:
         problems.add("data", data.options, "files that can be read", f"{error.strerror}: {error.filename}.")
+    except Exception as error:
+        if not own:
+            raise
+        wrong = f"a module that can be imported ({type(error).__name__}: {error})"
+        problems.add("data.source", data.source, wrong)
     return None

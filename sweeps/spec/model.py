@@ -63,7 +63,7 @@ class Section(BaseModel):
 
 
 class Data(BaseModel):
-    """Which records: a source by name and that source's own options.
+    """Which records: a source by name, or one's own as module:object, and that source's own options.
 
     records_are_public  why nobody's privacy is at stake (a published benchmark, say). Then metrics that read training
                         records outside of every claim may leave, and each claim is a demonstration on public records
@@ -315,9 +315,10 @@ class SweepSpec(Section):
         return tuple(text for text in (*self.texts(), *self.systems, *self.asked) if FUNCTION.fullmatch(text))
 
     def user_modules(self) -> tuple[str, ...]:
-        """Modules of these and of a sampler that is named so: the user's own code, part of what is trained."""
-        named = (*self.user_functions(), *([self.search.sampler] if FUNCTION.fullmatch(self.search.sampler) else []))
-        return tuple(sorted({function.split(":")[0] for function in named}))
+        """Modules of these, and of a sampler and a data source that are named so: the user's own code, part of what is
+        trained."""
+        here = (one for one in (self.search.sampler, self.data.source) if FUNCTION.fullmatch(one))
+        return tuple(sorted({function.split(":")[0] for function in (*self.user_functions(), *here)}))
 
 
 ABSENT_UNLESS_GIVEN = {"limits": ("hours", "trial_minutes"), "search": ("first", "resolved")}

@@ -1,4 +1,4 @@
-"""Every data source by name: `data: {source: NAME, ...}` in a spec."""
+"""Every data source by name: `data: {source: NAME, ...}` in a spec, or `module:object` for one of the user's own."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from trainables.data import (
     table,
     uniform,
 )
+from trainables.data.own_source import OwnSource
 from trainables.data.source import DataSource
-from trainables.named import by_name
+from trainables.named import OrImported, by_name
 
 _KIND = "data source"
 _PUBLISHED: dict[str, DataSource] = by_name(
@@ -42,4 +43,14 @@ _PUBLISHED: dict[str, DataSource] = by_name(
     table.TABLE,  # the user's own
 )
 _DERIVED = (pooled.Pooled(_PUBLISHED), frozen.Frozen(_PUBLISHED), projected.Projected(_PUBLISHED))
-SOURCES: dict[str, DataSource] = by_name(_KIND, *_PUBLISHED.values(), *_DERIVED)
+
+
+class Sources(OrImported[DataSource]):
+    """Those above, and the user's own."""
+
+    def imported(self, name: str) -> DataSource:
+        """See `OrImported`."""
+        return OwnSource(name)
+
+
+SOURCES = Sources(by_name(_KIND, *_PUBLISHED.values(), *_DERIVED))

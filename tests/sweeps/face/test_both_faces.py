@@ -45,6 +45,7 @@ PRESENTATION = {
     "path",  # of `ParetoFront.write`: --output
     "self",
     "systems",  # objects; a spec says `module:object`
+    "sources",  # likewise
     "mlflow",  # a front that MLflow alone has
     "shadows",  # an attack, without a verdict
     "page",  # of `show`: a table has all of them
