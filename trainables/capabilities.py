@@ -19,6 +19,8 @@ class Capabilities:
     private_reports  every metric of its that depends on validation records comes from
                      `trainables.validation.judging.report`, and it reads those records nowhere else: so they may be
                      private
+    weights          it clips the gradient of each record, or unit, after its loss was multiplied by its weight: the
+                     clip norm bounds what one can move, whatever the weights
     judged_as_released  the model of its `released_model` is the one that its own metrics are of, and depends on
                      training records through the plan's release alone: `trainables.measures.quality` may be asked of it
     """
@@ -26,6 +28,7 @@ class Capabilities:
     units: bool = False
     workers: bool = False
     private_reports: bool = False
+    weights: bool = False
     judged_as_released: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Who may claim anything per unit: data that say whose a record is, and a system that bounds the whole of them."""
+"""Who may claim anything on data with units or weights: a system whose proof covers them."""
 
 from __future__ import annotations
 
@@ -21,4 +21,18 @@ def check_unit(system: System, facts: PublicFacts, word: str) -> None:
             word,
             f"{RECORD} with {system.name}: it counts and bounds single records",
             "Use a system that enforces units, or make the claim per record.",
+        )
+
+
+def check_weights(system: System, facts: PublicFacts) -> None:
+    """Raises InvalidValue where the records have weights and `system` has no proof with them.
+
+    One that has, says so: `Capabilities.weights`.
+    """
+    if facts.weights is not None and not capabilities_of(system).weights:
+        raise checks.InvalidValue(
+            "data.weight" if facts.weights.column else "data.class_weights",
+            str(facts.weights),
+            f"no weights with {system.name}: its claim is proved for a loss that counts every record once",
+            "Sweep noisy-sgd, noisy-adam, clipped-sgld or dp-sgld, which clip after the weight, or drop the weights.",
         )

@@ -27,6 +27,7 @@ from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalar, Tas
 from trainables.units import RECORD, Unit, Units
 from trainables.validation.declaration import PrivateValidation
 from trainables.validation.reports import PrivateReports
+from trainables.weights import Groups, Weights
 
 if TYPE_CHECKING:
     from trainables.parallel.team import Team
@@ -80,6 +81,8 @@ class PublicFacts:
     assumptions   what a claim about these data rests on besides, one sentence each
     private_validation  how the validation records enter a claim; None where they are declared public
     asserted_by   the module on whose word these facts stand, where their source is the user's own
+    weights       of records in the loss; None where all count alike. Few systems take any
+    groups        that a model's accuracy is told of; None where no record has one
     treatment     what is done with values that are not as declared, one sentence each: a rule, not what was found
     """
 
@@ -96,10 +99,14 @@ class PublicFacts:
     private_validation: PrivateValidation | None = None
     treatment: tuple[str, ...] = ()
     asserted_by: str = ""
+    weights: Weights | None = None
+    groups: Groups | None = None
 
     def __post_init__(self) -> None:
         checks.count(minimum=1, n=self.n)
         checks.count(n_validation=self.n_validation)
+        if self.weights is not None and self.weights.classes and len(self.weights.classes) != self.classes:
+            raise checks.InvalidValue("class_weights", self.weights.classes, f"one for each of {self.classes} classes")
 
     @property
     def unit_records(self) -> int:
@@ -114,10 +121,16 @@ class PublicFacts:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Records: `inputs[name]` has shape (n, *feature.shape), `targets` (n,)."""
+    """Records: `inputs[name]` has shape (n, *feature.shape), `targets` (n,).
+
+    weights  float32 (n,), the values of the column of `PublicFacts.weights`
+    groups   int64 (n,), positions in the categories of `PublicFacts.groups`
+    """
 
     inputs: Mapping[str, NDArray[np.generic]]
     targets: NDArray[np.generic]
+    weights: NDArray[np.float32] | None = None
+    groups: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.targets)

@@ -26,7 +26,7 @@ from sweeps.search.space import Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.model import SweepSpec
 from sweeps.spec.problems import Problems
-from trainables.claims import check_unit
+from trainables.claims import check_unit, check_weights
 from trainables.measures.objectives import check_measurable
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar, System
 from trainables.training.noise import named
@@ -96,6 +96,7 @@ class _Planner:
         knobs = {name: value for name, value in config.items() if name not in (SYSTEM, TARGET_EPSILON)}
         try:
             check_unit(system, self.facts, spec.privacy.unit)
+            check_weights(system, self.facts)
             target = spec.privacy.target(float(config[TARGET_EPSILON]))
             plan = plan_with_reports(
                 system, knobs, self.facts, target, self.calibrations, lambda steps: stops(spec, steps)

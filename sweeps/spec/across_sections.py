@@ -22,7 +22,7 @@ from sweeps.spec.model import Search
 from sweeps.spec.problems import Problems
 from sweeps.spec.systems_section import Knobs, as_number
 from trainables.capabilities import capabilities_of
-from trainables.claims import check_unit
+from trainables.claims import check_unit, check_weights
 from trainables.measures.objectives import MEASURES, measured, missing
 from trainables.measures.own_metrics import check_had, own_metrics
 from trainables.publishing import OWN_METRICS, declared
@@ -63,12 +63,13 @@ def check_tracking(draft: Draft, problems: Problems) -> None:
 
 def check_units(draft: Draft, problems: Problems) -> None:
     """A claim per anything but a record needs data that say whose records are whose, and systems that bound the whole
-    of them."""
+    of them; one on weighted records needs systems that clip after the weight."""
     if draft.privacy is None or draft.facts is None:
         return
     for system in draft.chosen:
         with problems.noted():
             check_unit(system, draft.facts, draft.privacy.unit)
+            check_weights(system, draft.facts)
 
 
 def check_validation(draft: Draft, problems: Problems) -> None:

@@ -12,7 +12,7 @@ from sweeps.spec.draft import Draft
 from sweeps.spec.model import FrontOptions, Limits, Privacy, Reference
 from sweeps.spec.problems import Problems
 from trainables.measures.objectives import MEASURES
-from trainables.measures.quality import QUALITY
+from trainables.measures.quality import GROUPED, QUALITY
 from trainables.publishing import OWN_METRICS, declared
 from trainables.system import PublicFacts, System
 from trainables.worst import natural_worst
@@ -41,7 +41,8 @@ def references(
         found["work"] = _derived(limits.work, "limits.work")
     if facts is not None:
         for metric in {name: one for system in chosen for name, one in declared(system, asked).items()}.values():
-            worst = natural_worst(metric, facts) if metric.name in asked or metric.name not in QUALITY else None
+            told = metric.name in asked or metric.name not in (*QUALITY, *GROUPED)
+            worst = natural_worst(metric, facts) if told else None
             if worst is not None:
                 found[metric.name] = _derived(*worst)
     own = {name: one for name, one in given.reference.items() if not one.derived}

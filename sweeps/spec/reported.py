@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sweeps.spec.draft import Draft
 from sweeps.spec.problems import Problems
+from trainables.measures.quality import GROUPED
 from trainables.publishing import declared
 from trainables.system import Dependence, Metric, PublicFacts
 from trainables.validation.reports import NOISE_SD
@@ -33,6 +34,9 @@ def _lacking(metric: Metric, facts: PublicFacts) -> tuple[str, str] | None:
             f"a metric of a {facts.task}, which {facts.dataset} is: no trial would report it",
             "Choose another objective; `sweeps systems` lists them.",
         )
+    if metric.name.removesuffix(NOISE_SD) in GROUPED and facts.groups is None:
+        remedy = "Declare data.groups: {column: NAME, categories: [...]} (source table), or drop it."
+        return f"groups: {facts.dataset} declares none, and no trial would report it", remedy
     if metric.name.endswith(NOISE_SD) and facts.private_validation is None:
         return "private validation records: no noise is added to public ones", "Choose another objective."
     return None

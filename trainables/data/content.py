@@ -36,6 +36,8 @@ def fingerprint(*splits: Split, units: Units | None = None) -> str:
     """SHA-256 over names, shapes, types and content, in order, and over which records belong together."""
     digest = hashlib.sha256()
     arrays = [(name, array) for split in splits for name, array in [*sorted(split.inputs.items()), ("", split.targets)]]
+    arrays += [("weights", split.weights) for split in splits if split.weights is not None]
+    arrays += [("groups", split.groups) for split in splits if split.groups is not None]
     if units is not None:
         arrays += [("offsets", units.offsets), ("keys", units.keys)]
     for name, array in arrays:
@@ -47,12 +49,13 @@ def fingerprint(*splits: Split, units: Units | None = None) -> str:
 def by_unit(split: Split, ids: Iterable[object], unit: Unit) -> tuple[Split, Units]:
     """The records of `split` unit by unit, at most `unit.max_records` of each; `ids` [n] says whose each record is."""
     columns = [array for _, array in sorted(split.inputs.items())] + [split.targets]
+    columns += [one for one in (split.weights, split.groups) if one is not None]
     flat = [np.frombuffer(np.ascontiguousarray(one).tobytes(), np.uint8) for one in columns]
     together = np.concatenate([one.reshape(len(split), len(one) // max(len(split), 1)) for one in flat], axis=1)
     whole, width = together.tobytes(), together.shape[1]
     contents = (whole[row * width : (row + 1) * width] for row in range(len(split)))
     kept, units = arranged(ids, contents, unit)
-    return select(split.inputs, split.targets, kept), units
+    return taken(split, kept), units
 
 
 def records(facts: PublicFacts, where: str, found: int, expected: int) -> None:
@@ -79,7 +82,36 @@ def _checked(facts: PublicFacts, name: str, split: Split) -> Split:
     for feature, array in inputs.items():
         if len(array) != len(targets):
             raise InvalidValue("data", label, f"one {feature} per label, found {len(array)} for {len(targets)} labels")
-    return Split(inputs=inputs, targets=targets)
+    return Split(
+        inputs=inputs,
+        targets=targets,
+        weights=_weights(facts, label, split.weights, len(targets)),
+        groups=_groups(facts, label, split.groups, len(targets)),
+    )
+
+
+def _weights(facts: PublicFacts, label: str, weights: Array | None, n: int) -> NDArray[np.float32] | None:
+    declared = facts.weights
+    if declared is None or not declared.column:
+        return None
+    if weights is None or weights.shape != (n,) or weights.dtype.kind not in "fiub":
+        raise InvalidValue("data", label, f"one number per record as its weight, {declared.column}")
+    values = weights.astype(np.float32)
+    if np.isnan(values).any():
+        raise InvalidValue("data", label, f"a weight in every record, {declared.column}, found missing ones")
+    return np.clip(values, 0.0, np.float32(declared.high))
+
+
+def _groups(facts: PublicFacts, label: str, groups: Array | None, n: int) -> NDArray[np.int64] | None:
+    declared = facts.groups
+    if declared is None:
+        return None
+    if groups is None or groups.shape != (n,):
+        raise InvalidValue("data", label, f"one group per record, {declared.column}")
+    codes = _integers(label, declared.column, groups)
+    if codes.size and (codes.min() < 0 or codes.max() >= len(declared.categories)):
+        raise InvalidValue("data", label, f"{declared.column} as codes in 0..{len(declared.categories) - 1}")
+    return codes
 
 
 def _feature(facts: PublicFacts, label: str, name: str, array: Array) -> Array:
@@ -152,6 +184,16 @@ def _several_classes(facts: PublicFacts, train: Split) -> None:
 def drawn(records: int, seed: int) -> NDArray[np.int64]:
     """Positions 0..records-1 in the order of a public draw; shape (records,)."""
     return np.random.default_rng(seed).permutation(records)
+
+
+def taken(split: Split, rows: Array) -> Split:
+    """The records of `split` at positions `rows`, in that order, with their weights and groups."""
+    return Split(
+        inputs={name: array[rows] for name, array in split.inputs.items()},
+        targets=split.targets[rows],
+        weights=None if split.weights is None else split.weights[rows],
+        groups=None if split.groups is None else split.groups[rows],
+    )
 
 
 def select(inputs: Mapping[str, Array], targets: Array, rows: Array | slice) -> Split:

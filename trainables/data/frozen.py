@@ -56,7 +56,7 @@ class Frozen(Derived[FrozenOptions]):
 
         def seen(split: Split) -> Split:
             rows = features(split.inputs[name], asked.filters, asked.patch, asked.seed)
-            return Split(inputs={"features": rows}, targets=split.targets)
+            return replace(split, inputs={"features": rows})
 
         parts = seen(found.train), seen(found.validation)
         return content.dataset(facts, *parts, units=found.units, digest=self.fingerprint(asked, found))

@@ -161,7 +161,8 @@ class OwnSource:
         if inputs.keys() != facts.features.keys():
             expected = f"inputs {', '.join(facts.features)}, as the facts say, not {', '.join(inputs) or 'none'}"
             raise InvalidValue(_SOURCE, self.name, expected)
-        return Split(inputs={name: inputs[name] for name in facts.features}, targets=np.asarray(split.targets))
+        ordered = {name: inputs[name] for name in facts.features}
+        return replace(split, inputs=ordered, targets=np.asarray(split.targets))
 
 
 def _handed(options: Mapping[str, object]) -> dict[str, object]:
@@ -208,4 +209,4 @@ def _cut(facts: PublicFacts, split: Split) -> Split:
             return array
         return np.clip(array, np.float32(feature.low), np.float32(feature.high))
 
-    return Split(inputs={name: cut(name, array) for name, array in split.inputs.items()}, targets=split.targets)
+    return replace(split, inputs={name: cut(name, array) for name, array in split.inputs.items()})

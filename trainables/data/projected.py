@@ -64,7 +64,7 @@ class Projected(Derived[ProjectionOptions]):
 
         def projected(split: Split) -> Split:
             turned = ((_rows(split) - mean) @ turn / scale).clip(-1, 1)
-            return Split(inputs={"axes": turned.astype(np.float32)}, targets=split.targets)
+            return replace(split, inputs={"axes": turned.astype(np.float32)})
 
         parts = projected(found.train), projected(found.validation)
         return content.dataset(facts, *parts, units=found.units, digest=self.fingerprint(asked, found))

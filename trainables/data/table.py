@@ -22,6 +22,7 @@ from trainables.data.source import Source
 from trainables.data.table_schema import JOINED, Column, Schema, TableOptions, schema
 from trainables.system import Dataset, PublicFacts, Split, Task
 from trainables.units import Unit, share_of
+from trainables.weights import Groups
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +84,7 @@ class _Records:
 
     def at(self, rows: NDArray[np.int64]) -> _Records:
         ids = self.ids[rows] if len(self.ids) else self.ids
-        return _Records(content.select(dict(self.split.inputs), self.split.targets, rows), ids)
+        return _Records(content.taken(self.split, rows), ids)
 
 
 def _records(where: object, form: str | None, declared: Schema, n: int) -> _Records:
@@ -164,7 +165,29 @@ def encoded(where: object, table: pa.Table, columns: Sequence[Column]) -> dict[s
 
 
 def _split(where: object, table: pa.Table, declared: Schema) -> Split:
-    return Split(inputs=encoded(where, table, declared.columns), targets=_targets(where, table, declared))
+    weights, groups = declared.weights, declared.groups
+    return Split(
+        inputs=encoded(where, table, declared.columns),
+        targets=_targets(where, table, declared),
+        weights=None
+        if weights is None or not weights.column
+        else _numbers(where, weights.column, _values(where, table, weights.column)).astype(np.float32),
+        groups=None if groups is None else _group_codes(where, table, groups),
+    )
+
+
+def _group_codes(where: object, table: pa.Table, groups: Groups) -> NDArray[np.int64]:
+    """[n], positions in the declared categories. Raises InvalidValue for others."""
+    values = [str(one) for one in _values(where, table, groups.column).tolist()]
+    position = {value: i for i, value in enumerate(groups.categories)}
+    if unknown := sorted(set(values) - position.keys()):
+        raise InvalidValue(
+            "data.groups",
+            list(groups.categories)[:10],
+            f"every value of column {groups.column} in {where}, which also has {', '.join(unknown[:5])}",
+            "Declare them in `categories`, or correct the records.",
+        )
+    return np.array([position[value] for value in values], dtype=np.int64)
 
 
 def _dense(where: object, table: pa.Table, column: Column) -> NDArray[np.float32]:

@@ -37,3 +37,17 @@ VALIDATION: dict[str, object] = {
     "additionalProperties": False,
 }
 """JSON schema of `data.validation`."""
+WEIGHT: dict[str, object] = {
+    "type": ["object", "null"],
+    "properties": {"column": {"type": "string", "minLength": 1}, "high": {"type": "number", "exclusiveMinimum": 0}},
+    "required": ["column", "high"],
+    "additionalProperties": False,
+}
+"""JSON schema of `data.weight`."""
+GROUPS: dict[str, object] = {
+    "type": ["object", "null"],
+    "properties": {"column": {"type": "string", "minLength": 1}, "categories": {"type": "array", "minItems": 2}},
+    "required": ["column", "categories"],
+    "additionalProperties": False,
+}
+"""JSON schema of `data.groups`."""

@@ -12,6 +12,9 @@ data:
     film: {codes: 3952}                   # integer codes 0..3951, for embeddings
     scan: {low: 0, high: 255, shape: [28, 28]}   # a list column of 784 numbers
   validation: {records: private, share: 0.2, id: person_id}   # by a hash of a stable id; or {path: b.parquet, n: 500}
+  class_weights: [1, 5]                 # in the loss, one for each class
+  weight: {column: weight, high: 5}     # in the loss, of each record
+  groups: {column: sex, categories: [Male, Female]}   # worst_group_accuracy
   unit: {column: person_id, max_records: 50}     # with `privacy.unit: person`, say: all rows of a person are one unit
 
 With `unit`, neighbours differ in all rows that share a value of its column, at most `max_records` of which are used:
@@ -33,10 +36,12 @@ from typing import Any
 
 from dpcore.checks import InvalidValue
 from trainables.data import options
-from trainables.data.table_json import COLUMNS, VALIDATION
+from trainables.data.table_json import COLUMNS, GROUPS, VALIDATION, WEIGHT
+from trainables.data.table_weights import groups_of, weights_of
 from trainables.system import Feature, PublicFacts, Task
 from trainables.units import Unit
 from trainables.validation.declaration import DISJOINT, OPTIONS, PrivateValidation, private
+from trainables.weights import Groups, Weights
 
 JOINED = "x"
 """Feature in which plain numbers and one-hot categories stand side by side, in declared order."""
@@ -111,6 +116,27 @@ class TableOptions(options.NoOptions):
         default=None,
     )
     unit: Unit | None = options.unit()
+    class_weights: object = options.option(
+        options.as_given,
+        doc="a public number for each class, in their order, which its records' loss is multiplied by",
+        example=[1, 5],
+        schema={"type": ["array", "null"], "items": {"type": "number", "minimum": 0}, "minItems": 2},
+        default=None,
+    )
+    weight: object = options.option(
+        options.as_given,
+        doc="{column: NAME, high: W}, a record's weight in the loss, cut to 0..W",
+        example={"column": "weight", "high": 5},
+        schema=WEIGHT,
+        default=None,
+    )
+    groups: object = options.option(
+        options.as_given,
+        doc="{column: NAME, categories: [...]}, groups whose accuracy is told: worst_group_accuracy",
+        example={"column": "sex", "categories": ["female", "male"]},
+        schema=GROUPS,
+        default=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +185,15 @@ class Schema:
     columns: tuple[Column, ...]
     validation: Validation
     unit: Unit | None = None
+    weights: Weights | None = None
+    groups: Groups | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """Columns that are read."""
         ids = [self.validation.id, None if self.unit is None else self.unit.column]
+        ids += [None if self.weights is None else self.weights.column or None]
+        ids += [None if self.groups is None else self.groups.column]
         own = (column.name for column in self.columns)
         return tuple(dict.fromkeys([*own, self.label, *(one for one in ids if one is not None)]))
 
@@ -180,6 +210,8 @@ class Schema:
         assumptions = ["n, bounds, categories and classes were declared without looking at the private records."]
         if self.unit is not None:
             assumptions.append(f"Each unit is one value of {self.unit.column}: nobody has two, and no two share one.")
+        if self.weights is not None:
+            assumptions.append("Weights were declared without looking at the private records, or stand in each record.")
         return PublicFacts(
             dataset="table",
             task=self.task,
@@ -193,6 +225,8 @@ class Schema:
             unit=self.unit,
             private_validation=self.validation.private,
             treatment=tuple(self._treatment()),
+            weights=self.weights,
+            groups=self.groups,
         )
 
     def _treatment(self) -> Iterator[str]:
@@ -208,6 +242,11 @@ class Schema:
             yield "Targets beyond the declared ends are set to the nearer one; infinite and missing ones are refused."
         else:
             yield "Labels that are no declared class are refused, and so are missing ones."
+        if self.weights is not None:
+            yield (
+                f"The loss of each record is multiplied by its weight ({self.weights}) before its gradient is clipped: "
+                "no weight raises what a record can move beyond the clip norm. Metrics are not weighted."
+            )
         if self.unit is not None:
             yield (
                 f"Rows with the same {self.unit.column} are one unit; of more than {self.unit.max_records} those with "
@@ -232,7 +271,9 @@ def schema(asked: TableOptions) -> Schema:
     if label in {column.name for column in columns}:
         raise InvalidValue("data.columns", label, "inputs only, not the label", "Remove it from `columns`.")
     validation = _validation(asked.validation, asked.n, asked.unit, str(asked.path))
-    return Schema(asked.n, label, classes, task, target, columns, validation, asked.unit)
+    weights = weights_of(asked.class_weights, asked.weight, classes, label)
+    groups = groups_of(asked.groups, label)
+    return Schema(asked.n, label, classes, task, target, columns, validation, asked.unit, weights, groups)
 
 
 def _task(asked: TableOptions) -> tuple[Task, tuple[Any, ...], tuple[float, float]]:

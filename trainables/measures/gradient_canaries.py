@@ -27,8 +27,9 @@ from torch import Tensor, nn
 from dpcore import checks
 from dpcore.attacks import sampled_log_likelihood_ratio
 from dpcore.events import Event, Gaussian, PoissonSampled, blocks
+from trainables.data import content
 from trainables.measures.twins import Twin
-from trainables.system import Dataset, PrivacyPlan, Split
+from trainables.system import Dataset, PrivacyPlan
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -63,13 +64,13 @@ def planted(data: Dataset, coins: NDArray[np.bool_], rng: np.random.Generator, *
     else:
         together = data.units.followed_by(rng.integers(2**64, size=len(chosen), dtype=np.uint64), each)
         order, units = together.picked(rng.permutation(len(together)))
-    inputs = {name: array[rows[order]] for name, array in data.train.inputs.items()}
+    train = content.taken(data.train, rows[order])
     ordinary = np.zeros(len(data.validation), dtype=np.int64)
     return replace(
         data,
-        train=Split(inputs | {COLUMN: codes[order]}, data.train.targets[rows[order]]),
+        train=replace(train, inputs={**train.inputs, COLUMN: codes[order]}),
         units=units,
-        validation=Split({**data.validation.inputs, COLUMN: ordinary}, data.validation.targets),
+        validation=replace(data.validation, inputs={**data.validation.inputs, COLUMN: ordinary}),
     )
 
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from trainables.export.protocol import ReleasesModel
 from trainables.measures.own_metrics import own_value
-from trainables.measures.quality import CALIBRATION_BINS
+from trainables.measures.quality import CALIBRATION_BINS, GROUPED
 from trainables.system import Dataset, Member, PublicFacts, Split, State, System, Task
 from trainables.training.losses import answers
 from trainables.validation.judging import UncountedReport
@@ -35,7 +35,9 @@ def quality(names: Sequence[str], system: System, member: Member, state: State, 
     assert isinstance(system, ReleasesModel)
     model = system.released_model(member.plan, data.facts, state)
     scores = predicted(model, data.validation, data.facts)
-    return {name: value_of(name, data.validation.targets, scores) for name in names}
+    plain = {name: value_of(name, data.validation.targets, scores) for name in names if name not in GROUPED}
+    grouped = of_groups(data, scores) if any(name in GROUPED for name in names) else {}
+    return plain | {name: value for name, value in grouped.items() if name in names}
 
 
 def predicted(model: nn.Module, split: Split, facts: PublicFacts) -> Floats:
@@ -48,6 +50,18 @@ def predicted(model: nn.Module, split: Split, facts: PublicFacts) -> Floats:
     if facts.task is Task.RATING:
         return _array(shares @ torch.arange(shares.shape[1], dtype=shares.dtype))
     return _array(shares)
+
+
+def of_groups(data: Dataset, shares: Floats) -> dict[str, float]:
+    """Those of `GROUPED` from probabilities [n, C] of public validation records whose groups are known."""
+    groups, codes = data.facts.groups, data.validation.groups
+    assert groups is not None
+    assert codes is not None
+    counts = np.bincount(codes, minlength=len(groups.categories))
+    right = np.bincount(codes, weights=shares.argmax(1) == data.validation.targets, minlength=len(counts))
+    there = counts > 0
+    worst = float((right[there] / counts[there]).min()) if there.any() and np.isfinite(shares).all() else math.nan
+    return {"worst_group_accuracy": worst, "smallest_group": float(counts.min())}
 
 
 def value_of(name: str, targets: Targets, scores: Floats) -> float:

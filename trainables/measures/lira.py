@@ -15,10 +15,11 @@ from dpcore import checks
 from dpcore.adjacency import Adjacency
 from dpcore.attacks import auc, balanced_splits, decide, lira, mean_training_loss_threshold, tpr_at_fpr
 from dpcore.guarantee import Guarantee
+from trainables.data import content
 from trainables.measures import twins
 from trainables.measures.evidence import AuditSetting
 from trainables.measures.protocols import CanaryTrained, Scored
-from trainables.system import Dataset, Split, System
+from trainables.system import Dataset, System
 from trainables.units import RECORD
 
 FPRS = (0.001, 0.01, 0.1)
@@ -92,8 +93,7 @@ def _minus_losses(setting: AuditSetting, rows: NDArray[np.bool_], number: int) -
 
 def _part(data: Dataset, rows: NDArray[np.bool_]) -> Dataset:
     # The public n stays: it is a constant that neighbours share.
-    inputs = {name: array[rows] for name, array in data.train.inputs.items()}
-    return replace(data, train=Split(inputs, data.train.targets[rows]))
+    return replace(data, train=content.taken(data.train, np.flatnonzero(rows)))
 
 
 def _logits(minus_losses: NDArray[np.float64]) -> NDArray[np.float64]:

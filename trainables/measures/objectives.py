@@ -15,7 +15,7 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Notion
 from trainables.measures.own_metrics import own_metrics
 from trainables.measures.protocols import Answering, Auditable, CanaryTrained, Scored
-from trainables.measures.quality import QUALITY, why_not
+from trainables.measures.quality import GROUPED, QUALITY, why_not
 from trainables.system import Dataset, Dependence, Execution, Member, Metric, PrivacyPlan, PublicFacts, State, System
 
 _MEMBERS = (
@@ -62,6 +62,7 @@ MEASURES: Mapping[str, Metric] = {
             depends=Dependence.PUBLIC,
         ),
         *QUALITY.values(),
+        *GROUPED.values(),
     )
 }
 _ATTACK = ("membership_auc", "membership_accuracy", "membership_f1", "priv_leak")
@@ -80,7 +81,7 @@ def wanted(names: Sequence[str], system: System) -> tuple[str, ...]:
 
 def missing(name: str, system: System, facts: PublicFacts | None = None) -> str:
     """Why `name` cannot be measured of `system` on such data; empty if it can."""
-    if name in QUALITY or own_metrics([name]):
+    if name in QUALITY or name in GROUPED or own_metrics([name]):
         return why_not(system)
     predicts = isinstance(system, Scored | Answering)
     by_unit = facts is not None and facts.unit is not None
@@ -132,11 +133,22 @@ def measure(
         found["queries"] = float(member.to_step if isinstance(system, Answering) else data.facts.n_validation)
     if "audited_epsilon" in names:
         found["audited_epsilon"] = _audited(system, member, data, alone)
-    if asked := [name for name in names if name in QUALITY or own_metrics([name])]:
+    told = told_of_groups(data.facts)
+    if asked := [one for one in names if (one in QUALITY or one in GROUPED or own_metrics([one])) and one not in told]:
         from trainables.measures.judged_quality import quality
 
         found |= quality(asked, system, member, state, data)
     return found
+
+
+def told_of_groups(facts: PublicFacts) -> frozenset[str]:
+    """Metrics of groups that a noised histogram tells of private validation records, so that nobody else measures."""
+    private = facts.private_validation
+    if facts.groups is None or private is None:
+        return frozenset()
+    from trainables.validation.cells import reported
+
+    return reported(facts, private.bins) & GROUPED.keys()
 
 
 def _audited(system: System, member: Member, data: Dataset, execution: Execution) -> float:

@@ -43,6 +43,7 @@ from trainables.system import Dataset, Execution, PublicFacts, Run
 from trainables.training.gradient_knobs import ModelKnobs
 from trainables.training.losses import loss_function, tensor
 from trainables.training.noise import batch_key, batches_of
+from trainables.training.weighing import record_weights, weighted
 
 LossFunction = Callable[[Any, Any], Tensor]
 
@@ -51,7 +52,7 @@ class LocalSums:
     """Sums over one shard of the units, formed in this process; a unit is a record where the data name no other.
 
     shard  which units; all by default
-    loss   (outputs, targets) -> losses [B]; the data's own by default
+    loss   (outputs, targets) -> losses [B], here multiplied by the records' weights; the data's own by default
     """
 
     def __init__(
@@ -70,13 +71,15 @@ class LocalSums:
         first, last = (part.start, part.stop) if data.units is None else data.units.offsets[[part.start, part.stop]]
         own = slice(first, last)
         self._inputs = tuple(tensor(array[own], device) for array in data.train.inputs.values())
-        self._targets = tensor(data.train.targets[own], device)
+        loss = loss or loss_function(data.facts)
+        self._answers: tuple[Tensor, ...] = (tensor(data.train.targets[own], device),)
+        weights = record_weights(data.facts, data.train)
+        if weights is not None:
+            loss, self._answers = weighted(loss), (*self._answers, tensor(weights[own], device))
         self._sampling = PoissonSampling(rate=task.rate)
         self._draws = batches_of(task.sampling_seed, task.sampling)
         self._unit_records = data.facts.unit_records
-        self._gradients = PrivateGradients(
-            model, loss or loss_function(data.facts), unit_records=self._unit_records, precision=task.precision
-        )
+        self._gradients = PrivateGradients(model, loss, unit_records=self._unit_records, precision=task.precision)
 
     def next(self) -> ClippedSum:
         """See `BatchSums`."""
@@ -84,7 +87,7 @@ class LocalSums:
         microbatch = self._task.microbatch
         return self._gradients.clipped_sum(
             tuple(_at(one, rows) for one in self._inputs),
-            _at(self._targets, rows),
+            tuple(_at(one, rows) for one in self._answers),
             clip_norm=self._task.clip_norm,
             taken=taken,
             # Of a task in records, of an engine in units.

@@ -7,6 +7,7 @@ many as the facts say, however large each is, and no two are alike.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -42,7 +43,12 @@ def _units(count: int, largest: int) -> Units:
 
 def _split(facts: PublicFacts, records: int, rng: np.random.Generator) -> Split:
     inputs = {name: _values(feature, records, rng) for name, feature in facts.features.items()}
-    return Split(inputs=inputs, targets=_targets(facts, records, rng))
+    split, weights, groups = Split(inputs=inputs, targets=_targets(facts, records, rng)), facts.weights, facts.groups
+    if weights is not None and weights.column:
+        split = replace(split, weights=rng.uniform(0.0, weights.high, records).astype(np.float32))
+    if groups is not None:
+        split = replace(split, groups=np.arange(records, dtype=np.int64) % len(groups.categories))
+    return split
 
 
 def _values(feature: Feature, records: int, rng: np.random.Generator) -> NDArray[np.generic]:

@@ -5,5 +5,6 @@ reports      the releases of one trial, as its plan carries them
 planning     a system's plan with those releases inside the budget
 judgements   what a model does on each record
 cells        the histogram that a task is judged by, and what its counts say
+grouped_cells  the same for each declared group of records
 judging      the metrics of one report
 """

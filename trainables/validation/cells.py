@@ -62,6 +62,11 @@ class Cells(Protocol):
         """What its counts say."""
         ...
 
+    @property
+    def right(self) -> Floats:
+        """1 for the cells of records that are predicted right, 0 for others [size]."""
+        ...
+
     def of(self, judged: Judgements) -> Codes:
         """The cell of each record [n], in 0..size-1."""
         ...
@@ -76,7 +81,15 @@ class Cells(Protocol):
 
 
 def cells_for(facts: PublicFacts, bins: Bins) -> Cells:
-    """The layout of a task."""
+    """The layout of a task, for each of the groups that the data declare where classes are predicted."""
+    if facts.groups is not None and facts.task is Task.CLASSIFICATION:
+        from trainables.validation.grouped_cells import GroupedCells
+
+        return GroupedCells(_cells_for(facts, bins), len(facts.groups.categories))
+    return _cells_for(facts, bins)
+
+
+def _cells_for(facts: PublicFacts, bins: Bins) -> ScoreCells | LossCells | ErrorCells:
     if facts.task is Task.REGRESSION:
         return ErrorCells(facts.target_high - facts.target_low, sides=1)
     assert facts.classes is not None
@@ -115,6 +128,10 @@ class ScoreCells:
     def metrics(self) -> tuple[str, ...]:
         return ("accuracy", "auc", "loss") if self.classes == 2 else ("accuracy", "auc")
 
+    @property
+    def right(self) -> Floats:
+        return np.repeat(np.eye(self.classes).ravel(), self.bins)
+
     def of(self, judged: Judgements) -> Codes:
         confidence = np.nan_to_num(judged.confidences, nan=0.0).clip(0.0, 1.0)
         with np.errstate(divide="ignore"):
@@ -126,11 +143,10 @@ class ScoreCells:
 
     def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
         table = counts.reshape(self.classes, self.classes, self.bins)
-        right = np.broadcast_to(np.eye(self.classes)[:, :, None], table.shape)
-        found = {"accuracy": mean(counts, right.ravel(), between, deviation).clipped(0.0, 1.0)}
+        found = {"accuracy": mean(counts, self.right, between, deviation).clipped(0.0, 1.0)}
         found["auc"] = self._area(table, deviation)
         if self.classes == 2:
-            losses = np.logaddexp(0.0, np.where(right == 1, -_MIDDLES, _MIDDLES))
+            losses = np.logaddexp(0.0, np.where(self.right.reshape(table.shape) == 1, -_MIDDLES, _MIDDLES))
             found["loss"] = mean(counts, losses.ravel(), between, deviation).clipped(0.0, float(losses.max()))
         return found
 
@@ -167,13 +183,17 @@ class LossCells:
     def size(self) -> int:
         return 2 * len(_LOSS_VALUES)
 
+    @property
+    def right(self) -> Floats:
+        return np.repeat([0.0, 1.0], len(_LOSS_VALUES))
+
     def of(self, judged: Judgements) -> Codes:
         return judged.right * len(_LOSS_VALUES) + np.digitize(np.nan_to_num(judged.losses, nan=np.inf), LOSSES)
 
     def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
-        right, losses = np.repeat([0.0, 1.0], len(_LOSS_VALUES)), np.tile(_LOSS_VALUES, 2)
+        losses = np.tile(_LOSS_VALUES, 2)
         return {
-            "accuracy": mean(counts, right, between, deviation).clipped(0.0, 1.0),
+            "accuracy": mean(counts, self.right, between, deviation).clipped(0.0, 1.0),
             "loss": mean(counts, losses, between, deviation).clipped(0.0, float(_LOSS_VALUES[-1])),
         }
 
@@ -193,6 +213,10 @@ class ErrorCells:
     def size(self) -> int:
         return self.sides * ERROR_BINS
 
+    @property
+    def right(self) -> Floats:
+        return np.repeat([0.0, 1.0], ERROR_BINS) if self.sides == 2 else np.zeros(ERROR_BINS)
+
     def of(self, judged: Judgements) -> Codes:
         share = np.sqrt(np.nan_to_num(judged.squared_errors, nan=np.inf, posinf=np.inf)) / self.range
         bins = np.digitize(share, _error_edges()[1:-1])
@@ -204,8 +228,7 @@ class ErrorCells:
         square = mean(counts, squares, between, deviation).clipped(0.0, self.range**2)
         if self.sides == 1:
             return {"rmse": square.root(), "loss": square}
-        right = np.repeat([0.0, 1.0], ERROR_BINS)
-        return {"rmse": square.root(), "accuracy": mean(counts, right, between, deviation).clipped(0.0, 1.0)}
+        return {"rmse": square.root(), "accuracy": mean(counts, self.right, between, deviation).clipped(0.0, 1.0)}
 
 
 def _error_edges() -> Floats:

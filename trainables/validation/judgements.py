@@ -24,6 +24,7 @@ class Judgements:
     confidences          of the predicted class under the softmax; zeros for a regression
     losses               what is trained on: cross-entropy, or squared error of a regression
     squared_errors       of a regression, or of a rating's expected class; zeros for classes
+    groups               position of its group among the declared ones; None where records have no groups
     """
 
     labels: NDArray[np.int64]
@@ -31,6 +32,7 @@ class Judgements:
     confidences: Floats
     losses: Floats
     squared_errors: Floats
+    groups: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -55,13 +57,10 @@ def judgements(
         parts.append(_judged(outputs, tensor(split.targets[rows], device), facts, loss_fn))
     if not parts:
         none, codes = np.zeros(0), np.zeros(0, dtype=np.int64)
-        return Judgements(codes, codes, none, none, none)
-    return Judgements(
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("labels", "predictions", "confidences", "losses", "squared_errors")
-        )
-    )
+        return Judgements(codes, codes, none, none, none, split.groups)
+    columns = ("labels", "predictions", "confidences", "losses", "squared_errors")
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
+    return Judgements(**joined, groups=split.groups)
 
 
 def _judged(

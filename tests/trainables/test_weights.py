@@ -1,0 +1,157 @@
+"""Weights in the loss: clipped after them, so that they raise no sensitivity; refused where no proof covers them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dpcore.adjacency import Adjacency
+from dpcore.checks import InvalidValue
+from dpcore.gradients.losses import cross_entropy
+from tests.sweeps.test_asked_metrics import errors, of
+from tests.sweeps.test_private_validation import people
+from tests.trainables.registry_cases import CANDIDATES, data_of
+from trainables.capabilities import capabilities_of
+from trainables.claims import check_weights
+from trainables.data import SOURCES, content
+from trainables.parallel.sums import LocalSums, initial_model
+from trainables.parallel.team import GradientTask
+from trainables.registry import SYSTEMS
+from trainables.system import Dataset, PrivacyPlan, PrivacyTarget
+from trainables.weights import Weights
+
+__all__ = ["people"]
+TAKING = {"noisy-sgd", "noisy-adam", "clipped-sgld", "dp-sgld"}
+COLUMN = Weights(column="weight", high=1e6)
+CPU, C = torch.device("cpu"), 0.3
+
+
+def weighted(data: Dataset, declared: Weights, weights: np.ndarray | None = None) -> Dataset:
+    train = replace(data.train, weights=weights)
+    return replace(data, facts=replace(data.facts, weights=declared), train=train)
+
+
+def summed(data: Dataset, **changes: Any) -> Tensor:
+    """The clipped sum over all records."""
+    model = initial_model("linear", 0, 3, data.facts, CPU)
+    task = GradientTask(
+        model="linear", hidden=0, model_seed=3, rate=1.0, clip_norm=C, steps=1, sampling_seed=bytes(32), **changes
+    )
+    parts = LocalSums(task, model, data, CPU).next().tensors
+    return torch.cat([parts[name].flatten() for name, _ in model.named_parameters()])
+
+
+def by_hand(data: Dataset, weights: np.ndarray) -> Tensor:
+    """One record at a time: the gradient of its weighted loss, clipped."""
+    model = initial_model("linear", 0, 3, data.facts, CPU)
+    total = torch.zeros(sum(one.numel() for one in model.parameters()))
+    for row, weight in enumerate(weights):
+        inputs = [torch.from_numpy(np.asarray(one[row : row + 1])) for one in data.train.inputs.values()]
+        loss = float(weight) * cross_entropy(model(*inputs), torch.from_numpy(data.train.targets[row : row + 1]))[0]
+        parts: tuple[nn.Parameter, ...] = torch.autograd.grad(loss, list(model.parameters()))
+        flat = torch.cat([one.flatten() for one in parts])
+        total += flat * min(1.0, C / max(float(flat.norm()), 1e-30))
+    return total
+
+
+def test_the_sum_is_of_weighted_gradients_that_are_clipped_then() -> None:
+    data, rng = data_of("noisy-sgd"), np.random.default_rng(1)
+    column = rng.uniform(0, 2, len(data.train)).astype(np.float32)
+    column[:5] = 0.0
+    each = np.array([0.25, 3.0], dtype=np.float32)[data.train.targets]
+    for declared, weights in (
+        (Weights(classes=(0.25, 3.0)), each),
+        (Weights(column="weight", high=2.0), column),
+        (Weights(classes=(0.25, 3.0), column="weight", high=2.0), each * column),
+    ):
+        found = summed(weighted(data, declared, column if declared.column else None))
+        assert torch.allclose(found, by_hand(data, weights), rtol=1e-4, atol=1e-5)
+    assert torch.allclose(summed(data), by_hand(data, np.ones(len(data.train))), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0, 1e6])
+def test_no_weight_moves_the_sum_by_more_than_the_clip_norm(weight: float) -> None:
+    """The mutant that clips before it weighs moves it by 1e6 clip norms."""
+    data = data_of("noisy-sgd")
+    weights = np.ones(len(data.train), dtype=np.float32)
+    weights[0] = weight
+    fewer = content.taken(replace(data.train, weights=weights), np.arange(1, len(weights)))
+    whole, rest = weighted(data, COLUMN, weights), replace(weighted(data, COLUMN, weights), train=fewer)
+    moved = float((summed(whole) - summed(rest)).norm())
+    assert moved <= C * (1 + 1e-4)
+    assert (moved == 0) == (weight == 0)
+
+
+def test_records_without_their_weights_train_nothing() -> None:
+    with pytest.raises(InvalidValue, match="the column weight of every record"):
+        summed(weighted(data_of("noisy-sgd"), COLUMN))
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_takes_weights_by_name_or_refuses_them(name: str) -> None:
+    system, facts = SYSTEMS[name], replace(data_of("noisy-sgd").facts, weights=Weights(classes=(1.0, 5.0)))
+    assert capabilities_of(system).weights == (name in TAKING)
+    if name in TAKING:
+        check_weights(system, facts)
+    else:
+        with pytest.raises(InvalidValue, match=f"no weights with {name}"):
+            check_weights(system, facts)
+
+
+@pytest.mark.parametrize("name", sorted(TAKING))
+def test_event_and_claim_are_those_without_weights(name: str) -> None:
+    plan = CANDIDATES[name].plan
+    facts = replace(data_of(name).facts, weights=Weights(classes=(1.0, 5.0)))
+    target = PrivacyTarget(epsilon=2.0, delta=1e-4, adjacency=Adjacency.ADD_REMOVE, solve="none")
+    again = SYSTEMS[name].plan(plan.config, facts, target, {})
+    assert isinstance(again, PrivacyPlan)
+    assert again.event() == plan.event()
+
+
+def table(people: Any, **changes: Any) -> dict[str, Any]:
+    raw = of(people)
+    return raw | {"data": raw["data"] | changes}
+
+
+def test_a_table_declares_them_and_cuts_them_to_their_bound(people) -> None:
+    raw = table(people, class_weights=[1, 5], weight={"column": "a", "high": 0.5})
+    options = {name: one for name, one in raw["data"].items() if name != "source"}
+    data = SOURCES["table"].load(options)
+    assert data.facts.weights == Weights(classes=(1.0, 5.0), column="a", high=0.5)
+    assert any("before its gradient is clipped" in line for line in data.facts.treatment)
+    assert any("Weights were declared without looking" in line for line in data.facts.assumptions)
+    frame = pd.read_parquet(people)
+    expected = np.sort(frame["a"].clip(upper=0.5).to_numpy(np.float32))
+    found = np.concatenate([part.weights for part in (data.train, data.validation) if part.weights is not None])
+    assert np.allclose(np.sort(found), expected)
+    plain = SOURCES["table"].load({name: one for name, one in options.items() if "weight" not in name})
+    assert plain.fingerprint != data.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"class_weights": [1]}, "data.class_weights"),
+        ({"class_weights": [1, -1]}, "data.class_weights"),
+        ({"class_weights": [0, 0]}, "data.class_weights"),
+        ({"class_weights": "balanced"}, "data.class_weights"),
+        ({"weight": "a"}, "data.weight"),
+        ({"weight": {"column": "a", "high": 0}}, "data.weight.high"),
+        ({"weight": {"column": "rich", "high": 1}}, "data.weight.column"),
+        ({"groups": {"column": "a", "categories": ["x"]}}, "data.groups.categories"),
+        ({"groups": ["a"]}, "data.groups"),
+    ],
+)
+def test_what_is_no_declaration_is_refused_by_name(people, changes: dict[str, Any], path: str) -> None:
+    assert path in errors(table(people, **changes))
+
+
+def test_a_spec_with_weights_refuses_a_system_without_a_proof_for_them(people) -> None:
+    raw = table(people, class_weights=[1, 5]) | {"systems": {"loss-perturbation": {"regularisation": 0.1}}}
+    assert "no weights with loss-perturbation" in errors(raw)["data.class_weights"]
