@@ -27,7 +27,7 @@ from trainables.measures.objectives import MEASURES, measured, missing
 from trainables.measures.own_metrics import check_had, own_metrics
 from trainables.publishing import OWN_METRICS, declared
 from trainables.system import Dependence, Scalar, System
-from trainables.validation.cells import reported
+from trainables.validation.layouts import reported
 from trainables.validation.planning import check_private
 from trainables.validation.reports import NOISE_SD
 

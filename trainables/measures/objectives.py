@@ -146,7 +146,7 @@ def told_of_groups(facts: PublicFacts) -> frozenset[str]:
     private = facts.private_validation
     if facts.groups is None or private is None:
         return frozenset()
-    from trainables.validation.cells import reported
+    from trainables.validation.layouts import reported
 
     return reported(facts, private.bins) & GROUPED.keys()
 

@@ -6,5 +6,6 @@ planning     a system's plan with those releases inside the budget
 judgements   what a model does on each record
 cells        the histogram that a task is judged by, and what its counts say
 grouped_cells  the same for each declared group of records
+layouts      which of them a task is judged by
 judging      the metrics of one report
 """

@@ -25,9 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.mechanisms.histogram_estimates import Estimate, area_under_curve, mean
-from trainables.system import PublicFacts, Task
-from trainables.validation.declaration import Bins
-from trainables.validation.reports import NOISE_SD
 
 if TYPE_CHECKING:
     from trainables.validation.judgements import Judgements
@@ -78,30 +75,6 @@ class Cells(Protocol):
         between    public bounds of the number of records
         """
         ...
-
-
-def cells_for(facts: PublicFacts, bins: Bins) -> Cells:
-    """The layout of a task, for each of the groups that the data declare where classes are predicted."""
-    if facts.groups is not None and facts.task is Task.CLASSIFICATION:
-        from trainables.validation.grouped_cells import GroupedCells
-
-        return GroupedCells(_cells_for(facts, bins), len(facts.groups.categories))
-    return _cells_for(facts, bins)
-
-
-def _cells_for(facts: PublicFacts, bins: Bins) -> ScoreCells | LossCells | ErrorCells:
-    if facts.task is Task.REGRESSION:
-        return ErrorCells(facts.target_high - facts.target_low, sides=1)
-    assert facts.classes is not None
-    if facts.task is Task.RATING:
-        return ErrorCells(float(facts.classes - 1), sides=2)
-    return ScoreCells(facts.classes) if facts.classes == 2 or bins == "score" else LossCells()
-
-
-def reported(facts: PublicFacts, bins: Bins) -> frozenset[str]:
-    """Names of all that a report on private validation records tells."""
-    names = cells_for(facts, bins).metrics
-    return frozenset(names) | {name + NOISE_SD for name in names}
 
 
 @dataclass(frozen=True, slots=True)

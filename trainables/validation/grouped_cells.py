@@ -14,12 +14,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpcore.mechanisms.histogram_estimates import Estimate, mean
 from trainables.validation.cells import Cells, Codes, Floats
-from trainables.validation.judgements import Judgements
+
+if TYPE_CHECKING:
+    from trainables.validation.judgements import Judgements
 
 FEWEST = 2.0
 

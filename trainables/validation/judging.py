@@ -11,8 +11,8 @@ from torch import nn
 
 from trainables.system import Dataset, Execution, PublicFacts, Run, Split, Task
 from trainables.training.noise import report_noise
-from trainables.validation.cells import cells_for
 from trainables.validation.judgements import judgements
+from trainables.validation.layouts import cells_for
 from trainables.validation.reports import NOISE_SD
 
 MISCOUNTED = 2.0

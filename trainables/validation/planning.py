@@ -26,8 +26,8 @@ from dpcore.parallel import headline_of_parts
 from trainables.attribution import attributed_plan
 from trainables.capabilities import capabilities_of
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, System
-from trainables.validation.cells import cells_for
 from trainables.validation.declaration import PUBLIC_VALIDATION
+from trainables.validation.layouts import cells_for
 from trainables.validation.reports import PrivateReports
 
 SHARE_WHERE_PARTS_ADD = 0.1
