@@ -12,6 +12,8 @@ rule.noise(profile_of)                           # the least noise of a configur
     best       the best of K is released
     two_point  configurations that differ, under one price; `noise` solves for noise
     filters    every trial is released: reserve, settle, and stop before the budget is exceeded
+    threshold  the first trial that meets a public target is released, or word that none did
+    ladder     the same over several budgets, the cheapest first, with a price known ex post
     gdp_cover  the mu that a trial is charged by in a GDP filter
 """
 
@@ -39,9 +41,11 @@ from dpcore.selection.filters import (
     RenyiFilter,
 )
 from dpcore.selection.gdp_cover import covering_mu
+from dpcore.selection.ladder import Ladder, LadderPrice, LadderRelease, ladder_noise, price_ladder, renyi_ladder
 from dpcore.selection.noise import least_noise, least_noise_meeting
 from dpcore.selection.penalties import Shift
 from dpcore.selection.profiles import EventProfile, MixtureProfile, TrialProfile, WorstProfile
+from dpcore.selection.threshold import ThresholdPrice, failure_epsilon, phased, price_threshold
 from dpcore.selection.two_point import TwoPoint, two_point
 
 __all__ = [
@@ -55,6 +59,9 @@ __all__ = [
     "EventProfile",
     "GDPCharge",
     "GDPFilter",
+    "Ladder",
+    "LadderPrice",
+    "LadderRelease",
     "LinearLedger",
     "MixtureProfile",
     "PoissonCount",
@@ -63,17 +70,24 @@ __all__ = [
     "RenyiCharge",
     "RenyiFilter",
     "Shift",
+    "ThresholdPrice",
     "TrialProfile",
     "TruncatedNegativeBinomial",
     "TwoPoint",
     "WorstProfile",
     "covering_mu",
     "draw",
+    "failure_epsilon",
     "geometric",
+    "ladder_noise",
     "least_noise",
     "least_noise_meeting",
     "logarithmic",
+    "phased",
     "price_best",
+    "price_ladder",
+    "price_threshold",
+    "renyi_ladder",
     "renyi_of_best",
     "two_point",
     "with_mean",

@@ -1,0 +1,234 @@
+"""The price of utility first: the cheapest budget whose trials reach a public target, with an ex-post epsilon.
+
+Procedure. Public and fixed beforehand: the target, a predicate of a trial's DP output; rungs Q_1..Q_J, from cheap to
+dear; their weights w_j; the law of K. Each trial draws its rung from the weights and its configuration from the prior,
+with secret coins. Release the first success, in the secret order of trials, of the lowest rung that has one, with the
+rung's number; else say that there was none. Everything else is sealed, how many trials ran and for how long included.
+
+Statement. For neighbours and every event S inside rung j, P[S] <= exp(eps(j)) P'[S] + delta_j, failure being a rung of
+its own; the deltas are unconditional and add. Ex ante: the largest eps(j) at their sum. It survives post-processing
+that keeps j.
+
+Theorem (K truncated negative binomial of shape eta in [0, 1]). Let e*_j be the root of
+odds sum_{i<=j} w_i delta_i(e) = exp(e) - 1, and e*_0 = 0. Then
+
+    eps(j)    = eps_{Q_j}(delta_j / (mean w_j)) + penalty_j
+    eps(none) = eps_Q(delta_none) + (1+eta)/2 e*_J,   Q the mixture of all rungs; or `threshold.failure_epsilon` of Q
+
+released                                   penalty_j                   Renyi
+first success of the lowest rung           e*_j + eta e*_{j-1}         R_j(a) + penalty_j + ln(mean w_j / l_j)/(a-1),
+best success of the lowest rung            (1+eta) e*_j                failure R_Q(a) + (1+eta)/2 e*_J + ln(1/l)/(a-1),
+first success of any rung                  e*_J                        sum of l <= 1
+best success of all rungs                  (1+eta) e*_J
+
+Proof. With a, b the chances of success below rung j and up to it, z in rung j is released with chance w_j Q_j(z) F, F =
+(f(1-a) - f(1-b))/(b-a) <= mean the average of t^-(1+eta) over [t_a, t_b] up to a constant, t_x = g + (1-g) x. As in
+`penalties`, t_a' <= exp(e*_{j-1}) t_a and t_b' <= exp(e*_j) t_b. F falls in both ends, with log-slopes -s in ln t_a and
+-(1+eta-s) in ln t_b, where s = eta/(1 - r^-eta) - 1/(r-1), r = t_b/t_a, and eta <= s <= (1+eta)/2. Move both ends by
+e*_{j-1}, at most (1+eta) e*_{j-1}, then t_b alone by the rest, at most 1 each. For the best, the ends are any events up
+to rung j. Failure: f(y)/y is the average over [t_J, 1], at most 1, and only its lower end moves. A cap is free.
+
+Source  After Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and Liu & Talwar (2019), algorithm 1; re-derived
+        here. Compose prices in sums only (`filters.LinearLedger`), never in GDP or square-root rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dpcore import checks
+from dpcore.calibrate.target import Target
+from dpcore.selection.counts import CountLaw, TruncatedNegativeBinomial
+from dpcore.selection.noise import least_noise
+from dpcore.selection.penalties import least_shift
+from dpcore.selection.profiles import ROUND_UP, MixtureProfile, TrialProfile, distribution, epsilon_at, one_adjacency
+from dpcore.selection.threshold import POINTS, failure_epsilon
+
+
+class LadderRelease(StrEnum):
+    """Which success leaves."""
+
+    FIRST_IN_LOWEST = "first-in-lowest"
+    BEST_IN_LOWEST = "best-in-lowest"
+    FIRST_OF_ANY = "first-of-any"
+    BEST_OF_ALL = "best-of-all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """The public part of a search: law of K, rungs from cheap to dear with their weights, what leaves.
+
+    law      truncated negative binomial of shape in [0, 1], with or without a cap
+    rungs    profiles of one trial each, under one adjacency
+    weights  above 0, with sum 1
+
+    Raises InvalidValue.
+    """
+
+    law: CountLaw
+    rungs: tuple[TrialProfile, ...]
+    weights: tuple[float, ...]
+    release: LadderRelease = LadderRelease.FIRST_IN_LOWEST
+
+    def __post_init__(self) -> None:
+        one_adjacency(self.rungs)
+        distribution("weights", self.weights, len(self.rungs))
+        priced = self.law.priced if isinstance(self.law, CountLaw) else None
+        if not isinstance(priced, TruncatedNegativeBinomial) or not 0 <= priced.shape <= 1:
+            raise checks.InvalidValue("law", self.law, "a truncated negative binomial law of shape in [0, 1]")
+        if not isinstance(self.release, LadderRelease):
+            raise checks.InvalidValue("release", self.release, "a LadderRelease")
+
+    @property
+    def trial(self) -> MixtureProfile:
+        """A trial, rung unknown."""
+        return MixtureProfile(self.weights, self.rungs)
+
+    @property
+    def priced(self) -> TruncatedNegativeBinomial:
+        """The law without its cap."""
+        priced = self.law.priced
+        assert isinstance(priced, TruncatedNegativeBinomial)
+        return priced
+
+    def shifts(self) -> tuple[float, ...]:
+        """e*_0 = 0, e*_1, ..., e*_J, in nats."""
+        return (0.0, *(least_shift(self._below(j), self.priced.odds) for j in range(1, len(self.rungs) + 1)))
+
+    def _below(self, rung: int) -> Callable[[float], float]:
+        pairs = list(zip(self.weights, self.rungs, strict=True))[:rung]
+        return lambda epsilon: math.fsum(weight * one.delta(epsilon) for weight, one in pairs)
+
+    def penalties(self) -> tuple[float, ...]:
+        """What each rung adds to its trial's epsilon, in nats."""
+        shifts, eta = self.shifts(), self.priced.shape
+        of = {
+            LadderRelease.FIRST_IN_LOWEST: lambda j: shifts[j] + eta * shifts[j - 1],
+            LadderRelease.BEST_IN_LOWEST: lambda j: (1 + eta) * shifts[j],
+            LadderRelease.FIRST_OF_ANY: lambda j: shifts[-1],
+            LadderRelease.BEST_OF_ALL: lambda j: (1 + eta) * shifts[-1],
+        }[self.release]
+        return tuple(of(j) * ROUND_UP for j in range(1, len(shifts)))
+
+    @property
+    def failure_penalty(self) -> float:
+        """What saying that no trial succeeded adds to the epsilon of a trial, in nats."""
+        return (1 + self.priced.shape) / 2 * self.shifts()[-1] * ROUND_UP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LadderPrice:
+    """What a ladder costs, by where it ends: ex post, known when it has ended.
+
+    rungs     epsilon of a release from each rung, in nats
+    deltas    unconditional, one for each rung; vacuous for a rung that is reached with a chance below it
+    failure   epsilon of saying that there was no success: the lower of the theorem's and the curve's, both shown
+    """
+
+    rungs: tuple[float, ...]
+    deltas: tuple[float, ...]
+    failure: float
+    failure_delta: float
+    failure_by_theorem: float
+    failure_by_curve: float
+
+    @property
+    def epsilon(self) -> float:
+        """Ex ante: the dearest end, which is what a ledger reserves."""
+        return max(*self.rungs, self.failure)
+
+    @property
+    def delta(self) -> float:
+        """Of all ends together."""
+        return math.fsum((*self.deltas, self.failure_delta)) * ROUND_UP
+
+
+def price_ladder(ladder: Ladder, deltas: Sequence[float], failure_delta: float, points: int = POINTS) -> LadderPrice:
+    """The ex-post price of every end of a ladder.
+
+    deltas         one in (0, 1) for each rung
+    failure_delta  in (0, 1)
+    points         see `threshold.POINTS`
+
+    Raises InvalidValue, and as the profiles do.
+    """
+    checks.probability_open(failure_delta=failure_delta)
+    for delta in deltas:
+        checks.probability_open(deltas=delta)
+    if len(deltas) != len(ladder.rungs):
+        raise checks.InvalidValue("deltas", tuple(deltas), f"one for each of {len(ladder.rungs)} rungs")
+    mean, trial = ladder.priced.mean, ladder.trial
+    parts = zip(ladder.rungs, ladder.weights, deltas, ladder.penalties(), strict=True)
+    theorem = (trial.epsilon(failure_delta) + ladder.failure_penalty) * ROUND_UP
+    curve = failure_epsilon(ladder.priced, trial, failure_delta, points)
+    return LadderPrice(
+        rungs=tuple((epsilon_at(one, delta / (mean * w)) + penalty) * ROUND_UP for one, w, delta, penalty in parts),
+        deltas=tuple(deltas),
+        failure=min(theorem, curve),
+        failure_delta=failure_delta,
+        failure_by_theorem=theorem,
+        failure_by_curve=curve,
+    )
+
+
+def renyi_ladder(ladder: Ladder, order: float, shares: Sequence[float]) -> tuple[float, ...]:
+    """Ex-post Renyi prices at one order declared beforehand: of each rung, then of failure, in nats.
+
+    shares  l_1..l_J and that of failure, above 0, with a sum of at most 1
+
+    E over the outcome of (P / (exp(price) P'))^(order-1) is at most 1. Raises InvalidValue.
+    """
+    if not 1 < order < math.inf:
+        raise checks.InvalidValue("order", order, "a finite order above 1")
+    for share in shares:
+        checks.positive_finite(shares=share)
+    if len(shares) != len(ladder.rungs) + 1 or math.fsum(shares) > 1 + 1e-12:
+        raise checks.InvalidValue("shares", tuple(shares), f"{len(ladder.rungs) + 1} numbers with a sum of at most 1")
+    mean = ladder.priced.mean
+    parts = zip(ladder.rungs, ladder.weights, shares[:-1], ladder.penalties(), strict=True)
+    prices = [
+        float(one.renyi((order,))[0]) + penalty + math.log(mean * w / share) / (order - 1)
+        for one, w, share, penalty in parts
+    ]
+    failed = float(ladder.trial.renyi((order,))[0]) + ladder.failure_penalty + math.log(1 / shares[-1]) / (order - 1)
+    return tuple(max(0.0, price) * ROUND_UP for price in (*prices, failed))
+
+
+def ladder_noise(
+    law: CountLaw,
+    weights: tuple[float, ...],
+    targets: Sequence[Target],
+    profile_of: Callable[[float], TrialProfile],
+) -> tuple[float, ...]:
+    """The least noise multiplier of every rung, each rounded up, whose ex-post price meets its target.
+
+    targets     epsilon and delta of each rung, in rising order of epsilon
+    profile_of  a trial's profile at a noise multiplier, the same kind of trial in every rung
+
+    A rung's price does not depend on dearer rungs, so they are solved from the cheapest on, for the first success of
+    the lowest rung. Raises CannotCalibrate, InvalidValue.
+    """
+    distribution("weights", weights, len(targets))
+    priced = Ladder(law=law, rungs=(profile_of(1.0),), weights=(1.0,)).priced
+    known: list[TrialProfile] = []
+    before, noises = 0.0, []
+    for target, weight in zip(targets, weights, strict=True):
+
+        def shift(trial: TrialProfile, weight: float = weight) -> float:
+            below = list(zip(weights, known, strict=False))
+            return least_shift(
+                lambda e: math.fsum([weight * trial.delta(e), *(w * one.delta(e) for w, one in below)]), priced.odds
+            )
+
+        def price(noise: float, target: Target = target, weight: float = weight, before: float = before) -> float:
+            trial = profile_of(noise)
+            own = epsilon_at(trial, target.delta / (priced.mean * weight))
+            return (own + shift(trial) + priced.shape * before) * ROUND_UP * ROUND_UP
+
+        noises.append(least_noise(target, price))
+        before = shift(profile_of(noises[-1]))
+        known.append(profile_of(noises[-1]))
+    return tuple(noises)
