@@ -14,10 +14,14 @@ rule.noise(profile_of)                           # the least noise of a configur
     filters    every trial is released: reserve, settle, and stop before the budget is exceeded
     threshold  the first trial that meets a public target is released, or word that none did
     ladder     the same over several budgets, the cheapest first, with a price known ex post
+    fronts     several public orders are answered, from one search or from separate ones
+    clipped    the best, where an adaptive sampler proposes within bounds of the prior
+    holdout    tuning on one part of the records, the final run on the others
     gdp_cover  the mu that a trial is charged by in a GDP filter
 """
 
 from dpcore.selection.best import BestPrice, PriceRoute, price_best, renyi_of_best
+from dpcore.selection.clipped import clipped_weights, price_clipped, renyi_of_clipped
 from dpcore.selection.counts import (
     BinomialCount,
     Capped,
@@ -40,7 +44,9 @@ from dpcore.selection.filters import (
     RenyiCharge,
     RenyiFilter,
 )
+from dpcore.selection.fronts import price_front, price_separate
 from dpcore.selection.gdp_cover import covering_mu
+from dpcore.selection.holdout import split_by_coin, split_in_public
 from dpcore.selection.ladder import Ladder, LadderPrice, LadderRelease, ladder_noise, price_ladder, renyi_ladder
 from dpcore.selection.noise import least_noise, least_noise_meeting
 from dpcore.selection.penalties import Shift
@@ -75,6 +81,7 @@ __all__ = [
     "TruncatedNegativeBinomial",
     "TwoPoint",
     "WorstProfile",
+    "clipped_weights",
     "covering_mu",
     "draw",
     "failure_epsilon",
@@ -85,10 +92,16 @@ __all__ = [
     "logarithmic",
     "phased",
     "price_best",
+    "price_clipped",
+    "price_front",
     "price_ladder",
+    "price_separate",
     "price_threshold",
     "renyi_ladder",
     "renyi_of_best",
+    "renyi_of_clipped",
+    "split_by_coin",
+    "split_in_public",
     "two_point",
     "with_mean",
 ]

@@ -201,9 +201,7 @@ LAWS = [geometric(6), logarithmic(9), with_mean(0.5, 8), Capped(geometric(20), 5
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("law", LAWS, ids=str)
-@pytest.mark.parametrize(
-    "how", [LadderRelease.FIRST_IN_LOWEST, LadderRelease.BEST_IN_LOWEST, LadderRelease.FIRST_OF_ANY]
-)
+@pytest.mark.parametrize("how", list(LadderRelease))
 def test_no_trials_exceed_the_price_of_a_ladder(law, how):
     """Scores of several rungs interleave where the best of all leaves."""
     assert climbed(ladder_ratio(law, how, 1e-6, theorem), mechanisms=FEW) <= 1

@@ -1,0 +1,274 @@
+"""Fronts, clipped proposals and holdouts: printed digits, and an adversary over exact laws."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from dpcore.calibrate import Target, sampled_gaussian
+from dpcore.checks import InvalidValue
+from dpcore.events import Gaussian, Repeated
+from dpcore.selection import penalties
+from dpcore.selection.clipped import clipped_published, clipped_weights, price_clipped, renyi_of_clipped
+from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic, with_mean
+from dpcore.selection.fronts import price_front, price_separate
+from dpcore.selection.holdout import split_by_coin, split_in_public
+from dpcore.selection.noise import least_noise
+from dpcore.selection.profiles import EventProfile, WorstProfile, epsilon_at
+from tests.dpcore.selection.finite import MECHANISMS, FiniteProfile, climb, laws, ratio, start
+
+FEW = -(-MECHANISMS // 2)
+
+
+def gauss(sigma, count=1):
+    return EventProfile(Repeated(event=Gaussian(noise_multiplier=sigma), count=count))
+
+
+def test_a_front_of_two():
+    """private_search.md section 1g: Gauss 2, geometric 27, delta 1e-5; separate searches for comparison."""
+    assert price_front(geometric(27), lambda r: gauss(2.0, r), (1e-5, 1e-5))[1] == pytest.approx(5.867310, abs=1e-6)
+    assert price_separate(geometric(27), lambda r: gauss(2.0, r), 2, 1e-5) == pytest.approx(5.156592, abs=1e-6)
+
+
+def together(p, q):
+    """r independent trials of a pair of laws."""
+
+    def of(r):
+        return FiniteProfile(*(np.array([math.prod(c) for c in itertools.product(one, repeat=r)]) for one in (p, q)))
+
+    return of
+
+
+def front_law(law, p, second):
+    """Exact masses of (winner by rank, winner by a second order), those of one winner first, then those of two.
+
+    second  the place of each output in the second order
+    """
+    one, two, outputs = [], [], range(len(p))
+    for a, b in itertools.product(outputs, repeat=2):
+        # Nothing above a by rank or b by the second order came up, but both did.
+        allowed = [o for o in outputs if o <= a and second[o] <= second[b]]
+        if a not in allowed or b not in allowed:
+            continue
+
+        def f(without, allowed=allowed):
+            return law.pgf(min(1.0, float(sum(p[o] for o in allowed if o not in without))))
+
+        if a == b:
+            one.append(f(()) - f((a,)))
+        else:
+            two.append(max(0.0, f(()) - f((a,)) - f((b,)) + f((a, b))))
+    return np.array(one), np.array(two)
+
+
+def front_score(law, delta, weaker=0.0):
+    def score(theta):
+        p, q = laws(theta)
+        second = np.argsort(theta[: len(p)])
+        prices = price_front(law, together(p, q), (delta, delta))
+        shift = penalties.tight(law, FiniteProfile(p, q)).e1
+        found = zip(front_law(law, p, second), front_law(law, q, second), prices, strict=True)
+        return max(ratio(a, b, price - weaker * shift, delta) for a, b, price in found if len(a))
+
+    return score
+
+
+def climbed(score, outputs=3, mechanisms=FEW, seed=6):
+    rng = np.random.default_rng(seed)
+    return max(climb(score, start(rng, outputs), rng) for _ in range(mechanisms))
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("law", [geometric(6), logarithmic(8), with_mean(3, 6), Capped(geometric(20), 6)], ids=str)
+def test_no_two_orders_exceed_the_price_of_a_front(law):
+    assert climbed(front_score(law, 1e-6)) <= 1
+    assert climbed(front_score(law, 0.01)) <= 1
+
+
+def test_a_front_priced_as_one_order_is_refuted():
+    assert climbed(front_score(geometric(6), 1e-6, weaker=1.0), mechanisms=6) > 1.005
+
+
+@pytest.mark.chaos
+def test_no_two_searches_exceed_their_price():
+    def score(theta):
+        p, q = laws(theta)
+        law = geometric(6)
+
+        def successes(one):
+            fail = one[0]
+            first = one[1:] / (1 - fail) * law.reach(1 - fail)
+            return np.outer(first, first).ravel()
+
+        return ratio(successes(p), successes(q), price_separate(law, together(p, q), 2, 1e-6), 1e-6)
+
+    assert climbed(score) <= 1
+
+
+# Clipped proposals: two configurations, a prior of a half each, a policy for every history, K at most 3.
+
+
+def clipped_score(law, low, high, priced):
+    most = min(high / 2, 1 - low / 2)
+
+    def score(theta):
+        p0, q0 = laws(theta[:6])
+        p1, q1 = laws(theta[6:12])
+        place = np.argsort(theta[12:18])
+        chances = 1 - most + (2 * most - 1) / (1 + np.exp(-theta[18:]))
+        prior = FiniteProfile(np.concatenate([p0, p1]) / 2, np.concatenate([q0, q1]) / 2)
+        price = priced(law, prior, 1e-6)
+        one, other = (best_of_proposed(law, pair, chances, place) for pair in ((p0, p1), (q0, q1)))
+        return ratio(one, other, price, 1e-6)
+
+    return score
+
+
+def best_of_proposed(law, pair, chances, place):
+    """Exact masses of the best (configuration, output) when each step's chance of configuration 0 follows history."""
+    masses = law.pmf(np.arange(4))
+    flat = np.concatenate(pair)
+    found = np.zeros(6)
+
+    def step(depth, node, mass, best):
+        for one in range(6):
+            proposed = chances[node] if one < 3 else 1 - chances[node]
+            here = mass * proposed * flat[one]
+            top = one if best is None or place[one] > place[best] else best
+            found[top] += here * masses[depth]
+            if depth < 3:
+                step(depth + 1, 6 * node + 1 + one, here, top)
+
+    step(1, 0, 1.0, None)
+    return found
+
+
+def start_clipped(rng):
+    policy = 3 * rng.normal(0, 1, 43)
+    ratios = [rng.uniform(0.02, 0.8) * rng.choice([-1.0, 1.0], 3) for _ in range(2)]
+    logits = [rng.normal(0, 1, 3) for _ in range(2)]
+    return np.concatenate([logits[0], ratios[0], logits[1], ratios[1], rng.normal(0, 1, 6), policy])
+
+
+def climbed_clipped(score, mechanisms, steps=40):
+    rng = np.random.default_rng(9)
+    return max(climb(score, start_clipped(rng), rng, steps) for _ in range(mechanisms))
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("law", [Capped(geometric(2), 3), Capped(with_mean(-0.9, 1.2), 3)], ids=str)
+def test_no_policy_exceeds_the_price_of_clipped_proposals(law):
+    def priced(law, trial, delta):
+        return price_clipped(law, trial, delta, 0.5, 1.5)[0]
+
+    assert climbed_clipped(clipped_score(law, 0.5, 1.5, priced), FEW) <= 1
+
+
+def test_clipped_proposals_priced_as_the_prior_are_refuted():
+    def priced(law, trial, delta):
+        return epsilon_at(trial, delta / law.priced.mean) + penalties.tight(law, trial).penalty
+
+    assert climbed_clipped(clipped_score(Capped(geometric(3), 3), 0.02, 1.98, priced), 3, 120) > 1.005
+
+
+@pytest.mark.parametrize(("low", "high", "printed"), [(1.0, 1.0, 2.19), (0.9, 1.1, 2.51), (0.75, 1.25, 3.24)])
+def test_noise_of_clipped_proposals(low, high, printed):
+    """private_search.md section 1d: Gaussian, m = 10, logarithmic, (3, 1e-5), by the published form."""
+    law, target = logarithmic(10), Target(epsilon=3.0, delta=1e-5)
+
+    def price(noise):
+        trial = gauss(noise)
+        own = epsilon_at(trial, 1e-5 / (high * law.mean))
+        return own + min(clipped_published(law, e, trial.delta(e), low, high) for e in np.linspace(0, 3, 120))
+
+    assert least_noise(target, price) == pytest.approx(printed, abs=6e-3)
+    tight = least_noise(target, lambda noise: price_clipped(law, gauss(noise), 1e-5, low, high)[0])
+    assert tight <= printed + 5e-3
+    if low == 1:
+        assert tight == pytest.approx(1.9612, abs=1.1e-4)
+
+
+def test_the_shift_of_clipped_proposals_is_a_point_for_two_point_calibration():
+    price, shift = price_clipped(geometric(10), gauss(2.0), 1e-5, 0.8, 1.2)
+    assert gauss(2.0).delta(shift.e1) <= shift.d1 * (1 + 1e-9)
+    assert price == pytest.approx(epsilon_at(gauss(2.0), 1e-5 / 12) + shift.penalty, rel=1e-9)
+    plain = renyi_of_clipped(geometric(10), gauss(2.0), (8.0,), 1.0, 1.0)
+    more = renyi_of_clipped(geometric(10), gauss(2.0), (8.0,), 0.8, 1.2)
+    assert more - plain == pytest.approx(3 * math.log(1.5) + math.log(1.2) / 7)
+
+
+def test_weights_of_candidates_stay_within_the_bounds():
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        count, low, high = int(rng.integers(1, 30)), float(rng.uniform(0.1, 1)), float(rng.uniform(1, 3))
+        scores = rng.exponential(1, count) ** 8 * (rng.random(count) < 0.7)
+        found = clipped_weights(scores, low, high)
+        assert found.sum() == pytest.approx(1, abs=1e-12)
+        assert np.all((found >= low / count) & (found <= high / count))
+        assert np.all(np.diff(found[np.argsort(scores)]) >= -1e-12)
+
+
+# Holdouts: one record more or less. Tuning tells a result, and the final run depends on it.
+
+
+def holdout_score(priced, fixed=False, on_all=False, delta=0.05):
+    def score(theta):
+        share = 0.3
+        t, t2 = laws(theta[:6])
+        finals = [laws(theta[6 + 6 * k : 12 + 6 * k]) for k in range(3)]
+        tune = FiniteProfile(t, t2)
+        hardest = [FiniteProfile(*one) for one in finals]
+        with_record = {"tune": np.concatenate([t[k] * finals[k][1] for k in range(3)])}
+        with_record["final"] = np.concatenate([t2[k] * finals[k][0] for k in range(3)])
+        if on_all:
+            with_record["tune"] = np.concatenate([t[k] * finals[k][0] for k in range(3)])
+        without = np.concatenate([t2[k] * finals[k][1] for k in range(3)])
+        ends = [with_record["tune"], with_record["final"]]
+        left = ends if fixed else [share * ends[0] + (1 - share) * ends[1]]
+        price = priced(share, tune, WorstProfile(tuple(hardest))).epsilon(delta)
+        return max(ratio(one, without, price, delta) for one in left)
+
+    return score
+
+
+def climbed_holdout(score, mechanisms=FEW):
+    rng = np.random.default_rng(12)
+    return max(climb(score, np.concatenate([start(rng, 3) for _ in range(4)]), rng) for _ in range(mechanisms))
+
+
+@pytest.mark.chaos
+def test_no_pair_of_phases_exceeds_the_price_of_a_holdout():
+    assert climbed_holdout(holdout_score(split_by_coin)) <= 1 + 1e-9
+    assert climbed_holdout(holdout_score(lambda _, tune, final: split_in_public(tune, final), fixed=True)) <= 1 + 1e-9
+
+
+def test_wrong_holdouts_are_refuted():
+    assert climbed_holdout(holdout_score(split_by_coin, fixed=True), 4) > 1.01
+    assert climbed_holdout(holdout_score(split_by_coin, on_all=True), 4) > 1.01
+
+
+def test_total_of_a_holdout():
+    """private_search.md section 2: q = .1, tune sigma .8, final sigma 1, of DP-SGD with q = .01, T = 1000."""
+    tune, final = (EventProfile(sampled_gaussian(sigma, 0.01, 1000)) for sigma in (0.8, 1.0))
+    assert tune.epsilon(1e-5) == pytest.approx(3.141, abs=2e-3)
+    assert split_by_coin(0.1, tune, final).epsilon(1e-5) == pytest.approx(2.566, abs=2e-3)
+    assert split_in_public(tune, final).epsilon(1e-5) == tune.epsilon(1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: price_front(PoissonCount(3.0), lambda r: gauss(2.0, r), (1e-5,)), "a truncated negative binomial law"),
+        (lambda: price_front(geometric(3), lambda r: gauss(2.0, r), ()), "deltas"),
+        (lambda: price_separate(with_mean(3, 9), lambda r: gauss(2.0, r), 2, 1e-5), "shape in"),
+        (lambda: price_separate(geometric(9), lambda r: gauss(2.0, r), 0, 1e-5), "searches=0"),
+        (lambda: price_clipped(geometric(9), gauss(1.0), 1e-5, 1.1, 1.2), "low=1.1"),
+        (lambda: price_clipped(geometric(9), gauss(1.0), 1e-5, 0.9, 0.95), "high=0.95"),
+        (lambda: clipped_weights((-1.0, 1.0), 0.9, 1.1), "scores"),
+        (lambda: split_by_coin(1.0, gauss(1.0), gauss(2.0)), "share=1.0"),
+    ],
+)
+def test_bad_values_are_refused_by_name(make, words):
+    with pytest.raises(InvalidValue, match=words):
+        make()
