@@ -1,7 +1,7 @@
 """Small mechanisms whose every law is known exactly, and an adversary that climbs towards a violation of a claim.
 
 A base mechanism is a pair (P, Q) of laws on a few outputs under two neighbours; outputs are in the order of rank, the
-best last. SWEEPS_CHAOS_MECHANISMS=N asks each check for N mechanisms; `make chaos` asks for 3,000.
+best last. SWEEPS_CHAOS_MECHANISMS=N asks for N mechanisms for each theorem; `make chaos` asks for 3,000.
 """
 
 from __future__ import annotations
@@ -15,10 +15,16 @@ import numpy as np
 
 from dpcore.adjacency import Adjacency
 
-MECHANISMS = int(os.environ.get("SWEEPS_CHAOS_MECHANISMS", "6"))
+MECHANISMS = int(os.environ.get("SWEEPS_CHAOS_MECHANISMS", "24"))
 STEPS = 25
 ROUNDING = 1 + 1e-9
 """Of a violation: what double precision alone could produce is none."""
+
+
+def share(cases: int) -> int:
+    """How many mechanisms one of several cases of a theorem gets."""
+    return -(-MECHANISMS // cases)
+
 
 Laws = tuple[np.ndarray, np.ndarray]
 

@@ -17,7 +17,7 @@ from dpcore.selection.counts import BinomialCount, Capped, PoissonCount, geometr
 from dpcore.selection.noise import least_noise, least_noise_meeting
 from dpcore.selection.profiles import EventProfile, MixtureProfile, WorstProfile, epsilon_at
 from dpcore.selection.two_point import TwoPoint, two_point
-from tests.dpcore.selection.finite import MECHANISMS, FiniteProfile, laws, ratio, worst
+from tests.dpcore.selection.finite import FiniteProfile, laws, ratio, share, worst
 
 THEIR_ORDERS = tuple(map(float, RdpAccountant()._orders))
 D1, D2 = sampled_gaussian(1.0, 0.01, 1000), sampled_gaussian(2.0, 0.02, 2000)
@@ -216,7 +216,7 @@ def renyi(law, trial, delta):
     return next(r.epsilon for r in price_best(law, trial, delta, (1.2, 1.6, 2.5, 5.0, 12.0, 40.0)).routes)
 
 
-def violation(law, claim, delta, law_of=released, seed=1, mechanisms=MECHANISMS):
+def violation(law, claim, delta, law_of=released, seed=1, mechanisms=8):
     def score(theta):
         p, q = laws(theta)
         return ratio(law_of(law, p), law_of(law, q), claim(law, FiniteProfile(p, q), delta), delta)
@@ -241,10 +241,11 @@ LAWS = [
 @pytest.mark.parametrize("delta", [1e-6, 0.01])
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_no_mechanism_and_no_ranking_exceeds_the_price(law, delta):
-    assert violation(law, tight, delta) <= 1
-    assert violation(law, published, delta, mechanisms=-(-MECHANISMS // 3)) <= 1
+    cases = 2 * len(LAWS)
+    assert violation(law, tight, delta, mechanisms=share(cases)) <= 1
+    assert violation(law, published, delta, mechanisms=share(2 * cases)) <= 1
     if not isinstance(law, BinomialCount) and law.priced is law:
-        assert violation(law, renyi, delta, mechanisms=-(-MECHANISMS // 3)) <= 1
+        assert violation(law, renyi, delta, mechanisms=share(2 * cases)) <= 1
 
 
 MUTANTS = {
@@ -280,7 +281,7 @@ MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_adversary_refutes_what_is_wrong(name):
     law, claim, law_of = MUTANTS[name]
-    assert violation(law, claim, 1e-6, law_of, mechanisms=8) > 1.01
+    assert violation(law, claim, 1e-6, law_of) > 1.01
 
 
 def test_the_renyi_curve_of_the_best_is_above_the_exact_one():

@@ -25,7 +25,7 @@ from dpcore.selection.filters import (
 )
 from dpcore.selection.gdp_cover import covering_mu, mu_of_approximate_dp
 from dpcore.selection.profiles import EventProfile
-from tests.dpcore.selection.finite import MECHANISMS, FiniteProfile, both, climb, laws, start
+from tests.dpcore.selection.finite import FiniteProfile, both, climb, laws, share, start
 
 D1 = sampled_gaussian(1.0, 0.01, 1000)
 
@@ -74,7 +74,7 @@ def random_profiles(count, seed=3):
 
 @pytest.mark.chaos
 def test_the_cover_holds_at_every_epsilon_in_both_directions():
-    for profile in random_profiles(MECHANISMS):
+    for profile in random_profiles(share(4)):
         mu = covering_mu(profile, 1e-3, tolerance=0.02)
         for epsilon in np.linspace(0, 3, 50):
             assert profile.delta(epsilon) <= (1e-3 + (1 - 1e-3) * delta_gdp(float(epsilon), mu)) * (1 + 1e-9)
@@ -116,7 +116,7 @@ def searched(theta, filter_, charge_of, epsilon_of, tau=0.0):
     return pairs[:, 0], pairs[:, 1]
 
 
-def climbed(score, seed=1, mechanisms=MECHANISMS):
+def climbed(score, seed=1, mechanisms=4):
     rng = np.random.default_rng(seed)
     return max(climb(score, rng.normal(0, 2, 2**DEPTH - 1), rng) for _ in range(mechanisms))
 
@@ -142,7 +142,7 @@ def gdp_score(charge_of, epsilon_of_mu, tau):
 
 @pytest.mark.chaos
 def test_no_adaptive_search_exceeds_the_gdp_filter():
-    assert climbed(gdp_score(GDPCharge.of_dp, of_mu, tau=0.005)) <= 1
+    assert climbed(gdp_score(GDPCharge.of_dp, of_mu, tau=0.005), mechanisms=share(6)) <= 1
 
 
 def test_mu_equal_to_epsilon_is_refuted():
@@ -175,7 +175,7 @@ def renyi_score(weaker=1.0):
 
 @pytest.mark.chaos
 def test_no_adaptive_search_exceeds_the_renyi_filter():
-    assert climbed(renyi_score()) <= 1 + 1e-9
+    assert climbed(renyi_score(), mechanisms=share(6)) <= 1 + 1e-9
     assert climbed(renyi_score(weaker=0.8), mechanisms=3) > 1.01
 
 
@@ -183,11 +183,11 @@ def dp_score(squares=1.0):
     filter_ = DPFilter(epsilon=1.5, delta=0.5, slack_share=0.9)
 
     def left(whole, spent, share):
-        low, high = 0.0, 3.0
-        for _ in range(30):
-            middle = (low + high) / 2
-            low, high = (middle, high) if spent.admits(DPCharge(middle * squares, 0.01)) else (low, middle)
-        return share * low
+        # sqrt(2 L V) + V/2 = epsilon at its root in V.
+        log = math.log(1 / (whole.delta * whole.slack_share))
+        most = (math.sqrt(2 * log + 2 * whole.epsilon) - math.sqrt(2 * log)) ** 2
+        remaining = most - sum(one.epsilon**2 for one in spent.charges)
+        return math.sqrt(max(0.0, share * remaining)) / squares * (1 - 1e-9)
 
     def score(theta):
         p, q = searched(theta, filter_, lambda e, tau: DPCharge(e * squares, tau), left, tau=0.01)
@@ -198,7 +198,7 @@ def dp_score(squares=1.0):
 
 @pytest.mark.chaos
 def test_no_adaptive_search_exceeds_the_filter_of_epsilons():
-    assert climbed(dp_score(), mechanisms=-(-MECHANISMS // 3)) <= 1
+    assert climbed(dp_score(), mechanisms=share(6)) <= 1
     assert climbed(dp_score(squares=0.2), mechanisms=3) > 1
 
 
@@ -231,7 +231,7 @@ def test_running_trials_count_and_what_ended_stays_spent(filter_, charge):
 @pytest.mark.chaos
 def test_random_schedules_never_exceed_the_budget():
     rng = np.random.default_rng(5)
-    for _ in range(5 * MECHANISMS):
+    for _ in range(share(1)):
         filter_ = GDPFilter(epsilon=float(rng.uniform(0.2, 8)), delta=1e-5)
         state = filter_
         for number in range(40):

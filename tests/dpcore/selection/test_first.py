@@ -13,9 +13,7 @@ from dpcore.selection.ladder import Ladder, LadderRelease, ladder_noise, price_l
 from dpcore.selection.noise import least_noise
 from dpcore.selection.profiles import EventProfile, epsilon_at
 from dpcore.selection.threshold import failure_epsilon, phased, price_threshold, threshold_shift
-from tests.dpcore.selection.finite import MECHANISMS, FiniteProfile, climb, hockey, ratio, softmax
-
-FEW = -(-MECHANISMS // 2)
+from tests.dpcore.selection.finite import FiniteProfile, climb, hockey, ratio, share, softmax
 
 
 def gauss(sigma):
@@ -191,7 +189,7 @@ def theorem(ladder, delta):
     return prices, ladder.trial.epsilon(delta) + ladder.failure_penalty
 
 
-def climbed(score, rungs=2, mechanisms=MECHANISMS, seed=4):
+def climbed(score, rungs=2, mechanisms=8, seed=4):
     rng = np.random.default_rng(seed)
     return max(climb(score, start_rungs(rng, rungs), rng) for _ in range(mechanisms))
 
@@ -204,8 +202,8 @@ LAWS = [geometric(6), logarithmic(9), with_mean(0.5, 8), Capped(geometric(20), 5
 @pytest.mark.parametrize("how", list(LadderRelease))
 def test_no_trials_exceed_the_price_of_a_ladder(law, how):
     """Scores of several rungs interleave where the best of all leaves."""
-    assert climbed(ladder_ratio(law, how, 1e-6, theorem), mechanisms=FEW) <= 1
-    assert climbed(ladder_ratio(law, how, 0.003, theorem), mechanisms=FEW) <= 1
+    assert climbed(ladder_ratio(law, how, 1e-6, theorem), mechanisms=share(32)) <= 1
+    assert climbed(ladder_ratio(law, how, 0.003, theorem), mechanisms=share(32)) <= 1
 
 
 def weaker(rung=1.0, below=1.0, failure=1.0, mean=True):
@@ -293,7 +291,7 @@ def test_no_trial_exceeds_the_price_of_a_threshold(law):
         return max(exact[0] / (price.success + 1e-9), exact[1] / (price.failure + 1e-9))
 
     rng = np.random.default_rng(8)
-    assert max(climb(score, start_rungs(rng, 1), rng, steps=6) for _ in range(-(-MECHANISMS // 6))) <= 1
+    assert max(climb(score, start_rungs(rng, 1), rng, steps=4) for _ in range(share(80))) <= 1
 
 
 @pytest.mark.chaos
@@ -313,7 +311,7 @@ def test_the_renyi_prices_hold_in_the_mean():
             worst = max(worst, sum(float((p * (p / q / math.exp(e)) ** (order - 1)).sum()) for p, q, e in ends))
         return worst
 
-    assert climbed(score, mechanisms=FEW) <= 1
+    assert climbed(score, mechanisms=share(8)) <= 1
 
 
 def test_a_coin_drawn_again_is_another_search():
