@@ -7,10 +7,12 @@ positive one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from trainables.capabilities import capabilities_of
 from trainables.metrics import Dependence, Metric, Task, Worst
+from trainables.validation.reports import NOISE_SD
 
 CALIBRATION_BINS = 15
 """Of equal width over the confidences 0 to 1, as Guo et al. 2017 have them."""
@@ -73,23 +75,37 @@ QUALITY: Mapping[str, Metric] = {
         ),
     )
 }
+_GROUPED = (
+    _of_classes(
+        name="worst_group_accuracy",
+        goal="maximize",
+        worst=0.0,
+        released="the validation records (without noise where they are declared public), and the released model",
+        doc="accuracy on the group of data.groups that has the least of it (groups without a record are left out; "
+        "of noised counts those whose count is below twice its noise; nan where none is left)",
+    ),
+    _of_classes(
+        name="smallest_group",
+        goal="maximize",
+        released="the validation records (without noise where they are declared public): no model",
+        doc="number of validation records in the smallest group of data.groups, which worst_group_accuracy may rest on",
+    ),
+)
 GROUPED: Mapping[str, Metric] = {
     one.name: one
     for one in (
-        _of_classes(
-            name="worst_group_accuracy",
-            goal="maximize",
-            worst=0.0,
-            released="the validation records (without noise where they are declared public), and the released model",
-            doc="accuracy on the group of data.groups that has the least of it (groups without a record are left out; "
-            "of noised counts those whose count is below twice its noise; nan where none is left)",
-        ),
-        _of_classes(
-            name="smallest_group",
-            goal="maximize",
-            released="the validation records (without noise where they are declared public): no model",
-            doc="number of validation records in the smallest group of data.groups, which worst_group_accuracy may "
-            "rest on",
+        *_GROUPED,
+        *(
+            replace(
+                one,
+                name=one.name + NOISE_SD,
+                goal="minimize",
+                worst=None,
+                doc=f"standard deviation that the noise on private validation records gives {one.name}",
+                released="the noised histogram of validation records: post-processing of the claim",
+                depends=Dependence.RELEASED,
+            )
+            for one in _GROUPED
         ),
     )
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from trainables.measures.quality import GROUPED
 from trainables.metrics import Dependence, Metric, Task, Worst
 from trainables.validation.reports import NOISE_SD
 
@@ -50,7 +49,7 @@ REPORTED = (
             released="the noised histogram of validation records: post-processing of the claim",
             depends=Dependence.RELEASED,
         )
-        for one in (*METRICS, *GROUPED.values())
+        for one in METRICS
     ),
 )
 """Of systems that report on private validation records too (`trainables.validation.judging.report`)."""
