@@ -16,6 +16,7 @@ from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
 DRAWS = 200
 """From the prior, for a plan; as many infeasible ones in a row end a sweep."""
 REMEDY = "Raise epsilon or `limits`, or narrow the space."
+MENDED = "Mend the relation, or move the space."
 
 
 def draws(spec: SweepSpec, space: Space, count: int = DRAWS) -> Iterator[Config]:
@@ -40,6 +41,14 @@ def check_feasible(
             if isinstance(outcome, PrivacyPlan):
                 return
             refusals.append(outcome)
+    never = set.intersection(*(set(one.violations) for one in refusals)).intersection(spec.constraints)
+    if never:
+        raise InvalidValue(
+            "constraints",
+            ", ".join(sorted(never)),
+            f"relations that hold of one of {DRAWS} draws, or of a corner",
+            MENDED,
+        )
     raise InvalidValue(
         "feasible", 0, f"one of {DRAWS} draws or a corner that may be launched ({refusals[0].reason})", REMEDY
     )

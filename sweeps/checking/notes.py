@@ -13,6 +13,7 @@ from sweeps.search import registry
 from sweeps.search.rungs import first_stop
 from sweeps.spec.model import SweepSpec
 from sweeps.spec.raw import raw_metrics
+from sweeps.spec.same_as import spelled_out
 from trainables.system import PrivacyPlan, PublicFacts, System
 
 
@@ -80,7 +81,7 @@ def notes_on_withheld(spec: SweepSpec, systems: Mapping[str, System] | None = No
 
     if not Release.of(spec).withheld:
         return []
-    found = {name: raw_metrics((systems or SYSTEMS)[name], knobs) for name, knobs in spec.systems.items()}
+    found = {name: raw_metrics((systems or SYSTEMS)[name], spelled_out(spec.systems, name)) for name in spec.systems}
     return [
         f"{', '.join(names)} of {system} read training records outside of every claim: they leave no trial"
         for system, names in found.items()

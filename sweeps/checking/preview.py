@@ -22,6 +22,7 @@ from sweeps.release.published import Published
 from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.release.validation_text import validation_text
 from sweeps.search import registry
+from sweeps.search.grid import Grid
 from sweeps.search.history import WarmStart, fitting
 from sweeps.search.space import Space
 from sweeps.spec import public_facts
@@ -41,6 +42,7 @@ class Preview:
     """The plan of a sweep, as `sweeps check` prints it.
 
     grid_size   number of grid points; None for other samplers
+    left_out    of the grid, because they break a constraint
     samples, feasible  draws from the prior that were planned, and how many of them may be launched
     reasons     why the others may not, with counts
     solved      {"<system>.<parameter>": spread of the solved values}
@@ -57,6 +59,7 @@ class Preview:
     spec: SweepSpec
     facts: PublicFacts
     grid_size: int | None
+    left_out: int
     samples: int
     feasible: int
     reasons: Mapping[str, int]
@@ -115,7 +118,9 @@ class Preview:
             "stratified": search.stratified,
             "trials": search.trials,
             "space": self.space,
+            "constraints": self.spec.constraints,
             "grid_size": self.grid_size,
+            "left_out": self.left_out,
             "repeats": search.repeats,
             "samples": self.samples,
             "feasible": self.feasible,
@@ -156,9 +161,11 @@ class Preview:
         lines.append("space")
         width = max(len(f"{system}.{knob}") for system, knob, _ in self.space)
         lines += [f"  {f'{system}.{knob}':<{width}}  {domain}" for system, knob, domain in self.space]
+        lines += [f"  where {one}" for one in self.spec.constraints]
         if self.grid_size is not None:
             each = f", each {search.repeats} times" if search.repeats > 1 else ""
-            lines.append(f"  {self.grid_size} grid points{each}")
+            beside = f"; {self.left_out} besides break a constraint, and are left out" if self.left_out else ""
+            lines.append(f"  {self.grid_size} grid points{each}{beside}")
         lines.append(f"feasible {self.feasible} of {self.samples} draws from the prior ({self.feasible_share:.0%})")
         lines += [f"  {count} refused: {reason}" for reason, count in self.reasons.items()]
         lines += [f"solved   {name} {spread}" for name, spread in self.solved.items()]
@@ -209,7 +216,8 @@ def preview(
     outcomes = [plan_proposal(spec, config, facts, calibrations, systems) for config in draws(spec, space, samples)]
     plans = [one for one in outcomes if isinstance(one, PrivacyPlan)]
     refusals = [one for one in outcomes if isinstance(one, Refusal)]
-    grid_size = space.grid_size() if registry.walks_grid(spec.search.sampler) else None
+    grid = Grid.of(space) if registry.walks_grid(spec.search.sampler) else None
+    grid_size = None if grid is None else len(grid)
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
     notes += notes_on(spec, facts, plans, samples, grid_size)
     notes += notes_on_withheld(spec, systems)
@@ -224,6 +232,7 @@ def preview(
         spec=spec,
         facts=facts,
         grid_size=grid_size,
+        left_out=0 if grid is None else grid.left_out,
         samples=samples,
         feasible=len(plans),
         reasons=dict(Counter(", ".join(sorted(one.violations)) for one in refusals).most_common()),

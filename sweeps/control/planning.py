@@ -69,7 +69,11 @@ def plan_proposal(
     InvalidValue, loudly. So is an unprotected plan that no reason was given for. What the claims of a sound plan are
     worth in this sweep is the publisher's to say.
     """
-    planner = _Planner(spec, facts, calibrations, _systems(systems))
+    planner = _Planner(spec, facts, calibrations, _systems(systems), Space.of(spec))
+    if broken := planner.space.broken(config):
+        return Refusal(
+            violations=broken, reason=f"{planner.space.said(config)}. Narrow the space, or drop the constraint."
+        )
     try:
         plan = planner.planned(config)
     except _Senseless as error:
@@ -89,11 +93,12 @@ class _Planner:
     facts: PublicFacts
     calibrations: MutableMapping[str, float]
     systems: Mapping[str, System]
+    space: Space
 
     def planned(self, config: Config) -> PrivacyPlan | Refusal:
         """The system's own plan, if what the objectives ask can be measured of it. Raises _Senseless."""
         spec, system = self.spec, self.systems[str(config[SYSTEM])]
-        knobs = {name: value for name, value in config.items() if name not in (SYSTEM, TARGET_EPSILON)}
+        knobs = self.space.branch(config[SYSTEM]).complete(config, system.parameters)
         try:
             check_unit(system, self.facts, spec.privacy.unit)
             check_weights(system, self.facts)
@@ -129,9 +134,12 @@ class _Planner:
         return _within_limits(self.spec, _aimed(plan, system, privacy.target(epsilon)), system)
 
     def senseless(self, configs: Sequence[Config]) -> InvalidValue | None:
-        """What is wrong with the first configuration, unless one of the others makes sense."""
+        """What is wrong with the first configuration, unless one of the others makes sense. Those that break a
+        constraint are never launched: nothing is asked of them."""
         first = None
         for config in configs:
+            if self.space.broken(config):
+                continue
             try:
                 plan = self.planned(config)
                 if isinstance(plan, PrivacyPlan):
@@ -195,14 +203,14 @@ def check_corners(
     Raises SpecErrors with one error per end that the system calls senseless, and for what `plan_proposal` raises.
     """
     problems, space = Problems(), Space.of(spec)
-    planner = _Planner(spec, facts, calibrations, _systems(systems))
+    planner = _Planner(spec, facts, calibrations, _systems(systems), space)
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(spec.search.seed, spawn_key=(0, 4))))
     for branch in space.branches:
-        middle = {name: domain.draw(0.5) for name, domain in branch.searched.items()}
-        others = [_drawn(branch, rng) for _ in range(OTHER_DRAWS if branch.searched else 0)]
+        middle = branch.drawn(lambda: 0.5)
+        others = [branch.drawn(lambda: float(rng.random())) for _ in range(OTHER_DRAWS if branch.searched else 0)]
         for name, domain in ({"": None} | dict(branch.searched)).items():
             for end in [None] if domain is None else dict.fromkeys(_ends(domain)):
-                moved = {} if end is None else {name: end}
+                moved = {} if end is None else {**branch.with_knob(name), name: end}
                 configs = [space.config(branch, space.epsilons[0], {**knobs, **moved}) for knobs in (middle, *others)]
                 found = planner.senseless(configs)
                 if found is not None:
@@ -212,13 +220,9 @@ def check_corners(
     problems.raise_any()
 
 
-def _drawn(branch: Branch, rng: np.random.Generator) -> dict[str, Scalar]:
-    return {name: domain.draw(float(rng.random())) for name, domain in branch.searched.items()}
-
-
 def _path(branch: Branch, name: str) -> str:
     """Where in a spec: a knob, a part of the spec that the system names itself, or else the system."""
-    if name in branch.fixed or name in branch.searched:
+    if name in branch.fixed or name in branch.searched or name in branch.follows:
         return f"systems.{branch.system}.{name}"
     return name if name.partition(".")[0] in SweepSpec.model_fields else f"systems.{branch.system}: {name}"
 

@@ -152,7 +152,7 @@ class TrialShown:
     def _planned(self) -> Iterator[str]:
         plan = self.trial.plan
         if plan is None:
-            yield "plan     none: it could not meet its budget, was never launched, and spent nothing"
+            yield "plan     none: it was infeasible by public numbers, never launched, and spent nothing"
             return
         solved = {name: plan.config.get(name) for name in plan.solved}
         yield f"solved   {_values(solved) or 'nothing'}"

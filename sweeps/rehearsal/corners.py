@@ -58,12 +58,12 @@ def first_plan(
 
 
 def _of_branch(space: Space, branch: Branch, seed: int) -> list[Corner]:
-    middle = {name: domain.draw(0.5) for name, domain in branch.searched.items()}
+    middle = branch.drawn(lambda: 0.5)
     moves: list[dict[str, Scalar]] = [{}]
     largest: dict[str, Scalar] = {}
     for name, domain in branch.searched.items():
         shaping = _shaping(domain)
-        moves += [{name: value} for value in shaping]
+        moves += [{**branch.with_knob(name), name: value} for value in shaping]
         if shaping and not isinstance(shaping[-1], str):
             largest[name] = max(one for one in shaping if not isinstance(one, str))
     moves.append(largest)
@@ -71,15 +71,17 @@ def _of_branch(space: Space, branch: Branch, seed: int) -> list[Corner]:
     model = {"model": branch.fixed["model"]} if "model" in branch.fixed else {}
     out: dict[tuple[object, ...], Corner] = {}
     for move in moves:
-        key = tuple((name, {**middle, **move}[name]) for name in branch.searched if _shaping(branch.searched[name]))
+        here = {**middle, **move}
+        shaped = [name for name, domain in branch.searched.items() if _shaping(domain)]
+        key = tuple((name, here[name]) for name in shaped if branch.is_there(name, {**branch.fixed, **here}))
         if key in out:
             continue
         kept = dict(key)
-        draws = [middle] + [
-            {name: domain.draw(float(rng.random())) for name, domain in branch.searched.items()} for _ in range(OTHERS)
-        ]
+        draws = [middle] + [branch.drawn(lambda: float(rng.random())) for _ in range(OTHERS)]
         configs = [
-            space.config(branch, epsilon, {**knobs, **kept}) for knobs in draws for epsilon in reversed(space.epsilons)
+            space.config(branch, epsilon, {**knobs, **kept, **move})
+            for knobs in draws
+            for epsilon in reversed(space.epsilons)
         ]
         out[key] = Corner(branch.system, {**model, **kept}, configs)
     return list(out.values())

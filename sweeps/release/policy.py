@@ -7,15 +7,16 @@ them, and a sweep that was recorded before metrics said on what they depend pass
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpcore.guarantee import Guarantee, Status, weakest
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import TrialRecord
 from sweeps.release.published import OPEN, Published, ReleasePolicy
-from trainables.metrics import WITHHELD, Config, Dependence
+from sweeps.spec.same_as import SAME_AS
+from trainables.metrics import WITHHELD, Config, Dependence, Metric
 from trainables.system import PrivacyPlan
 from trainables.units import RECORD
 
@@ -163,7 +164,7 @@ class Release:
         return {
             name: value
             for name, value in metrics.items()
-            if name in known and known[name].depends_under(record.config) not in self.withheld
+            if name in known and known[name].depends_under(_decided(known[name], record)) not in self.withheld
         }
 
     def _as_recorded(self, claim: Guarantee) -> Guarantee:
@@ -180,7 +181,24 @@ def _raw_objectives(spec: RecordedSpec) -> tuple[str, ...]:
     for name, _ in spec.objectives:
         for system, knobs in spec.systems.items():
             metric = declared(SYSTEMS[system]).get(name) if system in SYSTEMS else None
-            fixed = {knob: value for knob, value in knobs.items() if not isinstance(value, Mapping)}
+            fixed = {knob: value for knob, value in _followed(spec, knobs) if not isinstance(value, Mapping)}
             if metric is not None and metric.depends_under(fixed) is Dependence.RAW and name not in found:
                 found.append(name)
     return tuple(found)
+
+
+def _decided(metric: Metric, record: TrialRecord) -> Config:
+    """The configuration that says on what `metric` depends: the plan's where the proposal leaves that open."""
+    if record.plan is None or metric.raw_under.keys() <= record.config.keys():
+        return record.config
+    return record.plan.config
+
+
+def _followed(spec: RecordedSpec, knobs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Recorded knobs, those that take the value of another one with what that is."""
+    for name, value in knobs.items():
+        if isinstance(value, Mapping) and SAME_AS in value:
+            system, _, other = value[SAME_AS].rpartition(".")
+            yield name, spec.systems[system][other]
+        else:
+            yield name, value

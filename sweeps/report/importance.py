@@ -84,8 +84,10 @@ def _forest(columns: np.ndarray, target: np.ndarray) -> tuple[float, np.ndarray]
 
 
 def _column(values: Sequence[object]) -> np.ndarray:
-    """Numbers as they are (a forest needs no scale), anything else as codes in order of appearance."""
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-        return np.array(values, dtype=float)
+    """Numbers as they are (a forest needs no scale), where the knob is not there below all of them; anything else as
+    codes in order of appearance."""
+    there = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if there and len(there) + values.count(None) == len(values):
+        return np.array([min(there) - 1.0 if value is None else value for value in values], dtype=float)
     codes = {value: code for code, value in enumerate(dict.fromkeys(map(str, values)))}
     return np.array([codes[str(value)] for value in values], dtype=float)

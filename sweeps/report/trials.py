@@ -133,9 +133,9 @@ def _infeasible(trials: Sequence[Published]) -> str:
     more = len(reasons) - MAX_REASONS
     items += f"<li>and {more} other reasons</li>" if more > 0 else ""
     who = (
-        "1 proposal could not meet the budget. It was"
+        "1 proposal was infeasible by public numbers. It was"
         if len(trials) == 1
-        else (f"{len(trials)} proposals could not meet the budget. They were")
+        else (f"{len(trials)} proposals were infeasible by public numbers. They were")
     )
     return (
         f'<h2>Infeasible proposals</h2><div class="card"><p>{who} never launched and spent nothing.</p>'

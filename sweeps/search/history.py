@@ -118,6 +118,8 @@ def fitting(spec: SweepSpec, space: Space, warm: Iterable[Published]) -> tuple[t
     for record in sorted(warm, key=lambda record: record.number):
         offered += 1
         reason = space.misfit(record.config) or _other_claim(spec, record)
+        if not reason and (broken := space.broken(record.config)):
+            reason = f"{', '.join(broken)} does not hold"
         if not reason and lesson(spec, record) is None:
             reason = "not finished"
         if reason:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sweeps.search.grid import Grid
 from sweeps.search.seeds import ORDER, POINT, sequence
 from sweeps.search.space import Space
 from sweeps.search.strata import Strata
@@ -29,11 +30,11 @@ class GridPoints:
     corners: one round after the other."""
 
     def __init__(self, spec: SweepSpec) -> None:
-        self._space, self._repeats = Space.of(spec), spec.search.repeats
+        self._grid, self._repeats = Grid.of(Space.of(spec)), spec.search.repeats
         generator = np.random.Generator(np.random.PCG64(sequence(spec.search.seed, 0, ORDER)))
-        self._order = generator.permutation(self._space.grid_size())
+        self._order = generator.permutation(len(self._grid))
 
     def point(self, number: int) -> dict[str, Scalar] | None:
         """Point `number` of the shuffled grid, round after round; None when all were given."""
         size = len(self._order)
-        return self._space.grid_point(int(self._order[number % size])) if number < self._repeats * size else None
+        return self._grid.point(int(self._order[number % size])) if number < self._repeats * size else None

@@ -1,7 +1,8 @@
 """Points that a person knows to be good, read and held against the space: `search.first` of a spec, and enqueued ones.
 
-Each is one point, complete: a value for every knob that is searched, the system where there are several, and the budget
-where there are several. A point never leaves a budget open: what chose the point would then have chosen that too.
+Each is one point, complete: a value for every knob that is searched and is there beside the others, the system where
+there are several, and the budget where there are several. A point never leaves a budget open: what chose the point
+would then have chosen that too.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from sweeps.process.suggestions import closest, did_you_mean
 from sweeps.records import SYSTEM, TARGET_EPSILON
 from sweeps.search.space import Branch, Space
-from sweeps.spec.domains import Domain
 from sweeps.spec.problems import Problems
-from sweeps.spec.systems_section import as_number
+from sweeps.spec.values import as_number, meant
 from trainables.system import Scalar
 
 
@@ -34,7 +34,10 @@ def read_point(space: Space, written: object, path: str, problems: Problems) -> 
     knobs = _knobs(branch, given, path, problems)
     if epsilon is None or len(problems.errors) > before:
         return None
-    return space.config(branch, epsilon, knobs)
+    config = space.config(branch, epsilon, knobs)
+    if broken := space.broken(config):
+        problems.add(path, dict(written), f"a point of which {' and '.join(broken)} holds")
+    return config if len(problems.errors) == before else None
 
 
 def _branch(space: Space, system: object, path: str, problems: Problems) -> Branch | None:
@@ -62,34 +65,28 @@ def _one_of(epsilons: Sequence[float], given: object, path: str, problems: Probl
 
 
 def _knobs(branch: Branch, given: Mapping[str, object], path: str, problems: Problems) -> dict[str, Scalar]:
-    known = {**branch.fixed, **branch.searched}
+    known = {*branch.fixed, *branch.searched, *branch.follows}
     out: dict[str, Scalar] = {}
     for name, value in given.items():
+        here = f"{path}.{name}"
         if name not in known:
-            problems.add(f"{path}.{name}", value, f"a knob of {branch.system} in the sweep", did_you_mean(name, known))
+            problems.add(here, value, f"a knob of {branch.system} in the sweep", did_you_mean(name, known))
+        elif name in branch.follows:
+            problems.add(here, value, f"no value: {name} takes that of {branch.follows[name]}", "Leave it out.")
         elif name in branch.fixed:
             if (value if isinstance(value, str | bool) else as_number(value)) != branch.fixed[name]:
-                problems.add(f"{path}.{name}", value, f"{branch.fixed[name]!r}, at which the sweep fixes it")
-        elif (meant := _meant(branch.searched[name], value)) is None:
-            problems.add(f"{path}.{name}", value, f"a value of the sweep's own: {branch.searched[name]}")
+                problems.add(here, value, f"{branch.fixed[name]!r}, at which the sweep fixes it")
+        elif (own := meant(branch.searched[name], value)) is None:
+            problems.add(here, value, f"a value of the sweep's own: {branch.searched[name]}")
         else:
-            out[name] = meant
+            out[name] = own
+    # A deciding knob without a value, or a wrong one, decides nothing.
+    beside = {**branch.fixed, **out}
     for name, domain in branch.searched.items():
-        if name not in given:
+        is_there = branch.is_there(name, beside)
+        if name not in given and is_there:
             problems.add(f"{path}.{name}", None, f"a value of the sweep's own: {domain}", f"Add `{name}`.")
+        elif name in out and not is_there:
+            expected = f"no value: {name} is there only when {domain.condition}"
+            problems.add(f"{path}.{name}", given[name], expected, "Leave it out.")
     return out
-
-
-def _meant(domain: Domain, value: object) -> Scalar | None:
-    """The value of the domain that a person wrote; None where it has none such."""
-    if domain.kind == "choice":
-        number = None if isinstance(value, str) else as_number(value)
-        for own in domain.values:
-            alike = isinstance(own, str | bool) == isinstance(value, str | bool)
-            if alike and (own == value if number is None or isinstance(own, str | bool) else own == number):
-                return own
-        return None
-    number = as_number(value)
-    if number is None or not domain.contains(number):
-        return None
-    return int(number) if domain.integer else number

@@ -193,13 +193,23 @@ class _Codec:
         }
 
     def encode(self, config: Mapping[str, Scalar]) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-        """A configuration as Optuna's parameters and their distributions."""
+        """A configuration as Optuna's parameters and their distributions; knobs that are not there in their middle."""
         branch = self.space.branch(config[SYSTEM])
         params: dict[str, Any] = {SYSTEM: self.space.branches.index(branch)} if self.root else {}
+        values = {TARGET_EPSILON: config[TARGET_EPSILON], **branch.placed(config)}
         for name, domain in self._domains[branch.system].items():
-            value = config[name]
+            value = values[name]
             params[f"{branch.system}.{name}"] = domain.values.index(value) if domain.kind == "choice" else value
         return params, self.root | self.knobs[branch.system]
+
+    def placed(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Optuna's parameters, knobs that are not there in their middle: whatever was drawn for them says nothing, and
+        a rebuilt study could not know it."""
+        branch = self.branch_of(params)
+        config = self.decode(branch, params)
+        absent = {f"{branch.system}.{name}" for name in branch.searched if name not in config}
+        middle, _ = self.encode(config)
+        return {name: middle[name] if name in absent else value for name, value in params.items()}
 
 
 def _distribution(domain: Domain) -> BaseDistribution:
@@ -237,7 +247,7 @@ class _Staged(BaseSampler):
     ) -> dict[str, Any]:
         params = self._stage(study, trial, self._codec.root)
         knobs = self._codec.knobs[self._codec.branch_of(params).system]
-        return params | self._stage(study, trial, knobs)
+        return self._codec.placed(params | self._stage(study, trial, knobs))
 
     def _stage(self, study: optuna.Study, trial: FrozenTrial, space: dict[str, BaseDistribution]) -> dict[str, Any]:
         settled = {name: value for name, value in self._given.items() if name in space}

@@ -1,17 +1,23 @@
-"""The search space of a spec: one branch per system, each with its own knobs, over a set of target budgets."""
+"""The search space of a spec: one branch per system, each with its own knobs, over a set of target budgets.
+
+A point states what is free in it and nothing else: a knob that is not there beside the others (`when`), and one that
+takes the value of another (`same_as`), are not among its values. `Branch.complete` adds what the system is given.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
 from sweeps.records import SYSTEM, TARGET_EPSILON
-from sweeps.spec.domains import Domain
+from sweeps.spec.conditions import needs
+from sweeps.spec.constraints import Constraint
+from sweeps.spec.domains import Domain, is_one_of
 from sweeps.spec.model import SweepSpec
-from trainables.system import Scalar
+from sweeps.spec.same_as import Knob, SameAs, alone
+from trainables.system import Parameter, Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,42 +26,94 @@ class Branch:
 
     fixed     knobs with one value, and the system's defaults
     searched  knobs with a domain, by name in alphabetical order
+    follows   knobs that take the value of another one of the system, which each maps to
     """
 
     system: str
     fixed: Mapping[str, Scalar]
     searched: Mapping[str, Domain]
+    follows: Mapping[str, str]
+
+    @classmethod
+    def of(cls, system: str, knobs: Mapping[str, Knob]) -> Branch:
+        """The branch of a system with these knobs (`sweeps.spec.same_as.alone`)."""
+        fixed, searched, follows = dict[str, Scalar](), dict[str, Domain](), dict[str, str]()
+        for name, knob in sorted(knobs.items()):
+            match knob:
+                case Domain():
+                    searched[name] = knob
+                case SameAs():
+                    follows[name] = knob.knob
+                case _:
+                    fixed[name] = knob
+        return cls(system, fixed, searched, follows)
+
+    def is_there(self, name: str, values: Mapping[str, Scalar]) -> bool:
+        """Whether knob `name` is there beside these values of the others."""
+        domain = self.searched.get(name)
+        return domain is None or all(
+            other in values and is_one_of(values[other], wanted) and self.is_there(other, values)
+            for other, wanted in domain.when
+        )
+
+    def drawn(self, quantile: Callable[[], float]) -> dict[str, Scalar]:
+        """A value for every knob that is searched, whether or not it is there: each at the next quantile in [0, 1)."""
+        return {name: domain.draw(quantile()) for name, domain in self.searched.items()}
+
+    def placed(self, config: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """A place for `config` in the box of all knobs that are searched: one that is not there stands in the middle.
+
+        For samplers, which then need not know of conditions.
+        """
+        return {name: config[name] if name in config else domain.draw(0.5) for name, domain in self.searched.items()}
+
+    def with_knob(self, name: str) -> dict[str, Scalar]:
+        """Values of other knobs under which `name` is there."""
+        return {other: values[0] for other, values in needs(name, self.searched).items() if other in self.searched}
+
+    def followed(self, config: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """`config`, and the knobs that take the value of one that is there."""
+        taken = {name: config[other] for name, other in self.follows.items() if other in config}
+        return {**config, **taken}
+
+    def complete(self, config: Mapping[str, Scalar], parameters: Iterable[Parameter]) -> dict[str, Scalar]:
+        """The knobs of `config` as the system is given them: where one is not there, its declared default."""
+        knobs = self.followed({name: value for name, value in config.items() if name not in (SYSTEM, TARGET_EPSILON)})
+        conditional = self.searched.keys() | self.follows.keys()
+        for one in parameters:
+            if one.name in conditional and one.default is not None:
+                knobs.setdefault(one.name, one.default)
+        return knobs
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """All configurations that a sweep may propose. A config is flat: system, target_epsilon, then every knob.
+    """All configurations that a sweep may propose. A config is flat: system, target_epsilon, then every knob that is
+    there.
 
-    epsilons  target budgets, ascending; with one, `target_epsilon` is fixed
-    branches  by system name in alphabetical order
+    epsilons     target budgets, ascending; with one, `target_epsilon` is fixed
+    branches     by system name in alphabetical order
+    constraints  relations that have to hold: a point that breaks one is infeasible
     """
 
     epsilons: tuple[float, ...]
     branches: tuple[Branch, ...]
+    constraints: tuple[Constraint, ...] = ()
 
     @classmethod
     def of(cls, spec: SweepSpec) -> Space:
         """The space of a spec."""
-        return cls.over(spec.systems, spec.privacy.epsilon)
+        return cls.over(spec.systems, spec.privacy.epsilon, spec.constraints)
 
     @classmethod
-    def over(cls, systems: Mapping[str, Mapping[str, Scalar | Domain]], epsilons: Iterable[float]) -> Space:
-        """The space of these knobs and budgets."""
+    def over(
+        cls, systems: Mapping[str, Mapping[str, Knob]], epsilons: Iterable[float], constraints: Iterable[str] = ()
+    ) -> Space:
+        """The space of these knobs, budgets and relations."""
         return cls(
             epsilons=tuple(sorted(epsilons)),
-            branches=tuple(
-                Branch(
-                    system=name,
-                    fixed={knob: value for knob, value in sorted(knobs.items()) if not isinstance(value, Domain)},
-                    searched={knob: value for knob, value in sorted(knobs.items()) if isinstance(value, Domain)},
-                )
-                for name, knobs in sorted(systems.items())
-            ),
+            branches=tuple(Branch.of(name, alone(systems, name)) for name in sorted(systems)),
+            constraints=tuple(Constraint.parse(one) for one in constraints),
         )
 
     def branch(self, system: Scalar) -> Branch:
@@ -66,9 +124,10 @@ class Space:
         raise KeyError(system)
 
     def config(self, branch: Branch, epsilon: float, knobs: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """The canonical flat configuration of one point."""
+        """The canonical flat configuration of one point, without knobs that are not there."""
         values = {**branch.fixed, **knobs}
-        return {SYSTEM: branch.system, TARGET_EPSILON: epsilon, **{name: values[name] for name in sorted(values)}}
+        there = {name: values[name] for name in sorted(values) if branch.is_there(name, values)}
+        return {SYSTEM: branch.system, TARGET_EPSILON: epsilon, **there}
 
     def draw(self, rng: np.random.Generator, stratum: tuple[str, float] | None = None) -> dict[str, Scalar]:
         """One independent draw from the prior: system and budget uniform or given, each knob from its own domain."""
@@ -76,11 +135,26 @@ class Space:
         epsilon = self.epsilons[int(rng.integers(len(self.epsilons)))]
         if stratum is not None:
             branch, epsilon = self.branch(stratum[0]), stratum[1]
-        knobs = {name: domain.draw(float(rng.random())) for name, domain in branch.searched.items()}
-        return self.config(branch, epsilon, knobs)
+        return self.config(branch, epsilon, branch.drawn(lambda: float(rng.random())))
+
+    def broken(self, config: Mapping[str, Scalar]) -> dict[str, float]:
+        """The constraints that a point breaks, each by how much."""
+        if not self.constraints:
+            return {}
+        values = self.branch(config[SYSTEM]).followed(config)
+        amounts = {one.text: one.violation(values) for one in self.constraints if one.names <= values.keys()}
+        return {text: amount for text, amount in amounts.items() if amount > 0}
+
+    def said(self, config: Mapping[str, Scalar]) -> str:
+        """Which constraints a point breaks, with its values, in words; "" where it breaks none."""
+        broken = self.broken(config)
+        values = self.branch(config[SYSTEM]).followed(config)
+        names = sorted({name for one in self.constraints if one.text in broken for name in one.names})
+        beside = ", ".join(f"{name}={float(values[name]):.6g}" for name in names)
+        return f"{', '.join(broken)} does not hold of {beside}" if broken else ""
 
     def misfit(self, config: Mapping[str, Scalar]) -> str:
-        """Why `config` is no point of this space; "" when it is one."""
+        """Why `config` is no point of this space, whatever its constraints say; "" when it is one."""
         try:
             branch = self.branch(config.get(SYSTEM, ""))
         except KeyError:
@@ -88,36 +162,16 @@ class Space:
         if config.get(TARGET_EPSILON) not in self.epsilons:
             return f"target_epsilon {config.get(TARGET_EPSILON)!r} is not in the sweep"
         names = set(config) - {SYSTEM, TARGET_EPSILON}
-        different = names ^ (set(branch.fixed) | set(branch.searched))
+        there = {name for name in branch.searched if branch.is_there(name, config)}
+        for name in sorted(names & branch.searched.keys() - there):
+            return f"{name} is there only when {branch.searched[name].condition}"
+        different = names ^ (set(branch.fixed) | there)
         if different:
             return f"knob {min(different)!r} is in only one of the two"
         for name, value in branch.fixed.items():
             if config[name] != value:
                 return f"{name} is fixed at {value!r} and was {config[name]!r}"
-        for name, domain in branch.searched.items():
-            if not domain.contains(config[name]):
-                return f"{name}={config[name]!r} is outside {domain}"
+        for name in branch.searched:
+            if name in there and not branch.searched[name].contains(config[name]):
+                return f"{name}={config[name]!r} is outside {branch.searched[name]}"
         return ""
-
-    def grid_size(self) -> int:
-        """Number of grid points. Raises ValueError for a continuous range without `points`."""
-        return len(self.epsilons) * sum(
-            prod(len(domain.grid()) for domain in branch.searched.values()) for branch in self.branches
-        )
-
-    def grid_point(self, index: int) -> dict[str, Scalar]:
-        """Point `index` of the grid: systems and budgets outermost, the last knob innermost. Raises IndexError."""
-        rest = index
-        for branch in self.branches:
-            grids = {name: domain.grid() for name, domain in branch.searched.items()}
-            inner = prod(len(values) for values in grids.values())
-            if rest >= inner * len(self.epsilons):
-                rest -= inner * len(self.epsilons)
-                continue
-            epsilon, rest = self.epsilons[rest // inner], rest % inner
-            knobs: dict[str, Scalar] = {}
-            for name, values in reversed(grids.items()):
-                rest, position = divmod(rest, len(values))
-                knobs[name] = values[position]
-            return self.config(branch, epsilon, knobs)
-        raise IndexError(f"grid point {index} of {self.grid_size()}")

@@ -15,6 +15,7 @@ from sweeps.search.automatic import AtBudget
 from sweeps.search.space import Space
 from sweeps.search.strata import Strata
 from sweeps.spec.model import SweepSpec
+from sweeps.spec.same_as import alone
 from trainables.system import Scalar
 
 
@@ -35,10 +36,10 @@ class StratifiedSampler:
         share = spec.search.model_copy(update={"trials": ceil(spec.search.trials / len(spec.systems))})
         self._samplers = {
             system: build(
-                spec.model_copy(update={"systems": {system: knobs}, "search": share}),
+                spec.model_copy(update={"systems": {system: alone(spec.systems, system)}, "search": share}),
                 [record for record in found if record.system == system],
             )
-            for system, knobs in spec.systems.items()
+            for system in spec.systems
         }
 
     def rebuild(self, records: Iterable[Published]) -> None:

@@ -5,22 +5,26 @@ Each is called with the draft of the spec, notes its problems, and leaves alone 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import did_you_mean
 from sweeps.process.tracking_uri import check_tracking_uri
 from sweeps.search import registry
+from sweeps.search.grid import Grid, points_up_to
 from sweeps.search.known_points import read_point
 from sweeps.search.registry import Automatic, Independent, Learning
 from sweeps.search.space import Space
+from sweeps.spec.constraints import Constraint
+from sweeps.spec.constraints_section import sound
 from sweeps.spec.domains import Domain
 from sweeps.spec.draft import Draft
 from sweeps.spec.model import Search
 from sweeps.spec.problems import Problems
-from sweeps.spec.systems_section import Knobs, as_number
+from sweeps.spec.same_as import Knobs
+from sweeps.spec.values import as_number
 from trainables.capabilities import capabilities_of
 from trainables.claims import check_unit, check_weights
 from trainables.measures.objectives import MEASURES, measured, missing
@@ -299,7 +303,7 @@ def check_search(draft: Draft, problems: Problems) -> None:
             "Use the grid sampler, or drop `repeats`.",
         )
     if registry.walks_grid(entry.name):
-        _check_grid(entry.name, systems, problems)
+        _check_grid(entry.name, draft, problems)
 
 
 def check_first(draft: Draft, problems: Problems) -> None:
@@ -315,7 +319,7 @@ def first_points(draft: Draft, problems: Problems) -> tuple[dict[str, Scalar], .
     """`search.first`, each point complete; problems of those that are none are noted."""
     assert draft.search is not None
     assert draft.privacy is not None
-    space = Space.over(draft.systems, draft.privacy.epsilon)
+    space = Space.over(draft.systems, draft.privacy.epsilon, sound(draft, problems))
     points = (read_point(space, one, f"search.first.{i}", problems) for i, one in enumerate(draft.search.first))
     return tuple(point for point in points if point is not None)
 
@@ -340,26 +344,27 @@ def _check_learning(
         )
 
 
-def _check_grid(sampler: str, systems: Mapping[str, Knobs], problems: Problems) -> None:
-    size = 0
+def _check_grid(sampler: str, draft: Draft, problems: Problems) -> None:
+    systems = draft.systems
+    continuous = False
     for system, knobs in systems.items():
-        shape = []
         for name, knob in knobs.items():
-            if not isinstance(knob, Domain):
-                continue
-            if knob.step is not None:
-                shape.append(knob.count)
-            elif knob.kind != "choice" and not knob.integer and knob.points is None:
+            if isinstance(knob, Domain) and not knob.separate and knob.points is None:
+                continuous = True
                 problems.add(
                     f"systems.{system}.{name}.{knob.kind}",
                     [knob.low, knob.high],
                     "`points` or `choice`, since a grid cannot hold a continuous range",
                     "Add `points: 5` beside it, for example.",
                 )
-            elif knob.integer and knob.points is None:
-                shape.append(int(knob.high) - int(knob.low) + 1)
-            else:
-                shape.append(len(knob.values) or knob.points or 1)
-        size += math.prod(shape)
+    if continuous or not systems:
+        return
+    constraints = sound(draft, problems)
+    space = Space.over(systems, [1.0] if draft.privacy is None else draft.privacy.epsilon, constraints)
+    size = points_up_to(GRID_LIMIT, space)
     if size > GRID_LIMIT:
         problems.add("search.sampler", sampler, f"at most {GRID_LIMIT} grid points, not {size}", "Use fewer points.")
+    elif size == 0:
+        alone = [one for one in constraints if not len(Grid.of(replace(space, constraints=(Constraint.parse(one),))))]
+        expected = f"{'a relation' if alone else 'relations'} that hold{'s' if alone else ''} at some point of the grid"
+        problems.add("constraints", ", ".join(alone or constraints), expected, "Widen the grid.")

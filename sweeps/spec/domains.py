@@ -7,6 +7,7 @@ draws from it by construction.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, get_args
@@ -15,6 +16,14 @@ from trainables.system import Scalar
 
 Kind = Literal["uniform", "log_uniform", "int_uniform", "int_log_uniform", "choice"]
 KINDS: tuple[str, ...] = get_args(Kind)
+NO_GRID = "{}: a grid over a continuous range needs `points`"
+When = tuple[tuple[str, tuple[Scalar, ...]], ...]
+"""Other knobs of the system, each with the values of which it has to have one."""
+
+
+def is_one_of(value: Scalar, values: Iterable[Scalar]) -> bool:
+    """Whether `value` is among them; True is no 1."""
+    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +35,7 @@ class Domain:
     points     how many values a grid takes from a range (all of them for integers when None)
     step       of `uniform` and `int_uniform`: the distance of two values, of which there are whole ones from low to
                high; a grid takes all
+    when       the knob is there only where all of this holds; empty: always. A knob that is not there holds nothing
     """
 
     kind: Kind
@@ -34,6 +44,7 @@ class Domain:
     values: tuple[Scalar, ...] = ()
     points: int | None = None
     step: float | None = None
+    when: When = ()
 
     @property
     def integer(self) -> bool:
@@ -44,6 +55,11 @@ class Domain:
     def log(self) -> bool:
         """Whether it is uniform in the logarithm."""
         return "log" in self.kind
+
+    @property
+    def separate(self) -> bool:
+        """Whether its values can be told one by one: another knob may then depend on them."""
+        return self.kind == "choice" or self.integer or self.step is not None
 
     @property
     def count(self) -> int:
@@ -87,6 +103,19 @@ class Domain:
         within = self.low <= value <= self.high and (not self.integer or float(value).is_integer())
         return within and (self.step is None or self.nearest(value) == value)
 
+    @property
+    def grid_size(self) -> int:
+        """How many values a grid takes at most, without a look at them. Raises ValueError as `grid` does."""
+        if self.kind == "choice":
+            return len(self.values)
+        if self.step is not None:
+            return self.count
+        if self.points is not None:
+            return self.points
+        if not self.integer:
+            raise ValueError(NO_GRID.format(self.kind))
+        return int(self.high) - int(self.low) + 1
+
     def grid(self) -> tuple[Scalar, ...]:
         """Its values on a grid. Raises ValueError for a continuous range without `points`."""
         if self.kind == "choice":
@@ -95,7 +124,7 @@ class Domain:
             return tuple(self.stepped(number) for number in range(self.count))
         if self.points is None:
             if not self.integer:
-                raise ValueError(f"{self.kind}: a grid over a continuous range needs `points`")
+                raise ValueError(NO_GRID.format(self.kind))
             return tuple(range(int(self.low), int(self.high) + 1))
         if self.points == 1 or self.low == self.high:
             return (int(self.low) if self.integer else self.low,)
@@ -114,14 +143,23 @@ class Domain:
 
     def to_dict(self) -> dict[str, Any]:
         """As it is written in a spec."""
+        when = {"when": {name: list(values) for name, values in self.when}} if self.when else {}
         if self.kind == "choice":
-            return {"choice": list(self.values)}
+            return {"choice": list(self.values), **when}
         ends = [int(self.low), int(self.high)] if self.integer else [self.low, self.high]
         step = self.step if self.step is None or not self.integer else int(self.step)
         others = {"points": self.points, "step": step}
-        return {self.kind: ends} | {name: value for name, value in others.items() if value is not None}
+        return {self.kind: ends} | {name: value for name, value in others.items() if value is not None} | when
+
+    @property
+    def condition(self) -> str:
+        """Where it is there, in words; empty for everywhere."""
+        return " and ".join(f"{name} is {' or '.join(map(str, values))}" for name, values in self.when)
 
     def __str__(self) -> str:
+        return self._range() + (f", when {self.condition}" if self.when else "")
+
+    def _range(self) -> str:
         if self.kind == "choice":
             return "one of " + ", ".join(str(value) for value in self.values)
         low, high = (f"{end:.6g}" for end in (self.low, self.high))

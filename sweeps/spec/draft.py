@@ -18,7 +18,7 @@ from sweeps.spec.model import (
     Search,
     Tracking,
 )
-from sweeps.spec.systems_section import Knobs
+from sweeps.spec.same_as import Knobs
 from trainables.system import PublicFacts, System
 
 
@@ -43,6 +43,7 @@ class Draft:
     execution: ExecutionOptions | None
     tracking: Tracking | None
     front: FrontOptions | None
+    constraints: Sequence[str] | None
     systems: Mapping[str, Knobs]
     chosen: Sequence[System]
     facts: PublicFacts | None

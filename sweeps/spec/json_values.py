@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sweeps.spec.conditions import WHEN
 from sweeps.spec.domains import KINDS
 from sweeps.spec.optuna_names import NAMES
+from sweeps.spec.same_as import SAME_AS
 from trainables.system import Parameter
 
 JsonSchema = dict[str, Any]
@@ -23,6 +25,13 @@ NUMERIC_TEXT: JsonSchema = {"$ref": "#/$defs/NumericText"}
 _TRUTH_WORDS = ("0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes")
 _TRUTH_TEXT = "^(" + "|".join("".join(f"[{c}{c.upper()}]" for c in word) for word in _TRUTH_WORDS) + ")$"
 _TRUTH = [{"type": "boolean"}, {"enum": [0, 1]}, {"type": "string", "pattern": _TRUTH_TEXT}]
+_SCALAR: JsonSchema = {"type": ["string", "number", "boolean"]}
+_CONDITIONS: JsonSchema = {
+    "description": "there only where other knobs of the system have one of these values",
+    "type": ["object", "null"],
+    "minProperties": 1,
+    "additionalProperties": {"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR, "minItems": 1}]},
+}
 _OUTER = ("title", "description", "default")
 
 
@@ -52,7 +61,8 @@ def knob(parameter: Parameter) -> JsonSchema:
         outer["default"] = parameter.default
     value = _value(parameter)
     values: JsonSchema = {"type": "array", "items": value, "minItems": 1}
-    forms = [value, _object({"choice": values}, ["choice"]), _object({"categorical": values}, ["categorical"])]
+    forms = [value, _object({SAME_AS: {"type": "string", "minLength": 1}}, [SAME_AS])]
+    forms += [_object({kind: values, WHEN: _CONDITIONS}, [kind]) for kind in ("choice", "categorical")]
     if parameter.kind != "choice":
         kinds = [*KINDS[:-1], *NAMES[:-1]]
         forms += [_range(kind, value) for kind in kinds if parameter.kind == "float" or kind.startswith("int")]
@@ -76,7 +86,7 @@ def _range(kind: str, value: JsonSchema) -> JsonSchema:
     ends: JsonSchema = {"type": "array", "items": value, "minItems": 2, "maxItems": 2}
     if kind in NAMES:
         ends = _object({"low": value, "high": value, "log": {"type": "boolean"}, "step": step}, ["low", "high"])
-    return _object({kind: ends, "points": points, "step": step}, [kind])
+    return _object({kind: ends, "points": points, "step": step, WHEN: _CONDITIONS}, [kind])
 
 
 def _object(properties: Mapping[str, JsonSchema], required: list[str]) -> JsonSchema:

@@ -19,6 +19,8 @@ from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import closest, did_you_mean
 from sweeps.spec import across_sections
 from sweeps.spec.blanks import check_no_blanks
+from sweeps.spec.constraints import Constraint
+from sweeps.spec.constraints_section import check_constraints
 from sweeps.spec.documents import read_file
 from sweeps.spec.draft import Draft
 from sweeps.spec.model import FUNCTION, Data, Section, SweepSpec
@@ -44,6 +46,7 @@ CHECKS = (
     across_sections.check_objectives,
     check_reported,
     check_raw_measures,
+    check_constraints,
     across_sections.check_search,
     across_sections.check_first,
     across_sections.check_processes,
@@ -101,6 +104,7 @@ def load_spec(
         one.model_copy(update={"goal": one.goal or across_sections.goal_of(one.metric, draft.chosen)})
         for one in read["objectives"]
     )
+    read["constraints"] = tuple(Constraint.parse(one).text for one in read["constraints"])
     asked = [metric for _, metric in draft.asked]
     read["front"] = references(read["front"], privacy, read["limits"], draft.chosen, draft.facts, asked)
     return SweepSpec(**read, systems=dict(draft.systems))

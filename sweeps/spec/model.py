@@ -20,6 +20,7 @@ from pydantic import (
 
 from dpcore.adjacency import Adjacency
 from sweeps.spec.domains import Domain
+from sweeps.spec.same_as import SameAs
 from trainables.plugins import OBJECT
 from trainables.system import Execution, PrivacyTarget, Scalar
 from trainables.units import RECORD
@@ -36,8 +37,8 @@ def _scalar_or_list(value: object) -> object:
     return value if isinstance(value, list | tuple) else [value]
 
 
-def _knob_out(value: Scalar | Domain) -> object:
-    return value.to_dict() if isinstance(value, Domain) else value
+def _knob_out(value: Scalar | Domain | SameAs) -> object:
+    return value.to_dict() if isinstance(value, Domain | SameAs) else value
 
 
 _NUMBER = BeforeValidator(_no_truth_value)
@@ -250,13 +251,15 @@ class Tracking(Section):
 class SweepSpec(Section):
     """The whole spec. Build it with `load_spec`: only that checks sections against each other, systems and data.
 
-    report  metrics that each trial reports besides (`sweeps systems` lists them, and `module:function` is one of your
-            own: `trainables.measures.own_metrics`), and that steer nothing
+    constraints  relations between knobs that have to hold (`sweeps.spec.constraints`)
+    report       metrics that each trial reports besides (`sweeps systems` lists them, and `module:function` is one of
+                 your own: `trainables.measures.own_metrics`), and that steer nothing
     """
 
     name: Name
     data: Data
     systems: Annotated[dict[str, dict[str, Knob]], Field(min_length=1)]
+    constraints: tuple[str, ...] = ()
     privacy: Privacy
     objectives: Annotated[tuple[ObjectiveOptions, ...], Field(min_length=1)]
     search: Search
@@ -276,8 +279,9 @@ class SweepSpec(Section):
             for name in names:
                 if not canonical[section][name]:
                     del canonical[section][name]
-        if not self.report:
-            del canonical["report"]
+        for name in ("constraints", "report"):
+            if not canonical[name]:
+                del canonical[name]
         return canonical
 
     def meaning(self) -> dict[str, Any]:
@@ -305,7 +309,7 @@ class SweepSpec(Section):
 
     def texts(self) -> tuple[str, ...]:
         """Every text that a knob may take."""
-        knobs = [knob for knobs in self.systems.values() for knob in knobs.values()]
+        knobs = [knob for knobs in self.systems.values() for knob in knobs.values() if not isinstance(knob, SameAs)]
         values = {value for knob in knobs for value in (knob.values if isinstance(knob, Domain) else (knob,))}
         return tuple(sorted(value for value in values if isinstance(value, str)))
 

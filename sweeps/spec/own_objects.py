@@ -10,6 +10,7 @@ from typing import Any
 
 from dpcore.checks import InvalidValue
 from sweeps.spec.model import FUNCTION
+from sweeps.spec.same_as import renamed
 from trainables.registry import SYSTEMS
 
 _MAIN = "__main__"
@@ -37,7 +38,7 @@ def with_own_systems(document: dict[str, Any], given: Iterable[Any]) -> dict[str
         if own not in systems:
             expected = f"a system that the spec's `systems:` names, as {own!r} or {place!r}"
             raise InvalidValue("systems", place, expected, f"Add `{own}:` with its hyperparameters.")
-        systems = {place if name == own else name: knobs for name, knobs in systems.items()}
+        systems = {place if name == own else name: renamed(knobs, own, place) for name, knobs in systems.items()}
     return {**document, "systems": systems}
 
 

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sweeps.search import registry
 from sweeps.spec.domains import Domain
 from sweeps.spec.draft import Draft
 from sweeps.spec.problems import Problems
-from sweeps.spec.systems_section import Knobs
+from sweeps.spec.same_as import spelled_out
 from trainables.metrics import Dependence, Metric
 from trainables.publishing import declared
 from trainables.system import Scalar, System
 
 
-def may_be_raw(metric: Metric, knobs: Knobs) -> bool:
-    """Whether `metric` reads raw records in some trial of a system with these knobs, canonical ones."""
+def may_be_raw(metric: Metric, system: System, knobs: Mapping[str, Scalar | Domain]) -> bool:
+    """Whether `metric` reads raw records in some trial of a system with these knobs (`spelled_out`)."""
+    defaults = {one.name: one.default for one in system.parameters}
 
     def may_be(name: str, value: Scalar) -> bool:
         knob = knobs.get(name, value)
-        return knob.contains(value) if isinstance(knob, Domain) else knob == value
+        if not isinstance(knob, Domain):
+            return knob == value
+        # Where a knob is not there, the system uses its default.
+        return knob.contains(value) or (bool(knob.when) and defaults.get(name) == value)
 
     return metric.depends is Dependence.RAW or any(may_be(*one) for one in metric.raw_under.items())
 
 
-def raw_metrics(system: System, knobs: Knobs) -> tuple[str, ...]:
+def raw_metrics(system: System, knobs: Mapping[str, Scalar | Domain]) -> tuple[str, ...]:
     """Names of the metrics of `system` itself that read raw records in some of its trials."""
-    return tuple(metric.name for metric in system.metrics if may_be_raw(metric, knobs))
+    return tuple(metric.name for metric in system.metrics if may_be_raw(metric, system, knobs))
 
 
 def check_raw_measures(draft: Draft, problems: Problems) -> None:
@@ -40,12 +46,13 @@ def check_raw_measures(draft: Draft, problems: Problems) -> None:
             "Keep the one that is true.",
         )
     raw: dict[str, Metric] = {}
+    knobs = {name: spelled_out(draft.systems, name) for name in draft.systems}
     steering = {one.metric for one in draft.objectives or ()}
     told = set()
     for path, name in draft.asked:
         for system in draft.chosen:
             metric = declared(system, [name]).get(name)
-            if metric is None or path in told or not may_be_raw(metric, draft.systems[system.name]):
+            if metric is None or path in told or not may_be_raw(metric, system, knobs[system.name]):
                 continue
             told.add(path)
             if name in steering:

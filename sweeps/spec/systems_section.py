@@ -9,13 +9,14 @@ from typing import Any
 
 from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import closest, did_you_mean
+from sweeps.spec.conditions import WHEN, with_conditions
 from sweeps.spec.domains import KINDS, Domain
 from sweeps.spec.optuna_names import NAMES, translated
 from sweeps.spec.problems import Problems
+from sweeps.spec.same_as import SAME_AS, Knobs, SameAs, alone, check_same_as, read_same_as
+from sweeps.spec.values import as_number
 from trainables import plugins
 from trainables.system import Parameter, PublicFacts, Scalar, System
-
-Knobs = dict[str, Scalar | Domain]
 
 
 def read_systems(
@@ -31,6 +32,7 @@ def read_systems(
         )
         return {}
     out: dict[str, Knobs] = {}
+    conditions: dict[str, dict[str, object]] = {}
     for name, knobs in raw.items():
         path = f"systems.{name}"
         if name not in systems and not _is_met(path, str(name), systems, problems):
@@ -41,8 +43,40 @@ def read_systems(
         elif knobs is not None and not isinstance(knobs, Mapping):
             problems.add(path, knobs, "a mapping from knobs to values or domains")
         else:
-            out[str(name)] = _read_knobs(path, dict(knobs or {}), systems[name], solve, facts, problems)
-    return {name: out[name] for name in sorted(out)}
+            written, conditions[str(name)] = _without_conditions(knobs or {})
+            out[str(name)] = _read_knobs(path, written, systems[name], solve, facts, problems)
+    return _joined({name: out[name] for name in sorted(out)}, conditions, systems, facts, problems)
+
+
+def _without_conditions(knobs: Mapping[Any, object]) -> tuple[dict[Any, object], dict[str, object]]:
+    """Knobs without their `when`, and these by knob. Beside `same_as` it stays, to be refused."""
+    out, conditions = dict[Any, object](), dict[str, object]()
+    for name, knob in knobs.items():
+        out[name] = knob
+        if isinstance(knob, Mapping) and WHEN in knob and SAME_AS not in knob:
+            out[name] = {key: value for key, value in knob.items() if key != WHEN}
+            if knob[WHEN] is not None:
+                conditions[str(name)] = knob[WHEN]
+    return out, conditions
+
+
+def _joined(
+    read: dict[str, Knobs],
+    conditions: Mapping[str, Mapping[str, object]],
+    systems: Mapping[str, System],
+    facts: PublicFacts | None,
+    problems: Problems,
+) -> dict[str, Knobs]:
+    """With what knobs have to do with each other: conditions, and values that they share."""
+
+    def fits(path: str, written: object, parameter: Parameter) -> bool:
+        return read_knob(path, written, parameter, facts, problems) is not None
+
+    check_same_as(read, systems, conditions, fits, problems)
+    return {
+        name: with_conditions(systems[name], conditions[name], knobs, alone(read, name), problems)
+        for name, knobs in read.items()
+    }
 
 
 def _is_met(path: str, name: str, systems: Mapping[str, System], problems: Problems) -> bool:
@@ -84,7 +118,11 @@ def _read_knobs(
                 "Remove it, or choose another `privacy.solve` to search it.",
             )
         else:
-            knob = read_knob(here, value, parameters[name], facts, problems)
+            knob: Scalar | Domain | SameAs | None
+            if isinstance(value, Mapping) and SAME_AS in value:
+                knob = read_same_as(here, value, system.name, problems)
+            else:
+                knob = read_knob(here, value, parameters[name], facts, problems)
             if knob is not None:
                 out[name] = knob
     for name, parameter in parameters.items():
@@ -262,13 +300,3 @@ def _check_bounds(
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def as_number(value: object) -> float | None:
-    """The number meant by a number or a numeric text; None for anything else, truth values included."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return None

@@ -56,6 +56,7 @@ def drawn(rng: random.Random, turn: int) -> dict[str, Any]:
         "objectives": [{"metric": one} for one in rng.sample([m.name for m in first.metrics] + ["epsilon"], 1)],
         "search": _search(rng),
     }
+    raw["constraints"] = _related(rng, raw["systems"])
     for name, values in _OPTIONAL.items():
         if rng.random() < 0.4:
             raw[name] = rng.choice([None, *values])
@@ -71,6 +72,36 @@ _OPTIONAL: dict[str, list[Any]] = {
     "front": [{"reference": {"epsilon": 9}}, {"reference": {"epsilon": {"value": "9", "derived": "no"}}}],
     "store": ["sqlite:///a.db"],
 }
+
+
+def _related(rng: random.Random, systems: dict[str, dict[str, Any] | None]) -> list[str]:
+    """Makes some knobs depend on others and some follow others; relations that hold of all of them."""
+    constraints = []
+    for system, some in systems.items():
+        knobs = some or {}
+        defaults = {one.name for one in SYSTEMS[system].parameters if one.default is not None}
+        deciding = {name: _decided(knob) for name, knob in knobs.items() if _decided(knob)}
+        searched = [name for name, knob in knobs.items() if isinstance(knob, dict) and name in defaults]
+        if rng.random() < 0.5 and deciding and searched:
+            name, other = rng.choice(searched), rng.choice(list(deciding))
+            values = rng.sample(deciding[other], rng.randint(1, len(deciding[other])))
+            knobs[name]["when"] = {other: rng.choice([values, values[0]])}
+        shared = [(one, name) for one, others in systems.items() for name in others or {} if one != system]
+        shared = [(one, name) for one, name in shared if name in knobs]
+        if rng.random() < 0.5 and shared:
+            one, name = rng.choice(shared)
+            knobs[name] = {"same_as": f"{one}.{name}"}
+        numbers = [name for name, knob in knobs.items() if isinstance(knob, dict) and any("uniform" in k for k in knob)]
+        if rng.random() < 0.3 and numbers:
+            constraints.append(f"{rng.choice(numbers)} <= 1e9 or {numbers[0]} ** 2 / 3 < {numbers[-1]}*1.5")
+    return constraints
+
+
+def _decided(knob: Any) -> list[Any]:
+    """Values of which another knob may depend."""
+    if isinstance(knob, dict):
+        return list(knob.get("choice") or knob.get("categorical") or [])
+    return [knob]
 
 
 def _search(rng: random.Random) -> dict[str, Any]:

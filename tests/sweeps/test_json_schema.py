@@ -69,6 +69,13 @@ def test_every_system_source_and_nearly_every_knob_is_met():
     assert len(knobs) > 0.9 * len(every)
 
 
+def test_knobs_that_have_to_do_with_each_other_are_met():
+    knobs = [knob for _, spec in generated() for some in spec.canonical()["systems"].values() for knob in some.values()]
+    for key in ("when", "same_as"):
+        assert sum(isinstance(knob, dict) and key in knob for knob in knobs) >= 5, key
+    assert sum(bool(spec.constraints) for _, spec in generated()) >= 5
+
+
 def misspelled(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {(f"{key}e" if key == name else key): value for key, value in values.items()}
 

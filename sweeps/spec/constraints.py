@@ -1,0 +1,145 @@
+"""Relations between knobs that have to hold: `learning_rate * clip_norm <= 10`.
+
+    relation    or of ands of comparisons:  a <= b, a < b, a >= b, a > b, a == b, a != b, and chains of them
+    a, b        names of knobs (and target_epsilon), numbers, + - * / ** and parentheses
+
+Parsed once and never evaluated as Python. A relation speaks of the points that have all of its knobs: of no other
+system, and of no point where one of them is not there. All that it reads is public, so breaking one costs nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from dpcore.checks import InvalidValue
+from trainables.system import Scalar
+
+LONGEST = 500
+"""Characters of a relation."""
+FORM = "a relation such as `learning_rate * clip_norm <= 10`: knobs, numbers, + - * / **, comparisons, and, or"
+UNCOUNTED = 1.0
+"""How far off a relation is that no number says: `a != b`, a division by zero."""
+LEAST, MOST = 1e-9, 1e6
+
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+_HOLDS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.LtE: operator.le,
+    ast.Lt: operator.lt,
+    ast.GtE: operator.ge,
+    ast.Gt: operator.gt,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One relation.
+
+    text   in canonical spelling: what it is called wherever it is broken
+    names  knobs that it speaks of
+    """
+
+    text: str
+    names: frozenset[str]
+    _tree: ast.expr
+
+    @classmethod
+    def parse(cls, text: str) -> Constraint:
+        """Raises InvalidValue for what is no relation."""
+        return _parsed(text)
+
+    def violation(self, values: Mapping[str, Scalar]) -> float:
+        """How far the values are from meeting it: 0 where they do, else above 0, in logarithms of ratios if both sides
+        are positive. `values` has all of `names`."""
+        return min(_off(self._tree, {name: float(values[name]) for name in self.names}), MOST)
+
+
+@cache
+def _parsed(text: str) -> Constraint:
+    if len(text) > LONGEST:
+        raise InvalidValue("constraint", text, f"at most {LONGEST} characters")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        _check_relation(tree)
+        names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+        return Constraint(ast.unparse(tree), names, tree)
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        if isinstance(error, InvalidValue):
+            raise
+        raise InvalidValue("constraint", text, FORM) from error
+
+
+def _check_relation(node: ast.expr) -> None:
+    match node:
+        case ast.BoolOp(values=values):
+            for one in values:
+                _check_relation(one)
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _HOLDS for op in ops):
+            for one in (left, *others):
+                _check_number(one)
+        case _:
+            raise InvalidValue("constraint", ast.unparse(node), FORM)
+
+
+def _check_number(node: ast.expr) -> None:
+    match node:
+        case ast.Name():
+            return
+        case ast.Constant(value=bool()):
+            pass
+        case ast.Constant(value=int() | float() as value) if math.isfinite(float(value)):
+            return
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return _check_number(inner)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+            _check_number(left)
+            return _check_number(right)
+    raise InvalidValue("constraint", ast.unparse(node), FORM)
+
+
+def _off(node: ast.expr, values: Mapping[str, float]) -> float:
+    if isinstance(node, ast.BoolOp):
+        each = [_off(one, values) for one in node.values]
+        return sum(each) if isinstance(node.op, ast.And) else min(each)
+    assert isinstance(node, ast.Compare)
+    try:
+        sides = [_number(one, values) for one in (node.left, *node.comparators)]
+    except (ZeroDivisionError, OverflowError):
+        return UNCOUNTED
+    pairs = zip(node.ops, sides, sides[1:], strict=False)
+    return sum(0.0 if _HOLDS[type(op)](left, right) else _gap(op, left, right) for op, left, right in pairs)
+
+
+def _number(node: ast.expr, values: Mapping[str, float]) -> float:
+    match node:
+        case ast.Name(id=name):
+            return values[name]
+        case ast.Constant(value=int() | float() as value):
+            return float(value)
+        case ast.UnaryOp(operand=inner):
+            return -_number(inner, values)
+        case ast.BinOp(left=left, op=op, right=right):
+            found = _ARITHMETIC[type(op)](_number(left, values), _number(right, values))
+            # A root of a negative number is complex.
+            return math.nan if isinstance(found, complex) else found
+    raise AssertionError(node)
+
+
+def _gap(op: ast.cmpop, left: float, right: float) -> float:
+    low, high = sorted((left, right))
+    if isinstance(op, ast.NotEq) or not (math.isfinite(low) and math.isfinite(high)):
+        return UNCOUNTED
+    relative = math.log(high / low) if low > 0 else (high - low) / max(abs(low), abs(high), LEAST)
+    return max(relative, LEAST)

@@ -1,0 +1,317 @@
+"""Knobs that have to do with each other: some are there only beside others, some share a value, relations hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sweeps
+from dpcore.checks import InvalidValue
+from sweeps.checking.feasibility import check_feasible
+from sweeps.control.planning import plan_proposal
+from sweeps.records import TrialState
+from sweeps.search import Proposer, optuna_sampler, registry
+from sweeps.search.exam import faults
+from sweeps.search.grid import Grid
+from sweeps.search.history import fitting
+from sweeps.search.known_points import read_point
+from sweeps.search.space import Space
+from sweeps.spec import SpecErrors, load_spec, public_facts
+from sweeps.spec.constraints import Constraint
+from sweeps.spec.problems import Problems
+from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, memory_folder
+from tests.sweeps.test_known_points import launched
+from tests.sweeps.test_search import sweep
+from tests.sweeps.toys import SOURCES, SYSTEMS, finished, spec_with
+from trainables.system import PrivacyPlan, Refusal
+
+MODES = {"choice": ["plain", "adaptive"]}
+HILL: dict[str, Any] = {
+    "rate": {"log_uniform": [0.1, 10], "points": 3},
+    "mode": MODES,
+    "clip": {"choice": [1, 2, 3], "when": {"mode": "adaptive"}},
+    "steps": {"int_uniform": [3, 5], "when": {"clip": ["2", 3]}},
+}
+VALLEY: dict[str, Any] = {
+    "rate": {"same_as": "hill.rate"},
+    "depth": {"int_uniform": [1, 3]},
+    "batch_size": {"same_as": "depth"},
+}
+BOTH: dict[str, Any] = {"systems": {"hill": HILL, "valley": VALLEY}, "privacy": {"epsilon": [1, 2], "delta": 1e-5}}
+RELATION = "rate * clip <= 25"
+
+
+def spec(sampler: str = "random", **changes: Any) -> Any:
+    return spec_with(**{**BOTH, "search": {"sampler": sampler, "trials": 40, "seed": 3}, **changes})
+
+
+def planned(config: dict[str, Any], **changes: Any) -> PrivacyPlan | Refusal:
+    made = spec(**changes)
+    return plan_proposal(made, config, SOURCES["points"].facts({}), {}, SYSTEMS)
+
+
+def expected_grid() -> set[tuple[Any, ...]]:
+    """Written out by hand, from the words of the spec."""
+    points = set()
+    for epsilon, rate in product((1.0, 2.0), (0.1, 1.0, 10.0)):
+        points |= {("hill", epsilon, rate, "plain"), ("hill", epsilon, rate, "adaptive", 1.0)}
+        points |= {("hill", epsilon, rate, "adaptive", clip, s) for clip in (2.0, 3.0) for s in (3, 4, 5)}
+        points |= {("valley", epsilon, rate, depth) for depth in (1, 2, 3)}
+    return points
+
+
+def told(config: dict[str, Any]) -> tuple[Any, ...]:
+    names = ("system", "target_epsilon", "rate", "mode", "clip", "steps" if config["system"] == "hill" else "depth")
+    return tuple(round(config[n], 9) if n == "rate" else config[n] for n in names if n in config)
+
+
+def test_a_grid_has_each_point_once_whatever_is_absent():
+    grid = Grid.of(Space.of(spec("grid")))
+    points = [told(grid.point(number)) for number in range(len(grid))]
+    assert len(points) == len(set(points)) == 66
+    assert set(points) == expected_grid()
+    made = spec("grid", constraints=[RELATION])
+    within = Grid.of(Space.of(made))
+    kept = {told(within.point(number)) for number in range(len(within))}
+    broken = {one for one in expected_grid() if one[0] == "hill" and len(one) > 4 and one[2] * one[4] > 25}
+    assert kept == expected_grid() - broken
+    assert within.left_out == len(broken) == 6
+
+
+def test_a_spec_with_them_is_complete_and_canonical():
+    made = spec(constraints=["rate*clip  <=  25"])
+    assert load_spec(made.canonical(), systems=SYSTEMS, sources=SOURCES) == made
+    assert made.digest == spec(constraints=[RELATION]).digest != spec().digest
+    shown = made.canonical()["systems"]
+    assert shown["hill"]["steps"] == {"int_uniform": [3, 5], "when": {"clip": [2.0, 3.0]}}
+    assert shown["valley"]["rate"] == {"same_as": "hill.rate"}
+    assert "constraints" not in spec().canonical()
+
+
+def test_draws_state_what_is_free_and_the_plan_what_is_used():
+    space, rng = Space.of(spec()), np.random.default_rng(0)
+    seen = set()
+    for _ in range(300):
+        config = space.draw(rng)
+        assert space.misfit(config) == ""
+        seen.add(tuple(sorted(config)))
+        assert ("clip" in config) == (config.get("mode") == "adaptive")
+        assert ("steps" in config) == (config.get("clip") in (2.0, 3.0) or config["system"] == "valley")
+    assert len(seen) == 4
+    plain = {"system": "hill", "target_epsilon": 1.0, "batch_size": 10, "mode": "plain", "model": "mlp", "rate": 1.0}
+    plan = planned(plain)
+    assert isinstance(plan, PrivacyPlan)
+    assert (plan.config["clip"], plan.config["steps"]) == (1.0, 27), "the declared defaults"
+    deep = planned({"system": "valley", "target_epsilon": 1.0, "depth": 2, "rate": 1.0, "steps": 27})
+    assert isinstance(deep, PrivacyPlan)
+    assert deep.config["batch_size"] == 2, "the value of depth"
+    assert space.misfit({**plain, "clip": 2.0}) == "clip is there only when mode is adaptive"
+    assert space.misfit({**plain, "mode": "adaptive"}) == "knob 'clip' is in only one of the two"
+
+
+@pytest.mark.parametrize("name", registry.known())
+def test_every_sampler_takes_them(name):
+    """Twice the same, the same after a restart, points of the space; in a space where most is conditional."""
+    entry = registry.sampler(name)
+    mixes = isinstance(entry, registry.Independent) or entry.mixes_systems
+    made = spec(name, **({} if mixes else {"systems": {"hill": HILL}}), constraints=[RELATION])
+    # A proposal of a Gaussian process takes a third of a second, from the eleventh on.
+    assert faults(made, 11) == []
+    if name in ("tpe", "nsga2"):
+        assert sweep(made, 40, rebuild_every=3) == sweep(made, 40)
+
+
+def test_a_study_that_keeps_what_was_drawn_for_an_absent_knob_is_found_out(monkeypatch):
+    """The mutant: a rebuilt study cannot know it, and proposes something else."""
+    monkeypatch.setattr(optuna_sampler._Codec, "placed", lambda self, params: params)
+    assert sweep(spec("tpe"), 40, rebuild_every=3) != sweep(spec("tpe"), 40)
+
+
+REFUSED = [
+    ({"clip": {"choice": [1, 2], "when": {"moed": "plain"}}}, "clip.when.moed='plain'", "Did you mean `mode`?"),
+    ({"clip": {"choice": [1, 2], "when": {"mode": "palin"}}}, "clip.when.mode='palin'", "one of plain, adaptive"),
+    ({"clip": {"choice": [1, 2], "when": {"model": "cnn"}}}, "clip.when.model='cnn'", "'mlp' alone"),
+    ({"clip": {"choice": [1, 2], "when": {"rate": 1}}}, "clip.when.rate=1", "whose values can be told apart"),
+    ({"clip": {"choice": [1, 2], "when": {"noise_multiplier": 1}}}, "when.noise_multiplier=1", "is solved"),
+    ({"clip": {"choice": [1, 2], "when": {}}}, "clip.when={}", "a mapping from other knobs"),
+    ({"clip": {"choice": [1, 2], "when": {"mode": []}}}, "clip.when.mode=[]", "at least one value"),
+    ({"rate": {"choice": [1, 2], "when": {"mode": "plain"}}}, "rate.when=", "rate has no default"),
+    (
+        {"mode": {**MODES, "when": {"clip": 1}}, "clip": {"choice": [1, 2], "when": {"mode": "plain"}}},
+        "clip.when='clip -> mode -> clip'",
+        "in a circle",
+    ),
+    (
+        {
+            "clip": {"choice": [1, 2], "when": {"mode": "plain"}},
+            "steps": {"choice": [1], "when": {"mode": "adaptive", "clip": 1}},
+        },
+        "steps.when=",
+        "leave mode no value",
+    ),
+    ({"clip": {"same_as": "rate", "when": {"mode": "plain"}}}, "clip.when=", "no `when` beside `same_as`"),
+    ({"clip": {"same_as": "vally.rate"}}, "clip.same_as='vally.rate'", "Did you mean `valley.rate`?"),
+    ({"clip": {"same_as": "rat"}}, "clip.same_as='hill.rat'", "Did you mean `rate`?"),
+    ({"clip": {"same_as": "clip"}}, "clip.same_as='hill.clip'", "another knob"),
+    ({"clip": {"same_as": "noise_multiplier"}}, "clip.same_as=", "is solved"),
+    ({"clip": {"same_as": 3}}, "clip.same_as=3", "SYSTEM.KNOB"),
+    ({"steps": {"same_as": "rate"}}, "steps.same_as.log_uniform=[0.1, 5.0]", "an integer domain"),
+    ({"clip": {"same_as": "valley.batch_size"}}, "clip.same_as=", "Write same_as: valley.depth."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("knobs", "where", "expected"), REFUSED)
+def test_what_is_wrong_is_named(knobs, where, expected):
+    valley = {"rate": 1.0, "depth": 2, "batch_size": {"same_as": "depth"}}
+    with pytest.raises(SpecErrors) as refused:
+        spec_with(systems={"hill": {"rate": {"log_uniform": [0.1, 5]}, "mode": MODES, **knobs}, "valley": valley})
+    assert len(refused.value.errors) == 1
+    assert where in str(refused.value)
+    assert expected in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rate", "a relation such as"),
+        ("rate <", "a relation such as"),
+        ("__import__('os').system('true') <= rate", "a relation such as"),
+        ("rate.real < 1", "a relation such as"),
+        ("True < rate", "a relation such as"),
+        ("rate < 1e999", "a relation such as"),
+        ("rate <= " + "1 + " * 200 + "1", "at most 500 characters"),
+        ("rat <= 1", "Did you mean `rate`?"),
+        ("mode == 1", "numbers, which mode is not"),
+        ("noise_multiplier <= 3", "`limits.noise_multiplier` bounds it"),
+        ("clip <= depth", "none has all of clip, depth"),
+        ("1 < 2", "names a knob"),
+    ],
+)
+def test_what_is_no_relation_is_refused_by_name(text, expected):
+    with pytest.raises(SpecErrors) as refused:
+        spec(constraints=[text])
+    assert "constraints.0=" in str(refused.value)
+    assert expected in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "off"),
+    [
+        ("a <= 4", {"a": 4}, 0.0),
+        ("a <= 4", {"a": 8}, np.log(2)),
+        ("a < 4", {"a": 4}, 1e-9),
+        ("a > 2 * b + 1", {"a": 1, "b": 1}, np.log(3)),
+        ("-1 <= a - b <= 1", {"a": 5, "b": 3}, np.log(2)),
+        ("a - b >= 1", {"a": 1, "b": 3}, 1.5),
+        ("a <= 1 and b <= 1", {"a": 2, "b": 2}, 2 * np.log(2)),
+        ("a <= 1 or b <= 1", {"a": 4, "b": 2}, np.log(2)),
+        ("a <= 1 or b <= 1", {"a": 4, "b": 1}, 0.0),
+        ("a != b", {"a": 1, "b": 1}, 1.0),
+        ("a == b ** 2", {"a": 9, "b": 3}, 0.0),
+        ("1 / a < 1", {"a": 0}, 1.0),
+        ("a ** 0.5 < 1", {"a": -1}, 1.0),
+        ("a ** b < 1", {"a": 1e300, "b": 9}, 1.0),
+    ],
+)
+def test_a_relation_counts_as_it_is_written(text, values, off):
+    assert Constraint.parse(text).violation(values) == pytest.approx(off)
+
+
+# -- what breaks a relation -------------------------------------------------------------------------------
+
+BROKEN = {
+    "system": "hill",
+    "target_epsilon": 1.0,
+    "batch_size": 10,
+    "clip": 3.0,
+    "mode": "adaptive",
+    "model": "mlp",
+    "rate": 10.0,
+    "steps": 3,
+}
+
+
+def test_a_proposal_that_breaks_one_is_infeasible_and_one_without_the_knob_is_not():
+    refusal = planned(BROKEN, constraints=[RELATION])
+    assert isinstance(refusal, Refusal)
+    assert refusal.violations == {RELATION: pytest.approx(np.log(30 / 25))}
+    assert "rate * clip <= 25 does not hold of clip=3, rate=10" in refusal.reason
+    plain = {name: value for name, value in BROKEN.items() if name not in ("clip", "steps")} | {"mode": "plain"}
+    for config in ({**BROKEN, "clip": 2.0}, plain):
+        assert isinstance(planned(config, constraints=[RELATION]), PrivacyPlan)
+
+
+def test_a_space_in_which_nothing_fits_is_refused_by_name():
+    with pytest.raises(SpecErrors, match=r"constraints='rate <= 0\.01': expected a relation that holds at some point"):
+        spec("grid", systems={"hill": HILL}, constraints=["rate <= 0.01", RELATION])
+    made = spec(systems={"hill": HILL}, constraints=[RELATION, "rate < 0.1"])
+    with pytest.raises(InvalidValue, match=r"constraints='rate < 0\.1'"):
+        check_feasible(made, SOURCES["points"].facts({}), systems=SYSTEMS)
+
+
+def test_a_trial_of_another_sweep_that_breaks_one_is_not_learned_from():
+    made = spec("tpe", constraints=[RELATION])
+    proposal = Proposer(made).propose()
+    record = finished(made, replace(proposal, config=BROKEN))
+    kept, found = fitting(made, Space.of(made), [record])
+    assert not kept
+    assert list(found.reasons) == [f"{RELATION} does not hold"]
+
+
+@pytest.mark.parametrize(
+    ("point", "said"),
+    [
+        ({"mode": "plain", "rate": 1}, ""),
+        ({"mode": "plain", "rate": 1, "clip": 2}, "clip=2: expected no value: clip is there only when mode"),
+        ({"mode": "adaptive", "rate": 1}, "clip=None: expected a value"),
+        ({"mode": "adaptive", "rate": 1, "clip": 3}, "steps=None: expected a value"),
+        ({"mode": "adaptive", "rate": 10, "clip": 3, "steps": 3}, f"a point of which {RELATION} holds"),
+        ({"system": "valley", "depth": 1, "batch_size": 1, "rate": 1}, "no value: batch_size takes that of depth"),
+    ],
+)  # fmt: skip
+def test_a_known_point_states_what_is_there_and_no_more(point, said):
+    problems = Problems()
+    space = Space.of(spec(constraints=[RELATION]))
+    read = read_point(space, {"system": "hill", "target_epsilon": 1, **point}, "point", problems)
+    assert "\n".join(map(str, problems.errors)).count(said) >= bool(said)
+    assert len(problems.errors) == bool(said)
+    assert (read is None) == bool(said)
+
+
+def test_a_sweep_of_them_runs_from_yaml_and_says_what_it_left_out():
+    """Through controller and store, with noisy-mean; and `check` in words."""
+    knobs = {
+        "clip": {"choice": [0.25, 0.5, 1.0]},
+        "steps": {"choice": [1, 2, 4]},
+        "shrinkage": {"choice": [0.5, 1.0], "when": {"steps": [2, 4]}},
+        "prior": {"same_as": "clip"},
+    }
+    change = {
+        "systems": {"noisy-mean": knobs},
+        "constraints": ["steps * clip <= 2"],
+        "search": {"sampler": "grid", "trials": 30, "seed": 3},
+    }
+    with memory_folder() as folder:
+        made = FakeSweep(folder, change=change)
+        done = launched(made, 100)
+        stored = made.store.trials(NAME)
+    assert len(done) == len(stored) == 3 * 1 + 3 * 2 + 2 * 2
+    assert {one.state for one in stored} == {TrialState.COMPLETE}
+    assert {"shrinkage" in one.config for one in stored if one.config["steps"] == 1} == {False}
+    for one in stored:
+        assert one.plan is not None
+        assert one.plan.config["prior"] == one.config["clip"]
+        assert one.plan.config["shrinkage"] == one.config.get("shrinkage", 1.0)
+    checked = str(sweeps.check({**SPEC, **change}, rehearsal=False))
+    for words in (
+        "same as noisy-mean.clip",
+        "one of 0.5, 1.0, when steps is 2 or 4",
+        "where steps * clip <= 2",
+        "13 grid points; 2 besides break a constraint, and are left out",
+    ):
+        assert words in checked
+    assert public_facts(load_spec({**SPEC, **change})).n == 100
