@@ -22,7 +22,7 @@ from sweeps.release.published import Published
 from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.release.validation_text import validation_text
 from sweeps.search import registry
-from sweeps.search.grid import Grid
+from sweeps.search.grid import SearchGrid
 from sweeps.search.history import WarmStart, fitting
 from sweeps.search.space import Space
 from sweeps.spec import public_facts
@@ -216,7 +216,7 @@ def preview(
     outcomes = [plan_proposal(spec, config, facts, calibrations, systems) for config in draws(spec, space, samples)]
     plans = [one for one in outcomes if isinstance(one, PrivacyPlan)]
     refusals = [one for one in outcomes if isinstance(one, Refusal)]
-    grid = Grid.of(space) if registry.walks_grid(spec.search.sampler) else None
+    grid = SearchGrid.of(space) if registry.walks_grid(spec.search.sampler) else None
     grid_size = None if grid is None else len(grid)
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
     notes += notes_on(spec, facts, plans, samples, grid_size)

@@ -18,7 +18,7 @@ from sweeps.records import Extension, SweepRecord, SweepState, TrialRecord, Tria
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 from sweeps.search import registry
-from sweeps.search.grid import Grid
+from sweeps.search.grid import SearchGrid
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec
 from sweeps.store import Lease, Store
@@ -113,7 +113,7 @@ def _more_trials(recorded: SweepRecord, spec: SweepSpec, records: Sequence[Trial
             "Start a new sweep.",
         )
     if registry.walks_grid(spec.search.sampler):
-        points = spec.search.repeats * len(Grid.of(Space.of(spec))) + len(spec.search.first)
+        points = spec.search.repeats * len(SearchGrid.of(Space.of(spec))) + len(spec.search.first)
         if trials > points:
             raise InvalidValue(
                 "trials",

@@ -206,7 +206,7 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
         "the whole plan, wherever it was stopped.",
         "claim step",
     ),
-    infeasible=("A proposal that cannot meet its budget: never launched, and free.", "budget plan"),
+    infeasible=("A proposal that breaks its budget, a limit or a constraint: never launched, and free.", "budget plan"),
     validation=(
         "Records on which trials are judged. If they are public, scores leave as they are and no claim covers these "
         "records. If they are private, each score has noise, and is paid for.",

@@ -24,14 +24,14 @@ PUBLIC = "data sets that are published for research, repeated here as a publicat
 
 def full_grid(raw: Mapping[str, Any]) -> SweepSpec:
     """A grid sweep that runs every point `search.repeats` times: `search.trials` is counted here. Raises SpecErrors."""
-    from sweeps.search.grid import Grid
+    from sweeps.search.grid import SearchGrid
     from sweeps.search.space import Space
     from sweeps.spec import load_spec
 
     raw = {**raw, "data": {**raw["data"], "records_are_public": PUBLIC}}
     search = {**raw.get("search", {}), "sampler": "grid", "trials": 1}
     counted = load_spec({**raw, "search": search})
-    trials = len(Grid.of(Space.of(counted))) * counted.search.repeats
+    trials = len(SearchGrid.of(Space.of(counted))) * counted.search.repeats
     return load_spec({**raw, "search": {**search, "trials": trials}})
 
 

@@ -36,7 +36,7 @@ class _Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class SearchGrid:
     """Every point of a space once: systems and budgets outermost, the last knob innermost.
 
     ends      numbers at which each block ends
@@ -49,7 +49,7 @@ class Grid:
     left_out: int
 
     @classmethod
-    def of(cls, space: Space) -> Grid:
+    def of(cls, space: Space) -> SearchGrid:
         """The grid of a space. Raises ValueError for a continuous range without `points`."""
         every = list(_blocks(space))
         blocks = [block for block in every if not block.broken]
@@ -89,7 +89,7 @@ def points_up_to(limit: int, space: Space) -> int:
         looks += max(prod(sizes[name] for name in _deciding(space, branch)), *sizes.values(), 0)
     if looks > limit or (product <= limit and not space.constraints):
         return product
-    return -(-len(Grid.of(space)) // len(space.epsilons))
+    return -(-len(SearchGrid.of(space)) // len(space.epsilons))
 
 
 def _blocks(space: Space) -> Iterator[_Block]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sweeps.search.grid import Grid
+from sweeps.search.grid import SearchGrid
 from sweeps.search.seeds import ORDER, POINT, sequence
 from sweeps.search.space import Space
 from sweeps.search.strata import Strata
@@ -30,7 +30,7 @@ class GridPoints:
     corners: one round after the other."""
 
     def __init__(self, spec: SweepSpec) -> None:
-        self._grid, self._repeats = Grid.of(Space.of(spec)), spec.search.repeats
+        self._grid, self._repeats = SearchGrid.of(Space.of(spec)), spec.search.repeats
         generator = np.random.Generator(np.random.PCG64(sequence(spec.search.seed, 0, ORDER)))
         self._order = generator.permutation(len(self._grid))
 

@@ -13,7 +13,7 @@ from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import did_you_mean
 from sweeps.process.tracking_uri import check_tracking_uri
 from sweeps.search import registry
-from sweeps.search.grid import Grid, points_up_to
+from sweeps.search.grid import SearchGrid, points_up_to
 from sweeps.search.known_points import read_point
 from sweeps.search.registry import Automatic, Independent, Learning
 from sweeps.search.space import Space
@@ -365,6 +365,8 @@ def _check_grid(sampler: str, draft: Draft, problems: Problems) -> None:
     if size > GRID_LIMIT:
         problems.add("search.sampler", sampler, f"at most {GRID_LIMIT} grid points, not {size}", "Use fewer points.")
     elif size == 0:
-        alone = [one for one in constraints if not len(Grid.of(replace(space, constraints=(Constraint.parse(one),))))]
+        alone = [
+            one for one in constraints if not len(SearchGrid.of(replace(space, constraints=(Constraint.parse(one),))))
+        ]
         expected = f"{'a relation' if alone else 'relations'} that hold{'s' if alone else ''} at some point of the grid"
         problems.add("constraints", ", ".join(alone or constraints), expected, "Widen the grid.")

@@ -16,7 +16,7 @@ from sweeps.control.planning import plan_proposal
 from sweeps.records import TrialState
 from sweeps.search import Proposer, optuna_sampler, registry
 from sweeps.search.exam import faults
-from sweeps.search.grid import Grid
+from sweeps.search.grid import SearchGrid
 from sweeps.search.history import fitting
 from sweeps.search.known_points import read_point
 from sweeps.search.space import Space
@@ -70,12 +70,12 @@ def told(config: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def test_a_grid_has_each_point_once_whatever_is_absent():
-    grid = Grid.of(Space.of(spec("grid")))
+    grid = SearchGrid.of(Space.of(spec("grid")))
     points = [told(grid.point(number)) for number in range(len(grid))]
     assert len(points) == len(set(points)) == 66
     assert set(points) == expected_grid()
     made = spec("grid", constraints=[RELATION])
-    within = Grid.of(Space.of(made))
+    within = SearchGrid.of(Space.of(made))
     kept = {told(within.point(number)) for number in range(len(within))}
     broken = {one for one in expected_grid() if one[0] == "hill" and len(one) > 4 and one[2] * one[4] > 25}
     assert kept == expected_grid() - broken

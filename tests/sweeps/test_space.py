@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.search.grid import Grid
+from sweeps.search.grid import SearchGrid
 from sweeps.search.space import Space
 from sweeps.spec.domains import Domain
 from tests.sweeps.toys import spec_with
@@ -149,7 +149,7 @@ def walked(space: Space) -> Iterator[dict[str, Any]]:
 def test_grid_points_are_found_without_walking() -> None:
     space = Space.of(spec_with(**MIXED))
     points = list(walked(space))
-    grid = Grid.of(space)
+    grid = SearchGrid.of(space)
     assert len(points) == len(grid) == 2 * (3 * 2 + 3 * 4)
     assert [grid.point(i) for i in range(len(points))] == points
     assert len({json.dumps(point) for point in points}) == len(points)
