@@ -108,14 +108,19 @@ class Coordinates:
 
     def of(self, configs: Iterable[Config]) -> Points:
         """One row for each configuration."""
-        rows = [[one.of(config) for one in self._coordinates] for config in configs]
+        wholes = map(self._whole, configs)
+        rows = [[one.of(config) for one in self._coordinates] for config in wholes]
         return np.array(rows, dtype=float).reshape(len(rows), len(self._coordinates))
 
     def log_work(self, configs: Sequence[Config]) -> NDArray[np.float64]:
         """Logarithm of the planned work of each, up to a constant; zeros where the system does not say it."""
         if self._work is None:
             return np.zeros(len(configs))
-        return np.array([self._work.of(config) * self._work.spread for config in configs])
+        return np.array([self._work.of(self._whole(config)) * self._work.spread for config in configs])
+
+    def _whole(self, config: Config) -> Config:
+        """With a place for every knob that is searched, those that are not there included."""
+        return {**config, **self._branch.placed(config)}
 
     def _usable(self, product: Product | None) -> Product | None:
         """The product, if all of its knobs are positive numbers here, and one of them is searched."""

@@ -117,7 +117,8 @@ class Surrogate:
     def _moved(self, config: Config, rng: np.random.Generator) -> NDArray[np.float64]:
         """Places around a configuration: each moves some knobs by a little."""
         domains = self._branch.searched
-        here = np.array([_place(domain, config[knob]) for knob, domain in domains.items()])
+        placed = self._branch.placed(config)
+        here = np.array([_place(domain, placed[knob]) for knob, domain in domains.items()])
         reach = rng.choice(REACH, (MOVES, 1))
         places = here + reach * rng.standard_normal((MOVES, len(here)))
         # Reflected at the ends, which would otherwise be tried too often.

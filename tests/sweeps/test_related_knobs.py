@@ -117,8 +117,9 @@ def test_draws_state_what_is_free_and_the_plan_what_is_used():
 def test_every_sampler_takes_them(name):
     """Twice the same, the same after a restart, points of the space; in a space where most is conditional."""
     entry = registry.sampler(name)
-    mixes = isinstance(entry, registry.Independent) or entry.mixes_systems
-    made = spec(name, **({} if mixes else {"systems": {"hill": HILL}}), constraints=[RELATION])
+    mixes = name != "auto" and (isinstance(entry, registry.Independent) or entry.mixes_systems)
+    search = {"sampler": name, "trials": 40, "seed": 3, **({"resolved": "gp"} if name == "auto" else {})}
+    made = spec(search=search, **({} if mixes else {"systems": {"hill": HILL}}), constraints=[RELATION])
     # A proposal of a Gaussian process takes a third of a second, from the eleventh on.
     assert faults(made, 11) == []
     if name in ("tpe", "nsga2"):
