@@ -25,6 +25,7 @@ from dpcore.accountants.registry import TOLERANCE, make
 from dpcore.accounting import HEADLINE, headline, headline_delta
 from dpcore.adjacency import Adjacency
 from dpcore.events import Event, UnsupportedEvent
+from dpcore.guarantee import Status
 
 ROUND_UP = 1 + 1e-12
 """Allowance for the rounding of a few operations on certified numbers."""
@@ -52,7 +53,8 @@ class TrialProfile(Protocol):
 class EventProfile:
     """The profile of an event: training and scoring together, where both touch the private records.
 
-    accountant  by "pld" the headline counts (`dpcore.accounting.headline`); else a name in the registry
+    accountant  by "pld" the headline counts (`dpcore.accounting.headline`); else a name in the registry, of one whose
+                bounds are proved: a limit theorem's curve is refused
     tolerance   relative gap between the bounds that the accountant is asked for
 
     Raises UnsupportedEvent, naming the part, InvalidValue, and as the accountant does.
@@ -62,6 +64,10 @@ class EventProfile:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     accountant: str = HEADLINE
     tolerance: float = TOLERANCE
+
+    def __post_init__(self) -> None:
+        if make(self.accountant, self.adjacency, self.tolerance).status is not Status.PROVED:
+            raise checks.InvalidValue("accountant", self.accountant, "an accountant that proves what it says")
 
     def delta(self, epsilon: float) -> float:
         """See `TrialProfile.delta`."""

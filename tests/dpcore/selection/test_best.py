@@ -10,7 +10,7 @@ from dp_accounting.rdp import RdpAccountant
 
 from dpcore.calibrate import CannotCalibrate, Target, sampled_gaussian
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian, Unknown, UnsupportedEvent
+from dpcore.events import Gaussian, NonPrivate, Unknown, UnsupportedEvent
 from dpcore.selection import penalties
 from dpcore.selection.best import price_best, renyi_of_best
 from dpcore.selection.counts import BinomialCount, Capped, PoissonCount, geometric, logarithmic, with_mean
@@ -305,6 +305,8 @@ def test_the_renyi_curve_of_the_best_is_above_the_exact_one():
         (lambda: price_best(geometric(5), EventProfile(D1), 1e-5, orders=(1.0,)), "orders"),
         (lambda: penalties.published(geometric(5), -1.0, 0.1), "e1=-1.0"),
         (lambda: WorstProfile(()), "at least one profile"),
+        (lambda: EventProfile(D1, accountant="gdp-clt"), "accountant='gdp-clt': expected an accountant that proves"),
+        (lambda: EventProfile(D1, tolerance=0), "tolerance=0"),
         (lambda: MixtureProfile((0.5, 0.6), (EventProfile(D1), EventProfile(D2))), "whose sum is 1"),
         (lambda: TwoPoint(law=geometric(5), epsilon=1.0, delta=1e-5, e1=1.0, d1=0.1), "e1=1.0"),
         (lambda: TwoPoint(law=geometric(5), epsilon=1.0, delta=1e-5, e1=0.1, d1=2.0), "d1=2.0"),
@@ -313,6 +315,11 @@ def test_the_renyi_curve_of_the_best_is_above_the_exact_one():
 def test_bad_values_are_refused_by_name(make, words):
     with pytest.raises(InvalidValue, match=words):
         make()
+
+
+def test_what_tells_all_costs_everything():
+    found = price_best(geometric(5), EventProfile(NonPrivate()), 1e-5)
+    assert found.epsilon == math.inf
 
 
 def test_what_cannot_be_counted_or_met_says_so():

@@ -256,6 +256,23 @@ def test_a_linear_ledger_gives_epsilon_back_and_no_delta():
         ledger.settle_at("ladder", 6.6)
 
 
+def test_realised_prices_add_in_sums_and_never_in_squares():
+    """private_search.md section 1g, traps: 50 releases of realised epsilon .1 cost 5, not the 3.64 of squares.
+
+    A rung that is nearly always reached, with loss .1 whenever it is: its other rung has all of the opposite losses.
+    """
+    squares = advanced_sum([0.1] * 50, 1e-5)
+    assert squares == pytest.approx(3.64, abs=5e-3)
+    here, there = 0.99**50, (0.99 * math.exp(-0.1)) ** 50
+    assert here - math.exp(squares) * there > 0.4
+    assert here - math.exp(5.0) * there == pytest.approx(0, abs=1e-12)
+    ledger = LinearLedger(epsilon=6, delta=1e-5)
+    for number in range(50):
+        ledger = ledger.reserve(str(number), DPCharge(1.0)).settle_at(str(number), 0.1)
+    assert math.fsum(one.epsilon for one in ledger.charges) == pytest.approx(5.0)
+    assert not ledger.admits(DPCharge(1.01))
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
