@@ -10,12 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from sweeps.process.exits import ExitCode
+from sweeps.process.exits import ENGINES, OURS, ExitCode
 from trainables.worker.redaction import redacted
-
-OURS = ("sweeps", "dpcore", "trainables")
-ENGINES = ("mlflow", "sqlalchemy", "requests", "urllib3", "pyarrow")
-"""Packages whose errors, where they reach a command, tell of a service or a file and not of a mistake in ours."""
 
 
 @contextmanager

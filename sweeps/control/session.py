@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dpcore.checks import InvalidValue
 from sweeps.control.controller import Controller
+from sweeps.control.end_notice import EndNotice, Operator
 from sweeps.control.extensions import asked, extended, grown
 from sweeps.control.failures import Failure
 from sweeps.control.interruption import Interruption
@@ -156,7 +157,7 @@ def resume(
 
     Raises UnknownSweep, LeaseHeld, Changed, StoreError, ClusterUnreachable, InvalidValue (data).
     """
-    started = time.monotonic()
+    started, operator = time.monotonic(), Operator.of_environment()
     fingerprint.check_accepted(accept)
     store = workspace.open_store()
     recorded = store.sweep(name)
@@ -185,19 +186,26 @@ def resume(
         controller.points.heard = listener.points
         controller.recover()
         working = controller.has_work()
+
+        def cluster_lost(sweep: str) -> None:
+            on_cluster_lost(sweep)
+            with suppress(Exception):
+                # The process ends next, with the code that says why, whatever comes of this.
+                operator.tell_apart(EndNotice.of(store, sweep, ExitCode.CLUSTER_LOST))
+
         if working:
             # Ray takes seconds to import and start: not for a sweep that is already over.
             from sweeps.runner.cluster import check_reachable
 
             check_reachable(address, effective.resources)
         with (
-            _left_as(store, lease) as state,
+            _left_as(store, lease, operator) as state,
             Drain(Publisher(store), name, effective.tracking.uri or workspace.tracking_uri) as drain,
         ):
             store.set_state(lease, "running")
             if working:
                 state.ended = _launch_all(
-                    controller, loaded, workspace, address, interruption, on_cluster_lost, drain.start
+                    controller, loaded, workspace, address, interruption, cluster_lost, drain.start
                 )
             else:
                 state.ended = "exhausted" if controller.is_exhausted() else "finished"
@@ -205,7 +213,7 @@ def resume(
             # Written before the drain ends, so that the views learn it too.
             store.set_state(lease, state.ended)
         seen = Publisher(store)
-        return SweepEnd(
+        end = SweepEnd(
             sweep=name,
             state=state.ended,
             counts=seen.counts(name),
@@ -217,6 +225,9 @@ def resume(
             tracking=drain.uri if drain.delivered else None,
             reasons=_reasons(controller, state.ended),
         )
+        notice = EndNotice.of(store, name, end.code)
+    operator.tell(notice)
+    return end
 
 
 def _first_failure(store: Publisher, name: str, trials: Folder, log: Path) -> Failure | None:
@@ -316,14 +327,16 @@ class _Left:
 
 
 @contextmanager
-def _left_as(store: Store, lease: Lease) -> Iterator[_Left]:
-    """Whatever ends the block, the sweep is not left as running."""
+def _left_as(store: Store, lease: Lease, operator: Operator) -> Iterator[_Left]:
+    """Whatever ends the block, the sweep is not left as running, and its operator is told."""
     left = _Left()
     try:
         yield left
-    except BaseException:
+    except BaseException as error:
         with suppress(StoreError):
             store.set_state(lease, "stopped")
+        with suppress(StoreError):
+            operator.tell(EndNotice.of(store, lease.sweep, ExitCode.of_error(error), "stopped", type(error).__name__))
         raise
 
 

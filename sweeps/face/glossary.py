@@ -147,7 +147,7 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
     no_claim=("A count of what ran that promises nothing, mostly since results chose what ran next.", "status total"),
     quote=(
         "Whether a printed number may be published. yes: as it stands. as one trial's: say that it leaves out the "
-        "search. under its assumptions, if that is so, as a demonstration, as a score on public records: with the "
+        "search. under its assumptions, as a demonstration, as a score on public records: with the "
         "sentence beside it. no guarantee, of the machine, of raw records, undeclared: no claim stands behind it. "
         "refuted: shown to be false, and so is all else that trials of that system reported.",
         "claim total status refuted validation",

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+OURS = ("sweeps", "dpcore", "trainables")
+ENGINES = ("mlflow", "sqlalchemy", "requests", "urllib3", "pyarrow")
+"""Packages whose errors, where they reach a command, tell of a service or a file and not of a mistake in ours."""
+
 
 class ExitCode(IntEnum):
     """The exit code of a command and what it says. No other code is given, but 1 by Python itself for a bug."""
@@ -36,6 +40,14 @@ class ExitCode(IntEnum):
     def known(cls, code: int | None) -> ExitCode | None:
         """The member of this number; None for that of another program, or of a signal."""
         return next((one for one in cls if one.value == code), None)
+
+    @classmethod
+    def of_error(cls, error: BaseException) -> ExitCode:
+        """What a command exits with that `error` ended."""
+        if isinstance(error, KeyboardInterrupt):
+            return cls.INTERRUPTED
+        known = type(error).__module__.split(".")[0] in (*OURS, *ENGINES)
+        return cls.BAD_INPUT if known or isinstance(error, OSError) else cls.FAILED
 
     @classmethod
     def of_sweep(cls, *, ranked: int, complete: int, failed: int) -> ExitCode:

@@ -121,15 +121,13 @@ def quote_of_total(total: Procedure) -> Quote:
     if is_demonstration(claim):
         return _DEMONSTRATION
     if total.rests_on:
-        return Quote(Verdict.WITH, "if that is so", " ".join(total.rests_on))
+        return Quote(Verdict.WITH, "under its assumptions", " ".join(total.rests_on))
     if claim.status is Status.PROVED_UNDER_ASSUMPTIONS:
         return Quote(Verdict.WITH, "under its assumptions", _NAMED)
     return _YES
 
 
-_TREATED_AS_PUBLIC = Quote(
-    Verdict.WITH, "as a score on public records", "no claim covers the validation records, which are treated as public"
-)
+_TREATED_AS_PUBLIC = Quote(Verdict.WITH, "as a score on public records", "no claim covers the validation records")
 _MACHINE = Quote(Verdict.NO, "of the machine", "no claim covers it: times and memory depend on the batches drawn")
 _RAW = Quote(Verdict.NO, "of raw records", "it reads training records outside of every claim")
 _UNKNOWN = Quote(Verdict.NO, "undeclared", "nobody says on what it depends")

@@ -140,7 +140,7 @@ def test_show(workspace, store, monkeypatch, capsys) -> None:
     claims = {line for line in text.splitlines() if line.startswith("claim")}
     assert len(claims) == 3
     for trial in store.trials("mixed"):
-        (line,) = [line for line in claims if line.endswith(f"({trial.key})")]
+        (line,) = [line for line in claims if f"({trial.key}); may be quoted" in line]
         assert rests_on(STATUS.search(line)[0], sentences) == claimed(trial)
     (total,) = [line for line in text.splitlines() if line.startswith("total")]
     everything = set().union(*map(claimed, store.trials("mixed")))
