@@ -1,0 +1,152 @@
+"""How good `sampler: auto` is, on surfaces between recorded trials, against Optuna's samplers.
+
+One budget    epsilon 2, 40 trials: mean over seeds of the regret of the trial that a search would choose, the one seen
+              best, by the surface's score (`tests.benchmarks.surfaces.surface`): the best score of the space
+              less that of the choice. ASHA may take as many steps as 40 whole trials have.
+Four budgets  how many trials a search needs until what it would choose at each budget fills, on average over seeds, the
+              hypervolume that Optuna's TPE (accuracy and epsilon as objectives) fills with 40. Volumes end at accuracy
+              0 and a tenth beyond the largest budget.
+
+Run: python -m tests.benchmarks.surfaces [--seeds 50] [--trials 40] [--set digits] [--only auto]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.records import TARGET_EPSILON
+from sweeps.search.space import Space
+from sweeps.spec import SweepSpec
+from tests.benchmarks.surfaces.searches import STOCK, Search, Trials, asha, ours, stock
+from tests.benchmarks.surfaces.sets import BUDGETS, SETS, sweep
+from tests.benchmarks.surfaces.surface import Surface
+
+BUDGET = 2.0
+CORNER = 1.1 * max(BUDGETS)
+DENSE = 20_000
+"""Points of the space among which, and around the best of which, the best score is sought."""
+FIRST = "Optuna TPE"
+ACCURACY: dict[str, Any] = {"objectives": [{"metric": "accuracy", "goal": "maximize"}]}
+
+
+def optimum(surface: Surface, spec: SweepSpec, epsilon: float) -> float:
+    """The best score of the space at a budget."""
+    space, rng = Space.of(spec), np.random.default_rng(0)
+    (branch,) = space.branches
+    domains = branch.searched
+    places = rng.random((DENSE, len(domains)))
+    best = -np.inf
+    for reach in (0.1, 0.03, 0.01):
+        configs = [
+            space.config(branch, epsilon, {k: d.draw(float(u)) for (k, d), u in zip(domains.items(), row, strict=True)})
+            for row in places
+        ]
+        scores = surface.scores(configs)
+        best = max(best, float(scores.max()))
+        top = places[np.argsort(-scores)[:20]]
+        places = np.clip(np.repeat(top, 50, axis=0) + reach * rng.standard_normal((1000, len(domains))), 0, 1 - 1e-9)
+    return best
+
+
+def chosen(surface: Surface, tried: Sequence[tuple[Any, float]]) -> NDArray[np.float64]:
+    """The score of what would be chosen after each trial: of those so far, the one that was seen best."""
+    scores = surface.scores([config for config, _ in tried])
+    seen = np.array([value for _, value in tried])
+    best = [int(np.argmax(seen[: end + 1])) for end in range(len(seen))]
+    return np.asarray(scores[best])
+
+
+def volumes(surface: Surface, tried: Sequence[tuple[Any, float]]) -> NDArray[np.float64]:
+    """The hypervolume of what would be chosen at each budget, after each trial; accuracy 1 at no epsilon fills 1."""
+    scores = surface.scores([config for config, _ in tried])
+    seen: dict[float, tuple[float, float]] = {}
+    found = []
+    for (config, value), score in zip(tried, scores, strict=True):
+        epsilon = float(config[TARGET_EPSILON])
+        if value > seen.get(epsilon, (-1.0, 0.0))[0]:
+            seen[epsilon] = (value, float(score))
+        reached, volume = 0.0, 0.0
+        ordered = sorted(seen)
+        for place, budget in enumerate(ordered):
+            reached = max(reached, seen[budget][1])
+            end = ordered[place + 1] if place + 1 < len(ordered) else CORNER
+            volume += reached * (end - budget)
+        found.append(volume / CORNER)
+    return np.array(found)
+
+
+def _runs(search: Search, surface: Surface, spec: SweepSpec, options: argparse.Namespace) -> tuple[list[Any], float]:
+    """(what was tried by each seed, processor seconds a trial)."""
+    start, tried = time.process_time(), []
+    for seed in range(options.seeds):
+        trials: Trials = search(spec, surface, options.trials, seed)
+        tried.append(list(trials))
+    return tried, (time.process_time() - start) / (options.seeds * options.trials)
+
+
+def one_budget(surface: Surface, options: argparse.Namespace) -> None:
+    """Print the table of regrets."""
+    budget = {"epsilon": BUDGET, "delta": 1e-5, "allow_large_delta": "a surface has no records"}
+    spec = sweep(surface.data, options.folder, privacy=budget, early_stopping=None, **ACCURACY)
+    spec = spec.model_copy(update={"search": spec.search.model_copy(update={"sampler": "auto", "stratified": False})})
+    best = optimum(surface, spec, BUDGET)
+    searches = {"auto": ours} | {name: stock(build) for name, build in STOCK.items()} | {"ASHA": asha}
+    print(f"  epsilon {BUDGET:g}, best score {best:.4f}; regret after {options.trials} trials, {options.seeds} seeds")
+    for name, search in searches.items():
+        if options.only and name not in options.only:
+            continue
+        tried, seconds = _runs(search, surface, spec, options)
+        regrets = np.array([best - chosen(surface, one)[-1] if one else best for one in tried])
+        error = regrets.std() / np.sqrt(len(regrets))
+        print(f"    {name:16} mean {regrets.mean():.4f} +- {error:.4f}   {1000 * seconds:6.1f} ms a trial", flush=True)
+
+
+def four_budgets(surface: Surface, options: argparse.Namespace) -> None:
+    """Print the trials to the same hypervolume."""
+    spec = sweep(surface.data, options.folder, early_stopping=None)
+    spec = spec.model_copy(update={"search": spec.search.model_copy(update={"sampler": "auto", "stratified": False})})
+    searches = {FIRST: stock(STOCK[FIRST]), "auto": ours} | {
+        name: stock(build) for name, build in STOCK.items() if name != FIRST
+    }
+    goal = np.nan
+    print(
+        f"  epsilon {BUDGETS}: trials to the mean hypervolume of {FIRST} after {options.trials}, {options.seeds} seeds"
+    )
+    for name, search in searches.items():
+        if options.only and name not in (*options.only, FIRST):
+            continue
+        tried, _ = _runs(search, surface, spec, options)
+        mean = np.mean([volumes(surface, one) for one in tried], axis=0)
+        goal = float(mean[-1]) if name == FIRST else goal
+        enough = np.flatnonzero(mean >= goal - 1e-12)
+        needed = str(enough[0] + 1) if len(enough) else f"more than {options.trials}"
+        print(f"    {name:16} {needed:>12}   volume after {options.trials}: {mean[-1]:.4f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--trials", type=int, default=40)
+    parser.add_argument("--set", choices=SETS, action="append")
+    parser.add_argument("--only", action="append", help="searches to run; all unless given")
+    parser.add_argument("--folder", default="data", help="of the data sets, of which no file is read")
+    options = parser.parse_args()
+    for data in options.set or SETS:
+        surface = Surface.of(data)
+        print(
+            f"{data}: {surface.count} recorded trials, accuracy varies by {surface.spread:.3f}, "
+            f"left-out error of the score {surface.error:.3f}",
+            flush=True,
+        )
+        one_budget(surface, options)
+        four_budgets(surface, options)
+
+
+if __name__ == "__main__":
+    main()
