@@ -1,10 +1,11 @@
-"""A Gaussian process of results, and how much a new point is expected to improve on the best.
+"""A Gaussian process of results, and how good a new point could well be.
 
 Kernel    Matern 5/2 with a length for each coordinate (Rasmussen & Williams 2006, section 5.1) plus noise, on
           scikit-learn. Its parameters are those of largest posterior: few trials alone would fit any of them.
 Results   by normal scores of their ranks, as Salinas, Shen & Perrone (2020), "A quantile-based approach for
           hyperparameter transfer learning", do: how bad the failures are says nothing about where the best is.
-Choice    the logarithm of expected improvement (Jones, Schonlau & Welch 1998; in logarithms Ament et al. 2023).
+Choice    the upper end of what is expected (Srinivas, Krause, Kakade & Seeger 2010, "GP-UCB"). On recorded surfaces it
+          found better trials than expected improvement, which stayed at the first ridge that was good.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtri
+from scipy.special import ndtri
 from scipy.stats import rankdata
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -28,6 +29,8 @@ NOISE, NOISE_SPREAD = 0.03, 1.5
 """Likewise of the noise variance, of results with variance 1."""
 SCALE_SPREAD = 1.0
 """Deviation of the logarithm of the kernel's own variance, about 1."""
+OPTIMISM = 2.0
+"""Deviations above the expected result by which candidates are compared."""
 BOUND = 4.0
 """Deviations at which parameters end."""
 
@@ -87,15 +90,7 @@ class Process:
         mean, deviation = self._model.predict(points, return_std=True)
         return mean, np.sqrt(np.maximum(deviation**2 - self._noise, 1e-10))
 
-    def log_improvement(self, points: Numbers, best: float) -> Numbers:
-        """Logarithm of the expected improvement on `best` at each point."""
+    def upper(self, points: Numbers) -> Numbers:
+        """What each point could well be worth: `OPTIMISM` deviations above what is expected."""
         mean, deviation = self.predict(points)
-        return np.log(deviation) + _log_h((mean - best) / deviation)
-
-
-def _log_h(z: Numbers) -> Numbers:
-    """log(pdf(z) + z cdf(z)) of the normal law, which far below 0 is log pdf(z) - 2 log |z| nearly."""
-    log_pdf = -0.5 * z**2 - 0.5 * np.log(2 * np.pi)
-    near = np.maximum(z, -10.0)
-    direct = np.log(np.maximum(np.exp(-0.5 * near**2) / np.sqrt(2 * np.pi) + near * np.exp(log_ndtr(near)), 1e-300))
-    return np.where(z > -10.0, direct, log_pdf - 2 * np.log(np.maximum(np.abs(z), 1.0)))
+        return np.asarray(mean + OPTIMISM * deviation)

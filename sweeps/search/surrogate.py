@@ -34,10 +34,13 @@ DESIGN = 8
 """Proposals that fill the space evenly before results count."""
 DRAWS, NEAR, MOVES = 500, 8, 25
 """Candidates: draws from the prior, and moves around each of so many good points."""
+ROUNDS = 2
+"""Of moves around the candidate that is best so far."""
 REACH = (0.02, 0.1, 0.3)
 """How far such moves go, in parts of a knob's range."""
-CHEAPER = 0.1
-"""Expected improvement is divided by the planned work to this power: of two points about as good, the cheaper one."""
+CHEAPER = 0.02
+"""Deviations of results that a point is worth less for each factor e of planned work: of two about as good, the cheaper
+one. Five times that found worse trials."""
 EVEN = 0.05
 """Of several objectives: the weight of their sum beside that of the worst (Knowles 2006, "ParEGO")."""
 
@@ -96,22 +99,19 @@ class Surrogate:
         return self._at(places, epsilon)
 
     def _best(self, process: Process, known: _Known, epsilon: float, rng: np.random.Generator) -> dict[str, Scalar]:
-        """The candidate that is expected to improve most at this budget."""
+        """The candidate that could be best at this budget."""
         tried = [{**config, TARGET_EPSILON: epsilon} for config in known.configs]
         expected, _ = process.predict(known.whole(tried))
-        best = float(expected.max())
-        order = np.argsort(-expected, kind="stable")
-        good = [tried[place] for place in dict.fromkeys(int(one) for one in order[:NEAR])]
         places = [rng.random((DRAWS, len(self._branch.searched)))]
-        places += [self._moved(config, rng) for config in good]
+        places += [self._moved(tried[place], rng) for place in np.argsort(-expected, kind="stable")[:NEAR]]
         candidates = [self._at(row, epsilon) for row in np.vstack(places)]
-        for _ in range(2):
-            worth = process.log_improvement(known.whole(candidates), best)
-            worth = worth - CHEAPER * self._coordinates.log_work(candidates)
-            top = candidates[int(np.argmax(worth))]
+        for _ in range(ROUNDS):
+            top = self._top(process, known, candidates)
             candidates = [top, *(self._at(row, epsilon) for row in self._moved(top, rng))]
-        worth = process.log_improvement(known.whole(candidates), best)
-        worth = worth - CHEAPER * self._coordinates.log_work(candidates)
+        return self._top(process, known, candidates)
+
+    def _top(self, process: Process, known: _Known, candidates: list[dict[str, Scalar]]) -> dict[str, Scalar]:
+        worth = process.upper(known.whole(candidates)) - CHEAPER * self._coordinates.log_work(candidates)
         return candidates[int(np.argmax(worth))]
 
     def _moved(self, config: Config, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -84,7 +84,7 @@ def volumes(surface: Surface, tried: Sequence[tuple[Any, float]]) -> NDArray[np.
 def _runs(search: Search, surface: Surface, spec: SweepSpec, options: argparse.Namespace) -> tuple[list[Any], float]:
     """(what was tried by each seed, processor seconds a trial)."""
     start, tried = time.process_time(), []
-    for seed in range(options.seeds):
+    for seed in range(options.start, options.start + options.seeds):
         trials: Trials = search(spec, surface, options.trials, seed)
         tried.append(list(trials))
     return tried, (time.process_time() - start) / (options.seeds * options.trials)
@@ -132,6 +132,7 @@ def four_budgets(surface: Surface, options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--start", type=int, default=100, help="the first seed; those below 10 were used for tuning")
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--set", choices=SETS, action="append")
     parser.add_argument("--only", action="append", help="searches to run; all unless given")
