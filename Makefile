@@ -1,10 +1,10 @@
-# setup: install; sweep: the first example; test: the suite; corpus: every frozen number; chaos: every kill; gpu: what only
-# a GPU shows; slurm: a real Slurm; lint: style and types.
+# setup: install; sweep: the first example; test: lint and suite; corpus: every frozen number; chaos: every kill;
+# gpu: what only a GPU shows; slurm: a real Slurm; lint: style and types; suite: the tests.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test corpus chaos gpu slurm lint clean
+.PHONY: setup sweep test suite corpus chaos gpu slurm lint clean
 
 setup: $(VENV)/installed
 
@@ -20,7 +20,11 @@ $(VENV)/installed: pyproject.toml constraints.txt
 sweep: setup
 	$(BIN)/sweeps run quickstart
 
-test: lint
+test: setup
+	@# Types are checked beside tests that wait for processes.
+	$(MAKE) --jobs 2 lint suite
+
+suite: setup
 	@# Three at a time, whole files each, in the order of tests/conftest.py: half of the suite waits for processes.
 	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 

@@ -279,6 +279,15 @@ class FakeSweep:
         self.check()
 
 
+def launched(sweep: FakeSweep) -> Worker:
+    """The worker of the sweep's next launch."""
+    group = sweep.controller.decide()
+    assert isinstance(group, TrialGroup)
+    worker = Worker(group, sweep.trials, sweep.executed)
+    sweep.workers.append(worker)
+    return worker
+
+
 def simulate(choices: Sequence[int], early_stopping: dict[str, Any] | None) -> FakeSweep:
     """One history, told by `choices`: launches, partial work, deliveries, losses, kills between and inside writes."""
     with memory_folder() as folder:

@@ -16,8 +16,15 @@ from sweeps.control.lost_attempts import INTERRUPTED, worker_losses
 from sweeps.records import Outcome, TrialState
 from sweeps.store import LeaseLost
 from sweeps.store.sql_store import SqlStore
-from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Killed, Worker, memory_folder, simulate
-from trainables.system import TrialGroup
+from tests.sweeps.fake_workers import (
+    ASHA,
+    NAME,
+    FakeSweep,
+    Killed,
+    launched,
+    memory_folder,
+    simulate,
+)
 from trainables.worker.attempt import UNWRITABLE, Attempt, Fenced, RecordsUnwritable
 from trainables.worker.files import Folder
 
@@ -122,18 +129,10 @@ def test_the_search_for_under_charging_finds_known_bugs(monkeypatch, owner, name
     pytest.fail("forty histories and no step escaped")
 
 
-def launch(sweep):
-    group = sweep.controller.decide()
-    assert isinstance(group, TrialGroup)
-    worker = Worker(group, sweep.trials, sweep.executed)
-    sweep.workers.append(worker)
-    return worker
-
-
 def longest(sweep, steps=4):
     """A worker whose trial has at least `steps` steps."""
     while True:
-        worker = launch(sweep)
+        worker = launched(sweep)
         if worker.member.to_step >= steps:
             return worker
 
@@ -143,7 +142,7 @@ def test_a_relaunch_goes_on_from_the_checkpoint_and_pays_only_from_there(sweep):
     worker.execute(1, 2, stop_inside=False)
     worker.execute(1, 1, stop_inside=True)
     sweep.lose(worker)
-    again = launch(sweep).member
+    again = launched(sweep).member
     assert (again.key, again.attempt, again.from_step, again.resume_attempt) == (worker.member.key, 2, 2, 1)
     lost, reserved = [entry for entry in sweep.store.ledger(NAME) if entry.key == again.key]
     # The third step was drawn and its checkpoint was not reached: paid twice.
@@ -152,7 +151,7 @@ def test_a_relaunch_goes_on_from_the_checkpoint_and_pays_only_from_there(sweep):
 
 
 def test_an_attempt_that_never_started_is_charged_nothing_and_can_never_start(sweep):
-    worker = launch(sweep)
+    worker = launched(sweep)
     sweep.lose(worker)
     entry = sweep.store.ledger_of(worker.member.key)[-1]
     assert (entry.from_step, entry.executed_to, entry.steps_spent) == (0, 0, 0)
@@ -169,10 +168,10 @@ def test_a_later_attempt_that_never_started_is_charged_nothing_beyond_its_checkp
     first = longest(sweep)
     first.execute(1, 2, stop_inside=False)
     sweep.lose(first)
-    sweep.lose(launch(sweep))
+    sweep.lose(launched(sweep))
     entry = sweep.store.ledger_of(first.member.key)[-1]
     assert (entry.attempt, entry.from_step, entry.executed_to) == (2, 2, 2)
-    assert launch(sweep).member.from_step == 2
+    assert launched(sweep).member.from_step == 2
 
 
 def test_an_attempt_whose_folder_was_emptied_is_charged_whole(sweep):
@@ -190,7 +189,7 @@ def race_a_late_worker(sweep, monkeypatch):
     operations = ("write", "read", "exists", "names")
     plain = {name: getattr(Folder, name) for name in operations}
     for moment in range(1, 20):
-        worker = launch(sweep)
+        worker = launched(sweep)
         left = [moment]
 
         def counted(name, left=left, worker=worker):
@@ -242,7 +241,7 @@ def test_the_race_finds_a_look_before_the_fence(patient, monkeypatch):
 
 
 def test_a_result_that_was_never_delivered_is_committed_and_not_run_again(sweep):
-    worker = launch(sweep)
+    worker = launched(sweep)
     worker.finish()
     sweep.lease.release()
     sweep.start()
@@ -259,7 +258,7 @@ def test_a_result_that_comes_after_the_attempt_was_given_up_is_run_again(sweep):
     sweep.lose(worker)
     worker.execute(1, 100, stop_inside=False)
     assert worker.result is not None
-    again = launch(sweep).member
+    again = launched(sweep).member
     assert (again.attempt, again.from_step, again.to_step) == (2, 2, worker.member.to_step)
     sweep.finish()
     sweep.check_end(trials=5)
@@ -267,7 +266,7 @@ def test_a_result_that_comes_after_the_attempt_was_given_up_is_run_again(sweep):
 
 def test_losses_are_counted_across_controllers(sweep):
     """Two losses are allowed: the third fails the trial, whichever controller sees it."""
-    key = launch(sweep).member.key
+    key = launched(sweep).member.key
     for losses in range(1, 4):
         worker = sweep.workers[0]
         worker.execute(1, 1, stop_inside=True)
@@ -276,13 +275,13 @@ def test_losses_are_counted_across_controllers(sweep):
         sweep.lease.release()
         sweep.start()
         if losses < 3:
-            assert launch(sweep).member.key == key
+            assert launched(sweep).member.key == key
     assert "lost 3 times" in sweep.controller.records[key].reason
 
 
 def test_what_ends_with_its_controller_is_no_loss_of_the_worker(sweep):
     """Killed, stopped by Ctrl-C, or stopped by a full disk, again and again: the trial goes on all the same."""
-    key = launch(sweep).member.key
+    key = launched(sweep).member.key
     for number in range(9):
         worker = sweep.workers[0]
         worker.execute(1, 1, stop_inside=True)
@@ -294,7 +293,7 @@ def test_what_ends_with_its_controller_is_no_loss_of_the_worker(sweep):
                 sweep.controller.finished(worker.group, [refused])
         sweep.lease.release()
         sweep.start()
-        assert launch(sweep).member.key == key
+        assert launched(sweep).member.key == key
     reasons = [one.reason for one in sweep.store.attempts(NAME) if one.outcome is Outcome.LOST]
     assert len(reasons) == 9
     sweep.lose(sweep.workers[0])
@@ -305,7 +304,7 @@ def test_what_ends_with_its_controller_is_no_loss_of_the_worker(sweep):
 
 
 def test_a_lost_launch_keeps_the_result_that_it_had(sweep):
-    worker = launch(sweep)
+    worker = launched(sweep)
     sweep.controller.spec = sweep.spec.model_copy(
         update={"execution": sweep.spec.execution.model_copy(update={"retries": 0})}
     )
@@ -315,13 +314,13 @@ def test_a_lost_launch_keeps_the_result_that_it_had(sweep):
 
 
 def test_a_worker_that_dies_each_time_fails_its_trial_and_the_sweep_goes_on(sweep):
-    worker = launch(sweep)
+    worker = launched(sweep)
     for attempt in range(1, 4):
         assert worker.member.attempt == attempt
         worker.execute(1, 1, stop_inside=True)
         sweep.lose(worker)
         if attempt < 3:
-            worker = launch(sweep)
+            worker = launched(sweep)
     record = sweep.controller.records[worker.member.key]
     assert record.state is TrialState.FAILED
     assert "lost 3 times" in record.reason
@@ -334,7 +333,7 @@ def test_a_worker_that_dies_each_time_fails_its_trial_and_the_sweep_goes_on(swee
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_metric_that_is_no_number_fails_the_trial_with_a_reason(sweep, value):
-    worker = launch(sweep)
+    worker = launched(sweep)
     worker.finish_with(value)
     sweep.deliver(worker)
     record = sweep.controller.records[worker.member.key]
@@ -346,7 +345,7 @@ def test_a_metric_that_is_no_number_fails_the_trial_with_a_reason(sweep, value):
 
 
 def test_an_exception_of_the_system_fails_its_trial_alone(sweep):
-    worker = launch(sweep)
+    worker = launched(sweep)
     worker.execute(1, 1, stop_inside=True)
     sweep.workers.remove(worker)
     error = {"key": worker.member.key, "attempt": 1, "error": "ZeroDivisionError: division by zero"}
@@ -356,14 +355,14 @@ def test_an_exception_of_the_system_fails_its_trial_alone(sweep):
 
 
 def test_records_that_cannot_be_written_stop_the_sweep_and_cost_no_retry(sweep):
-    worker = launch(sweep)
+    worker = launched(sweep)
     worker.execute(1, 1, stop_inside=False)
     sweep.workers.remove(worker)
     refused = {"key": worker.member.key, "attempt": 1, "unwritable": "No space left on device"}
     with pytest.raises(RecordsUnwritable, match=r"No space left.*sweeps resume fake"):
         sweep.controller.finished(worker.group, [refused])
     assert sweep.controller.records[worker.member.key].state is TrialState.PLANNED
-    assert launch(sweep).member.from_step == (1 if worker.member.to_step > 1 else 0)
+    assert launched(sweep).member.from_step == (1 if worker.member.to_step > 1 else 0)
 
 
 def test_settling_asks_the_store_for_what_runs(sweep):
@@ -378,7 +377,7 @@ def test_settling_asks_the_store_for_what_runs(sweep):
 
 def test_a_controller_whose_lease_is_gone_writes_nothing(sweep):
     old, lease = sweep.controller, sweep.lease
-    worker = launch(sweep)
+    worker = launched(sweep)
     worker.finish()
     lease.release()
     sweep.start()
@@ -387,71 +386,6 @@ def test_a_controller_whose_lease_is_gone_writes_nothing(sweep):
     with pytest.raises(LeaseLost):
         old.decide()
     sweep.check()
-
-
-class TestRungs:
-    @pytest.fixture
-    def sweep(self, tmp_path):
-        return FakeSweep(
-            tmp_path, ASHA, change={"systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1]}, "steps": 8}}}
-        )
-
-    def promoted(self, sweep):
-        """Two trials end the first rung at step 2; the better one is launched into the next."""
-        for error in (0.1, 0.2):
-            worker = launch(sweep)
-            assert (worker.member.from_step, worker.member.to_step) == (0, 2)
-            worker.finish_with(error)
-            sweep.deliver(worker)
-        worker = launch(sweep)
-        assert (worker.member.key, worker.member.attempt) == (f"{NAME}-0", 2)
-        assert (worker.member.from_step, worker.member.to_step, worker.member.resume_attempt) == (2, 4, 1)
-        return worker
-
-    def test_a_rung_is_a_reservation_of_its_own(self, sweep):
-        self.promoted(sweep)
-        entries = [(e.attempt, e.from_step, e.to_step) for e in sweep.store.ledger(NAME) if e.key == f"{NAME}-0"]
-        assert entries == [(1, 0, 2), (2, 2, 4)]
-
-    def test_a_promoted_trial_that_is_lost_goes_on_from_its_rung(self, sweep):
-        worker = self.promoted(sweep)
-        worker.execute(1, 1, stop_inside=True)
-        sweep.lose(worker)
-        again = launch(sweep).member
-        assert (again.key, again.attempt, again.from_step, again.to_step) == (f"{NAME}-0", 3, 2, 4)
-
-    def test_a_promoted_trial_survives_the_controller(self, sweep):
-        worker = self.promoted(sweep)
-        worker.execute(1, 1, stop_inside=False)
-        sweep.lease.release()
-        sweep.start()
-        again = launch(sweep).member
-        assert (again.key, again.attempt, again.from_step, again.to_step) == (f"{NAME}-0", 3, 3, 4)
-        sweep.check()
-
-    def test_a_stopped_trial_claims_its_whole_plan(self, sweep):
-        sweep.finish()
-        sweep.check_end(trials=5)
-        records = sweep.store.trials(NAME)
-        stopped = [record for record in records if record.step == 2]
-        whole = [record for record in records if record.step == 8]
-        assert stopped
-        assert whole
-        # Two of eight steps, by results: where it stopped was no fact before its first step.
-        for record in records:
-            assert record.guarantee == record.plan.guarantee
-            assert record.guarantee.epsilon == pytest.approx(record.config["target_epsilon"], rel=1e-6)
-            assert {metrics["epsilon"] for metrics in record.reports.values()} == {record.guarantee.epsilon}
-        # What was executed is what the ledger counts.
-        assert sum(e.steps_spent for e in sweep.store.ledger(NAME)) == sum(record.step for record in records)
-
-    def test_what_was_reported_at_each_rung_is_known_now_and_after_a_restart(self, sweep):
-        sweep.finish()
-        known = {key: dict(record.reports) for key, record in sweep.controller.records.items()}
-        assert sorted(next(reports for reports in known.values() if len(reports) == 3)) == [2, 4, 8]
-        sweep.lease.release()
-        sweep.start()
-        assert {key: dict(record.reports) for key, record in sweep.controller.records.items()} == known
 
 
 def test_an_impossible_space_is_exhausted_and_says_so(tmp_path):
@@ -467,5 +401,5 @@ def test_an_impossible_space_is_exhausted_and_says_so(tmp_path):
 
 def test_waiting_is_said_while_something_runs(sweep):
     for _ in range(5):
-        launch(sweep)
+        launched(sweep)
     assert isinstance(sweep.controller.decide(), Wait)

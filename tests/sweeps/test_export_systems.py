@@ -51,15 +51,34 @@ ALONE = """
 import json, sys
 import numpy as np, torch
 from safetensors.torch import load_file
-place = sys.argv[1]
-module = torch.export.load(f"{place}/program.pt2").module()
-weights = load_file(f"{place}/weights.safetensors")
-assert all(torch.equal(weights[name], one) for name, one in module.state_dict().items())
-asked = np.load(f"{place}/asked.npz")
-inputs = [torch.from_numpy(asked[one["name"]]) for one in json.load(open(f"{place}/preprocessing.json"))["inputs"]]
-np.save(f"{place}/answered.npy", module(*inputs).detach().numpy())
-assert not [name for name in sys.modules if name.split(".")[0] in ("sweeps", "trainables", "dpcore")]
+for line in sys.stdin:
+    place = line.strip()
+    module = torch.export.load(f"{place}/program.pt2").module()
+    weights = load_file(f"{place}/weights.safetensors")
+    assert all(torch.equal(weights[name], one) for name, one in module.state_dict().items())
+    asked = np.load(f"{place}/asked.npz")
+    inputs = [torch.from_numpy(asked[one["name"]]) for one in json.load(open(f"{place}/preprocessing.json"))["inputs"]]
+    np.save(f"{place}/answered.npy", module(*inputs).detach().numpy())
+    assert not [name for name in sys.modules if name.split(".")[0] in ("sweeps", "trainables", "dpcore")]
+    print("answered", flush=True)
 """
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """A process with torch and safetensors alone: given the folder of a model, it answers what is asked there."""
+    words = [sys.executable, "-I", "-c", ALONE]
+    away = tmp_path_factory.mktemp("away")
+    with subprocess.Popen(words, cwd=away, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def answer(place):
+            process.stdin.write(f"{place}\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "answered\n"
+
+        yield answer
+        process.stdin.close()
+        assert process.wait(60) == 0
 
 
 def table(folder):
@@ -117,7 +136,7 @@ def trained(name, root):
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_it_answers_as_its_trial_reported_in_a_process_without_us_or_is_refused(name, tmp_path):
+def test_it_answers_as_its_trial_reported_in_a_process_without_us_or_is_refused(name, tmp_path, alone):
     assert (name in EXPORTED) != (name in REFUSED), "a system whose model leaves, or which is refused: which?"
     sweep, data = trained(name, tmp_path)
     if name in REFUSED:
@@ -130,7 +149,7 @@ def test_it_answers_as_its_trial_reported_in_a_process_without_us_or_is_refused(
     place = model.save(tmp_path / "out" / "model")
     held = SOURCES[data["source"]].load({key: one for key, one in data.items() if key != "source"}).validation
     np.savez(place / "asked.npz", **held.inputs)
-    subprocess.run([sys.executable, "-I", "-c", ALONE, str(place)], check=True, cwd=tmp_path)
+    alone(place)
     answered = np.load(place / "answered.npy").argmax(axis=1)
     # To the last record.
     assert (answered == held.targets).sum() == round(sweep.trial(0).metrics["accuracy"] * len(held))
