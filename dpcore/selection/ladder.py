@@ -26,7 +26,8 @@ Proof. With a, b the chances of success below rung j and up to it, z in rung j i
 `penalties`, t_a' <= exp(e*_{j-1}) t_a and t_b' <= exp(e*_j) t_b. F falls in both ends, with log-slopes -s in ln t_a and
 -(1+eta-s) in ln t_b, where s = eta/(1 - r^-eta) - 1/(r-1), r = t_b/t_a, and eta <= s <= (1+eta)/2. Move both ends by
 e*_{j-1}, at most (1+eta) e*_{j-1}, then t_b alone by the rest, at most 1 each. For the best, the ends are any events up
-to rung j. Failure: f(y)/y is the average over [t_J, 1], at most 1, and only its lower end moves. A cap is free.
+to rung j. Failure: f(y)/y is the average over [t_J, 1], at most 1, and only its lower end moves. A cap is free, except
+on the curve of failure: it makes failure likelier, so there the law with its cap is priced.
 
 Source  After Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and Liu & Talwar (2019), algorithm 1; re-derived
         here. Compose prices in sums only (`filters.LinearLedger`), never in GDP or square-root rules.
@@ -163,7 +164,7 @@ def price_ladder(ladder: Ladder, deltas: Sequence[float], failure_delta: float, 
     mean, trial = ladder.priced.mean, ladder.trial
     parts = zip(ladder.rungs, ladder.weights, deltas, ladder.penalties(), strict=True)
     theorem = (trial.epsilon(failure_delta) + ladder.failure_penalty) * ROUND_UP
-    curve = failure_epsilon(ladder.priced, trial, failure_delta, points)
+    curve = failure_epsilon(ladder.law, trial, failure_delta, points)
     return LadderPrice(
         rungs=tuple((epsilon_at(one, delta / (mean * w)) + penalty) * ROUND_UP for one, w, delta, penalty in parts),
         deltas=tuple(deltas),

@@ -16,7 +16,8 @@ Proof. A trial succeeds with chance x, and z is a success of chance Q(z). It is 
 of f' over [1-x, 1], which falls in x and is at most f'(1) = mean. Under a neighbour x' <= exp(e1) x + delta(e1), so
 F(x) <= exp(penalty) F(x'), and as in `best` the divergence of the successes is at most mean delta_Q(eps - penalty).
 Failure has chance f(y), y = 1 - x, and both constraints on y' are the profile's, on the trial's failure and on its
-success. A cap is free (`counts.Capped`); the law with its cap may also be priced itself, and then a little lower.
+success. The law is priced with its cap. For success a cap is free (`counts.Capped`), and priced itself costs a little
+less; on the curve of failure it is not free: it makes failure likelier, so that delta covers less of it.
 
 Source  Liu & Talwar (2019), algorithm 1, for the procedure and 2 epsilon; Papernot & Steinke (2022), corollary 16, for
         a Renyi form; the profile form is re-derived here.

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from dpcore.calibrate import Target, sampled_gaussian
 from dpcore.checks import InvalidValue
@@ -312,6 +313,18 @@ def test_the_renyi_prices_hold_in_the_mean():
         return worst
 
     assert climbed(score, mechanisms=share(8)) <= 1
+
+
+def test_a_cap_is_not_free_for_the_curve_of_failure():
+    """It makes failure likelier: a Gaussian trial that succeeds above some score exceeds the uncapped law's price."""
+    capped, delta = Capped(geometric(27), 20), 1e-3
+    scores = np.linspace(-4, 5, 500)
+    fails = [(capped.pgf(float(ndtr(score))), capped.pgf(float(ndtr(score - 0.5)))) for score in scores]
+    exact = max(math.log((one - delta) / other) for one, other in fails if one > delta)
+    assert failure_epsilon(geometric(27), gauss(2.0), delta) < exact - 0.05
+    assert exact <= failure_epsilon(capped, gauss(2.0), delta) < exact + 1e-3
+    ladder = Ladder(law=capped, rungs=(gauss(2.0),), weights=(1.0,))
+    assert price_ladder(ladder, (0.01,), delta).failure >= exact
 
 
 def test_a_coin_drawn_again_is_another_search():
