@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sweeps.face.glossary import explain
     from sweeps.face.opening import SweepWarning, check, init, list_sweeps, load, open, pareto, resume, run
-    from sweeps.face.predicting import predict
+    from sweeps.face.predicting import predict, predict_files
     from sweeps.face.sweep import Sweep
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "open",
     "pareto",
     "predict",
+    "predict_files",
     "resume",
     "run",
 ]
@@ -40,7 +41,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from sweeps.face import glossary, opening, predicting, sweep
 
-    return getattr({"Sweep": sweep, "explain": glossary, "predict": predicting}.get(name, opening), name)
+    return getattr(
+        {"Sweep": sweep, "explain": glossary, "predict": predicting, "predict_files": predicting}.get(name, opening),
+        name,
+    )
 
 
 def __dir__() -> Any:

@@ -59,12 +59,27 @@ def predict(
         list[str],
         typer.Argument(help="Parquet or CSV with the declared columns: files, folders, patterns in quotes, or URLs."),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="CSV or Parquet file to write, a row for each row.")],
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", help="CSV or Parquet file to write, a row for each row; with --address a folder."
+        ),
+    ],
     format: Annotated[str | None, typer.Option(help="parquet or csv, where the file's name does not say.")] = None,
+    address: Annotated[
+        str | None, typer.Option("--address", help="By Ray Data, for many files: local, auto or HOST:PORT.")
+    ] = None,
 ) -> None:
-    """What an exported model says of the rows of files, in their order; of several files with a column `file`."""
+    """What an exported model says of the rows of files, in their order; of several files with a column `file`.
+
+    With --address workers of Ray share the files, and write a folder of Parquet files in that order, in bounded memory.
+    """
     import sweeps
     from trainables.export.files import check_output, written
 
+    if address is not None:
+        done = sweeps.predict_files(model, files, output, address=address, format=format)
+        print(f"{done.rows:,} rows in {len(done.parts)} files in {done.folder}")
+        return
     check_output(output)
     print(written(sweeps.predict(model, files, format=format), output))

@@ -12,6 +12,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
@@ -42,6 +43,81 @@ def read(where: object, form: str | None, names: tuple[str, ...]) -> pa.Table:
         source = _dataset(path, kind)
         _check_names(path, kind, list(source.schema.names), names)
         return source.to_table(columns=list(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of one file or folder that is read by itself.
+
+    fragment  which of its files, in the order in which `read` takes them; None: all of them, one after the other
+    groups    which of that file's groups of rows; None: all
+    first     position of its first row among all rows of `where`
+    """
+
+    where: str
+    form: str | None
+    fragment: int | None = None
+    groups: tuple[int, ...] | None = None
+    first: int = 0
+
+
+def parts(where: object, form: str | None, rows: int) -> list[Part]:
+    """What `read` takes, in its order, in parts of about `rows` rows: whole groups of a Parquet file, which says itself
+    how many rows each has. A CSV file, which does not, is one part. Reads no record. Raises InvalidValue (path, form).
+    """
+    path, kind = _path(where), form_of(where, form)
+    with _readable(path, kind):
+        source = _dataset(path, kind)
+        if kind == "csv":
+            return [Part(path, form)]
+        found, first = [], 0
+        for number, fragment in enumerate(source.get_fragments()):
+            taken: list[int] = []
+            held = 0
+            for group in fragment.row_groups:
+                taken.append(group.id)
+                held += group.num_rows
+                if held >= rows:
+                    found.append(Part(path, form, number, tuple(taken), first))
+                    first, held, taken = first + held, 0, []
+            if taken:
+                found.append(Part(path, form, number, tuple(taken), first))
+                first += held
+        return found
+
+
+def batches(part: Part, names: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
+    """The rows of one part, at most `rows` at a time, as `read` has them. Raises InvalidValue (path, form, columns)."""
+    import pyarrow as pa
+
+    path, kind = _path(part.where), form_of(part.where, part.form)
+    with _readable(path, kind):
+        source = _dataset(path, kind)
+        _check_names(path, kind, list(source.schema.names), names)
+        files = list(source.get_fragments())
+        if part.fragment is not None:
+            files = [files[part.fragment].subset(row_group_ids=list(part.groups or ()))]
+        for one in files:
+            # Of one schema, whichever file it is: as `read` has it. Little is read ahead: memory is bounded by it.
+            read = one.scanner(
+                schema=source.schema, columns=list(names), batch_size=rows, batch_readahead=1, fragment_readahead=1
+            )
+            for batch in read.to_batches():
+                yield pa.Table.from_batches([batch])
+
+
+def check_askable(where: object, form: str | None, asked: Sequence[Column], names: Sequence[str]) -> None:
+    """Whether a file is there and has the columns `names`, those of `asked` of types that can be what is declared.
+
+    Reads no record. Raises InvalidValue.
+    """
+    path, kind = _path(where), form_of(where, form)
+    found = columns(where, form)
+    _check_names(path, kind, [name for name, _ in found], names)
+    if kind != "csv":
+        types = dict(found)
+        for column in asked:
+            _check_column(path, types[column.name], column)
 
 
 def inspect(where: object, form: str | None, declared: Schema) -> None:

@@ -53,9 +53,7 @@ def predicted(model: ReleasedModel, path: str | Path, format: str | None = None)
 
     Raises InvalidValue for a file that is not there or no such file, a missing column, an undeclared category.
     """
-    asked = model.preprocessing
-    names = tuple(column.name for column in asked.columns) or tuple(asked.features)
-    return model.predict(table_file.read(str(path), format, names)).table()
+    return model.predict(table_file.read(str(path), format, model.preprocessing.names)).table()
 
 
 def together(files: Sequence[str], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -44,6 +44,11 @@ class Preprocessing:
         labels = classes or tuple(range(facts.classes or 0))
         return cls(task=facts.task, features=dict(facts.features), columns=columns, classes=labels)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are read of a file."""
+        return tuple(column.name for column in self.columns) or tuple(self.features)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {

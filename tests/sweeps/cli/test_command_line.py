@@ -21,7 +21,7 @@ FROZEN = yaml.safe_load((Path(__file__).parent / "command_line.yaml").read_text(
 OF_THEIR_OWN = {
     "--accept": {"audit", "export"},  # no spec is compared
     "--as-refuted": {"pareto"},  # what is drawn; what leaves
-    "--address": {"check", "submit"},  # nodes that are asked; a job server
+    "--address": {"check", "submit", "predict"},  # nodes that are asked; a job server; only where asked for
     "--data": {"submit"},  # a folder of the cluster
     "--format": {"predict", "show"},  # of the file that is read; tables that are printed alone
     "--output": {"init", "pareto", "report", "export", "predict"},  # spec; table or picture; page; folder; predictions
