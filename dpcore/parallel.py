@@ -46,7 +46,14 @@ def headline_of_parts(
         return headline_of_many(other, delta, adjacency, unit)
     if not (parallel and adjacency is Adjacency.ADD_REMOVE):
         return headline_of_many(Composed(events=(one, other)), delta, adjacency, unit)
-    first, second = (headline_of_many(event, delta, adjacency, unit) for event in (one, other))
+    return larger_of_parts(*(headline_of_many(event, delta, adjacency, unit) for event in (one, other)))
+
+
+def larger_of_parts(first: Guarantee, second: Guarantee) -> Guarantee:
+    """What the releases from two parts claim together that compose in parallel, each of which is claimed by itself.
+
+    Both under add-remove, of one unit; where a record belongs is a function of that record alone (or declared so).
+    """
     # Fixed deltas of approximate releases may differ: each claim holds at the larger of the two as well.
     larger = max(first, second, key=lambda claim: claim.epsilon)
     lowers = [claim.epsilon_lower for claim in (first, second) if claim.epsilon_lower is not None]

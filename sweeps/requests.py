@@ -1,4 +1,5 @@
-"""What people ask of a sweep that somebody else may be running, and what audits found: words appended to its store.
+"""What people ask of a sweep that somebody else may be running, what audits found, and what was read of its test
+records: words appended to its store.
 
 None of them needs the sweep's lease, and none is ever changed. The sweep's controller reads them and does what they
 say, so that it stays the one that writes.
@@ -64,13 +65,40 @@ class Refutation:
         return f"{found}." if key == self.trial else f"{found}, and this trial runs the same code ({self.system})."
 
 
-Wanted = StopRequest | Note | Tag | KnownPoint | Refutation
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutRead:
+    """The test records are about to be read for one trial: appended before any of them is scored.
+
+    trial    its key
+    records  the fingerprint of the test records, keyed by the store (`Store.data_fingerprint`): one set, one word
+    """
+
+    trial: str
+    records: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutScore:
+    """What came of a reading.
+
+    read  number of its `HeldOutRead`
+    metrics, standard_error  see `trainables.export.scoring`
+    """
+
+    read: int
+    metrics: Mapping[str, float]
+    standard_error: Mapping[str, float]
+
+
+Wanted = StopRequest | Note | Tag | KnownPoint | Refutation | HeldOutRead | HeldOutScore
 _KINDS: Mapping[str, type[Wanted]] = {
     "stop": StopRequest,
     "note": Note,
     "tag": Tag,
     "point": KnownPoint,
     "refutation": Refutation,
+    "held-out read": HeldOutRead,
+    "held-out score": HeldOutScore,
 }
 
 

@@ -14,9 +14,11 @@ from sweeps.checking.feasibility import DRAWS, draws
 from sweeps.checking.notes import notes_on, notes_on_withheld
 from sweeps.control.planning import check_corners, plan_proposal
 from sweeps.control.resolving import resolution_of
+from sweeps.held_out.declared import DeclaredTest, declared_test
 from sweeps.ledger.assumptions import HEADING, Assumptions
 from sweeps.ledger.totals import Total as EarlierTotal
 from sweeps.ledger.totals import earlier_lines
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.rounding import delta_text, epsilon_text
@@ -93,6 +95,11 @@ class Preview:
         return validation_text(self.facts, self.spec.privacy.adjacency)
 
     @property
+    def test(self) -> DeclaredTest | None:
+        """The test records; None without any."""
+        return declared_test(RecordedSpec(self.spec.canonical()))
+
+    @property
     def feasible_share(self) -> float:
         """Share of the prior that may be launched."""
         return self.feasible / self.samples
@@ -132,6 +139,7 @@ class Preview:
             "warm_start": self.warm_start and self.warm_start.to_dict(),
             "started_from": [one.to_dict() for one in self.started_from],
             "validation": self.validation,
+            "test": None if self.test is None else str(self.test),
             "per_record": self.per_record and asdict(self.per_record),
             "unit_records": self.facts.unit_records,
             "noise": self.noise and asdict(self.noise),
@@ -158,6 +166,8 @@ class Preview:
             lines.append(f"unit     {_unit_text(privacy.unit, self.facts.unit_records, self.per_record)}")
         if self.validation is not None:
             lines.append(f"validation records: {self.validation}")
+        if self.test is not None:
+            lines.append(f"test records: {self.test}")
         lines.append("space")
         width = max(len(f"{system}.{knob}") for system, knob, _ in self.space)
         lines += [f"  {f'{system}.{knob}':<{width}}  {domain}" for system, knob, domain in self.space]

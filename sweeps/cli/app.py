@@ -36,6 +36,7 @@ from sweeps.cli.options import (
 from sweeps.cli.output import clear_errors, print_json
 from sweeps.cli.show_command import show
 from sweeps.export.export_command import export, predict
+from sweeps.held_out.held_out_command import held_out_test
 from sweeps.process import exits
 from sweeps.provenance.user_code import working_folder_is_importable
 from sweeps.submission.submit import submit
@@ -175,6 +176,12 @@ def run(
     rehearsal: Annotated[
         bool, typer.Option(help="Try a model of your own out on made-up records first, in a process of its own.")
     ] = True,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose models MLflow shows at the end: front (the best eight; default), none, or numbers 0,3."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Start a sweep and run it to its end. By ray://HOST:PORT it is submitted: the controller runs on the cluster."""
@@ -197,6 +204,7 @@ def run(
         tracking=tracking,
         address=address,
         rehearsal=rehearsal,
+        models=models,
     )
     drive(created, workspace, address=address, as_json=as_json)
 
@@ -332,6 +340,8 @@ def track(
         for sentence in rebuilt.mended:
             print(sentence)
         print(f"{rebuilt.runs} runs in {shown}")
+        if rebuilt.models is not None:
+            print(*rebuilt.models.lines(), sep="\n", end="\n" if list(rebuilt.models.lines()) else "")
 
 
 @app.command()
@@ -387,6 +397,7 @@ def schema() -> None:
 app.command()(explain)
 app.add_typer(account_app, name="account")
 app.command()(audit)
+app.command("test")(held_out_test)
 app.command()(export)
 app.command()(predict)
 app.command()(stop)

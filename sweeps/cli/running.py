@@ -14,6 +14,7 @@ from rich.console import Console
 from sweeps.cli.output import print_json
 from sweeps.cli.streams import steadfast_streams
 from sweeps.control import session
+from sweeps.face.ending import with_models
 from sweeps.face.overview import refuted_lines, shown
 from sweeps.face.progress import ProgressDisplay
 from sweeps.process.exits import ExitCode
@@ -87,8 +88,10 @@ def _drive(sweep: str, workspace: Workspace, as_json: bool, address: str | None,
             )
     except KeyboardInterrupt:
         _stopped(console, again)
+    outcome = with_models(outcome, workspace)
     if as_json:
-        print_json(shown(sweep, workspace).to_dict())
+        models = {} if outcome.models is None else {"models": outcome.models.to_dict()}
+        print_json({**shown(sweep, workspace).to_dict(), **models})
     if outcome.state == "stopped":
         _stopped(console, again)
     if not as_json:
@@ -135,6 +138,8 @@ def _summary(sweep: str, workspace: Workspace, outcome: session.SweepEnd, consol
     _print(console, f"Report  {write_report(store, sweep, workspace.report(sweep))}")
     if outcome.tracking is not None:
         _print(console, *_view(outcome.tracking, kept_page(workspace.folder(sweep))))
+    if outcome.models is not None:
+        _print(console, *outcome.models.lines())
 
 
 def _view(uri: str, page: str) -> list[str]:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from sweeps.export.at_the_end import asked_by_name
 from sweeps.front.pareto import LABELS, spec_objectives, sweep_front
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialState
@@ -116,7 +117,7 @@ def collect(workspace: Workspace, sweep: str, *, dry_run: bool = False) -> Colle
 
 
 def _asked_for(seen: Publisher, sweep: str, published: Collection[Published]) -> set[str]:
-    """Keys of the trials on the front, and of the best by the first objective."""
+    """Keys of the trials on the front, of the best by the first objective, and of those whose models the spec names."""
     first = spec_objectives(seen.sweep(sweep).spec)[0]
     sign = -1.0 if first.goal == "maximize" else 1.0
     ranked = [
@@ -124,4 +125,6 @@ def _asked_for(seen: Publisher, sweep: str, published: Collection[Published]) ->
         for one in published
         if one.state is TrialState.COMPLETE and (value := one.metric(first.metric)) is not None and value == value
     ]
-    return {min(ranked)[2], *sweep_front(seen, sweep, mix=LABELS, as_refuted=True).keys()} if ranked else set()
+    named = asked_by_name(seen, sweep)
+    front = {min(ranked)[2], *sweep_front(seen, sweep, mix=LABELS, as_refuted=True).keys()} if ranked else set()
+    return named | front

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
 from sweeps.control.controller import Controller
@@ -45,6 +46,9 @@ from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PublicFacts
 from trainables.worker.files import Folder
 
+if TYPE_CHECKING:
+    from sweeps.export.at_the_end import ModelsShown
+
 LEASE_SECONDS = 30.0
 RAY_LOG = "ray.log"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -58,6 +62,7 @@ class SweepEnd:
     failure   of the trial that failed first, of all sessions; None when none did
     tracking  MLflow's URI, if it has everything; None when something could not be delivered
     reasons   why it is no full success, one sentence each
+    models    what MLflow shows of its models; None where nobody looked
     """
 
     sweep: str
@@ -68,6 +73,7 @@ class SweepEnd:
     failure: Failure | None = None
     tracking: str | None = None
     reasons: tuple[str, ...] = ()
+    models: ModelsShown | None = None
 
     @property
     def code(self) -> ExitCode:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dpcore.guarantee import Guarantee
+from sweeps.held_out.declared import DeclaredTest, declared_test
+from sweeps.held_out.readings import HeldOutReading, readings
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import own_total, total_lines
 from sweeps.records import TrialState
@@ -21,7 +22,7 @@ from trainables.metrics import Dependence
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS
 from trainables.system import PublicFacts
-from trainables.validation.reports import NOISE_SD
+from trainables.validation.reports import NOISE_SD, share_error
 
 REFUTED = "REFUTED: the claim below does not hold. This model protects nobody whom it was trained on."
 
@@ -31,10 +32,13 @@ class ModelCard:
     """One trial's model in words and numbers.
 
     total           all trials of the sweep together, in words: what choosing this one cost
+    with_score      the claim of the model and its test score together; without a score, that of the model
     charged         steps that the ledger charged this trial, lost launches included
     metrics         as the trial reported them
     standard_error  {metric: of the mean over n_validation records}, for what is a share of them
     candidates      finished trials that this one was chosen among, if it was chosen
+    test            the test records that the spec declares; None: it declares none
+    readings        of them, for any trial of the sweep
     """
 
     sweep: str
@@ -42,6 +46,7 @@ class ModelCard:
     refuted: bool
     record: Published
     claim: Guarantee
+    with_score: Guarantee
     assumptions: Assumptions
     total: tuple[str, ...]
     charged: int
@@ -49,6 +54,8 @@ class ModelCard:
     standard_error: Mapping[str, float]
     candidates: int
     noise_source: str
+    test: DeclaredTest | None = None
+    readings: tuple[HeldOutReading, ...] = ()
 
     @classmethod
     def of(
@@ -58,7 +65,11 @@ class ModelCard:
         assert record.guarantee is not None
         trials = store.trials(sweep)
         total = own_total(store, sweep, trials)
-        assumptions = Assumptions.of([record.guarantee, *total.claims()])
+        test = declared_test(store.sweep(sweep).spec)
+        made = readings(store, sweep) if test is not None else ()
+        own = sum(one.trial == record.key for one in made)
+        with_score = record.guarantee if test is None else test.claim(record.guarantee, own)
+        assumptions = Assumptions.of([record.guarantee, with_score, *total.claims()])
         return cls(
             sweep=sweep,
             heading=Release.recorded(store.sweep(sweep).spec).heading,
@@ -69,9 +80,12 @@ class ModelCard:
             total=tuple(total_lines(total.procedure, total.uncounted, assumptions)),
             charged=sum(entry.steps_spent for entry in store.ledger(sweep) if entry.key == record.key),
             facts=facts,
-            standard_error=dict(_standard_errors(record, facts)),
+            with_score=with_score,
+            standard_error=share_error(record.metrics, 0 if facts.unit else facts.n_validation),
             candidates=sum(one.state is TrialState.COMPLETE for one in trials),
             noise_source=spec.privacy.noise_source,
+            test=test,
+            readings=made,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,6 +115,7 @@ class ModelCard:
             "validation_quotes": {name: quote.to_dict() for name, quote in self._quotes().items()},
             "standard_error": dict(self.standard_error),
             "best_of": self.candidates,
+            "test": None if self.test is None else self._tested(),
         }
 
     def page(self) -> str:
@@ -126,6 +141,7 @@ class ModelCard:
             f"On {self.facts.n_validation:,} validation records, {private}: {scores or 'nothing was reported'}. "
             f"{quoted}"
             "Where it was chosen for that score, it is better here than it will be elsewhere.",
+            *self._test_lines(),
             "## How it is asked",
             "`sweeps predict FOLDER FILE`, or `torch.export.load('program.pt2').module()` on the inputs that "
             "`preprocessing.json` describes.",
@@ -134,6 +150,40 @@ class ModelCard:
 
     def _headings(self) -> list[str]:
         return [one for one in (REFUTED if self.refuted else "", self.heading) if one]
+
+    @property
+    def _own(self) -> HeldOutReading | None:
+        """The reading of the test records for this trial that gave a score."""
+        return next((one for one in self.readings if one.trial == self.record.key and one.metrics), None)
+
+    def _tested(self) -> dict[str, Any]:
+        assert self.test is not None
+        return {
+            "n": self.test.held.n,
+            "private": self.test.held.private,
+            "readings": self._times,
+            "score": None if self._own is None else self._own.to_dict(),
+            "claim_with_score": self.with_score.to_dict(),
+        }
+
+    @property
+    def _times(self) -> int:
+        """How often these test records were read, in the whole store."""
+        return max((one.of for one in self.readings), default=0)
+
+    def _test_lines(self) -> Iterator[str]:
+        if self.test is None:
+            return
+        yield "## On test records"
+        records = f"{self.test.held.n:,} {'private' if self.test.held.private else 'public'} test records"
+        if self._own is None:
+            others = f"read {self._times} times, for other models" if self._times else "not read yet"
+            yield f"The {records} were {others}: there is no test score of this one."
+            return
+        yield f"On {records}, on which nothing was trained or chosen: {self._own}."
+        if self.test.histogram is not None:
+            both = claim_text(self.with_score, self.assumptions.status(self.with_score))
+            yield f"The model and this score together: {both}."
 
     def _metrics(self) -> dict[str, float]:
         """What it reported of the validation records."""
@@ -150,11 +200,3 @@ class ModelCard:
 
     def _spread(self, name: str) -> str:
         return f" ± {self.standard_error[name]:.2g}" if name in self.standard_error else ""
-
-
-def _standard_errors(record: Published, facts: PublicFacts) -> Iterator[tuple[str, float]]:
-    """Of an accuracy, a share p of n records: sqrt(p (1 - p) / n), with its noise where its report was noised."""
-    share = record.metrics.get("accuracy")
-    if share is not None and facts.n_validation and facts.unit is None:
-        sampling = max(0.0, share * (1 - share)) / facts.n_validation
-        yield "accuracy", math.sqrt(sampling + record.metrics.get("accuracy_noise_sd", 0.0) ** 2)

@@ -20,7 +20,7 @@ from sweeps.spec import SweepSpec, load_spec
 from trainables.data import SOURCES
 from trainables.data.table import Table
 from trainables.data.table_schema import schema
-from trainables.export.protocol import ReleasesModel
+from trainables.export.protocol import Module, ReleasesModel
 from trainables.measures.protocols import Answering
 from trainables.registry import SYSTEMS
 from trainables.system import PublicFacts
@@ -37,10 +37,41 @@ class _Chosen:
     system: ReleasesModel
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """The model of a finished trial, which may leave.
+
+    module   in evaluation mode, on the CPU
+    refuted  whether its claim is, and it leaves under that heading
+    """
+
+    record: Published
+    spec: SweepSpec
+    facts: PublicFacts
+    module: Module
+    refuted: bool
+
+
 def exported(
     workspace: Workspace, sweep: str, trial: int | str, *, as_refuted: bool = False, accept: Collection[str] = ()
 ) -> ReleasedModel:
     """The model of a finished trial (by number or key), with its card. Trains nothing, and reads no record.
+
+    The arguments are those of `released`, which raises what this does.
+    """
+    from trainables.export.model import ReleasedModel
+
+    found = released(workspace, sweep, trial, as_refuted=as_refuted, accept=accept)
+    published = Publisher.open(workspace.store_url)
+    name = published.sweep(sweep).name
+    card = ModelCard.of(published, name, found.record, found.facts, found.spec, refuted=found.refuted)
+    return ReleasedModel(found.module, _preprocessing(found.spec, found.facts), card.to_dict(), card.page())
+
+
+def released(
+    workspace: Workspace, sweep: str, trial: int | str, *, as_refuted: bool = False, accept: Collection[str] = ()
+) -> Released:
+    """The model of a finished trial (by number or key), where it may leave. Trains nothing, and reads no record.
 
     as_refuted  let out what failed an audit, or whose claim is refuted: the card is headed by that
     accept      "code": export although the code changed since the sweep was started
@@ -73,11 +104,9 @@ def exported(
             f"a trial whose last checkpoint is still in {at.folder.url}",
             "Export where the workers' records are (--records), or another trial. `sweeps gc` keeps the front's.",
         ) from error
-    from trainables.export.model import ReleasedModel
-
-    card = ModelCard.of(published, sweep, record, facts, spec, refuted=is_refuted(chosen.record))
     module = chosen.system.released_model(record.plan, facts, state)
-    return ReleasedModel(module.eval(), _preprocessing(spec, facts), card.to_dict(), card.page())
+    refuted = is_refuted(record)
+    return Released(record=record, spec=spec, facts=facts, module=module.eval(), refuted=refuted)
 
 
 def _chosen(published: Publisher, sweep: str, trial: str, as_refuted: bool) -> _Chosen:

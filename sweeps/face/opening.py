@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
+from sweeps.face.ending import with_models
 from sweeps.face.overview import counted
 from sweeps.face.places import places
 from sweeps.face.sweep import Sweep
@@ -141,6 +142,7 @@ def run(
     tracking: str | None = None,
     address: str | None = None,
     rehearsal: bool = True,
+    models: str | int | Sequence[int] | None = None,
     progress: bool | None = None,
 ) -> Sweep:
     """Start a sweep, run it to its end, and return it.
@@ -149,6 +151,8 @@ def run(
     root, store, records, tracking  see `sweeps.face.places.places`
     address   Ray cluster: auto or HOST:PORT; None starts a Ray of this machine's own
     rehearsal  try a model of one's own out on made-up records first, in a process of its own
+    models    whose models MLflow shows at the end, instead of tracking.models: "front" (the best eight of it, and the
+              default), "none", or numbers of trials
     progress  show how far it is; by default in notebooks alone
 
     A sweep that ends with failed trials, or stopped by Ctrl-C, is returned with a `SweepWarning`; its `end` says why.
@@ -169,6 +173,7 @@ def run(
         tracking=tracking,
         address=address,
         rehearsal=rehearsal,
+        models=models,
     )
     return _driven(begun, workspace, progress, address=address)
 
@@ -189,6 +194,7 @@ def created(
     tracking: str | None = None,
     address: str | None = None,
     rehearsal: bool = True,
+    models: str | int | Sequence[int] | None = None,
 ) -> tuple[str, Workspace]:
     """Make sure that a spec can run, record it as a new sweep, and return its name and where its files are.
 
@@ -197,6 +203,7 @@ def created(
     from sweeps.checking.checked import before_launch
     from sweeps.control import session
 
+    changes = _with_models(changes, models)
     loaded = load(spec, data=data, trials=trials, seed=seed, changes=changes, systems=systems, sources=sources)
     _no_client(address)
     before_launch(loaded, address, rehearsal=rehearsal)
@@ -290,11 +297,22 @@ def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: 
                 end = session.resume(sweep, workspace, progress=display, **options)
         else:
             end = session.resume(sweep, workspace, **options)
+    end = with_models(end, workspace)
     if end.code is not ExitCode.OK:
         first = "" if end.failure is None else f" The first: {'; '.join(end.failure.lines())}."
         again = " Nothing is lost: sweeps.resume goes on." if end.code.goes_on else ""
         warnings.warn(f"Sweep {sweep!r}: {end.meaning}.{first}{again}", SweepWarning, stacklevel=3)
     return Sweep(sweep, workspace.of(Publisher.open(workspace.store_url).sweep(sweep)), end)
+
+
+def _with_models(
+    changes: Mapping[str, Any] | Sequence[str], models: str | int | Sequence[int] | None
+) -> Mapping[str, Any] | Sequence[str]:
+    if models is None:
+        return changes
+    said = str(models) if isinstance(models, str | int) else ",".join(map(str, models))
+    path = "tracking.models"
+    return {**changes, path: said} if isinstance(changes, Mapping) else [*changes, f"{path}={said}"]
 
 
 def _no_client(address: str | None) -> None:

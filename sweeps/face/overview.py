@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweeps.held_out.declared import declared_test
+from sweeps.held_out.readings import charged, readings
 from sweeps.ledger.assumptions import HEADING, Assumptions
 from sweeps.ledger.spending import summary_in_passing
 from sweeps.ledger.summary import Summary
@@ -31,6 +33,7 @@ class Shown:
     assumptions   what the statuses of its claims and totals rest on
     heading       what stands above every claim of the sweep (`sweeps.release.policy`); mostly empty
     validation    what is done with the validation records, in one line; None without any
+    test          the same of test records, and each reading of them
     refuted       {system: the audit that refuted a claim of it}
     places        where its files and views are
     notes, tags   of its people
@@ -48,6 +51,7 @@ class Shown:
     validation: str | None
     refuted: Mapping[str, Refutation]
     places: Mapping[str, str]
+    test: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     called: str = ""
@@ -63,6 +67,7 @@ class Shown:
             "notes": list(self.notes),
             "tags": dict(self.tags),
             "validation_records": self.validation,
+            "test_records": list(self.test),
             "stopped": list(self.stopped),
             "refuted": {system: found.trial for system, found in self.refuted.items()},
             "ledger": self.ledger.to_dict(),
@@ -84,6 +89,7 @@ class Shown:
         yield from (f"note     {line}" for line in self.notes)
         if self.validation is not None:
             yield f"validation records: {self.validation}"
+        yield from (f"test records: {line}" for line in self.test)
         yield from (f"stopped  {line}" for line in self.stopped)
         yield from refuted_lines(self.refuted)
         yield from (f"claim    {line}" for line in claim_lines(ledger.claims, assumptions))
@@ -123,7 +129,8 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
     sweep = record.name
     trials = store.trials(sweep)
     asked = store.requests(sweep)
-    ledger = summary_in_passing(record, trials, store.ledger(sweep))
+    ledger = summary_in_passing(record, trials, store.ledger(sweep), charged(store, record))
+    test = declared_test(record.spec)
     started_from = earlier_totals(store, record.spec.warm_start)
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
     totals = (total_of(sweep, ledger), *started_from)
@@ -143,6 +150,7 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
             "report": str(workspace.report(sweep)),
             "tracking": shown_url(workspace.tracking_uri),
         },
+        test=() if test is None else (str(test), *(f"{one.trial}: {one}" for one in readings(store, sweep))),
         notes=tuple(notes(asked)),
         tags=tags(asked),
         called=record.called,

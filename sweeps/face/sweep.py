@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from sweeps.control.collecting import Collected
     from sweeps.control.deleting import DeleteAnswer
     from sweeps.control.session import SweepEnd
+    from sweeps.held_out.readings import HeldOutReading
     from sweeps.ledger.summary import Summary
     from sweeps.tracking.registering import RegisteredVersion
     from sweeps.tracking.view import Rebuilt
@@ -249,6 +251,19 @@ class Sweep:
         model = self.model(trial, as_refuted=as_refuted, accept=accept)
         return register(self.workspace.tracking_uri, model_name, model, self.name, self.trial(trial))
 
+    def test(self, trial: int | str, *, again: bool = False, accept: Collection[str] = ()) -> HeldOutReading:
+        """Score a finished trial on the test records (`data.test`), which are read once; the same trial again is told
+        what was read. `print` of what comes back says the score, and whether the test records were untouched.
+
+        again   although they were read for another trial: every card then says so, and private ones are charged again
+        accept  "code": although the code changed since the sweep was started
+
+        Raises what `model` raises, and InvalidValue for a sweep that declares no test records.
+        """
+        from sweeps.held_out.reading import read
+
+        return read(self.workspace, self.name, trial, again=again, accept=accept)
+
     def audit(
         self,
         trial: int | str,
@@ -302,10 +317,13 @@ class Sweep:
         return collect(self.workspace, self.name, dry_run=dry_run)
 
     def track(self) -> Rebuilt:
-        """Rebuild its MLflow experiment from the store; what it says of runs that others had changed."""
+        """Rebuild its MLflow experiment from the store, the models that it is to show included; what it says of runs
+        that others had changed."""
+        from sweeps.export.at_the_end import show_models
         from sweeps.tracking import rebuild
 
-        return rebuild(self._published, self.name, self.workspace.tracking_uri, self.workspace.folder(self.name))
+        rebuilt = rebuild(self._published, self.name, self.workspace.tracking_uri, self.workspace.folder(self.name))
+        return replace(rebuilt, models=show_models(self.workspace, self.name))
 
     def __str__(self) -> str:
         return "\n".join(self.overview().lines())

@@ -21,11 +21,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
+from dpcore.accounting import headline_of_many
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Gaussian, PoissonSampled, Repeated, UnsupportedEvent, phases
 from dpcore.guarantee import Guarantee, Status, resting_on, weakest
-from dpcore.parallel import headline_of_parts
+from dpcore.parallel import headline_of_parts, larger_of_parts
+from sweeps.held_out.readings import Charged
 from sweeps.ledger.assumptions import OF_ONE_TRIAL
 from sweeps.ledger.steps import total
 from sweeps.ledger.summary import Choice, Procedure, Summary, largest_claims
@@ -82,7 +84,11 @@ def in_parallel(plans: Iterable[PrivacyPlan]) -> bool:
 
 
 def procedure_guarantee(
-    plans: Mapping[str, PrivacyPlan], entries: Sequence[LedgerEntry], delta: float, adaptive: bool
+    plans: Mapping[str, PrivacyPlan],
+    entries: Sequence[LedgerEntry],
+    delta: float,
+    adaptive: bool,
+    tests: Sequence[Charged] = (),
 ) -> Guarantee:
     """The ledger's epsilon at `delta`: all that the sweep executed, taken as released, by the headline accountant.
 
@@ -90,6 +96,9 @@ def procedure_guarantee(
     adaptive  whether configurations were chosen from earlier results (TPE, NSGA-II, GP, early stopping). The
               composition theorem (Zhu, Dong & Wang 2022, theorem 27) lets mechanisms adapt within budgets fixed in
               advance; here the budgets adapt too, so that the number has the status `no-claim`.
+
+    tests     readings of private test records, of each sweep that has any: in parallel with all else where they are
+              apart from it, else added
 
     It rests on what its plans rest on, but for `OF_ONE_TRIAL`: choosing among the trials is covered here.
 
@@ -107,13 +116,19 @@ def procedure_guarantee(
     parallel = in_parallel(plans.values())
     if not parallel:
         training, reports = Composed(events=(training, reports)), Composed()
+    tested = Composed(events=tuple(one.event for one in tests))
+    apart = all(one.apart for one in tests) and adjacency is Adjacency.ADD_REMOVE
+    if tests and not apart:
+        training, reports, parallel = Composed(events=(training, reports, tested)), Composed(), False
     event, ratio = coarsened(collapsed(training, adjacency), MAX_PHASES)
     counted = headline_of_parts(
         event, collapsed(reports, adjacency), parallel=parallel, delta=delta, adjacency=adjacency, unit=unit
     )
+    if tests and apart:
+        counted = larger_of_parts(counted, headline_of_many(collapsed(tested, adjacency), delta, adjacency, unit))
     named = named_generators(counted.assumptions, (plan.guarantee for plan in plans.values()))
     own = (line for plan in plans.values() for line in plan.guarantee.assumptions if line not in OF_ONE_TRIAL)
-    assumptions = tuple(dict.fromkeys((*named, *own)))
+    assumptions = tuple(dict.fromkeys((*named, *own, *(one.assumption for one in tests))))
     if ratio > 1:
         # The lower bound belongs to the rounded event, which spends more than the true one.
         counted = replace(counted, epsilon_lower=None)
@@ -247,11 +262,13 @@ def summary(
     entries: Sequence[LedgerEntry],
     choices: Sequence[Choice] | None = None,
     rests_on: Sequence[str] = (),
+    tests: Sequence[Charged] = (),
 ) -> Summary:
     """What `show` prints about the ledger: steps and claims always; with `choices` given, the procedure's total at
     the plans' smallest delta, or why no accountant can count the whole, or that more left than is counted.
 
     rests_on  assumptions of the total besides those of its plans
+    tests     see `procedure_guarantee`
     """
     found = Summary(spent=total(entries), claims=largest_claims(trials))
     if choices is None or not entries:
@@ -260,11 +277,12 @@ def summary(
     if any(plan.guarantee.status is Status.NOT_COVERED for plan in plans.values()):
         return replace(found, uncounted=NOT_COVERED)
     delta = min(plan.guarantee.delta for plan in plans.values())
+    choices = (*choices, *(choice for one in tests for choice in one.choices))
     # Where results chose budgets the sum promises nothing, and says what ran.
     whole = {} if choices else _cut_by_failure(trials, entries)
     charged = [whole.get((one.key, one.attempt), one) for one in entries]
     try:
-        counted = procedure_guarantee(plans, charged, delta, adaptive=bool(choices))
+        counted = procedure_guarantee(plans, charged, delta, adaptive=bool(choices), tests=tests)
     except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
         return replace(found, uncounted=str(error))
     counted = replace(counted, assumptions=(*counted.assumptions, *rests_on))
@@ -303,11 +321,16 @@ def _cut_by_failure(
     }
 
 
-def summary_in_passing(sweep: SweepRecord, trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry]) -> Summary:
+def summary_in_passing(
+    sweep: SweepRecord,
+    trials: Sequence[TrialRecord],
+    entries: Sequence[LedgerEntry],
+    tests: Sequence[Charged] = (),
+) -> Summary:
     """`summary` with the procedure's total where that takes well under a second, and else why it is left out."""
     if len(entries) > TOTAL_SHOWN_UP_TO:
         return replace(summary(trials, entries), uncounted=too_many(sweep.name, len(entries)))
-    return summary(trials, entries, choices_of(sweep, trials), cut_short(sweep, trials))
+    return summary(trials, entries, choices_of(sweep, trials), cut_short(sweep, trials), tests)
 
 
 def _rounded(part: Event, ratio: float) -> Event:

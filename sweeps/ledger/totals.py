@@ -56,9 +56,11 @@ def own_total(store: Publisher, sweep: str, trials: Sequence[Published]) -> Tota
     if attempts > TOTAL_SHOWN_UP_TO:
         return Total(sweep=sweep, uncounted=too_many(sweep, attempts))
     # The accountants take a quarter of a second to import: a large front does without them.
+    from sweeps.held_out.readings import charged
     from sweeps.ledger.spending import summary_in_passing
 
-    return total_of(sweep, summary_in_passing(store.sweep(sweep), trials, store.ledger(sweep)))
+    record = store.sweep(sweep)
+    return total_of(sweep, summary_in_passing(record, trials, store.ledger(sweep), charged(store, record)))
 
 
 def total_of(sweep: str, ledger: Summary) -> Total:
@@ -101,6 +103,7 @@ def joint_totals(store: Publisher, sweeps: Mapping[str, Sequence[Published]]) ->
     if attempts > TOTAL_SHOWN_UP_TO:
         reason = f"{attempts} attempts: over several sweeps at most {TOTAL_SHOWN_UP_TO} are counted"
         return Total(sweep=names, uncounted=reason), *earlier
+    from sweeps.held_out.readings import charged
     from sweeps.ledger.spending import choices_of, cut_short, summary
 
     choices = [
@@ -110,7 +113,11 @@ def joint_totals(store: Publisher, sweeps: Mapping[str, Sequence[Published]]) ->
     ]
     rests_on = [f"Of {name}: {line}" for name, one in records.items() for line in cut_short(one, sweeps[name])]
     entries = [entry for name in sweeps for entry in store.ledger(name)]
-    counted = summary(listed, entries, choices, rests_on)
+    tests = [test for one in records.values() for test in charged(store, one)]
+    if len(tests) < len(records) or len({one.parts for one in tests}) > 1:
+        # What one sweep tests on may be what another one trained on.
+        tests = [replace(one, apart=False) for one in tests]
+    counted = summary(listed, entries, choices, rests_on, tests)
     if counted.procedure is None:
         return Total(sweep=names, uncounted=counted.uncounted), *earlier
     claim = counted.procedure.guarantee

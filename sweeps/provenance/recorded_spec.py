@@ -61,6 +61,8 @@ class RecordedSpec:
     """The sweep whose results the search started from."""
     tracking_uri = _At[str | None]("tracking.uri", None)
     """Where its MLflow is."""
+    models = _At[str | Sequence[int]]("tracking.models", "front")
+    """Whose models MLflow shows at the end: "front", "none", or numbers of trials."""
     first = _At[Sequence[Mapping[str, Any]]]("search.first", ())
     """Points that were tried before those of the sampler."""
     report = _At[Sequence[str]]("report", ())

@@ -11,6 +11,7 @@ from dpcore.guarantee import Guarantee
 from sweeps.audit.audit_records import AuditRecord, audits_of
 from sweeps.front.panels import Front, FrontAxis
 from sweeps.front.pareto import LABELS, front, label_of, spec_objectives, spec_references
+from sweeps.held_out.readings import charged
 from sweeps.ledger import spending as ledger
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.summary import Summary
@@ -84,7 +85,7 @@ def gather(store: Publisher, sweep: str) -> Content:
     mix = [name for position, name in enumerate(LABELS) if len({kind[position] for kind in kinds}) > 1]
     release = Release.recorded(record.spec)
     choices, rests_on = ledger.choices_of(record, trials), ledger.cut_short(record, trials)
-    spending = ledger.summary(trials, store.ledger(sweep), choices, rests_on)
+    spending = ledger.summary(trials, store.ledger(sweep), choices, rests_on, charged(store, record))
     started_from = earlier_totals(store, record.spec.warm_start)
     counted = (total_of(sweep, spending), *started_from)
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]

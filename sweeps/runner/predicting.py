@@ -14,7 +14,7 @@ from dpcore.checks import InvalidValue
 from sweeps.process.words import say
 from sweeps.runner.cluster import check_reachable, cluster, data_path_seen_by_all
 from sweeps.spec import Resources
-from trainables.data.table_file import Part
+from trainables.data.table_file import TablePiece
 from trainables.export.pieces import PieceWorker, Written, plain
 from trainables.worker.files import Folder
 
@@ -24,7 +24,7 @@ _BLOCKS = 1000
 
 
 def asked_in_pieces(
-    pieces: Sequence[tuple[str, Part]],
+    pieces: Sequence[tuple[str, TablePiece]],
     output: Folder,
     address: str,
     told: Callable[[int, int], None] = lambda done, pieces: None,

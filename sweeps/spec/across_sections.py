@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import did_you_mean
 from sweeps.process.tracking_uri import check_tracking_uri
@@ -27,6 +28,9 @@ from sweeps.spec.same_as import Knobs
 from sweeps.spec.values import as_number
 from trainables.capabilities import capabilities_of
 from trainables.claims import check_unit, check_weights
+from trainables.data import SOURCES
+from trainables.data.test_part import HasTestRecords
+from trainables.export.protocol import ReleasesModel
 from trainables.measures.objectives import MEASURES, measured, missing
 from trainables.measures.own_metrics import check_had, own_metrics
 from trainables.publishing import OWN_METRICS, declared
@@ -83,6 +87,29 @@ def check_validation(draft: Draft, problems: Problems) -> None:
     for system in draft.chosen:
         with problems.noted():
             check_private(system, draft.facts)
+
+
+def check_test(draft: Draft, problems: Problems) -> None:
+    """Test records are read for a model that leaves; private ones in parallel with training, or not at all."""
+    if draft.data is None or draft.facts is None:
+        return
+    source, options = SOURCES.get(draft.data.source), draft.data.options()
+    if not isinstance(source, HasTestRecords) or (held := source.held_out(options)) is None:
+        return
+    if draft.chosen and not any(isinstance(one, ReleasesModel) for one in draft.chosen):
+        problems.add(
+            "data.test",
+            options["test"],
+            "a system whose model may leave: of others there is none to be scored",
+            "Drop it, or sweep noisy-sgd, say.",
+        )
+    if held.private and draft.privacy is not None and draft.privacy.adjacency is not Adjacency.ADD_REMOVE:
+        problems.add(
+            "data.test.records",
+            "private",
+            "public under replace-one, where the score would add to what training spends, and nothing plans that",
+            "Use add-remove, or declare the test records public.",
+        )
 
 
 def check_unavailable(draft: Draft, problems: Problems) -> None:

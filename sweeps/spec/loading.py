@@ -42,6 +42,7 @@ CHECKS = (
     across_sections.check_units,
     across_sections.check_unavailable,
     across_sections.check_validation,
+    across_sections.check_test,
     across_sections.check_delta,
     across_sections.check_objectives,
     check_reported,

@@ -242,10 +242,37 @@ class FrontOptions(Section):
     reference: dict[str, Annotated[Reference, BeforeValidator(_value_alone)]] = {}
 
 
+def _front_none_or_numbers(value: object) -> object:
+    if value in (None, "front", "none"):
+        return value
+    listed = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
+    if not listed or not all(str(one).isdecimal() for one in listed):
+        raise ValueError("front, none, or numbers of trials")
+    return [int(str(one)) for one in listed]
+
+
 class Tracking(Section):
-    """Where MLflow is; null is `<root>/mlflow.db`."""
+    """Where MLflow is, and what it shows besides the runs.
+
+    uri     null is `<root>/mlflow.db`
+    models  whose models it shows once the sweep is over: those of the front (of a large one the best eight), none, or
+            those of trials by number. Only models that may leave a sweep (`sweeps export`); null is the front
+    """
 
     uri: str | None = None
+    models: Annotated[
+        Literal["front", "none"] | tuple[Count, ...] | None,
+        BeforeValidator(_front_none_or_numbers),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "string", "pattern": r"^(front|none|\d+(,\d+)*)$"},
+                    {"type": ["integer", "null"], "minimum": 0},
+                    {"type": "array", "items": {"type": "integer", "minimum": 0}},
+                ]
+            }
+        ),
+    ] = None
 
 
 class SweepSpec(Section):
@@ -325,7 +352,11 @@ class SweepSpec(Section):
         return tuple(sorted({function.split(":")[0] for function in (*self.user_functions(), *here)}))
 
 
-ABSENT_UNLESS_GIVEN = {"limits": ("hours", "trial_minutes"), "search": ("first", "resolved")}
+ABSENT_UNLESS_GIVEN = {
+    "limits": ("hours", "trial_minutes"),
+    "search": ("first", "resolved"),
+    "tracking": ("models",),
+}
 """Values of a canonical spec that are younger than its digest: without them a spec has the one that it always had."""
 FUNCTION = OBJECT
 """The user's own code in a spec: `package.module:function`."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from sweeps.process.waiting import waiting
 from sweeps.process.words import say
@@ -18,6 +19,9 @@ from sweeps.release.publisher import Publisher
 from sweeps.store.errors import StoreError
 from sweeps.tracking.lock import DrainLock
 from trainables.worker.redaction import shown_url
+
+if TYPE_CHECKING:
+    from sweeps.export.at_the_end import ModelsShown
 
 STORE_VARIABLE, URI_VARIABLE = "SWEEPS_DRAIN_STORE", "SWEEPS_DRAIN_URI"
 LOOK_SECONDS = 0.5
@@ -112,10 +116,12 @@ class Rebuilt:
 
     runs    of trials, that MLflow shows now
     mended  what was found that the store does not say, one sentence each
+    models  what MLflow shows of the models; None where nobody looked
     """
 
     runs: int
     mended: tuple[str, ...]
+    models: ModelsShown | None = None
 
 
 def rebuild(store: Publisher, sweep: str, uri: str, folder: Path | None = None) -> Rebuilt:

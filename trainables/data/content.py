@@ -26,7 +26,7 @@ def dataset(
 
     digest  the fingerprint, where it is not that of these records but of what they were computed from
     """
-    parts = [_checked(facts, name, split) for name, split in (("train", train), ("validation", validation))]
+    parts = [checked(facts, name, split) for name, split in (("train", train), ("validation", validation))]
     _several_classes(facts, parts[0])
     digest = fingerprint(*parts, units=units) if digest is None else digest
     return Dataset(facts=facts, train=parts[0], validation=parts[1], fingerprint=digest, units=units)
@@ -73,7 +73,8 @@ def parted(
     return dataset(facts, select(inputs, targets, train), select(inputs, targets, validation))
 
 
-def _checked(facts: PublicFacts, name: str, split: Split) -> Split:
+def checked(facts: PublicFacts, name: str, split: Split) -> Split:
+    """The records as float32 and int64 arrays. Raises InvalidValue (NaN, labels, shapes), naming them `name`."""
     label = f"{facts.dataset} ({name})"
     if name == "train" and not len(split):
         raise InvalidValue("data", label, "at least one record, found none")

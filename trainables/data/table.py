@@ -20,6 +20,7 @@ from dpcore.checks import InvalidValue
 from trainables.data import content, table_file
 from trainables.data.source import Source
 from trainables.data.table_schema import JOINED, Column, Schema, TableOptions, schema
+from trainables.data.test_part import HeldOut
 from trainables.system import Dataset, PublicFacts, Split, Task
 from trainables.units import Unit, share_of
 from trainables.weights import Groups
@@ -51,18 +52,22 @@ class Table(Source[TableOptions]):
         asked = self.read(options)
         declared = schema(asked)
         table_file.inspect(asked.path, asked.format, declared)
-        if declared.validation.path is not None:
-            table_file.inspect(declared.validation.path, asked.format, declared)
+        held = None if declared.test is None else declared.test.path
+        for other in (declared.validation.path, held):
+            if other is not None:
+                table_file.inspect(other, asked.format, declared)
 
     def records(self, asked: TableOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records. Raises InvalidValue (file, columns, missing values, categories, labels, count)."""
         declared = schema(asked)
         where, form = asked.path, asked.format
         everything = _records(where, form, declared, declared.n)
+        if declared.test is not None and declared.test.path is None:
+            everything = everything.at(np.flatnonzero(~_in_test(everything, declared.test)))
         validation = declared.validation
         if validation.path is not None:
             parts = [everything, _records(validation.path, form, declared, validation.n)]
-            _check_apart(declared, *parts)
+            _check_apart(declared, parts[0], parts[1], "data.validation.path", validation.path)
         else:
             held_out = np.zeros(len(everything.split), dtype=bool)
             if validation.id is not None:
@@ -73,6 +78,31 @@ class Table(Source[TableOptions]):
             return content.dataset(facts, *(part.split for part in parts))
         (train, units), (judged, _) = [content.by_unit(part.split, part.ids, declared.unit) for part in parts]
         return content.dataset(facts, train, judged, units=units)
+
+    def held_out(self, options: Mapping[str, object]) -> HeldOut | None:
+        """What `data.test` declares; None without it. Raises InvalidValue."""
+        return schema(self.read(options)).test
+
+    def load_held_out(self, options: Mapping[str, object]) -> Split:
+        """The test records alone, whole units where one is declared. Raises InvalidValue as `load` does."""
+        asked = self.read(options)
+        declared = schema(asked)
+        test, facts = declared.test, self.declared(asked)
+        if test is None:
+            raise InvalidValue("data.test", None, "a part of the records, or a file, that is declared for the test")
+        others = _records(asked.path, asked.format, declared, declared.n)
+        if test.path is None:
+            found = others.at(np.flatnonzero(_in_test(others, test)))
+        else:
+            found = _records(test.path, asked.format, declared, test.n)
+            _check_apart(declared, others, found, "data.test.path", test.path)
+        split = found.split if declared.unit is None else content.by_unit(found.split, found.ids, declared.unit)[0]
+        return content.checked(facts, "test", split)
+
+
+def _in_test(records: _Records, test: HeldOut) -> NDArray[np.bool_]:
+    """Which of them are test records, each by its own id alone: [n]."""
+    return np.array([share_of(test.key, one) < test.share for one in records.ids], dtype=bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +126,17 @@ def _records(where: object, form: str | None, declared: Schema, n: int) -> _Reco
         _count(where, len(set(ids)), n, f"values of {declared.unit.column}")
     else:
         _count(where, len(table), n, "records")
-        id_ = declared.validation.id
+        id_ = declared.id
         ids = np.zeros(0) if id_ is None else _values(where, table, id_)
     return _Records(_split(where, table, declared), ids)
 
 
-def _check_apart(declared: Schema, train: _Records, validation: _Records) -> None:
+def _check_apart(declared: Schema, train: _Records, judged: _Records, option: str, path: str) -> None:
     """No unit is trained on and judged as well."""
-    if declared.unit is not None and (shared := set(train.ids) & set(validation.ids)):
+    if declared.unit is not None and (shared := set(train.ids) & set(judged.ids)):
         raise InvalidValue(
-            "data.validation.path",
-            declared.validation.path,
+            option,
+            path,
             f"no {declared.unit.column} that is in the file of data.path too, found {len(shared)}",
             "Put all records of a unit into one of the files.",
         )

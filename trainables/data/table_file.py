@@ -46,7 +46,7 @@ def read(where: object, form: str | None, names: tuple[str, ...]) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TablePiece:
     """A part of one file or folder that is read by itself.
 
     fragment  which of its files, in the order in which `read` takes them; None: all of them, one after the other
@@ -61,7 +61,7 @@ class Part:
     first: int = 0
 
 
-def parts(where: object, form: str | None, rows: int) -> list[Part]:
+def parts(where: object, form: str | None, rows: int) -> list[TablePiece]:
     """What `read` takes, in its order, in parts of about `rows` rows: whole groups of a Parquet file, which says itself
     how many rows each has. A CSV file, which does not, is one part. Reads no record. Raises InvalidValue (path, form).
     """
@@ -69,7 +69,7 @@ def parts(where: object, form: str | None, rows: int) -> list[Part]:
     with _readable(path, kind):
         source = _dataset(path, kind)
         if kind == "csv":
-            return [Part(path, form)]
+            return [TablePiece(path, form)]
         found, first = [], 0
         for number, fragment in enumerate(source.get_fragments()):
             taken: list[int] = []
@@ -78,15 +78,15 @@ def parts(where: object, form: str | None, rows: int) -> list[Part]:
                 taken.append(group.id)
                 held += group.num_rows
                 if held >= rows:
-                    found.append(Part(path, form, number, tuple(taken), first))
+                    found.append(TablePiece(path, form, number, tuple(taken), first))
                     first, held, taken = first + held, 0, []
             if taken:
-                found.append(Part(path, form, number, tuple(taken), first))
+                found.append(TablePiece(path, form, number, tuple(taken), first))
                 first += held
         return found
 
 
-def batches(part: Part, names: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
+def batches(part: TablePiece, names: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
     """The rows of one part, at most `rows` at a time, as `read` has them. Raises InvalidValue (path, form, columns)."""
     import pyarrow as pa
 

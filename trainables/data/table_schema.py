@@ -15,6 +15,7 @@ data:
   class_weights: [1, 5]                 # in the loss, one for each class
   weight: {column: weight, high: 5}     # in the loss, of each record
   groups: {column: sex, categories: [Male, Female]}   # worst_group_accuracy
+  test: {records: private, share: 0.1, id: person_id}   # read once, at the end: see `trainables.data.test_part`
   unit: {column: person_id, max_records: 50}     # with `privacy.unit: person`, say: all rows of a person are one unit
 
 With `unit`, neighbours differ in all rows that share a value of its column, at most `max_records` of which are used:
@@ -35,9 +36,10 @@ from pathlib import PurePath
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from trainables.data import options
+from trainables.data import options, test_part
 from trainables.data.table_json import COLUMNS, GROUPS, VALIDATION, WEIGHT
 from trainables.data.table_weights import groups_of, weights_of
+from trainables.data.test_part import HeldOut
 from trainables.system import Feature, PublicFacts, Task
 from trainables.units import Unit
 from trainables.validation.declaration import DISJOINT, OPTIONS, PrivateValidation, private
@@ -115,6 +117,13 @@ class TableOptions(options.NoOptions):
         schema=VALIDATION,
         default=None,
     )
+    test: object = options.option(
+        options.as_given,
+        doc="{records: public or private, share, id: COLUMN}, or {records: public, path, n}: read once, at the end",
+        example={"records": "public", "path": "test.parquet", "n": 5000},
+        schema=test_part.SCHEMA,
+        default=None,
+    )
     unit: Unit | None = options.unit()
     class_weights: object = options.option(
         options.as_given,
@@ -187,11 +196,17 @@ class Schema:
     unit: Unit | None = None
     weights: Weights | None = None
     groups: Groups | None = None
+    test: HeldOut | None = None
+
+    @property
+    def id(self) -> str | None:
+        """The column by whose hash records are parted, if any are."""
+        return self.validation.id or (None if self.test is None else self.test.id or None)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Columns that are read."""
-        ids = [self.validation.id, None if self.unit is None else self.unit.column]
+        ids = [self.id, None if self.unit is None else self.unit.column]
         ids += [None if self.weights is None else self.weights.column or None]
         ids += [None if self.groups is None else self.groups.column]
         own = (column.name for column in self.columns)
@@ -206,7 +221,9 @@ class Schema:
         for column in self.columns:
             if column.own_feature:
                 features[column.name] = Feature(shape=column.shape, cardinality=column.codes)
-        held_out = round(self.n * self.validation.share)
+        # Test records go first, and the validation part is one of what is left.
+        left = self.n - (self.test.n if self.test is not None and self.test.path is None else 0)
+        held_out = round(left * self.validation.share)
         assumptions = ["n, bounds, categories and classes were declared without looking at the private records."]
         if self.unit is not None:
             assumptions.append(f"Each unit is one value of {self.unit.column}: nobody has two, and no two share one.")
@@ -215,7 +232,7 @@ class Schema:
         return PublicFacts(
             dataset="table",
             task=self.task,
-            n=self.n - held_out,
+            n=left - held_out,
             n_validation=self.validation.n or held_out,
             features=features,
             classes=None if self.task is Task.REGRESSION else len(self.classes),
@@ -252,9 +269,9 @@ class Schema:
                 f"Rows with the same {self.unit.column} are one unit; of more than {self.unit.max_records} those with "
                 "the lowest hash are kept. Missing ids are refused."
             )
-        elif self.validation.id is not None:
+        elif self.id is not None:
             yield (
-                f"Rows with the same {self.validation.id} fall on the same side of the split, and each still counts "
+                f"Rows with the same {self.id} fall on the same side of the split, and each still counts "
                 "as a record of its own. Missing ids are refused."
             )
         else:
@@ -273,7 +290,26 @@ def schema(asked: TableOptions) -> Schema:
     validation = _validation(asked.validation, asked.n, asked.unit, str(asked.path))
     weights = weights_of(asked.class_weights, asked.weight, classes, label)
     groups = groups_of(asked.groups, label)
-    return Schema(asked.n, label, classes, task, target, columns, validation, asked.unit, weights, groups)
+    test = test_part.held_out(asked.test, asked.n, asked.unit, validation.id, validation.key)
+    _check_left(asked.n, validation, test)
+    return Schema(asked.n, label, classes, task, target, columns, validation, asked.unit, weights, groups, test)
+
+
+def _check_left(n: int, validation: Validation, test: HeldOut | None) -> None:
+    """Records are left to train on, and a private test part shares nobody with validation records that are charged."""
+    if test is None or test.path is not None:
+        return
+    left = n - test.n
+    held = round(left * validation.share)
+    if left - held < 1 or (validation.share and not held):
+        raise InvalidValue(f"{test_part.HERE}.share", test.share, f"a share that leaves records of n={n} to train on")
+    if test.private and validation.private is not None and not validation.private.parts:
+        raise InvalidValue(
+            f"{test_part.HERE}.records",
+            "private",
+            "validation records that no test record is among: another file with `disjoint: true`, or a share",
+            "Who is in both would be charged for both, which nothing here plans.",
+        )
 
 
 def _task(asked: TableOptions) -> tuple[Task, tuple[Any, ...], tuple[float, float]]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from trainables.data import table_file
-from trainables.data.table_file import Part
+from trainables.data.table_file import TablePiece
 from trainables.worker.files import Folder
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Written:
     parts: tuple[str, ...]
 
 
-def pieces_of(model: ReleasedModel, files: Sequence[str], format: str | None) -> list[tuple[str, Part]]:
+def pieces_of(model: ReleasedModel, files: Sequence[str], format: str | None) -> list[tuple[str, TablePiece]]:
     """What is asked about, in order, each with the file as it was named. Reads no record.
 
     Raises InvalidValue for a file that is not there or cannot be read, and a column that is missing or of another kind.
@@ -104,7 +104,7 @@ class PieceWorker:
                     column.append(value)
         return found
 
-    def _written(self, number: int, file: str, piece: Part) -> Iterator[tuple[str, int, str]]:
+    def _written(self, number: int, file: str, piece: TablePiece) -> Iterator[tuple[str, int, str]]:
         try:
             for part, table in enumerate(said(self._model, piece, file)):
                 name = f"part-{number:06d}-{part:06d}.parquet"
@@ -114,7 +114,7 @@ class PieceWorker:
             yield "", 0, f"{file} (on {socket.gethostname()}): {error}"
 
 
-def said(model: ReleasedModel, piece: Part, file: str) -> Iterator[pa.Table]:
+def said(model: ReleasedModel, piece: TablePiece, file: str) -> Iterator[pa.Table]:
     """What `model` says of the rows of a piece, in tables of at most `ROWS` rows, with `file` and `row` in front.
 
     Raises InvalidValue for what was not declared.
@@ -138,15 +138,15 @@ def said(model: ReleasedModel, piece: Part, file: str) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def plain(piece: Part) -> dict[str, Any]:
+def plain(piece: TablePiece) -> dict[str, Any]:
     """JSON values; `part_of` reads them."""
     return asdict(piece)
 
 
-def part_of(values: Mapping[str, Any]) -> Part:
+def part_of(values: Mapping[str, Any]) -> TablePiece:
     """The inverse of `plain`."""
     groups = values["groups"]
-    return Part(**{**values, "groups": None if groups is None else tuple(groups)})
+    return TablePiece(**{**values, "groups": None if groups is None else tuple(groups)})
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from trainables.system import PrivacyPlan, PublicFacts, State
 
 if TYPE_CHECKING:
     from torch import nn
+
+Module: TypeAlias = "nn.Module"
+"""For rooms that hold no tensors, and pass a model on."""
 
 
 @runtime_checkable

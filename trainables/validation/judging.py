@@ -9,9 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from dpcore.mechanisms.noisy_histogram import NoisyHistogram
+from dpcore.noise import NoiseSource
 from trainables.system import Dataset, Execution, PublicFacts, Run, Split, Task
 from trainables.training.noise import report_noise
-from trainables.validation.judgements import judgements
+from trainables.validation.declaration import Bins
+from trainables.validation.judgements import Judgements, judgements
 from trainables.validation.layouts import cells_for
 from trainables.validation.reports import NOISE_SD
 
@@ -37,10 +40,21 @@ def report(
         raise UncountedReport(f"{run.member.key}: the plan counted reports after {reports.at} steps, not after {end}")
     # One at a time: what a record adds must not depend on its companions.
     judged = judgements(model, data.validation, data.facts, device, batch=1)
-    cells = cells_for(data.facts, reports.bins)
-    counts = reports.histogram.release(cells.of(judged), report_noise(run, execution))
-    units, k = data.facts.n_validation, reports.histogram.unit_records
-    found = cells.estimates(counts, reports.histogram.deviation, (units / MISCOUNTED, units * k * MISCOUNTED))
+    noise = report_noise(run, execution)
+    return noised(judged, data.facts, data.facts.n_validation, reports.histogram, reports.bins, noise)
+
+
+def noised(
+    judged: Judgements, facts: PublicFacts, units: int, histogram: NoisyHistogram, bins: Bins, noise: NoiseSource
+) -> Mapping[str, float]:
+    """What one release of `histogram` says of judged records, each judged by itself; with the noise of each number.
+
+    units  declared number of these records, or of their units
+    """
+    cells = cells_for(facts, bins)
+    counts = histogram.release(cells.of(judged), noise)
+    between = (units / MISCOUNTED, units * histogram.unit_records * MISCOUNTED)
+    found = cells.estimates(counts, histogram.deviation, between)
     values = {name: one.value for name, one in found.items()}
     return values | {name + NOISE_SD: one.standard_error for name, one in found.items()}
 
@@ -53,7 +67,11 @@ def judge(model: nn.Module, split: Split, facts: PublicFacts, device: torch.devi
     """
     if not len(split):
         return {}
-    judged = judgements(model, split, facts, device)
+    return metrics_of(judgements(model, split, facts, device), facts)
+
+
+def metrics_of(judged: Judgements, facts: PublicFacts) -> Mapping[str, float]:
+    """The metrics of `judge`, of one record or more that were judged."""
     metrics = {"loss": float(judged.losses.mean())}
     if facts.task is not Task.REGRESSION:
         metrics["accuracy"] = float((judged.predictions == judged.labels).mean())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +15,15 @@ from trainables.validation.declaration import Bins
 
 NOISE_SD = "_noise_sd"
 """Beside each metric of a noised histogram: the standard deviation that the noise gives it."""
+
+
+def share_error(metrics: Mapping[str, float], n: int) -> Mapping[str, float]:
+    """Of an accuracy, a share p of n records: sqrt(p (1 - p) / n), with its noise where it was noised. {} without n."""
+    share = metrics.get("accuracy")
+    if share is None or not n:
+        return {}
+    sampling = max(0.0, share * (1 - share)) / n
+    return {"accuracy": math.sqrt(sampling + metrics.get("accuracy" + NOISE_SD, 0.0) ** 2)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from sweeps.cli.app import app
 
 FROZEN = yaml.safe_load((Path(__file__).parent / "command_line.yaml").read_text(encoding="utf-8"))
 OF_THEIR_OWN = {
-    "--accept": {"audit", "export"},  # no spec is compared
+    "--accept": {"audit", "export", "test"},  # no spec is compared
     "--as-refuted": {"pareto"},  # what is drawn; what leaves
     "--address": {"check", "submit", "predict"},  # nodes that are asked; a job server; only where asked for
     "--data": {"submit"},  # a folder of the cluster

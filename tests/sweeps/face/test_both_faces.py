@@ -20,6 +20,7 @@ CALLS = {
     "report": [sweeps.open, sweeps.Sweep.report],
     "track": [sweeps.open, sweeps.Sweep.track],
     "audit": [sweeps.open, sweeps.Sweep.audit],
+    "test": [sweeps.open, sweeps.Sweep.test],
     "stop": [sweeps.open, sweeps.Sweep.stop],
     "enqueue": [sweeps.open, sweeps.Sweep.enqueue],
     "rename": [sweeps.open, sweeps.Sweep.rename],

@@ -1,0 +1,81 @@
+"""The reading: a trial's model is scored on the test records, once, and it is on record before that happens."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import closing
+
+from dpcore.checks import InvalidValue
+from sweeps.export.exporting import released
+from sweeps.held_out.declared import declared_test
+from sweeps.held_out.readings import HeldOutReading, of_records, readings
+from sweeps.process.workspace import Workspace
+from sweeps.release.publisher import Publisher
+from sweeps.requests import HeldOutRead, HeldOutScore, this_person
+from sweeps.spec import load_spec
+from trainables.data import SOURCES
+from trainables.data.content import fingerprint
+from trainables.data.test_part import HasTestRecords
+
+
+def read(
+    workspace: Workspace, sweep: str, trial: int | str, *, again: bool = False, accept: Collection[str] = ()
+) -> HeldOutReading:
+    """The score of a finished trial on the test records of its sweep: as it was read before, or read now.
+
+    again   although they were read for another trial, or a reading was cut short: the score is then no longer of an
+            untouched test set, every card says so, and private records are charged once more
+    accept  see `sweeps.export.exporting.released`
+
+    The reading is durable in the store before a record is scored, so that a crash costs a reading, and never hides one.
+    Raises InvalidValue for a sweep without test records, a second reading, and what `released` refuses.
+    """
+    seen = Publisher.open(workspace.store_url)
+    record = seen.sweep(sweep).kept()
+    declared = declared_test(record.spec)
+    if declared is None:
+        raise InvalidValue(
+            "sweep", record.called, "a sweep whose spec declares data.test", "Test records cannot be declared later."
+        )
+    model = released(workspace, record.name, trial, accept=accept)
+    own = readings(seen, record.name)
+    if (known := _known(own, model.record.key)) is not None:
+        return known
+    _check_first(own, again)
+    data = load_spec(record.spec.canonical).data
+    source = SOURCES[data.source]
+    assert isinstance(source, HasTestRecords)
+    split = source.load_held_out(data.options())
+    if not len(split):
+        raise InvalidValue("data.test", declared.held.path or declared.held.id, "at least one record, found none")
+    from trainables.export.scoring import noised_score, score
+
+    with closing(workspace.open_store()) as store:
+        word = store.data_fingerprint(fingerprint(split))
+        _check_first(of_records(seen, {word}), again)
+        number = store.ask(record.name, HeldOutRead(trial=model.record.key, records=word), this_person())
+        if declared.histogram is None:
+            found = score(model.module, split, model.facts)
+        else:
+            found = noised_score(model.module, split, model.facts, declared.held.n, declared.histogram, declared.bins)
+        came = HeldOutScore(read=number, metrics=found.metrics, standard_error=found.standard_error)
+        store.ask(record.name, came, this_person())
+    return next(one for one in readings(seen, record.name) if one.id == number)
+
+
+def _known(made: Collection[HeldOutReading], trial: str) -> HeldOutReading | None:
+    """The first score of this very trial: asked for again it is the same, and no new reading."""
+    return next((one for one in made if one.trial == trial and one.metrics), None)
+
+
+def _check_first(made: Collection[HeldOutReading], again: bool) -> None:
+    if made and not again:
+        last = list(made)[-1]
+        listed = ", ".join(dict.fromkeys(one.trial for one in made))
+        raise InvalidValue(
+            "trial",
+            f"reading {len(made) + 1} of the test records",
+            f"the first one: they were read for {listed}, last by {last.asker} at {last.when}",
+            "Whoever chooses by test scores has no test set left. --again reads them all the same, on record; every "
+            "card then says that they are no longer untouched.",
+        )

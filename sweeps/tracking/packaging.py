@@ -1,0 +1,67 @@
+"""A model as MLflow keeps it: a folder without a pickle, made of declared facts, and what it says of itself as tags."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dpcore
+import trainables
+from sweeps.release.published import Published
+from sweeps.tracking.mlflow_door import HEADING, NO_HEADING
+from sweeps.tracking.mlflow_runs import trial_tags
+from sweeps.tracking.signature import example, signature
+from trainables.export import served
+
+if TYPE_CHECKING:
+    from trainables.export.model import ReleasedModel
+
+_NEEDS = ("mlflow", "numpy", "pandas", "pyarrow", "safetensors", "scipy", "torch")
+_LONGEST = 5000
+
+
+def claim_tags(model: ReleasedModel, sweep: str, trial: Published) -> dict[str, str]:
+    """What a version says of itself: the tags of the trial's run, its epsilon, and what stands above every claim."""
+    assert trial.guarantee is not None
+    return {
+        **trial_tags(trial),
+        "sweeps.sweep": sweep,
+        "sweeps.epsilon": repr(trial.guarantee.epsilon),
+        "sweeps.total": " ".join(model.card["total"])[:_LONGEST],
+        HEADING: model.card["heading"] or NO_HEADING,
+    }
+
+
+def write(model: ReleasedModel, place: Path, exported: Path) -> None:
+    """MLflow's folder of the model."""
+    import mlflow
+
+    asked = model.preprocessing
+    with _quietly():
+        mlflow.pyfunc.save_model(
+            str(place),
+            # Code of ours that travels with it reads the folder: nothing is unpickled.
+            loader_module=served.__name__,
+            data_path=str(model.save(exported)),
+            code_paths=[str(Path(one.__file__ or "").parent) for one in (dpcore, trainables)],
+            signature=signature(asked),
+            input_example=example(asked),
+            # What follows a plus is a build of one index's own.
+            pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in _NEEDS],
+        )
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what MLflow tells of its own steps."""
+    logger = logging.getLogger("mlflow")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

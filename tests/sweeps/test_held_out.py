@@ -1,0 +1,219 @@
+"""Test records: nobody trains on them, they are read once and on record, and private ones are noised and charged."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sweeps
+from dpcore.accounting import headline
+from dpcore.adjacency import Adjacency
+from dpcore.checks import InvalidValue
+from dpcore.events import Gaussian
+from dpcore.mechanisms.noisy_histogram import noise_for
+from sweeps.cli import app as cli
+from sweeps.control import session
+from sweeps.ledger.totals import joint_totals
+from sweeps.release.publisher import Publisher
+from sweeps.requests import HeldOutRead
+from sweeps.spec import SpecErrors, load_spec
+from tests.sweeps.published_sweeps import NAME, swept
+from trainables.data import SOURCES
+from trainables.units import share_of
+
+N, DELTA = 500, 1e-4
+
+
+def people(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 1, n)
+    label = np.where(x + rng.normal(0, 0.2, n) > 0.5, "high", "low")
+    return pd.DataFrame({"id": [f"p{i}" for i in range(n)], "x": x, "label": label})
+
+
+def raw(path, records="public", **sections):
+    test = {"records": records, "share": 0.2, "id": "id"}
+    data = {
+        "source": "table",
+        "path": str(path),
+        "n": N,
+        "label": "label",
+        "classes": ["low", "high"],
+        "columns": {"x": {"low": 0, "high": 1}},
+        "validation": {"records": records, "share": 0.3, "id": "id"},
+        "test": test,
+    }
+    linear = {"model": "linear", "learning_rate": 2.0, "clip_norm": 1.0, "batch_size": 50, "epochs": 2}
+    return {
+        "name": NAME,
+        "data": data,
+        "systems": {"noisy-sgd": linear},
+        "privacy": {"epsilon": 4.0, "delta": DELTA},
+        "objectives": [{"metric": "accuracy", "goal": "maximize"}],
+        "search": {"sampler": "random", "trials": 2},
+        **sections,
+    }
+
+
+def trained(root, records):
+    people().to_parquet(root / "people.parquet")
+    swept(root, raw(root / "people.parquet", records), views=False)
+    return sweeps.open(NAME, root=root)
+
+
+def in_test(frame):
+    return np.array([share_of("test", one) < 0.2 for one in frame["id"]])
+
+
+def values(split):
+    return set(split.inputs["x"][:, 0].tolist())
+
+
+def test_no_test_record_is_among_those_that_train_or_validate_and_nobody_moves_another(tmp_path):
+    frame = people()
+    frame.to_parquet(tmp_path / "all.parquet")
+    options = raw(tmp_path / "all.parquet")["data"]
+    del options["source"]
+    table = SOURCES["table"]
+    loaded, held = table.load(options), table.load_held_out(options)
+    parts = [values(one) for one in (loaded.train, loaded.validation, held)]
+    assert sum(map(len, parts)) == len(set.union(*parts)) == N
+    assert parts[2] == set(frame["x"][in_test(frame)].astype(np.float32).tolist())
+    facts = table.facts(options)
+    assert (facts.n, facts.n_validation, table.held_out(options).n) == (280, 120, 100)
+    # A record less: the others stay where they are, the test records' words included.
+    frame[1:].to_parquet(tmp_path / "less.parquet")
+    fewer = {**options, "path": str(tmp_path / "less.parquet")}
+    less = [values(one) for one in (*_parts(table.load(fewer)), table.load_held_out(fewer))]
+    assert all(small <= whole for small, whole in zip(less, parts, strict=True))
+    assert sum(map(len, less)) == N - 1
+
+
+def _parts(loaded):
+    return loaded.train, loaded.validation
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("public"), "public")
+
+
+def test_public_ones_are_read_once_on_record_and_every_card_says_so(public, monkeypatch, capsys):
+    frame = people()
+    held = frame[in_test(frame)]
+    assert "not read yet" in public.model(1).page
+    reading = public.test(1)
+    said = public.model(1).predict(held).values
+    share = float((said == held["label"]).mean())
+    assert reading.metrics["accuracy"] == pytest.approx(share, abs=1e-12)
+    assert reading.standard_error["accuracy"] == pytest.approx((share * (1 - share) / len(held)) ** 0.5)
+    # The same trial again is no other reading; another trial is.
+    assert public.test(1) == reading
+    assert (reading.number, reading.of) == (1, 1)
+    with pytest.raises(InvalidValue, match=rf"{NAME}-1.*--again"):
+        public.test(0)
+    assert "read once, for this model alone" in public.model(1).page
+    assert "read 1 times, for other models" in public.model(0).page
+    monkeypatch.setattr(sys, "argv", ["sweeps", "test", NAME, "0", "--again", "--root", public.workspace.root])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert "2nd of 2 readings: no longer untouched" in capsys.readouterr().out
+    assert public.model(0).card["test"]["score"]["reading"] == 2
+    assert "the later ones are not" in public.model(1).card["test"]["score"]["standing"]
+    # No claim covers public records, and none is changed by them.
+    assert public.model(1).card["test"]["claim_with_score"]["epsilon"] == public.trial(1).guarantee.epsilon
+    assert any("2 of 2" in line or "2nd of 2" in line for line in public.overview().lines())
+
+
+def test_a_reading_that_was_cut_short_and_one_of_another_sweep_count(tmp_path, monkeypatch):
+    sweep = trained(tmp_path, "public")
+    monkeypatch.setattr("trainables.export.scoring.score", None)
+    with pytest.raises(TypeError):
+        sweep.test(0)
+    monkeypatch.undo()
+    with pytest.raises(InvalidValue, match="--again"):
+        sweep.test(0)
+    reading = sweep.test(0, again=True)
+    assert (reading.number, reading.of) == (2, 2)
+    # The same records, read in another sweep of the store.
+    other = load_spec({**raw(tmp_path / "people.parquet"), "name": "other"})
+    session.create(other, sweep.workspace)
+    with closing(sweep.workspace.open_store()) as store:
+        store.ask("other", HeldOutRead(trial="other-0", records=reading.records), "somebody")
+    assert sweep.test(0).of == 3
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("private"), "private")
+
+
+def total(sweep):
+    return sweep.claim.procedure
+
+
+def test_private_ones_leave_noised_and_are_charged_in_parallel(private):
+    sigma = noise_for(4.0, DELTA, 1)
+    planned = headline(Gaussian(noise_multiplier=sigma), DELTA, Adjacency.ADD_REMOVE).epsilon
+    before = total(private)
+    assert before.guarantee.epsilon >= planned
+    reading = private.test(1)
+    assert reading.metrics["accuracy_noise_sd"] > 0.001
+    # Nothing of it is a share of whole records.
+    assert abs(reading.metrics["accuracy"] * 100 - round(reading.metrics["accuracy"] * 100)) > 1e-9
+    card, claim = private.model(1).card, private.trial(1).guarantee
+    assert card["test"]["claim_with_score"]["epsilon"] == pytest.approx(max(claim.epsilon, planned), rel=1e-9)
+    assert "The model and this score together" in private.model(1).page
+    # One reading was planned, whether it is made or not.
+    assert (total(private).guarantee.epsilon, total(private).is_claim) == (before.guarantee.epsilon, True)
+    private.test(0, again=True)
+    assert total(private).is_claim is False
+    assert "read 2 times" in total(private).choices[0].what
+
+
+def test_a_sweep_that_may_have_trained_on_them_adds(private):
+    """On one front with a sweep without test records, whose training records they may be."""
+    other = raw(private.workspace.root + "/people.parquet", "private")
+    del other["data"]["test"]
+    session.create(load_spec({**other, "name": "other"}), private.workspace)
+    store = Publisher.open(private.workspace.store_url)
+    trials = store.trials(NAME)
+    alone, both = (joint_totals(store, names)[0] for names in ({NAME: trials}, {NAME: trials, "other": []}))
+    assert both.procedure.guarantee.epsilon > 1.05 * alone.procedure.guarantee.epsilon
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"data.test": {"records": "private", "path": "b.parquet", "n": 50}}, "public for a file"),
+        ({"data.test": {"records": "public", "share": 0.2, "id": "x"}}, "as in data.validation.id"),
+        ({"data.test": {"records": "public", "share": 0.2, "id": "id", "key": "validation"}}, "another word"),
+        ({"data.test": {"share": 0.2, "id": "id"}}, "public or private"),
+        ({"data.test": {"records": "public", "share": 0.9999, "id": "id"}}, "leaves records"),
+        ({"privacy.adjacency": "replace-one"}, "add-remove"),
+        ({"systems": {"subsample-and-aggregate": {}}}, "whose model may leave"),
+    ],
+)
+def test_what_cannot_be_is_said_by_the_spec(tmp_path, change, said):
+    people().to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(SpecErrors, match=said):
+        sweeps.load(raw(tmp_path / "a.parquet", "private"), changes=change)
+
+
+def test_a_sweep_without_test_records_says_so(tmp_path):
+    people().to_parquet(tmp_path / "a.parquet")
+    plain = raw(tmp_path / "a.parquet")
+    del plain["data"]["test"]
+    workspace = sweeps.open(session.create(load_spec(plain), places := _places(tmp_path)), root=places.root)
+    with pytest.raises(InvalidValue, match=r"declares data\.test"):
+        workspace.test(0)
+
+
+def _places(root):
+    from sweeps.process.workspace import Workspace
+
+    return Workspace.at(root)

@@ -1,0 +1,128 @@
+"""Models that MLflow shows once a sweep is over: of the front or by number, only such as may leave, each once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.artifacts import download_artifacts
+
+import sweeps
+from sweeps.control.collecting import collect
+from sweeps.control.session import SweepEnd
+from sweeps.export import at_the_end
+from sweeps.export.at_the_end import show_models
+from sweeps.face.ending import with_models
+from tests.sweeps.published_sweeps import NAME, publish, swept
+from tests.sweeps.test_export_systems import table
+from tests.sweeps.test_registering import pickles
+
+LINEAR = {"model": "linear", "learning_rate": {"choice": [0.5, 0.001]}, "clip_norm": 1.0, "batch_size": 50, "epochs": 2}
+
+
+def raw(data, **sections):
+    return {
+        "name": NAME,
+        "data": data,
+        "systems": {"noisy-sgd": LINEAR},
+        "privacy": {"epsilon": [2.0, 8.0], "delta": 1e-4},
+        "objectives": [{"metric": "accuracy", "goal": "maximize"}, {"metric": "epsilon", "goal": "minimize"}],
+        "search": {"sampler": "grid", "trials": 4},
+        **sections,
+    }
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    root = tmp_path_factory.mktemp("shown")
+    swept(root, raw(table(root)))
+    return sweeps.open(NAME, root=root)
+
+
+def shown_by_mlflow(sweep):
+    client = MlflowClient(tracking_uri=sweep.workspace.tracking_uri)
+    experiment = client.get_experiment_by_name(sweep.name)
+    return {one.tags["sweeps.trial_key"]: one for one in client.search_logged_models([experiment.experiment_id])}
+
+
+def ended(**fields):
+    counts = {"complete": 4, "failed": 0}
+    return SweepEnd(sweep=NAME, state="finished", counts=counts, seconds=0.0, ranked=4, **fields)
+
+
+def test_the_front_is_shown_once_with_claims_and_no_record(own, tmp_path, monkeypatch):
+    front = set(own.front().table()["key"])
+    # MLflow had not everything, or the sweep goes on: nothing is exported.
+    with monkeypatch.context() as patched:
+        patched.setattr(at_the_end, "exported", None)
+        assert with_models(ended(), own.workspace).models is None
+    found = with_models(ended(tracking=own.workspace.tracking_uri), own.workspace).models
+    assert (set(found.trials), dict(found.left_out), found.more) == (front, {}, 0)
+    logged = shown_by_mlflow(own)
+    assert logged.keys() == front
+    for key, one in logged.items():
+        claim = own.trial(key).guarantee
+        assert (one.tags["sweeps.epsilon"], one.tags["sweeps.notion"]) == (repr(claim.epsilon), str(claim.notion))
+        assert own.workspace.root not in json.dumps(dict(one.tags))
+    # Again: those that are there stay, and nothing is doubled. `track` does the same.
+    assert set(own.track().models.trials) == front
+    assert {key: one.model_id for key, one in shown_by_mlflow(own).items()} == {
+        key: one.model_id for key, one in logged.items()
+    }
+    place = next(iter(logged.values())).artifact_location
+    files = [one for one in Path(download_artifacts(place, dst_path=str(tmp_path))).rglob("*") if one.is_file()]
+    assert not [found for one in files for found in pickles(one.name, one.read_bytes())]
+    example = json.loads(next(one for one in files if one.name == "input_example.json").read_text())
+    # At the ends of what was declared: no record is there.
+    assert example["data"] == [[0, "a", [0, 0, 0]], [1, "c", [1, 1, 1]]]
+
+
+def test_a_large_front_is_cut_to_the_best_and_large_models_are_named(own, monkeypatch):
+    class Everyone:
+        keys = staticmethod(lambda: [f"{NAME}-{number}" for number in range(4)])
+
+    monkeypatch.setattr(at_the_end, "sweep_front", lambda *_, **__: Everyone)
+    monkeypatch.setattr(at_the_end, "AT_MOST", 1)
+    found = show_models(own.workspace, NAME)
+    assert (found.trials, found.more) == ((own.best().key,), 3)
+    assert "more: `sweeps export`" in "".join(found.lines())
+    monkeypatch.setattr(at_the_end, "LARGEST_BYTES", 1)
+    assert "bytes" in show_models(own.workspace, NAME).left_out[own.best().key]
+
+
+def test_what_fails_is_said_and_nothing_else_is_lost(own, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("broken")
+
+    end = ended(tracking=own.workspace.tracking_uri)
+    monkeypatch.setattr(at_the_end, "exported", broken)
+    found = with_models(end, own.workspace)
+    assert (found.code, found.counts) == (end.code, end.counts)
+    assert "RuntimeError: broken" in "".join(found.models.lines())
+    monkeypatch.undo()
+    monkeypatch.setattr("sweeps.tracking.models.find_experiment", lambda *_: (None, None))
+    assert all("sweeps track" in why for why in show_models(own.workspace, NAME).left_out.values())
+
+
+def test_trials_by_number_are_kept_by_gc_and_none_means_none(tmp_path):
+    first = raw(table(tmp_path), search={"sampler": "grid", "trials": 2}, tracking={"models": "0,1"})
+    swept(tmp_path, first, views=False)
+    sweep = sweeps.open(NAME, root=tmp_path)
+    assert collect(sweep.workspace, NAME, dry_run=True).trials == ()
+    publish(sweep.workspace)
+    assert show_models(sweep.workspace, NAME).trials == (f"{NAME}-0", f"{NAME}-1")
+
+
+@pytest.mark.parametrize("models", ["none", "front"])
+def test_systems_without_a_model_that_may_leave_cost_nothing(tmp_path, monkeypatch, models):
+    monkeypatch.setattr("sweeps.tracking.models.shown_models", None)
+    toy = {
+        **raw({"source": "uniform", "n": 100}, objectives=[{"metric": "epsilon"}]),
+        "systems": {"noisy-mean": {"clip": 1.0, "steps": 2}},
+        "search": {"sampler": "random", "trials": 1},
+        "tracking": {"models": models},
+    }
+    swept(tmp_path, toy, views=False)
+    assert show_models(sweeps.open(NAME, root=tmp_path).workspace, NAME) == at_the_end.ModelsShown()

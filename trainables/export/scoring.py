@@ -1,0 +1,64 @@
+"""How good a released model is on test records: as they are, or by one noised histogram."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from dpcore.mechanisms.noisy_histogram import NoisyHistogram
+from dpcore.noise import SecureNoise
+from trainables.system import PublicFacts, Split, Task
+from trainables.validation.declaration import Bins
+from trainables.validation.judgements import Judgements, judgements
+from trainables.validation.judging import metrics_of, noised
+from trainables.validation.reports import share_error
+
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What a model does on test records.
+
+    metrics         by name; noised ones with the standard deviation of their noise beside them
+    standard_error  {metric: of drawing other records, and of its noise}, where it is known
+    """
+
+    metrics: Mapping[str, float]
+    standard_error: Mapping[str, float]
+
+
+def score(model: nn.Module, split: Split, facts: PublicFacts) -> Score:
+    """The metrics of validation, of public test records as they are."""
+    judged = judgements(model, split, facts, _CPU)
+    metrics = dict(metrics_of(judged, facts))
+    return Score(metrics=metrics, standard_error={} if facts.unit is not None else _spread(judged, metrics, facts))
+
+
+def noised_score(
+    model: nn.Module, split: Split, facts: PublicFacts, units: int, histogram: NoisyHistogram, bins: Bins
+) -> Score:
+    """The same of private ones, by one release of `histogram`, whose noise nobody can seed.
+
+    units  declared number of test records, or of their units
+    """
+    # One at a time: what a record adds must not depend on its companions.
+    judged = judgements(model, split, facts, _CPU, batch=1)
+    metrics = noised(judged, facts, units, histogram, bins, SecureNoise())
+    return Score(metrics=metrics, standard_error=dict(share_error(metrics, 0 if facts.unit else units)))
+
+
+def _spread(judged: Judgements, metrics: Mapping[str, float], facts: PublicFacts) -> dict[str, float]:
+    """Of means over records, that of their values; of a root of one, by the delta method."""
+    n = len(judged)
+    found = {"loss": float(np.std(judged.losses)) / math.sqrt(n)}
+    if facts.task is not Task.REGRESSION:
+        found |= share_error(metrics, n)
+    if (root := metrics.get("rmse")) is not None and root > 0:
+        found["rmse"] = float(np.std(judged.squared_errors)) / (2 * root * math.sqrt(n))
+    return found
