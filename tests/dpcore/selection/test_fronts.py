@@ -38,6 +38,10 @@ def together(p, q):
     return of
 
 
+UNRESOLVED = 1e-12
+"""What differences of four generating functions do not tell from 0: far below every delta asked for here."""
+
+
 def front_law(law, p, second):
     """Exact masses of (winner by rank, winner by a second order), those of one winner first, then those of two.
 
@@ -56,7 +60,7 @@ def front_law(law, p, second):
         if a == b:
             one.append(f(()) - f((a,)))
         else:
-            two.append(max(0.0, f(()) - f((a,)) - f((b,)) + f((a, b))))
+            two.append(max(UNRESOLVED, f(()) - f((a,)) - f((b,)) + f((a, b))))
     return np.array(one), np.array(two)
 
 
