@@ -147,11 +147,26 @@ class AttemptRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CurveReport:
+    """What a trial told of itself after `step` of its steps.
+
+    attempt  that ran the last of them
+    at       when it was recorded, in seconds since 1970
+    """
+
+    key: str
+    step: int
+    attempt: int
+    metrics: Mapping[str, float]
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRow:
     """A change that a view has not been told yet.
 
-    kind  "settled", "lost", "failed", "infeasible", or "state" (of the sweep; then `key` is None). The row says
-          that something changed; what it is now is read from the store
+    kind  "settled", "told", "lost", "failed", "infeasible", or "state" (of the sweep; then `key` is None). The row
+          says that something changed; what it is now is read from the store
     """
 
     id: int
@@ -215,7 +230,8 @@ class TrialRecord(Configured):
     metrics      of the latest committed report, one number per name
     guarantee    what the trial claims, its whole plan's claim; None before the first report
     step         steps behind those metrics
-    reports      {step: metrics} of every committed report, in order of steps; the rungs of early stopping
+    reports      {step: metrics} of every committed report at the end of a launch, in order of steps; the rungs of early
+                 stopping. What was told between is in its curve (`CurveReport`)
     request      as that of its `Proposal`
     """
 
@@ -305,6 +321,8 @@ class Settlement:
     seconds      that the attempt took
     finished     whether the trial is over; otherwise it waits for its next rung
     announced    whether views are told of it, as the sweep's release policy says
+    curve        {step: metrics} of what was told before, at steps within the reservation; what is known of it already
+                 may be left out or said again
     """
 
     executed_to: int
@@ -314,6 +332,7 @@ class Settlement:
     seconds: float
     finished: bool = True
     announced: bool = True
+    curve: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 < self.step <= self.executed_to:

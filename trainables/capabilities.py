@@ -23,6 +23,8 @@ class Capabilities:
                      clip norm bounds what one can move, whatever the weights
     judged_as_released  the model of its `released_model` is the one that its own metrics are of, and depends on
                      training records through the plan's release alone: `trainables.measures.quality` may be asked of it
+    curve            after each number of steps in `Member.curve` it reports what a launch that ends there would, and it
+                     trains no differently for that
     """
 
     units: bool = False
@@ -30,6 +32,7 @@ class Capabilities:
     private_reports: bool = False
     weights: bool = False
     judged_as_released: bool = False
+    curve: bool = False
 
 
 NONE = Capabilities()

@@ -284,6 +284,7 @@ class Member:
     attempt  1 for the first launch; noise and batches of different attempts are independent
     seed     public: initial weights and the like; never noise, never batches
     resume_attempt  the attempt whose checkpoint at `from_step` this one starts from; 0 starts from scratch
+    curve    numbers of steps between `from_step` and `to_step`, both left out, after which it reports too
     """
 
     key: str
@@ -293,6 +294,7 @@ class Member:
     from_step: int
     to_step: int
     resume_attempt: int = 0
+    curve: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +327,8 @@ class Run(Protocol):
 
     A system calls `may_execute(b)` before it draws noise for any step below b, and `checkpoint(b, ...)` when
     step b is reached. The checkpoint at `member.to_step` ends the run. Metrics are visible outside only after
-    the checkpoint that covers them is durable.
+    the checkpoint that covers them is durable. A system that trains in steps calls `report(b, ...)` after each number
+    of steps in `member.curve`, before the checkpoint that covers it.
     """
 
     member: Member
@@ -338,6 +341,10 @@ class Run(Protocol):
 
     def may_execute(self, until_step: int) -> None:
         """Durably note that steps below `until_step` may be executed from now on."""
+        ...
+
+    def report(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
+        """A point of the trial's curve: `metrics` of `state` after `step` steps, visible with the next checkpoint."""
         ...
 
     def checkpoint(self, step: int, state: State, metrics: Mapping[str, float]) -> None:

@@ -15,27 +15,31 @@ from itertools import islice
 from typing import Any
 
 from sweeps.control.decisions import Decision, Done, Wait
-from sweeps.control.going_on import start_of_attempt
+from sweeps.control.going_on import Lost, start_of_attempt
 from sweeps.control.known_points import PointQueue
 from sweeps.control.lost_attempts import CONTROLLER_ENDED, worker_losses
 from sweeps.control.newest_store import check_newest
 from sweeps.control.planning import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.control.plans_ahead import GROUP_AHEAD, GROUP_LIMIT, PlansAhead, together
-from sweeps.control.settlements import NoResult, doubted, settlement_of
+from sweeps.control.settlements import NoResult, curve_of, doubted, settlement_of
+from sweeps.control.stopped_trials import claim_of
 from sweeps.control.time_limits import OVERRAN, seconds_left
 from sweeps.records import AttemptRecord, Proposal, Reservation, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.search import Proposer
+from sweeps.search.curve_steps import between, report_steps
 from sweeps.search.rungs import Promote, first_stop, next_rung
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec
 from sweeps.store import Lease, Store
 from trainables.measures.objectives import measured
+from trainables.publishing import Undeclared
+from trainables.registry import SYSTEMS
 from trainables.system import Member, PrivacyPlan, PublicFacts, Refusal, Scalar, TrialGroup
 from trainables.worker.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovered
 from trainables.worker.files import Folder, NotAFolder
-from trainables.worker.results import TrialResult
+from trainables.worker.results import Curve, Told, TrialResult
 from trainables.worker.sealed import Damaged
 
 
@@ -209,18 +213,18 @@ class Controller:
             self._changed(replace(record, state=TrialState.FAILED, reason=OVERRAN))
             return None
         start = start_of_attempt(self.store, self.lease, self.trials, record, to_step)
-        if start is None:
+        if isinstance(start, Lost):
             reason = (
-                f"its state after step {record.step} is missing or damaged in {self.trials.child(key).url}, and "
+                f"its state after step {start.step} is missing or damaged in {self.trials.child(key).url}, and "
                 "metrics that came of it have been published: another run of those steps would be a second release"
             )
             self.store.abandon(self.lease, key, reason)
             self._changed(replace(record, state=TrialState.FAILED, reason=reason))
             return None
-        resume_attempt, from_step = start
-        reserved = self.store.relaunch(self.lease, key, from_step, to_step)
+        record = self._add_to_curve(record, start.attempt, start.curve)
+        reserved = self.store.relaunch(self.lease, key, start.step, to_step)
         again = replace(record, state=TrialState.RUNNING, attempts=reserved.attempt)
-        return self._reserved(again, reserved, resume_attempt)
+        return self._reserved(again, reserved, start.attempt)
 
     def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> Member:
         to_step = first_stop(self.spec, plan.steps)
@@ -237,14 +241,16 @@ class Controller:
         self._changed(record)
         Attempt.of(self.trials, record.key, reserved.attempt).reserve()
         self.running.add(record.key)
+        plan = self._plan_of(record.key)
         return Member(
             key=record.key,
             attempt=reserved.attempt,
             seed=record.seed,
-            plan=self._plan_of(record.key),
+            plan=plan,
             from_step=reserved.from_step,
             to_step=reserved.to_step,
             resume_attempt=resume_attempt,
+            curve=between(report_steps(self.spec, SYSTEMS[plan.system], plan.steps), reserved),
         )
 
     def _launch(self, members: Sequence[Member]) -> TrialGroup:
@@ -263,6 +269,23 @@ class Controller:
         return self.store.attempts_of(member.key)[:-1] if member.attempt > 1 else []
 
     # -- what came of it --------------------------------------------------------------------------------
+
+    def told(self, group: TrialGroup, content: Mapping[str, Any]) -> None:
+        """A member of a launch that goes on told of new points of its curve."""
+        member = next(one for one in group.members if one.key == content["key"])
+        # Whatever is wrong with it, the end of the launch says.
+        with suppress(Damaged, Undeclared):
+            told = Told.from_dict(content, from_step=member.from_step, to_step=member.to_step)
+            self.records[member.key] = self._add_to_curve(self.records[member.key], member.attempt, told.curve)
+
+    def _add_to_curve(self, record: TrialRecord, attempt: int, curve: Curve) -> TrialRecord:
+        """The trial, with a claim once anything is told of it. Neither sampler nor rungs hear of a curve."""
+        plan = self._plan_of(record.key)
+        leaving = curve_of(curve, plan, self._release)
+        if not leaving:
+            return record
+        self.store.add_to_curve(self.lease, record.key, attempt, leaving, self._release.policy.at_once)
+        return replace(record, guarantee=claim_of(plan))
 
     def finished(self, group: TrialGroup, results: list[Mapping[str, Any]]) -> None:
         """The launch came back with one result (or error) per member.
@@ -349,6 +372,9 @@ class Controller:
         try:
             came = settlement_of(result, self._plan_of(record.key), self._release)
         except NoResult as failed:
+            with suppress(Undeclared):
+                # How it came to that may be seen.
+                record = self._add_to_curve(record, result.attempt, result.curve)
             self._fail(record, str(failed))
             return
         self.store.settle(self.lease, record.key, result.attempt, came)

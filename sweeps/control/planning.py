@@ -21,7 +21,7 @@ from dpcore.guarantee import STANDING
 from sweeps.ledger.assumptions import ONE_TRIAL
 from sweeps.records import SYSTEM, TARGET_EPSILON, TrialRecord, TrialState
 from sweeps.release.policy import Release
-from sweeps.search.rungs import stops
+from sweeps.search.curve_steps import report_steps
 from sweeps.search.space import Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.model import SweepSpec
@@ -104,7 +104,7 @@ class _Planner:
             check_weights(system, self.facts)
             target = spec.privacy.target(float(config[TARGET_EPSILON]))
             plan = plan_with_reports(
-                system, knobs, self.facts, target, self.calibrations, lambda steps: stops(spec, steps)
+                system, knobs, self.facts, target, self.calibrations, lambda steps: report_steps(spec, system, steps)
             )
             if isinstance(plan, PrivacyPlan):
                 check_measurable(spec.asked, system, plan)

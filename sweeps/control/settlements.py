@@ -10,7 +10,7 @@ from sweeps.release.policy import Release
 from trainables.publishing import Undeclared
 from trainables.system import PrivacyPlan
 from trainables.worker.attempt import Recovered
-from trainables.worker.results import TrialResult
+from trainables.worker.results import Curve, TrialResult
 
 
 class NoResult(Exception):
@@ -21,6 +21,7 @@ def settlement_of(result: TrialResult, plan: PrivacyPlan, release: Release) -> S
     """What the store keeps of a trial's result. Raises NoResult for undeclared metrics, and for any not finite."""
     try:
         metrics = release.metrics(result.metrics, plan.system, plan.config)
+        curve = curve_of(result.curve, plan, release)
     except Undeclared as undeclared:
         raise NoResult(str(undeclared)) from undeclared
     if broken := [f"{name}={value}" for name, value in metrics.items() if not math.isfinite(value)]:
@@ -34,7 +35,18 @@ def settlement_of(result: TrialResult, plan: PrivacyPlan, release: Release) -> S
         guarantee=claim,
         seconds=result.seconds,
         announced=release.policy.at_once,
+        curve=curve,
     )
+
+
+def curve_of(curve: Curve, plan: PrivacyPlan, release: Release) -> Curve:
+    """What the store keeps of a curve: what may leave, and of that what is finite. Raises Undeclared."""
+    leaving = {step: release.metrics(metrics, plan.system, plan.config) for step, metrics in curve.items()}
+    finite = {
+        step: {name: value for name, value in metrics.items() if math.isfinite(value)}
+        for step, metrics in leaving.items()
+    }
+    return {step: metrics for step, metrics in finite.items() if metrics}
 
 
 def doubted(reason: str, left: Recovered) -> str:

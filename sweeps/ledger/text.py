@@ -107,7 +107,7 @@ def stopped_lines(trials: Iterable[TrialRecord], early_stopping: bool = False) -
             f"{len(short)} of {len(complete)} trials were stopped by their Bayesian budget before their last step: "
             f"{least.key} after {least.metrics[TAKEN]:.0f} of {least.planned_steps} steps"
         )
-    reported = [one for one in listed if one.guarantee is not None] if early_stopping else []
+    reported = [one for one in listed if one.step] if early_stopping else []
     early = [one for one in reported if one.step < one.planned_steps]
     if early:
         least = min(early, key=lambda one: one.step / one.planned_steps)

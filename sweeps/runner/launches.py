@@ -41,7 +41,7 @@ from trainables.worker.attempt import Attempt
 from trainables.worker.credentials import Credentials
 from trainables.worker.files import Folder
 from trainables.worker.ray_shared import Shared, SharedData, TeamLayout
-from trainables.worker.ray_trial import group_to_json, ray_trial
+from trainables.worker.ray_trial import TOLD, group_to_json, ray_trial
 
 # Tune looks for its own result files when it ends and complains about each; ours are in the store.
 logging.getLogger(logger_names.ANALYSIS).setLevel(logging.CRITICAL)
@@ -104,6 +104,17 @@ class LaunchSearcher(Searcher):
             return str(Searcher.FINISHED)
         live.groups[trial_id] = decision
         return {"launch": _launch_name(decision), "group": group_to_json(decision)}
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Hear what a launch tells on its way."""
+        live = _LIVE[self._handle]
+        if live.failure is not None:
+            return
+        try:
+            for told in result.get(TOLD, ()):
+                live.controller.told(live.groups[trial_id], told)
+        except Exception as failure:
+            live.failure = failure
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Settle the launch. Tune swallows exceptions of searchers, so a failure is kept for `execute` to raise."""

@@ -165,6 +165,18 @@ def check_processes(draft: Draft, problems: Problems) -> None:
         )
 
 
+def check_curve(draft: Draft, problems: Problems) -> None:
+    """A curve needs a system that trains in steps and reports between them."""
+    if draft.curve is not None and draft.chosen and not any(capabilities_of(one).curve for one in draft.chosen):
+        others = ", ".join(system.name for system in draft.chosen)
+        problems.add(
+            "curve",
+            draft.curve,
+            f"null with {others}, which reports at the end of a launch alone",
+            "Drop it: `early_stopping` has them report at the end of each rung.",
+        )
+
+
 def check_stalls(draft: Draft, problems: Problems) -> None:
     """A worker that does all that is asked of it writes its records once in `checkpoint_seconds`, and not sooner."""
     limits, execution = draft.limits, draft.execution

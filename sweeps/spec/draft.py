@@ -36,6 +36,7 @@ class Draft:
     privacy: Privacy | None
     objectives: Sequence[ObjectiveOptions] | None
     report: Sequence[str] | None
+    curve: int | None
     search: Search | None
     early_stopping: EarlyStopping | None
     limits: Limits | None

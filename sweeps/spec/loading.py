@@ -51,6 +51,7 @@ CHECKS = (
     across_sections.check_search,
     across_sections.check_first,
     across_sections.check_processes,
+    across_sections.check_curve,
     across_sections.check_stalls,
     across_sections.check_tracking,
     check_references,

@@ -281,6 +281,9 @@ class SweepSpec(Section):
     constraints  relations between knobs that have to hold (`sweeps.spec.constraints`)
     report       metrics that each trial reports besides (`sweeps systems` lists them, and `module:function` is one of
                  your own: `trainables.measures.own_metrics`), and that steer nothing
+    curve        points of each trial's learning curve: its metrics after this many equal shares of its planned steps,
+                 the last of them its end. On private validation records each point is a report of its own within the
+                 budget. Null: a trial reports at its end, and at the rungs of early stopping
     """
 
     name: Name
@@ -291,6 +294,7 @@ class SweepSpec(Section):
     objectives: Annotated[tuple[ObjectiveOptions, ...], Field(min_length=1)]
     search: Search
     report: tuple[str, ...] = ()
+    curve: Annotated[int, Field(ge=2, le=1000), _NUMBER] | None = None
     early_stopping: EarlyStopping | None = None
     limits: Limits = Limits()
     resources: Resources = Resources()
@@ -306,7 +310,7 @@ class SweepSpec(Section):
             for name in names:
                 if not canonical[section][name]:
                     del canonical[section][name]
-        for name in ("constraints", "report"):
+        for name in ("constraints", "report", "curve"):
             if not canonical[name]:
                 del canonical[name]
         return canonical

@@ -26,6 +26,7 @@ from typing import Protocol
 
 from sweeps.records import (
     AttemptRecord,
+    CurveReport,
     Driver,
     Extension,
     LedgerEntry,
@@ -162,10 +163,24 @@ class Store(Protocol):
         """
 
     def settle(self, lease: Lease, key: str, attempt: int, came: Settlement) -> None:
-        """Transaction two: result, settlement, state (COMPLETE, or PLANNED between rungs) and outbox row.
+        """Transaction two: result, curve, settlement, state (COMPLETE, or PLANNED between rungs) and outbox row.
 
         The same content again, seconds aside, changes nothing. Raises LeaseLost, Conflict, UnknownTrial, InvalidValue
         for steps outside of the reservation.
+        """
+
+    def add_to_curve(
+        self, lease: Lease, key: str, attempt: int, curve: Mapping[int, Mapping[str, float]], announced: bool = True
+    ) -> None:
+        """What an attempt told on its way, {step: metrics}, as a checkpoint covers it: durable before anybody sees it.
+
+        The trial has a claim from now on, that of its plan. Points that are known change nothing; where all are, nobody
+        is told.
+
+        announced  whether views are told of it
+
+        Raises LeaseLost, UnknownTrial, InvalidValue for steps that are not inside of the attempt's reservation, and
+        Conflict for another point at a step that has one.
         """
 
     def lose(self, lease: Lease, key: str, attempt: int, executed_to: int | None, reason: str) -> None:
@@ -218,6 +233,14 @@ class Store(Protocol):
 
     def attempts_of(self, key: str) -> list[AttemptRecord]:
         """Attempts of one trial in order. Raises UnknownSweep."""
+
+    def curves(self, sweep: str, keys: Collection[str] | None = None) -> list[CurveReport]:
+        """All that trials told of themselves, at the ends of their launches and between, in order of trial and step.
+
+        keys  of these trials alone
+
+        Raises UnknownSweep, UnknownTrial.
+        """
 
     # -- views ------------------------------------------------------------------------------------------
 

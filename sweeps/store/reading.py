@@ -15,6 +15,7 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import (
     EPSILON,
     AttemptRecord,
+    CurveReport,
     Extension,
     LedgerEntry,
     OutboxRow,
@@ -27,7 +28,7 @@ from sweeps.records import (
 from sweeps.release.policy import Release
 from sweeps.requests import Request, wanted_from
 from sweeps.store.errors import UnknownSweep, UnknownTrial
-from sweeps.store.schema import attempts, extensions, ledger, names, outbox, requests, sweeps, trials
+from sweeps.store.schema import attempts, curves, extensions, ledger, names, outbox, requests, sweeps, trials
 from sweeps.store.text import NULL, loads_column
 from trainables.system import PrivacyPlan
 
@@ -173,8 +174,8 @@ class _Rows:
     def _reports_of(self, row: int) -> Mapping[int, Any]:
         if several := self._reports.get(self._columns["number"][row]):
             return several
-        reported = self.decoded("guarantee", row) is not None
-        return {self._columns["step"][row]: self._parsed["metrics"][row]} if reported else {}
+        step = self._columns["step"][row]
+        return {step: self._parsed["metrics"][row]} if step else {}
 
     def records(self, sweep: str) -> list[TrialRecord]:
         """All of them."""
@@ -255,6 +256,28 @@ def read_attempts(connection: Connection, name: str, number: int | None = None) 
         )
         for row in connection.execute(statement)
     ]
+
+
+def read_curves(connection: Connection, name: str, numbers: Collection[int] | None = None) -> list[CurveReport]:
+    """What trials told at the ends of their launches and between, in order of trial and step."""
+    sweep = sweep_id(connection, name)
+    ends = select(attempts.c.number, attempts.c.step, attempts.c.attempt, attempts.c.ended_at, attempts.c.metrics)
+    ends = ends.where(attempts.c.sweep_id == sweep, attempts.c.outcome == str(Outcome.SETTLED))
+    between = select(curves.c.number, curves.c.step, curves.c.attempt, curves.c.at, curves.c.metric, curves.c.value)
+    between = between.where(curves.c.sweep_id == sweep).order_by(curves.c.number, curves.c.step, curves.c.metric)
+    if numbers is not None:
+        ends = ends.where(attempts.c.number.in_(list(numbers)))
+        between = between.where(curves.c.number.in_(list(numbers)))
+    with collector_paused():
+        rows = _tuples(connection, ends)
+        told = loads_column([row[4] for row in rows])
+        found = {tuple(row[:4]): metrics for row, metrics in zip(rows, told, strict=True)}
+        for row in _tuples(connection, between):
+            found.setdefault(tuple(row[:4]), {})[row[4]] = row[5]
+        return [
+            CurveReport(key=f"{name}-{number}", step=step, attempt=attempt, metrics=metrics, at=at)
+            for (number, step, attempt, at), metrics in sorted(found.items(), key=lambda one: one[0][:2])
+        ]
 
 
 def read_outbox(connection: Connection, name: str, limit: int) -> list[OutboxRow]:

@@ -162,6 +162,22 @@ ledger = Table(
     CheckConstraint("executed_to IS NULL OR (from_step <= executed_to AND executed_to <= to_step)", name="settlement"),
 )
 
+curves = Table(
+    "curves",
+    metadata,
+    Column("sweep_id", Integer, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("metric", Text, primary_key=True),
+    Column("value", Double, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("at", Double, nullable=False),
+    ForeignKeyConstraint(
+        ["sweep_id", "number", "attempt"], ["attempts.sweep_id", "attempts.number", "attempts.attempt"]
+    ),
+)
+"""What attempts told between the beginnings and the ends of their reservations; at the ends it is in `attempts`."""
+
 outbox = Table(
     "outbox",
     metadata,
@@ -233,11 +249,17 @@ def _requests_and_labels(connection: Connection) -> None:
     connection.execute(insert(names).from_select(["name", "sweep_id"], select(sweeps.c.name, sweeps.c.id)))
 
 
+def _curves(connection: Connection) -> None:
+    """Version 6: attempts may tell something before their end."""
+    curves.create(connection)
+
+
 MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
     2: _records_of_their_own,
     3: _keyed_data,
     4: _extensions,
     5: _requests_and_labels,
+    6: _curves,
 }
 """{version from 2 on: what makes it from the version before}."""
 

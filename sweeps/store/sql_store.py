@@ -16,6 +16,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from sweeps.provenance.fingerprint import keyed
 from sweeps.records import (
     AttemptRecord,
+    CurveReport,
     Driver,
     Extension,
     LedgerEntry,
@@ -210,6 +211,12 @@ class SqlStore:
         """Transaction two."""
         self._write(lease, lambda writer: writer.settle(key, attempt, came))
 
+    def add_to_curve(
+        self, lease: Lease, key: str, attempt: int, curve: Mapping[int, Mapping[str, float]], announced: bool = True
+    ) -> None:
+        """What an attempt told on its way."""
+        self._write(lease, lambda writer: writer.add_to_curve(key, attempt, curve, announced))
+
     def lose(self, lease: Lease, key: str, attempt: int, executed_to: int | None, reason: str) -> None:
         """The attempt is over, the trial goes on."""
         self._write(lease, lambda writer: writer.lose(key, attempt, executed_to, reason))
@@ -259,6 +266,11 @@ class SqlStore:
     def attempts_of(self, key: str) -> list[AttemptRecord]:
         """Those of one trial."""
         return self._database.read(lambda connection: reading.read_attempts(connection, *reading.sweep_and_number(key)))
+
+    def curves(self, sweep: str, keys: Collection[str] | None = None) -> list[CurveReport]:
+        """What trials told, in rows of both tables."""
+        numbers = None if keys is None else {reading.trial_number(sweep, key) for key in keys}
+        return self._database.read(lambda connection: reading.read_curves(connection, sweep, numbers))
 
     # -- views ------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from dpcore.checks import InvalidValue
 from sweeps.records import Extension, Outcome, Proposal, Reservation, Settlement, SweepState, TrialState, trial_key
 from sweeps.store.errors import Conflict, UnknownTrial
 from sweeps.store.reading import trial_number
-from sweeps.store.schema import attempts, extensions, ledger, outbox, sweeps, trials
+from sweeps.store.schema import attempts, curves, extensions, ledger, outbox, sweeps, trials
 from sweeps.store.text import NULL, canonical, dumps
 from trainables.system import PrivacyPlan, Refusal
 
@@ -125,6 +125,7 @@ class Writer:
         reported = {"step": came.step, "metrics": metrics, "seconds": came.seconds}
         if not self._close(number, attempt, came.executed_to, content, outcome=str(Outcome.SETTLED), **reported):
             return
+        self._told(number, attempt, came.curve)
         self._update_trial(
             number,
             state=str(TrialState.COMPLETE if came.finished else TrialState.PLANNED),
@@ -136,6 +137,49 @@ class Writer:
         )
         if came.announced:
             self._announce("settled", number)
+
+    def add_to_curve(self, key: str, attempt: int, curve: Mapping[int, Mapping[str, float]], announced: bool) -> None:
+        """Points that are not there yet, and the trial's claim."""
+        number = trial_number(self.sweep, key)
+        if self._told(number, attempt, curve):
+            plan = self.connection.execute(select(trials.c.plan).where(*self._here(trials, number))).scalar_one()
+            claim = PrivacyPlan.from_dict(json.loads(plan)).guarantee
+            self._update_trial(number, guarantee=dumps(claim.to_dict()))
+            if announced:
+                self._announce("told", number)
+
+    def _told(self, number: int, attempt: int, curve: Mapping[int, Mapping[str, float]]) -> bool:
+        """Whether any of these points was new; they are there now."""
+        if not curve:
+            return False
+        entry = self.connection.execute(
+            select(ledger.c.from_step, ledger.c.to_step).where(*self._here(ledger, number, attempt))
+        ).one_or_none()
+        if entry is None:
+            raise UnknownTrial(f"trial {self.sweep}-{number}, attempt {attempt}: not in this store")
+        outside = [step for step in curve if not entry.from_step < step < entry.to_step]
+        if outside:
+            inside = f"steps inside of the reservation [{entry.from_step}, {entry.to_step}]"
+            raise InvalidValue("curve", outside, inside)
+        known: dict[int, dict[str, float]] = {}
+        for row in self.connection.execute(select(curves).where(*self._here(curves, number))):
+            known.setdefault(row.step, {})[row.metric] = row.value
+        contradicted = [step for step in curve if step in known and known[step] != dict(curve[step])]
+        if contradicted:
+            raise Conflict(
+                f"trial {self.sweep}-{number}: told something else before after {contradicted[0]} steps; "
+                "what is recorded stays"
+            )
+        where = {"sweep_id": self.sweep_id, "number": number, "attempt": attempt, "at": self.at}
+        rows = [
+            {**where, "step": step, "metric": name, "value": float(value)}
+            for step, metrics in curve.items()
+            if step not in known
+            for name, value in metrics.items()
+        ]
+        if rows:
+            self.connection.execute(insert(curves), rows)
+        return bool(rows)
 
     def lose(self, key: str, attempt: int, executed_to: int | None, reason: str) -> None:
         """The attempt is gone; charged to its horizon (None: the whole reservation), the trial may go on."""
@@ -175,7 +219,8 @@ class Writer:
             raise Conflict(f"sweep {self.sweep!r}: an attempt of it runs; settle, lose or fail it first")
         for table in (trials, attempts):
             self.connection.execute(update(table).where(table.c.sweep_id == self.sweep_id).values(metrics="{}"))
-        self.connection.execute(delete(outbox).where(outbox.c.sweep_id == self.sweep_id))
+        for table in (curves, outbox):
+            self.connection.execute(delete(table).where(table.c.sweep_id == self.sweep_id))
         self.update_sweep(state=str(SweepState.DELETED))
 
     def _trial_row(self, proposal: Proposal, state: TrialState, plan: str, refusal: Refusal | None) -> dict[str, Any]:

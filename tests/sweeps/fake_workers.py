@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,15 +19,18 @@ from sweeps.control.controller import Controller
 from sweeps.control.decisions import Done, Wait
 from sweeps.ledger.steps import spending
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import SweepRecord, TrialState
+from sweeps.records import SweepRecord, TrialRecord, TrialState
 from sweeps.search import Proposer
+from sweeps.search.curve_steps import report_steps
 from sweeps.spec import load_spec
 from sweeps.store import open_store
 from tests.sweeps.under_charging import never_under_charged
 from trainables.data import SOURCES
+from trainables.registry import SYSTEMS
 from trainables.system import TrialGroup
 from trainables.worker.attempt import Attempt, Fenced
 from trainables.worker.files import Folder
+from trainables.worker.results import Told
 
 NAME = "fake"
 SPEC: dict[str, Any] = {
@@ -42,7 +45,7 @@ SPEC: dict[str, Any] = {
     "execution": {"retries": 2},
 }
 ASHA = {"method": "asha", "reduction": 2, "rungs": 3}
-WRITES = ("launch", "relaunch", "settle", "lose", "fail", "record_infeasible")
+WRITES = ("launch", "relaunch", "add_to_curve", "settle", "lose", "fail", "record_infeasible")
 
 
 @contextmanager
@@ -122,10 +125,20 @@ class Worker:
                 "metrics": {"expected_error": error, "estimate": 0.5},
                 "seconds": 1.0,
                 "peak_memory_mb": 1.0,
+                "curve": self.told()["curve"],
             }
-        self.attempt.save(self.step, {"total": np.zeros(1)}, result)
+        self.attempt.save(self.step, {"total": np.zeros(1)}, result, self.curve())
         self.saved = self.step
         self.result = result
+
+    def curve(self) -> dict[int, dict[str, float]]:
+        """What it has to tell so far. The estimate says which attempt told it."""
+        reached = [step for step in self.member.curve if step <= self.step]
+        return {step: {"expected_error": 1 / step, "estimate": float(self.member.attempt)} for step in reached}
+
+    def told(self) -> dict[str, Any]:
+        """The same as a worker sends it."""
+        return Told(key=self.member.key, attempt=self.member.attempt, curve=self.curve()).to_dict()
 
     def finish(self) -> None:
         """Run to the end."""
@@ -229,6 +242,11 @@ class FakeSweep:
         self.workers.remove(worker)
         self.controller.finished(worker.group, [worker.result])
 
+    def tell(self, worker: Worker) -> None:
+        """What it has told, and a checkpoint covers, reaches the controller."""
+        if worker in self.workers and worker.saved == worker.step < worker.member.to_step:
+            self.controller.told(worker.group, worker.told())
+
     def lose(self, worker: Worker) -> None:
         """The controller hears that it is gone; perhaps it is not."""
         self.workers.remove(worker)
@@ -276,7 +294,19 @@ class FakeSweep:
                 assert record.guarantee is not None
                 assert record.guarantee.epsilon <= record.config["target_epsilon"]
                 assert spent[record.key].path >= record.step > 0
+            self._check_curve(record)
         self.check()
+
+    def _check_curve(self, record: TrialRecord) -> None:
+        """Each point once, of the attempt that told it, on one path; of a complete trial all that were planned."""
+        curve = self.store.curves(NAME, [record.key])
+        if record.state is TrialState.COMPLETE:
+            planned = report_steps(self.spec, SYSTEMS[record.system], record.planned_steps)
+            assert [one.step for one in curve] == [step for step in planned if step <= record.step]
+        between = [one for one in curve if one.step not in record.reports]
+        assert [one.metrics["estimate"] for one in between] == [one.attempt for one in between]
+        attempts = [one.attempt for one in curve]
+        assert attempts == sorted(attempts)
 
 
 def launched(sweep: FakeSweep) -> Worker:
@@ -288,10 +318,12 @@ def launched(sweep: FakeSweep) -> Worker:
     return worker
 
 
-def simulate(choices: Sequence[int], early_stopping: dict[str, Any] | None) -> FakeSweep:
+def simulate(
+    choices: Sequence[int], early_stopping: dict[str, Any] | None, change: Mapping[str, Any] | None = None
+) -> FakeSweep:
     """One history, told by `choices`: launches, partial work, deliveries, losses, kills between and inside writes."""
     with memory_folder() as folder:
-        sweep = FakeSweep(folder, early_stopping)
+        sweep = FakeSweep(folder, early_stopping, dict(change or {}))
         for choice in choices:
             choice, detail = divmod(choice, 64)
             act = choice % 8
@@ -300,7 +332,9 @@ def simulate(choices: Sequence[int], early_stopping: dict[str, Any] | None) -> F
                 sweep.alive(sweep.decide)
             elif act <= 3 and everyone:
                 # Zombies work on too: only the fence stops them.
-                everyone[detail % len(everyone)].execute(1 + detail % 3, 1 + detail % 4, stop_inside=detail % 2 == 0)
+                worker = everyone[detail % len(everyone)]
+                worker.execute(1 + detail % 3, 1 + detail % 4, stop_inside=detail % 2 == 0)
+                sweep.alive(lambda worker=worker: sweep.tell(worker))  # type: ignore[misc]
             elif act == 4 and (ready := [worker for worker in sweep.workers if worker.result is not None]):
                 sweep.alive(lambda ready=ready, detail=detail: sweep.deliver(ready[detail % len(ready)]))  # type: ignore[misc]
             elif act == 5 and sweep.workers:

@@ -16,7 +16,7 @@ import torch
 
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Gaussian, Repeated
+from dpcore.events import Composed, Repeated
 from dpcore.gradients import Refused
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.parallel import headline_of_parts
@@ -38,10 +38,11 @@ from sweeps.store import open_store
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Execution, PrivacyPlan
+from trainables.system import Dataset, Execution, PrivacyPlan, TrialGroup
 from trainables.training import private_steps
 from trainables.validation import judging
 from trainables.validation.judging import UncountedReport
+from trainables.worker.results import Told
 from trainables.worker.trial import run_group
 
 N, DELTA = 400, 1e-5
@@ -102,7 +103,11 @@ class NoViews:
 def in_process(controller: Controller, loaded: list[Dataset], workspace: Workspace, *_: Any) -> str:
     secret = workspace.secret(controller.sweep)
     while not isinstance(decision := controller.decide(), Done):
-        controller.finished(decision, run_group(decision, loaded[0], controller.trials, secret))
+
+        def tell(told: Told, group: TrialGroup = decision) -> None:
+            controller.told(group, told.to_dict())
+
+        controller.finished(decision, run_group(decision, loaded[0], controller.trials, secret, tell=tell))
     return "finished"
 
 
@@ -130,9 +135,9 @@ def raw_metrics(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
     seen: list[dict[str, float]] = []
     report = private_steps.report
 
-    def noted(run, model, data, device, execution):
+    def noted(run, model, data, device, execution, step):
         seen.append(dict(judging.judge(model, data.validation, data.facts, device)))
-        return report(run, model, data, device, execution)
+        return report(run, model, data, device, execution, step)
 
     monkeypatch.setattr(private_steps, "report", noted)
     return seen
@@ -159,10 +164,12 @@ def leaks(folder: Path, numbers: list[float]) -> Counter[str]:
 
 
 RUNGS = {"early_stopping": {"method": "asha", "reduction": 2, "rungs": 3}}
+CURVE = {"curve": 6, "execution": {"checkpoint_seconds": 0.001}}
+REPORTS = {"once": ({}, 1), "rungs": (RUNGS, 3), "curve": (CURVE, 6)}
 
 
-@pytest.mark.parametrize("changes", [{}, RUNGS], ids=["once", "rungs"])
-def test_a_sweep_publishes_noised_reports_alone_and_claims_what_it_spent(people, run, monkeypatch, changes):
+@pytest.mark.parametrize(("changes", "planned"), REPORTS.values(), ids=REPORTS)
+def test_a_sweep_publishes_noised_reports_alone_and_claims_what_it_spent(people, run, monkeypatch, changes, planned):
     raw = raw_metrics(monkeypatch)
     store, workspace = run(spec_of(people, **changes), mlflow=bool(changes))
     records = store.trials("own")
@@ -172,13 +179,16 @@ def test_a_sweep_publishes_noised_reports_alone_and_claims_what_it_spent(people,
     for record in records:
         plan = plans[record.key]
         assert plan.validation.at[-1] == plan.steps
-        assert len(plan.validation.at) == (3 if changes else 1)
-        assert set(record.reports) <= set(plan.validation.at)
+        assert len(plan.validation.at) == planned
+        told = [one.step for one in store.curves("own", [record.key])]
+        assert set(told) <= set(plan.validation.at)
+        if record.step == plan.steps:
+            assert told == list(plan.validation.at)
         claim = headline_of_parts(
             plan.event(), plan.validation.event(), parallel=True, delta=DELTA, adjacency=Adjacency.ADD_REMOVE
         )
         assert record.guarantee.epsilon == claim.epsilon <= 2.0
-        for metrics in record.reports.values():
+        for metrics in (one.metrics for one in store.curves("own", [record.key])):
             assert {"accuracy", "auc", "loss", "accuracy_noise_sd", "auc_noise_sd", "loss_noise_sd"} <= set(metrics)
             for one in raw:
                 for name, value in one.items():
@@ -190,21 +200,19 @@ def test_a_sweep_publishes_noised_reports_alone_and_claims_what_it_spent(people,
     line = [one for one in shown("own", workspace).lines() if "private" in one and one[0] in "vl"]
     assert len(line) == 2
     assert "every claim includes" in line[0]
-    assert f"with {sum(len(record.reports) for record in records)} reports" in line[1]
+    drawn = len(store.curves("own"))
+    assert f"with {drawn} reports" in line[1]
     # The total adds up over trials, for each part of the records by itself.
     entries = store.ledger("own")
     total = procedure_guarantee(plans, entries, DELTA, adaptive=False)
     parts = procedure_event(plans, entries), reported_event(plans, entries)
     assert total.epsilon == pytest.approx(max(headline(one, DELTA, Adjacency.ADD_REMOVE).epsilon for one in parts))
-    drawn = sum(len(record.reports) for record in records)
-    assert parts[1] == Composed(events=tuple(_counted(plans, records)))
+    assert parts[1] == Composed(events=tuple(_counted(plans, store.curves("own"))))
     assert sum(part.count for part in parts[1].events) == drawn
 
 
-def _counted(plans: dict[str, PrivacyPlan], records: Any) -> list[Repeated]:
-    counts: Counter[Gaussian] = Counter()
-    for record in records:
-        counts[plans[record.key].validation.histogram.event()] += len(record.reports)
+def _counted(plans: dict[str, PrivacyPlan], told: Any) -> list[Repeated]:
+    counts = Counter(plans[one.key].validation.histogram.event() for one in told)
     return [Repeated(event=event, count=count) for event, count in counts.items()]
 
 
@@ -214,7 +222,7 @@ def test_the_search_for_leaks_finds_one(people, run, monkeypatch):
     monkeypatch.setattr(
         private_steps,
         "report",
-        lambda run, model, data, device, execution: (
+        lambda run, model, data, device, execution, step: (
             raw.append(dict(judging.judge(model, data.validation, data.facts, device))) or raw[-1]
         ),
     )
@@ -234,7 +242,7 @@ def member(people: Path, batch_size: int = 40, **changes: Any):
 @pytest.mark.parametrize("source", ["pseudorandom", "secure"])
 def test_another_attempt_draws_a_report_with_noise_of_its_own(people, source):
     """On the same state: the same attempt repeats its pseudorandom noise bit by bit, and is never executed twice."""
-    plan, data = member(people)
+    plan, data = member(people, curve=2)
     execution = Execution(noise_source=source)
     model = torch.nn.Linear(3, 2)
 
@@ -242,10 +250,13 @@ def test_another_attempt_draws_a_report_with_noise_of_its_own(people, source):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return model(x)
 
-    def drawn(attempt: int) -> dict[str, float]:
-        return dict(judging.report(memory_run(plan, attempt=attempt), Model(), data, torch.device("cpu"), execution))
+    def drawn(attempt: int, step: int = plan.steps) -> dict[str, float]:
+        run = memory_run(plan, attempt=attempt)
+        return dict(judging.report(run, Model(), data, torch.device("cpu"), execution, step))
 
     assert drawn(1) != drawn(2)
+    # Two points of one curve with the same noise would tell their exact difference.
+    assert drawn(1) != drawn(1, step=plan.validation.at[0])
     assert (drawn(1) == drawn(1)) is (source == "pseudorandom")
 
 
@@ -276,7 +287,7 @@ def test_one_record_moves_one_count_even_of_a_model_that_mixes(people, monkeypat
     shorter = type(part)({name: array[1:] for name, array in part.inputs.items()}, part.targets[1:])
     for split in (part, shorter):
         changed = Dataset(facts=data.facts, train=data.train, validation=split, fingerprint="")
-        judging.report(memory_run(plan), Mixing(), changed, torch.device("cpu"), Execution())
+        judging.report(memory_run(plan), Mixing(), changed, torch.device("cpu"), Execution(), plan.steps)
     whole, less = released
     assert np.array_equal(whole[1:], less)
     # Asked in one batch, its answers do move: that is what one at a time is for.
@@ -298,7 +309,7 @@ def test_a_model_that_remembers_a_record_reports_nothing(people, monkeypatch):
     plan, data = member(people)
     monkeypatch.setattr(NoisyHistogram, "release", lambda *_: pytest.fail("released"))
     with pytest.raises(Refused, match="last"):
-        judging.report(memory_run(plan), Remembering(3, 2), data, torch.device("cpu"), Execution())
+        judging.report(memory_run(plan), Remembering(3, 2), data, torch.device("cpu"), Execution(), plan.steps)
 
 
 def test_one_person_more_or_less_moves_counts_by_at_most_the_sensitivity(tmp_path):

@@ -187,6 +187,9 @@ def assert_goes_on(store, version):
     complete, failed, planned, running, infeasible = store.trials(SWEEP)
     assert complete.reports == {30: {"accuracy": 0.3}, 100: {"accuracy": 0.5, "epsilon": 1.0}}
     assert complete.guarantee.epsilon == 1.0
+    told = [(30, 1, {"accuracy": 0.3}), (60, 2, {"accuracy": 0.4, "loss": 1.5}), (100, 2, complete.metrics)]
+    curve = [(one.step, one.attempt, one.metrics) for one in store.curves(SWEEP)]
+    assert curve == [one for one in told if version >= 6 or one[0] != 60]
     assert running.plan == plan()
     assert (planned.reason, failed.reason) == ("worker lost", "accuracy=nan")
     assert infeasible.violations == {"noise": 0.75}

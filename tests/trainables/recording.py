@@ -20,9 +20,14 @@ class MemoryRun:
     streams: Streams
     horizons: list[int] = field(default_factory=list)
     checkpoints: list[tuple[int, State, Mapping[str, float]]] = field(default_factory=list)
+    curve: dict[int, Mapping[str, float]] = field(default_factory=dict)
 
     def may_execute(self, until_step: int) -> None:
         self.horizons.append(until_step)
+
+    def report(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
+        assert self.horizons[-1] >= step
+        self.curve[step] = dict(metrics)
 
     def checkpoint(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
         assert self.horizons
@@ -44,9 +49,10 @@ def memory_run(
     seed: int = 0,
     key: str = "test-0",
     secret: bytes = b"a secret of tests, never of a sweep",
+    curve: tuple[int, ...] = (),
 ) -> MemoryRun:
     stop = plan.steps if to_step is None else to_step
-    member = Member(key=key, attempt=attempt, seed=seed, plan=plan, from_step=from_step, to_step=stop)
+    member = Member(key=key, attempt=attempt, seed=seed, plan=plan, from_step=from_step, to_step=stop, curve=curve)
     streams = Streams(secret=secret, seed=seed, key=key, attempt=attempt)
     return MemoryRun(member=member, start_step=from_step, state=state, streams=streams)
 

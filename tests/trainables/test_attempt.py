@@ -176,7 +176,7 @@ def test_a_checkpoint_has_one_predecessor(attempt):
         attempt.save(step, {"w": np.full(1, step)})
     assert attempt.checkpoints.steps() == [4, 3]
     attempt.folder.write("checkpoint.4.npz", b"")
-    assert attempt.checkpoints.readable(1, 9) == 3
+    assert attempt.checkpoints.readable(1, 9).step == 3
     assert attempt.load(3)["w"] == [3]
     with pytest.raises(Damaged, match=r"s-0/1/checkpoint\.4\.npz: 0 bytes"):
         attempt.load(4)

@@ -39,6 +39,9 @@ class Twin:
     def may_execute(self, until_step: int) -> None:
         """Nobody keeps count of a twin."""
 
+    def report(self, step: int, state: State, metrics: object) -> None:
+        """Nobody asks for the curve of a twin."""
+
     def checkpoint(self, step: int, state: State, metrics: object) -> None:
         """Keep the last state."""
         if step == self.member.to_step:

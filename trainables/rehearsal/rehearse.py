@@ -59,6 +59,9 @@ class RehearsedRun:
     def may_execute(self, until_step: int) -> None:
         """Nothing is reserved."""
 
+    def report(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
+        """A rehearsal has no curve."""
+
     def checkpoint(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
         """Kept at the end alone."""
         if step == self.member.to_step:

@@ -67,7 +67,9 @@ class DPSGLD(PrivateLangevin[DPSGLDKnobs]):
     name = "dp-sgld"
     source = "Wang, Fienberg & Smola 2015; Wu et al. 2020"
     knobs = DPSGLDKnobs
-    capabilities = Capabilities(units=True, workers=True, private_reports=True, weights=True, judged_as_released=True)
+    capabilities = Capabilities(
+        units=True, workers=True, private_reports=True, weights=True, judged_as_released=True, curve=True
+    )
     halved = False
 
     def recorded(self, target: PrivacyTarget) -> dict[str, Scalar]:

@@ -30,6 +30,7 @@ from dpcore.checks import InvalidValue
 from dpcore.gdp_dual import mu_gdp
 from dpcore.mechanisms.noise_families import Normals
 from dpcore.mechanisms.noisy_sum import NoisySum
+from trainables.capabilities import Capabilities
 from trainables.knobs import knob, knobs
 from trainables.measures.protocols import Neighbours
 from trainables.metrics import Worst
@@ -95,6 +96,7 @@ class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
     name = "noisy-mean"
     source = "Dwork & Roth 2014; Dong, Roth & Su 2022"
     knobs = NoisyMeanKnobs
+    capabilities = Capabilities(curve=True)
     metrics = (
         Metric(
             name="expected_error",
@@ -220,7 +222,7 @@ class _Releases:
         return {"total": np.float64(self._total)}  # type: ignore[dict-item]
 
     def metrics(self, step: int) -> Mapping[str, float]:
-        """See `Training.metrics`: of every checkpoint, since no record is looked at."""
+        """See `Training.metrics`: no record is looked at."""
         knobs = self._knobs
         estimate = knobs.shrinkage * self._total / (step * self._n) + (1 - knobs.shrinkage) * knobs.prior
         return {"expected_error": expected_error(replace(knobs, steps=step), self._n), "estimate": estimate}

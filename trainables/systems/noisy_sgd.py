@@ -161,7 +161,9 @@ class NoisyOptimiser(NoisedDescent[Model], TrainedByNoisedGradients[Model, Sampl
 
     source = "Bu, Dong, Long & Su 2020"
     metrics = REPORTED
-    capabilities = Capabilities(units=True, workers=True, private_reports=True, weights=True, judged_as_released=True)
+    capabilities = Capabilities(
+        units=True, workers=True, private_reports=True, weights=True, judged_as_released=True, curve=True
+    )
 
     def __init__(self, name: str, knobs: type[Model]) -> None:
         self.name, self.knobs = name, knobs

@@ -142,7 +142,9 @@ class ClippedSGLD(PrivateLangevin[ClippedSGLDKnobs]):
     name = "clipped-sgld"
     source = "Wu et al. 2020"
     knobs = ClippedSGLDKnobs
-    capabilities = Capabilities(units=True, workers=True, private_reports=True, weights=True, judged_as_released=True)
+    capabilities = Capabilities(
+        units=True, workers=True, private_reports=True, weights=True, judged_as_released=True, curve=True
+    )
     solves = MappingProxyType({"noise": "noise_multiplier"})
 
     def check_target(self, facts: PublicFacts, target: PrivacyTarget) -> None:

@@ -40,11 +40,14 @@ def noise_source(run: Run, execution: Execution, device: torch.device | None = N
     return PseudorandomNoise(run.streams.torch(Purpose.NOISE, step=run.start_step, device=where))
 
 
-def report_noise(run: Run, execution: Execution) -> NoiseSource:
-    """Noise for the report on private validation records that ends this attempt: a stream of its own."""
+def report_noise(run: Run, execution: Execution, step: int) -> NoiseSource:
+    """Noise for the report on private validation records after `step` steps: a stream of its own.
+
+    Two reports of one attempt with the same noise would tell their exact difference.
+    """
     if execution.noise_source == "secure":
         return SecureNoise()
-    return PseudorandomNoise(run.streams.torch(Purpose.REPORT, step=run.member.to_step))
+    return PseudorandomNoise(run.streams.torch(Purpose.REPORT, step=step))
 
 
 def normals(run: Run, execution: Execution, stream: str = "") -> Normals:

@@ -27,20 +27,20 @@ class UncountedReport(RuntimeError):
 
 
 def report(
-    run: Run, model: nn.Module, data: Dataset, device: torch.device, execution: Execution
+    run: Run, model: nn.Module, data: Dataset, device: torch.device, execution: Execution, step: int
 ) -> Mapping[str, float]:
-    """What a run tells of its validation records once, at the end of its reservation; {} without such records.
+    """What a run tells of its validation records once, after `step` steps; {} without such records.
 
     Raises UncountedReport when the plan has private reports and none after this step.
     """
-    reports, end = run.member.plan.validation, run.member.to_step
+    reports = run.member.plan.validation
     if reports is None:
         return judge(model, data.validation, data.facts, device)
-    if end not in reports.at:
-        raise UncountedReport(f"{run.member.key}: the plan counted reports after {reports.at} steps, not after {end}")
+    if step not in reports.at:
+        raise UncountedReport(f"{run.member.key}: the plan counted reports after {reports.at} steps, not after {step}")
     # One at a time: what a record adds must not depend on its companions.
     judged = judgements(model, data.validation, data.facts, device, batch=1)
-    noise = report_noise(run, execution)
+    noise = report_noise(run, execution, step)
     return noised(judged, data.facts, data.facts.n_validation, reports.histogram, reports.bins, noise)
 
 

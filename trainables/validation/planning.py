@@ -6,8 +6,8 @@ the parts add, the reports take `budget_share` of the budget's squared mu, and t
 epsilon is first guessed as if all were Gaussian, then moved until the composition of both, counted by the headline
 accountant, is within the budget. Either way the claim is that count.
 
-Every report counts, whether the trial gets so far or not: their number follows from the rungs of early stopping and
-from the planned steps, both public.
+Every report counts, whether the trial gets so far or not: their number follows from the rungs of early stopping, from
+the points of the curve and from the planned steps, all public.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ ROUNDS = 4
 """Attempts at an epsilon for training; the first is mostly within a percent of the last."""
 _NEAR, _BACK_OFF = 2e-3, 5e-4
 
-Stops = Callable[[int], tuple[int, ...]]
+Reports = Callable[[int], tuple[int, ...]]
+"""Of a number of planned steps: after how many of them a trial reports."""
 
 
 def plan_with_reports(
@@ -46,9 +47,9 @@ def plan_with_reports(
     facts: PublicFacts,
     target: PrivacyTarget,
     calibrations: MutableMapping[str, float],
-    stops: Stops,
+    reported: Reports,
 ) -> PrivacyPlan | Refusal:
-    """`system.plan`, and where validation records are private the reports after each of `stops(steps)` steps besides.
+    """`system.plan`, and where validation records are private the reports after `reported(steps)` steps besides.
 
     Raises InvalidValue as `System.plan` does, and for a system whose metrics do not come from a noised histogram.
     """
@@ -73,9 +74,11 @@ def plan_with_reports(
         if not adds:
             plan = attributed_plan(system, config, facts, target, calibrations)
             return (
-                plan if isinstance(plan, Refusal) else _with(plan, facts, target, stops, plan.guarantee.epsilon, share)
+                plan
+                if isinstance(plan, Refusal)
+                else _with(plan, facts, target, reported, plan.guarantee.epsilon, share)
             )
-        return _adding(system, config, facts, target, calibrations, stops, share)
+        return _adding(system, config, facts, target, calibrations, reported, share)
     except (ToleranceNotReached, DiscretisationInvalid) as error:
         # Nothing can be claimed of it, so it is not launched; other points of the space go on.
         return Refusal(violations={"accounting": 1.0}, reason=f"epsilon cannot be bounded closely enough: {error}")
@@ -101,7 +104,7 @@ def _adding(
     facts: PublicFacts,
     target: PrivacyTarget,
     calibrations: MutableMapping[str, float],
-    stops: Stops,
+    reported: Reports,
     share: float,
 ) -> PrivacyPlan | Refusal:
     """Training and reports within one budget."""
@@ -116,7 +119,7 @@ def _adding(
         plan = attributed_plan(system, config, facts, replace(target, epsilon=left), calibrations)
         if isinstance(plan, Refusal):
             return best or plan
-        both = _with(plan, facts, target, stops, target.epsilon, share)
+        both = _with(plan, facts, target, reported, target.epsilon, share)
         spent = both.guarantee.epsilon
         if spent <= target.epsilon and (best is None or spent > best.guarantee.epsilon):
             best = both
@@ -133,12 +136,12 @@ def _adding(
 
 
 def _with(
-    plan: PrivacyPlan, facts: PublicFacts, target: PrivacyTarget, stops: Stops, epsilon: float, share: float
+    plan: PrivacyPlan, facts: PublicFacts, target: PrivacyTarget, reported: Reports, epsilon: float, share: float
 ) -> PrivacyPlan:
     """The plan with reports that spend `share` of (epsilon, delta), claiming what both claim together."""
     private = facts.private_validation
     assert private is not None
-    at = stops(plan.steps)
+    at = reported(plan.steps)
     histogram = NoisyHistogram(
         cells=cells_for(facts, private.bins).size,
         noise_multiplier=noise_for(epsilon, target.delta, len(at), share),

@@ -31,7 +31,8 @@ class PrivateReports:
     """What a trial releases of the validation records, fixed before its first step.
 
     histogram  the mechanism of every report
-    at         numbers of steps after which there is a report, increasing: the rungs of early stopping, or the end alone
+    at         numbers of steps after which there is a report, increasing: its end, the rungs of early stopping, and the
+               points of its curve
     bins, parts  see `trainables.validation.declaration`
 
     Raises InvalidValue.

@@ -39,7 +39,7 @@ from trainables.worker.checkpoints import Checkpoint, Checkpoints, steps_among
 from trainables.worker.evidence import Traces, charge
 from trainables.worker.files import Folder, NotAFolder, NotARecord
 from trainables.worker.redaction import redacted
-from trainables.worker.results import TrialResult
+from trainables.worker.results import Curve, TrialResult
 from trainables.worker.sealed import Damaged, parsed, seal, unseal, whole_number
 
 CLAIM, HORIZON, MIRROR, FENCE = "claim", "horizon.json", "horizon.copy.json", "fence"
@@ -175,11 +175,16 @@ class Attempt:
             raise Fenced(f"{self.folder.url}: given up by the controller")
         self._check_claim(names)
 
-    def save(self, step: int, state: State, result: Mapping[str, Any] | None = None) -> None:
-        """Keep `state` durably as the state after `step` steps, with the result if this ends the reservation."""
+    def save(
+        self, step: int, state: State, result: Mapping[str, Any] | None = None, curve: Curve | None = None
+    ) -> None:
+        """Keep `state` durably as the state after `step` steps, with the result if this ends the reservation.
+
+        curve  what was told of the steps before
+        """
         if self.folder.is_local:
             self._check_claim()
-        self.checkpoints.save(step, state, result)
+        self.checkpoints.save(step, state, result, curve)
 
     def load(self, step: int) -> State:
         """State of the checkpoint at `step`. Raises FileNotFoundError, Damaged."""
@@ -300,15 +305,15 @@ class Attempt:
 
 def latest_checkpoint(
     trials: Folder, key: str, attempts: Collection[int], at_least: int, below: int
-) -> tuple[int, int] | None:
-    """(attempt, step) of the newest undamaged checkpoint at a step in [at_least, below); None without one.
+) -> tuple[int, Checkpoint] | None:
+    """(attempt, the newest undamaged checkpoint at a step in [at_least, below)); None without one.
 
     A worker that was given up may still end the interval that it was in, and leave the checkpoint, even the result,
     of an attempt that is already settled as lost. Its steps are paid, its result came too late: what leads up to
     `below` is run again.
     """
     for attempt in sorted(attempts, reverse=True):
-        step = Attempt.of(trials, key, attempt).checkpoints.readable(max(at_least, 1), below)
-        if step is not None:
-            return attempt, step
+        found = Attempt.of(trials, key, attempt).checkpoints.readable(max(at_least, 1), below)
+        if found is not None:
+            return attempt, found
     return None

@@ -1,7 +1,8 @@
 """Checkpoints of one attempt: `checkpoint.<step>.npz`, the newest and its predecessor.
 
-Each is one atomic, sealed file: arrays, the step that they stand for and, at the end of the reservation, the result,
-so that metrics never exist without the state that covers them. A step's file is written once and never replaced; a
+Each is one atomic, sealed file: arrays, the step that they stand for, at the end of the reservation the result,
+and the points of the attempt's curve up to there, so that
+metrics never exist without the state that covers them. A step's file is written once and never replaced; a
 damaged one leaves its predecessor to go on from.
 """
 
@@ -12,13 +13,14 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from trainables.system import State
 from trainables.worker.files import Folder, NotARecord
+from trainables.worker.results import Curve, curve_from_json, curve_to_json
 from trainables.worker.sealed import Damaged, parsed, seal, unseal, whole_number
 
 KEPT = 2
@@ -30,11 +32,16 @@ _HEAD, _STATE = "head", "state."
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """State after `step` steps. `result` is what the worker reported with it, as it was read; None inside."""
+    """State after `step` steps.
+
+    result  what the worker reported with it, as it was read; None inside
+    curve   what it told of the steps before
+    """
 
     step: int
     state: State
     result: object
+    curve: Curve = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +51,13 @@ class Checkpoints:
     folder: Folder
     place: str
 
-    def save(self, step: int, state: State, result: Mapping[str, Any] | None = None) -> None:
+    def save(
+        self, step: int, state: State, result: Mapping[str, Any] | None = None, curve: Curve | None = None
+    ) -> None:
         """Keep `state` durably as the state after `step` steps, with the result if this ends the reservation."""
         buffer = io.BytesIO()
-        head = json.dumps({"step": step, "result": None if result is None else dict(result)}).encode()
+        said = {"step": step, "result": None if result is None else dict(result), "curve": curve_to_json(curve or {})}
+        head = json.dumps(said).encode()
         arrays = {f"{_STATE}{name}": value for name, value in state.items()}
         np.savez(buffer, **{_HEAD: np.frombuffer(head, dtype=np.uint8)}, **arrays)  # type: ignore[arg-type]
         self.folder.write(_name(step), seal(f"{self.place}/{_name(step)}", buffer.getvalue()))
@@ -78,14 +88,15 @@ class Checkpoints:
         head = parsed(place, read[_HEAD].tobytes())
         whole_number(place, "its step", head.get("step"), step, step)
         state = {name.removeprefix(_STATE): array for name, array in read.items() if name.startswith(_STATE)}
-        return Checkpoint(step, state, head.get("result"))
+        # At the step of a checkpoint the curve has a point too, where one is planned there.
+        return Checkpoint(step, state, head.get("result"), curve_from_json(head.get("curve", {}), place, 0, step + 1))
 
-    def readable(self, at_least: int, below: int) -> int | None:
-        """Step of the newest undamaged one in [at_least, below), None without one."""
+    def readable(self, at_least: int, below: int) -> Checkpoint | None:
+        """The newest undamaged one at a step in [at_least, below), None without one."""
         for step in self.steps():
             if at_least <= step < below:
                 with suppress(Damaged, FileNotFoundError):
-                    return self.read(step).step
+                    return self.read(step)
         return None
 
     def size(self) -> int:

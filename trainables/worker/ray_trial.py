@@ -1,4 +1,7 @@
-"""The function that Ray Tune runs: one launch, any number of members."""
+"""The function that Ray Tune runs: one launch, any number of members.
+
+It reports {"results": [...]} at the end, and before that {"told": ...} for each new part of a member's curve.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 from trainables.metrics import Dependence
 from trainables.system import Execution, Member, PrivacyPlan, TrialGroup
 from trainables.worker.files import Folder, NotAFolder
+from trainables.worker.results import Told
+
+TOLD = "told"
 
 if TYPE_CHECKING:
     from trainables.worker.ray_shared import Shared
@@ -33,7 +39,13 @@ def group_from_json(text: str) -> TrialGroup:
     data = json.loads(text)
     return TrialGroup(
         members=tuple(
-            Member(**{**member, "plan": PrivacyPlan.from_dict(json.loads(member["plan"]))})
+            Member(
+                **{
+                    **member,
+                    "plan": PrivacyPlan.from_dict(json.loads(member["plan"])),
+                    "curve": tuple(member["curve"]),
+                }
+            )
             for member in data["members"]
         ),
         execution=Execution(**data["execution"]),
@@ -60,7 +72,12 @@ def ray_trial(config: Mapping[str, Any], *, shared: Shared) -> None:
         team = team_of(shared.layout, shared.data, group.execution.device)
         group = dataclasses.replace(group, execution=dataclasses.replace(group.execution, team=team))
     leaving = notice(with_workers=shared.layout is not None)
-    return tune.report({"results": run_group(group, shared.data.get(), shared.trials, shared.secret, leaving)})
+
+    def tell(told: Told) -> None:
+        # In a list: Tune takes mappings apart.
+        tune.report({TOLD: [told.to_dict()]})
+
+    return tune.report({"results": run_group(group, shared.data.get(), shared.trials, shared.secret, leaving, tell)})
 
 
 def _unseen(group: TrialGroup, trials: Folder) -> list[dict[str, Any]]:

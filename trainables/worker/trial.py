@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.randomness import Streams
-from trainables.measures.own_metrics import NoFiniteNumber
+from trainables.measures.own_metrics import NoFiniteNumber, own_metrics
+from trainables.measures.quality import QUALITY
 from trainables.metrics import WITHHELD, Dependence
 from trainables.publishing import Undeclared, published
 from trainables.registry import SYSTEMS
@@ -30,7 +31,7 @@ from trainables.worker.attempt import (
     RecordsUnwritable,
 )
 from trainables.worker.files import Folder, NotAFolder
-from trainables.worker.results import TrialResult
+from trainables.worker.results import Told, TrialResult
 from trainables.worker.sealed import Damaged
 
 
@@ -57,11 +58,13 @@ class RecordedRun:
     """A `Run` that keeps its records in an attempt folder (see trainables.worker.attempt for the order of writes).
 
     measured  what the spec asks for besides the system's metrics, from the state at the end of the reservation
+    judged    the part of that which costs no more than judging does: at each point of the curve too
     withheld  numbers that depend on these are not recorded
     seconds   after which the launch is to end; None: never
     leaving   whether this node has notice that it is to go
     memory_elsewhere  peak of the trial's other processes, in MiB
     clock     of the launch
+    tell      told what new points of the curve a checkpoint covers
     """
 
     member: Member
@@ -70,13 +73,18 @@ class RecordedRun:
     streams: Streams
     attempt: Attempt
     measured: Callable[[State], Mapping[str, float]] = lambda state: {}
+    judged: Callable[[State], Mapping[str, float]] = lambda state: {}
     withheld: frozenset[Dependence] = WITHHELD
     seconds: float | None = None
     leaving: Callable[[], bool] = lambda: False
     memory_elsewhere: Callable[[], float] = lambda: 0.0
     clock: Clock = field(default_factory=Clock)
+    tell: Callable[[Told], None] = lambda told: None
     result: Mapping[str, Any] | None = None
     _began: float | None = None
+    _curve: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    _told: int = 0
+    """Points of the curve that a checkpoint covers."""
 
     def may_execute(self, until_step: int) -> None:
         """Durably note the horizon. Raises ValueError beyond the reservation, Fenced, NodeLeaves, Overran."""
@@ -94,6 +102,17 @@ class RecordedRun:
         with _records():
             self.attempt.may_execute(until_step)
 
+    def report(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
+        """Remember a point of the curve until the next checkpoint. Raises Undeclared as `checkpoint` does."""
+        self._curve[step] = self._leaving(self.judged(state), metrics)
+
+    def _leaving(self, asked: Mapping[str, float], metrics: Mapping[str, float]) -> dict[str, float]:
+        """Those that may leave, of what the spec asked for and of the system's own."""
+        plan = self.member.plan
+        both = {**asked, **metrics}
+        leaving = published(both, SYSTEMS[plan.system], plan.config, self.withheld, asked.keys())
+        return {name: float(value) for name, value in leaving.items()}
+
     def checkpoint(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
         """Keep the state durably; at the end of the reservation, with the result in the same file.
 
@@ -101,21 +120,22 @@ class RecordedRun:
         """
         if step != self.member.to_step:
             with _records():
-                self.attempt.save(step, state)
+                self.attempt.save(step, state, curve=self._curve)
+            if fresh := dict(list(self._curve.items())[self._told :]):
+                self._told = len(self._curve)
+                self.tell(Told(key=self.member.key, attempt=self.member.attempt, curve=fresh))
             return
         # What measuring takes is none of the trial's.
         seconds = time.monotonic() - (self.clock.opened if self._began is None else self._began)
         peak_memory_mb = memory.peak_mb() + self.memory_elsewhere()
-        plan = self.member.plan
-        asked = self.measured(state)
-        leaving = published({**asked, **metrics}, SYSTEMS[plan.system], plan.config, self.withheld, asked.keys())
         result = TrialResult(
             key=self.member.key,
             attempt=self.member.attempt,
             step=step,
-            metrics={name: float(value) for name, value in leaving.items()},
+            metrics=self._leaving(self.measured(state), metrics),
             seconds=seconds,
             peak_memory_mb=peak_memory_mb,
+            curve=self._curve,
         ).to_dict()
         with _records():
             self.attempt.save(step, state, result)
@@ -153,7 +173,12 @@ def open_run(member: Member, trials: Folder, secret: bytes) -> RecordedRun:
 
 
 def run_group(
-    group: TrialGroup, data: Dataset, trials: Folder, secret: bytes, leaving: Callable[[], bool] = lambda: False
+    group: TrialGroup,
+    data: Dataset,
+    trials: Folder,
+    secret: bytes,
+    leaving: Callable[[], bool] = lambda: False,
+    tell: Callable[[Told], None] = lambda told: None,
 ) -> list[dict[str, Any]]:
     """Train every member; one dictionary each, in order: its result, or {"key", "attempt"} and why there is none.
 
@@ -167,6 +192,7 @@ def run_group(
     names the exception and its place; its message may quote a record, so it stays in the attempt's folder.
 
     leaving  whether this node has notice that it is to go; asked before each interval
+    tell     told of points of curves, once a checkpoint covers them
 
     Raises NodeLeaves, and other OSErrors, which say nothing about the configuration.
     """
@@ -182,6 +208,8 @@ def run_group(
         except RecordsUnwritable as stop:
             refused[member.key] = "unwritable", str(stop)
     if runs:
+        for run in runs:
+            run.tell = tell
         refused |= _trained(group, runs, data, leaving)
     results = {run.member.key: run.result for run in runs if run.result is not None}
     return [
@@ -206,7 +234,10 @@ def _trained(
     system = SYSTEMS[group.members[0].plan.system]
     if group.measures:
         for run in runs:
-            run.measured = partial(_measured, group, system, run.member, data)
+            run.measured = partial(_measured, group, group.measures, system, run.member, data)
+            own = own_metrics(group.measures)
+            cheap = tuple(name for name in group.measures if name in QUALITY or name in own)
+            run.judged = partial(_measured, group, cheap, system, run.member, data)
     try:
         system.fit(runs, data, group.execution)
     except Fenced:
@@ -235,11 +266,13 @@ def _trained(
     return {key: (kind, text) for key, text in why.items()}
 
 
-def _measured(group: TrialGroup, system: System, member: Member, data: Dataset, state: State) -> Mapping[str, float]:
+def _measured(
+    group: TrialGroup, asked: tuple[str, ...], system: System, member: Member, data: Dataset, state: State
+) -> Mapping[str, float]:
     from trainables.measures.objectives import measure, measured, wanted
 
-    known = measured(group.measures)
-    names = [one for one in wanted(group.measures, system) if known[one].depends not in group.withheld]
+    known = measured(asked)
+    names = [one for one in wanted(asked, system) if known[one].depends not in group.withheld]
     return measure(names, system, member, state, data, group.execution)
 
 

@@ -19,6 +19,7 @@ from dpcore.checks import InvalidValue
 from sweeps.provenance.fingerprint import keyed
 from sweeps.records import (
     AttemptRecord,
+    CurveReport,
     Driver,
     LedgerEntry,
     OutboxRow,
@@ -28,6 +29,7 @@ from sweeps.records import (
     SweepState,
     TrialRecord,
     TrialState,
+    sweep_of,
     trial_key,
 )
 from sweeps.requests import Request
@@ -49,6 +51,7 @@ class Contents:
     entries: dict[tuple[str, int], LedgerEntry] = field(default_factory=dict)
     attempts: dict[tuple[str, int], AttemptRecord] = field(default_factory=dict)
     ended: dict[tuple[str, int], object] = field(default_factory=dict)
+    told: dict[tuple[str, int], CurveReport] = field(default_factory=dict)
     outbox: list[OutboxRow] = field(default_factory=list)
     announced: int = 0
     names: dict[str, str] = field(default_factory=dict)
@@ -69,6 +72,22 @@ class Contents:
             raise UnknownSweep(name, self.sweeps)
         mine = [row for row in rows.values() if row.key.rpartition("-")[0] == name]
         return sorted(mine, key=lambda row: (int(row.key.rpartition("-")[2]), getattr(row, "attempt", 0)))
+
+    def tell(self, key: str, attempt: int, curve: Any) -> bool:
+        """Whether a point of the curve was new; they are there now."""
+        entry = self.entries.get((key, attempt))
+        if entry is None:
+            raise UnknownTrial(f"trial {key}, attempt {attempt}: not in this store")
+        if not all(entry.from_step < step < entry.to_step for step in curve):
+            raise InvalidValue("curve", list(curve), "steps inside of the reservation")
+        fresh = {step: metrics for step, metrics in curve.items() if (key, step) not in self.told}
+        if any(self.told[key, step].metrics != curve[step] for step in curve.keys() - fresh.keys()):
+            raise Conflict(f"trial {key}: told something else before")
+        for step, metrics in fresh.items():
+            self.told[key, step] = CurveReport(
+                key=key, step=step, attempt=attempt, metrics=dict(sorted(metrics.items())), at=time.time()
+            )
+        return bool(fresh)
 
 
 class Solved(dict[str, float]):
@@ -199,6 +218,7 @@ class FileStore:
                 raise Conflict(f"sweep {lease.sweep}: it runs")
             for one in held.of_sweep(held.trials, lease.sweep):
                 held.trials[one.key] = replace(one, metrics={}, reports={step: {} for step in one.reports})
+            held.told = {place: one for place, one in held.told.items() if sweep_of(one.key) != lease.sweep}
             held.outbox = [row for row in held.outbox if row.sweep != lease.sweep]
             held.sweeps[lease.sweep] = replace(held.sweeps[lease.sweep], state=SweepState.DELETED)
 
@@ -270,6 +290,7 @@ class FileStore:
                 held, (key, attempt), Outcome.SETTLED, came.executed_to, replace(came, seconds=0), reported
             ):
                 return
+            held.tell(key, attempt, came.curve)
             before = held.trials[key]
             held.trials[key] = replace(
                 before,
@@ -283,6 +304,13 @@ class FileStore:
             )
             if came.announced:
                 held.announce(lease.sweep, key, "settled")
+
+    def add_to_curve(self, lease, key, attempt, curve, announced=True):
+        with self.writing(lease) as held:
+            if held.tell(key, attempt, curve):
+                held.trials[key] = replace(held.trials[key], guarantee=held.trials[key].plan.guarantee)
+                if announced:
+                    held.announce(lease.sweep, key, "told")
 
     def lose(self, lease, key, attempt, executed_to, reason):
         with self.writing(lease) as held:
@@ -357,6 +385,16 @@ class FileStore:
 
     def attempts_of(self, key):
         return [one for one in self.attempts(key.rpartition("-")[0]) if one.key == key]
+
+    def curves(self, sweep, keys=None):
+        held = self.held()
+        found = dict(held.told)
+        for one in held.of_sweep(held.attempts, sweep):
+            if one.outcome is Outcome.SETTLED:
+                place = {"key": one.key, "step": one.step, "attempt": one.attempt, "at": one.ended_at}
+                found[one.key, one.step] = CurveReport(**place, metrics=held.trials[one.key].reports[one.step])
+        mine = [one for one in found.values() if sweep_of(one.key) == sweep and (keys is None or one.key in keys)]
+        return sorted(mine, key=lambda one: (int(one.key.rpartition("-")[2]), one.step))
 
     def outbox(self, sweep, limit=1000):
         return [row for row in self.held().outbox if row.sweep == sweep][:limit]

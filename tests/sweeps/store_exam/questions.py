@@ -24,6 +24,7 @@ from sweeps.store import (
     UnknownTrial,
 )
 from sweeps.store.registry import Opens
+from tests.sweeps.store_exam import questions_of_curves as curves
 from tests.sweeps.store_exam import questions_of_people as people
 from tests.sweeps.store_exam.answers import (
     BRIEF_SECONDS,
@@ -474,6 +475,7 @@ QUESTIONS: dict[str, Question] = {
         reservations_are_durable_before_a_launch,
         settlements_are_durable_and_whole,
         reopening_gives_equal_records,
+        curves.curves_are_kept_once,
         charges_never_fall,
         what_is_unknown_or_contradicts_is_charged_whole,
         trials_have_one_running_attempt,

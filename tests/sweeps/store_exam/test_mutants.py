@@ -283,6 +283,15 @@ class Forgetful(FileStore):
         super().delivered(lease, [row.id for row in self.held().outbox])
 
 
+class Retelling(FileStore):
+    """The last word about a point counts."""
+
+    def add_to_curve(self, lease, key, attempt, curve, announced=True):
+        with self.writing(lease) as held:
+            held.told = {place: one for place, one in held.told.items() if place[0] != key or place[1] not in curve}
+        super().add_to_curve(lease, key, attempt, curve, announced)
+
+
 class Short(FileStore):
     """It solves everything again."""
 
@@ -303,6 +312,7 @@ class Eager(FileStore):
         ("reservations_are_durable_before_a_launch", Lazy),
         ("settlements_are_durable_and_whole", Deaf),
         ("reopening_gives_equal_records", Rounding),
+        ("curves_are_kept_once", Retelling),
         ("charges_never_fall", LastWordWins),
         ("what_is_unknown_or_contradicts_is_charged_whole", Generous),
         ("what_is_unknown_or_contradicts_is_charged_whole", Forgiving),

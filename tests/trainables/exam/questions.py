@@ -178,6 +178,26 @@ def broken_runs_go_on(one: Candidate) -> list[str]:
     return []
 
 
+def curves_are_of_the_same_run(one: Candidate) -> list[str]:
+    """Of a system that says so: at each point it reports what a launch that ends there does, and it ends where it would
+    without a curve."""
+    if not capabilities_of(one.system).curve:
+        return []
+    cuts = tuple(_cuts(one.plan))
+    with without_chance():
+        plain = one.run(one.plan, "secure").final
+        drawn = one.run(one.plan, "secure", curve=cuts)
+        faults = [] if tuple(drawn.curve) == cuts else [f"of {cuts} it reports after {tuple(drawn.curve)} steps"]
+        if moved := _differing(drawn.final[1], plain[1]):
+            faults.append(f"with a curve it ends elsewhere: {moved}")
+        for cut in cuts[-1:] if not faults else ():
+            ended = one.run(one.plan, "secure", to_step=cut).final[2]
+            at = {name: np.array(value) for name, value in drawn.curve[cut].items()}
+            if other := _differing(at, {name: np.array(value) for name, value in ended.items()}):
+                faults.append(f"after {cut} steps it reports other values than a launch that ends there: {other}")
+    return faults
+
+
 def _differing(one: Mapping, other: Mapping) -> list[str]:
     return sorted(
         name
@@ -343,6 +363,7 @@ QUESTIONS: dict[str, Question] = {
         plans_are_written_down,
         what_runs_is_what_was_planned,
         broken_runs_go_on,
+        curves_are_of_the_same_run,
         noise_comes_from_the_secure_source,
         one_secret_gives_one_release,
         claims_name_their_generator,

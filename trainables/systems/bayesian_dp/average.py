@@ -22,6 +22,7 @@ from dpcore.mechanisms.average_case import AverageCase
 from dpcore.mechanisms.protocol import Mechanism
 from dpcore.sampling import PoissonSampling
 from trainables import models
+from trainables.capabilities import Capabilities
 from trainables.planner import STEPS_MAX, ClaimTerms, PlannedSystem, check_batch, too_large
 from trainables.system import Config, Dataset, Execution, PrivacyTarget, PublicFacts, Refusal, Run
 from trainables.systems.bayesian_dp.bayesian_knobs import (
@@ -53,6 +54,7 @@ class StoppedSystem(PlannedSystem[Stopped, Unclaimed]):
 
     source = SOURCE
     metrics = STOPPED_METRICS
+    capabilities = Capabilities(curve=True)
     adjacencies = (Adjacency.ADD_REMOVE,)
     why_adjacency = WHY_ADD_REMOVE
 

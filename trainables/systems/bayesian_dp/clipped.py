@@ -22,6 +22,7 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian
 from trainables import models
+from trainables.capabilities import Capabilities
 from trainables.knobs import read
 from trainables.planner import ClaimTerms
 from trainables.rehearsal.setting import Setting
@@ -81,6 +82,7 @@ class WatchedDescent(NoisedDescent[Watched]):
 
     source = SOURCE
     metrics = METRICS
+    capabilities = Capabilities(curve=True)
     adjacencies = (Adjacency.ADD_REMOVE,)
     why_adjacency = WHY_ADD_REMOVE
 

@@ -97,8 +97,6 @@ class _Watched:
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""
-        if step < self._run.member.to_step:
-            return {}
         judged = judge(self._model, self._data.validation, self._data.facts, self._device)
         return {**judged, **self._watch.metrics()}
 

@@ -226,8 +226,6 @@ class _Inference:
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""
-        if step < self._run.member.to_step:
-            return {}
         return {**_judged(self._knobs, self._data, self._posterior, self._device), **self._watch.metrics()}
 
 

@@ -89,8 +89,6 @@ class _Unprotected:
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""
-        if step < self._run.member.to_step:
-            return {}
         samples = isinstance(self._knobs, PosteriorKnobs)
         return judged(self._kept, self._data, average=self._knobs.average, samples=samples)
 
