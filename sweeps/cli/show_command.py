@@ -22,6 +22,9 @@ def show(
     page: Annotated[int | None, typer.Option(help="Which 20 trials; csv and json have all by default.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Look again and again until the sweep ends.")] = False,
     every: Annotated[float, typer.Option(help="Seconds between two looks of --watch.")] = 2.0,
+    curves: Annotated[
+        bool, typer.Option("--curves", help="Metrics at planned steps, one row each: of all trials, or of --where.")
+    ] = False,
     format: Annotated[str, typer.Option(help="table, csv or json.")] = "table",
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
@@ -43,5 +46,6 @@ def show(
         form="json" if as_json else format,
         watched=watch,
         every=every,
+        curves=curves,
         workspace=Workspace.at(root, store=store),
     )

@@ -16,6 +16,7 @@ from dpcore.checks import InvalidValue
 from sweeps.cli.output import print_json
 from sweeps.face import overview
 from sweeps.face.listing import Listed, listed
+from sweeps.face.selecting import selected
 from sweeps.face.trial_rows import assumptions_of
 from sweeps.front.csv_text import csv_text
 from sweeps.process.suggestions import closest
@@ -41,6 +42,7 @@ def show_asked(
     form: str,
     watched: bool,
     every: float,
+    curves: bool,
     workspace: Workspace,
 ) -> None:
     """Raises InvalidValue for options that do not go together, UnknownSweep, StoreError."""
@@ -48,17 +50,22 @@ def show_asked(
         raise InvalidValue("--format", form, f"one of {', '.join(FORMATS)}", closest(form, FORMATS))
     if not SHORTEST <= every < float("inf"):
         raise InvalidValue("--every", every, f"seconds, at least {SHORTEST:g}")
-    chosen = {"--where": where, "--sort": sort, "--page": page, "--watch": watched}
+    chosen = {"--where": where, "--sort": sort, "--page": page, "--watch": watched, "--curves": curves}
     for name, value in chosen.items():
         if value and (sweep is None or trial is not None):
             whose = "one trial is shown" if trial is not None else "no sweep is named"
             raise InvalidValue(name, value, f"left out where {whose}", "It chooses among the trials of one sweep.")
+    for name, value in {"--sort": sort, "--page": page, "--watch": watched}.items():
+        if curves and value:
+            raise InvalidValue(name, value, "left out where --curves is asked for", "--where chooses the trials.")
     if watched and form != "table":
         raise InvalidValue("--watch", form, "no other format than table", "Ask again where a program reads.")
     if sweep is None:
         _sweeps(workspace, form)
     elif trial is not None:
         _trial(workspace, sweep, trial, form)
+    elif curves:
+        _curves(workspace, sweep, where, form)
     elif watched:
         _watched(workspace, sweep, where, sort, page, every)
     else:
@@ -112,6 +119,31 @@ def _sweep(
     if any(found.counts.values()):
         print()
         Console().print(trials.table(found.assumptions))
+
+
+def _curves(workspace: Workspace, sweep: str, where: Sequence[str], form: str) -> None:
+    from sweeps.face.curve_rows import curve_columns, curve_rows
+
+    store = Publisher.open(workspace.store_url)
+    rows = curve_rows(selected(store.trials(sweep), where), store.curves(sweep))
+    if form == "json":
+        print_json(rows)
+    elif form == "csv":
+        sys.stdout.write(csv_text(curve_columns(rows), rows))
+    elif not rows:
+        print("No trial has told anything yet.")
+    else:
+        columns = [name for name in curve_columns(rows) if name != "number"]
+        table = Table(*(name.removeprefix("metric.") for name in columns))
+        for row in rows:
+            table.add_row(*(_cell(name, row.get(name)) for name in columns))
+        Console().print(table)
+
+
+def _cell(name: str, value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.0%}" if name == "share" else f"{value:.4g}"
+    return "" if value is None else str(value)
 
 
 def _watched(

@@ -11,12 +11,13 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Event, blocks, to_dict
 from dpcore.guarantee import Guarantee
 from sweeps.control.failures import QUOTES
+from sweeps.face.curve_rows import curve_rows
 from sweeps.face.trial_rows import trial_row
 from sweeps.face.under_way import UnderWay, under_way
 from sweeps.ledger.assumptions import HEADING, Assumptions
 from sweeps.process.words import LOG
 from sweeps.process.workspace import Workspace
-from sweeps.records import DECIDED, EPSILON, AttemptRecord, LedgerEntry
+from sweeps.records import DECIDED, EPSILON, AttemptRecord, CurveReport, LedgerEntry, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
@@ -24,6 +25,7 @@ from sweeps.release.quoting import Quote, dependence, quote_of_claim, quote_of_m
 from sweeps.release.rounding import claim_text, count_text
 from sweeps.requests import Refutation
 from trainables.metrics import Dependence
+from trainables.validation.reports import NOISE_SD
 from trainables.worker.attempt import ERROR, Attempt
 from trainables.worker.files import NotAFolder
 from trainables.worker.redaction import shown_url
@@ -73,6 +75,7 @@ class TrialShown:
     """One trial with all that may be seen of it.
 
     running      where it is, if it runs
+    curve        what it told of itself at planned steps
     depends      {metric: on what the number depends}
     heading      what stands above every claim of the sweep; mostly empty
     refuted      the audit that refuted the claim of its system; None without one
@@ -83,6 +86,7 @@ class TrialShown:
     trial: Published
     launches: Sequence[Launch]
     running: UnderWay | None
+    curve: Sequence[CurveReport]
     depends: Mapping[str, Dependence]
     heading: str
     refuted: Refutation | None
@@ -100,6 +104,7 @@ class TrialShown:
             "plan": None if plan is None else plan.to_dict(),
             "violations": dict(trial.violations),
             "reports": {str(step): _measured(metrics) for step, metrics in trial.reports.items()},
+            "curve": curve_rows([trial], {trial.key: self.curve}),
             "depends": {name: str(one) for name, one in self.depends.items()},
             "claim": None if trial.guarantee is None else trial.guarantee.to_dict(),
             "launches": [one.to_dict() for one in self.launches],
@@ -167,9 +172,10 @@ class TrialShown:
         for name, value in trial.metrics.items():
             if name not in DECIDED:
                 yield f"metric   {name} {value:.6g}{self._origin(name)}; {quotes[name].said}"
-        if len(trial.reports) > 1:
-            for step, metrics in trial.reports.items():
-                yield f"curve    step {step:,}: {_values(_measured(metrics))}"
+        if len(self.curve) > 1 or trial.state is TrialState.RUNNING:
+            for one in self.curve:
+                share = f"{one.step:,} of {trial.planned_steps:,} steps ({one.step / trial.planned_steps:.0%})"
+                yield f"curve    {share}: {_with_noise(one.metrics)}"
 
     def _origin(self, name: str) -> str:
         found = self.depends.get(name)
@@ -192,6 +198,7 @@ def trial_shown(store: Publisher, workspace: Workspace, sweep: str, trial: Publi
         trial=trial,
         launches=[Launch(charged=one, ended=attempts.get(one.attempt)) for one in store.ledger_of(trial.key)],
         running=under_way(store, workspace, sweep, [trial]).get(trial.key),
+        curve=store.curves(sweep, [trial.key]).get(trial.key, []),
         depends=_depends(trial),
         heading=Release.recorded(store.sweep(sweep).spec).heading,
         refuted=store.refuted(sweep).get(trial.system),
@@ -249,6 +256,15 @@ def _measured(metrics: Mapping[str, float]) -> dict[str, float]:
 def _values(values: Mapping[str, object]) -> str:
     return ", ".join(
         f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
+    )
+
+
+def _with_noise(metrics: Mapping[str, float]) -> str:
+    """Each metric with the standard deviation of its noise, where it has any."""
+    return ", ".join(
+        f"{name} {value:.6g}" + (f" (noise sd {metrics[name + NOISE_SD]:.2g})" if name + NOISE_SD in metrics else "")
+        for name, value in metrics.items()
+        if not name.endswith(NOISE_SD)
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from sweeps.front.pareto import spec_objectives
-from sweeps.records import TrialState
+from sweeps.records import DECIDED, TrialState
 from sweeps.release.publisher import Publisher
 
 if TYPE_CHECKING:
@@ -37,6 +37,22 @@ class Plots:
 
         trials = self.published.trials(self.sweep, [TrialState.COMPLETE])
         return figure_of(self._drawn(parallel_figure(trials, front.objectives, set(front.keys()))))
+
+    def curves(self, front: Front, metric: str | None = None) -> go.Figure:
+        """Metrics at planned steps, a line for each trial; those on `front` stand out.
+
+        metric  an objective; the first that training decides by default
+        """
+        from sweeps.report.figures import curves_figure
+
+        known = {one.metric: one for one in front.objectives if one.metric not in DECIDED}
+        if metric is not None and metric not in known:
+            raise InvalidValue("metric", metric, f"an objective that training decides: {', '.join(known) or 'none'}")
+        if not known:
+            raise InvalidValue("front", front.sweep, "one with an objective that training decides")
+        chosen = next(iter(known.values())) if metric is None else known[metric]
+        trials, curves = self.published.trials(self.sweep), self.published.curves(self.sweep)
+        return figure_of(self._drawn(curves_figure(trials, curves, chosen, set(front.keys()))))
 
     def progress(self, metric: str | None = None) -> go.Figure:
         """The best value of an objective (the first by default) by number of finished trials."""

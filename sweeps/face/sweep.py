@@ -15,7 +15,7 @@ from sweeps.face.one_trial import TrialShown, trial_shown
 from sweeps.face.overview import Shown, shown
 from sweeps.face.plots import Plots
 from sweeps.face.selecting import selected
-from sweeps.face.tables import ledger_table, trials_table
+from sweeps.face.tables import curves_table, ledger_table, trials_table
 from sweeps.face.under_way import under_way
 from sweeps.front.panels import FrontAxis
 from sweeps.front.pareto import spec_objectives
@@ -167,8 +167,18 @@ class Sweep:
         chosen = selected(self._published.trials(self.name), where, sort, goals_of(spec))
         return trials_table(chosen, under_way(self._published, self.workspace, self.name, chosen))
 
+    def curves(self, where: str | Sequence[str] = ()) -> pd.DataFrame:
+        """Metrics at planned steps, of running trials too: the spec's `curve` says how many. Columns: `curves_table`.
+
+        where  conditions on the trials, as those of `trials`
+
+        Without `curve` in the spec each trial has its end, and the rungs of early stopping.
+        """
+        chosen = selected(self._published.trials(self.name), where)
+        return curves_table(chosen, self._published.curves(self.name))
+
     def describe(self, trial: int | str) -> TrialShown:
-        """One trial whole, in words when printed: plan, solved values, launches, metrics, claim, files.
+        """One trial whole, in words when printed: plan, solved values, launches, metrics, curve, claim, files.
 
         Raises InvalidValue.
         """

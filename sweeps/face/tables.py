@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
+from sweeps.face.curve_rows import curve_columns, curve_rows
 from sweeps.face.trial_rows import assumptions_of, row_columns, trial_rows
 from sweeps.face.under_way import UnderWay
 from sweeps.front.export import rows
 from sweeps.front.panels import Front
-from sweeps.records import LedgerEntry
+from sweeps.records import CurveReport, LedgerEntry
 from sweeps.release.published import Published
 from sweeps.release.quoting import legend_of
 
@@ -37,6 +38,19 @@ def trials_table(trials: Iterable[Published], running: Mapping[str, UnderWay] | 
     table = pd.DataFrame(rows)[row_columns(rows)].set_index("number")
     table.attrs |= {"assumptions": list(assumptions.sentences), "quotes": legend_of(listed)}
     return table
+
+
+def curves_table(trials: Iterable[Published], curves: Mapping[str, Sequence[CurveReport]]) -> pd.DataFrame:
+    """One row for each planned step after which a trial reported, in the order of `trials`.
+
+    number, key             whose
+    step, share             after how many of its planned steps, and which share of them (1: all)
+    attempt                 the launch that ran the last of them
+    metric.<name>           measured there; on private validation records of a noised histogram, and then
+    metric.<name>_noise_sd  is the standard deviation of that noise
+    """
+    rows = curve_rows(trials, curves)
+    return pd.DataFrame(rows, columns=curve_columns(rows))
 
 
 def front_table(front: Front, everything: bool = False) -> pd.DataFrame:

@@ -9,8 +9,8 @@ ledger  every step of every trial that was, or may have been, executed: open res
 
 Reports on private validation records need no entry of their own: an attempt whose horizon reached the step that a
 report follows may have drawn it, and is charged for it, published or not. Another attempt draws it with noise of its
-own, and is charged again. The claim of a trial holds one report for each rung: metrics become visible with a durable
-result alone, and then no further attempt of that rung is launched.
+own, and is charged again. The claim of a trial holds one report for each rung and point of its curve: metrics become
+visible with a durable checkpoint alone, and then every further attempt goes on from a state behind them.
 """
 
 from __future__ import annotations

@@ -131,6 +131,13 @@ class Release:
 
         return published(metrics, SYSTEMS[system], config, self.withheld, self.asked)
 
+    def curve(self, metrics: Mapping[str, float], trial: TrialRecord) -> dict[str, float]:
+        """What a trial told of its model after some of its steps: no number of every trial, whatever its system."""
+        from trainables.publishing import OWN_METRICS
+
+        leaving = metrics if self.stated else self._declared(metrics, trial)
+        return {name: value for name, value in leaving.items() if name not in OWN_METRICS}
+
     def seen(self, record: Published) -> Published:
         """A trial, of another sweep or of another time, with the metrics that may leave this one: none undeclared."""
         return Published(self._declared_alone(record))

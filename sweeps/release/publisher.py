@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.records import AttemptRecord, LedgerEntry, OutboxRow, SweepRecord, SweepState, TrialState
+from sweeps.records import AttemptRecord, CurveReport, LedgerEntry, OutboxRow, SweepRecord, SweepState, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.refuting import marked, refutations
@@ -83,6 +84,22 @@ class Publisher:
         if not policy.at_once:
             return [one for one in self.trials(sweep) if one.key in keys]
         return marked(policy.published(self._store.trials_of(record.name, keys)), self.refuted(sweep))
+
+    def curves(self, sweep: str, keys: Collection[str] | None = None) -> dict[str, list[CurveReport]]:
+        """{key: what it told of itself, in order of steps}, of the trials (those with `keys`) whose results are seen.
+
+        Metrics of the model alone: what the plan decides, and time and memory, are no curve. Raises UnknownSweep,
+        UnknownTrial.
+        """
+        record = self._store.sweep(sweep)
+        release = Release.recorded(record.spec)
+        trials = self.trials(sweep) if keys is None else self.trials_of(sweep, keys)
+        seen = {one.key: one for one in trials if release.policy.at_once or one.state is TrialState.COMPLETE}
+        found: dict[str, list[CurveReport]] = {}
+        for one in self._store.curves(record.name, keys):
+            if one.key in seen and (metrics := release.curve(one.metrics, seen[one.key])):
+                found.setdefault(one.key, []).append(replace(one, metrics=metrics))
+        return found
 
     def held_back(self, sweep: str) -> list[Published]:
         """The trials of which no view is told when they report, as they may be seen now. Raises UnknownSweep."""

@@ -16,7 +16,7 @@ from sweeps.ledger import spending as ledger
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.summary import Summary
 from sweeps.ledger.totals import Total, earlier_totals, total_of
-from sweeps.records import SweepRecord, TrialState
+from sweeps.records import CurveReport, SweepRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
@@ -47,6 +47,7 @@ class ClaimRange:
 class Content:
     """Everything on the page.
 
+    curves        {key of a trial: what it told at planned steps}
     spending      steps, claims and the total of all trials, of whatever number
     started_from  totals of the sweeps whose results the search started from
     assumptions   what the statuses on the page rest on
@@ -57,6 +58,7 @@ class Content:
 
     sweep: SweepRecord
     trials: Sequence[Published]
+    curves: Mapping[str, Sequence[CurveReport]]
     objectives: Sequence[FrontAxis]
     front: Front
     claims: Sequence[ClaimRange]
@@ -93,6 +95,7 @@ def gather(store: Publisher, sweep: str) -> Content:
     return Content(
         sweep=record,
         trials=trials,
+        curves=store.curves(sweep),
         objectives=objectives,
         front=replace(
             front(trials, objectives, mix=mix, reference=spec_references(record.spec), sweep=sweep, may_be_empty=True),

@@ -6,7 +6,7 @@ Every text that came from a spec is escaped: Plotly reads tags in its labels.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -17,11 +17,12 @@ from dpcore.guarantee import Status
 from sweeps.front.axes import log_ticks
 from sweeps.front.kinds import SystemPoints, kinds
 from sweeps.front.panels import Front, FrontAxis, Panel
-from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialState
+from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, CurveReport, TrialState
 from sweeps.release.published import Published
 from sweeps.release.quoting import is_refuted
 from sweeps.release.rounding import epsilon_text
 from sweeps.report.importance import Importance
+from trainables.validation.reports import NOISE_SD
 
 Figure = dict[str, Any]
 
@@ -30,6 +31,7 @@ SCALE = ("#4f6bed", "#3f86d8", "#2a9ec4", "#1fae9a", "#5aab5c", "#97a33b", "#c98
 SERIES = ("#2563eb", "#d97706", "#0d9488", "#be185d", "#7c3aed", "#65a30d", "#dc2626", "#0891b2")
 SYMBOLS = {Status.PROVED: "circle", Status.PROVED_UNDER_ASSUMPTIONS: "square"}
 OUTLINE = "#1f2937"
+STOPPED = "#d97706"
 MAX_DOMINATED = 2000
 MAX_LINES = 600
 
@@ -157,6 +159,78 @@ def parallel_figure(trials: Sequence[Published], objectives: Sequence[FrontAxis]
     around = {"annotations": notes, "shapes": lines, "margin": {"l": 24, "r": 24, "t": 30 + 16 * words, "b": 16}}
     figure = _figure(data, 400, xaxis, {"visible": False, "range": [-0.12, 1.12]}, **around)
     return figure | {"coloured_by": measured, "lines": len(kept), "of": len(finished)}
+
+
+def curves_figure(
+    trials: Sequence[Published], curves: Mapping[str, Sequence[CurveReport]], objective: FrontAxis, on_front: set[str]
+) -> Figure | None:
+    """One line for each trial through its planned steps; those on the front stand out, and show their noise.
+
+    A line that early stopping ended, ends there, with a mark. None where no trial has two points. At most MAX_LINES
+    lines, front trials first.
+    """
+    name = objective.metric
+    every = [_Line(one, [p for p in curves.get(one.key, ()) if _finite(p.metrics.get(name))]) for one in trials]
+    lines = [line for line in every if line.points]
+    if all(len(line.points) < 2 for line in lines):
+        return None
+    best = [line for line in lines if line.trial.key in on_front][:MAX_LINES]
+    others = [line for line in lines if line.trial.key not in on_front]
+    others = [others[i] for i in _thinned(np.arange(len(others)), MAX_LINES - len(best))]
+    data = [
+        _drawn_lines(others, name) | {"name": "other trials", "opacity": 0.45} | _stroke(DOMINATED, 1, 3),
+        _drawn_lines(best, name, bars=True) | {"name": "on the front"} | _stroke(ON_FRONT, 2, 5),
+    ]
+    stopped = [line for line in (*others, *best) if line.is_stopped]
+    if stopped:
+        cross = {"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": STOPPED}}
+        ends = [_Line(line.trial, line.points[-1:]) for line in stopped]
+        data.append(_drawn_lines(ends, name) | {"name": "stopped early", "mode": "markers", "marker": cross})
+    xaxis = {"title": {"text": "share of the planned steps"}, "tickformat": ".0%", "range": [0, 1.03]}
+    yaxis = {"title": {"text": escape(objective.axis)}, "automargin": True}
+    figure = _figure([one for one in data if one["x"]], 400, xaxis, yaxis)
+    noised = any(name + NOISE_SD in line.points[-1].metrics for line in lines)
+    return figure | {"lines": len(best) + len(others), "of": len(lines), "noised": noised}
+
+
+class _Line(NamedTuple):
+    """A trial's curve."""
+
+    trial: Published
+    points: Sequence[CurveReport]
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it ended before its last planned step."""
+        return self.trial.state is TrialState.COMPLETE and self.trial.step < self.trial.planned_steps
+
+
+def _drawn_lines(lines: Sequence[_Line], name: str, bars: bool = False) -> Figure:
+    """Their points over shares of the plan; between two lines there is a point without a place, which parts them."""
+    gap = (None, None, None, None)
+    points: list[tuple[float | None, float | None, float | None, str | None]] = []
+    for trial, told in lines:
+        for one in told:
+            value, noise = one.metrics[name], one.metrics.get(name + NOISE_SD)
+            text = f"<b>{escape(trial.key)}</b><br>after {one.step:,} of {trial.planned_steps:,} steps"
+            text += f"<br>{escape(name)} {value:.4g}" + ("" if noise is None else f" (noise sd {noise:.2g})")
+            text += "" if trial.guarantee is None else f"<br>epsilon {epsilon_text(trial.guarantee.epsilon)}"
+            points.append((round(one.step / trial.planned_steps, 4), value, noise, text))
+        points.append(gap)
+    x, y, noises, hover = ([one[column] for one in points] for column in range(4))
+    drawn = _scatter(x, y, hover)  # type: ignore[arg-type]
+    if bars and any(noises):
+        error = {"type": "data", "array": [noise or 0.0 for noise in noises], "thickness": 1, "width": 3}  # type: ignore[list-item]
+        drawn["error_y"] = error
+    return drawn
+
+
+def _stroke(colour: str, width: float, marker: float) -> Figure:
+    return {
+        "mode": "lines+markers",
+        "line": {"color": colour, "width": width},
+        "marker": {"size": marker, "color": colour},
+    }
 
 
 def importance_figure(one: Importance) -> Figure:

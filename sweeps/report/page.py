@@ -34,6 +34,7 @@ def report_page(content: Content) -> str:
         audits_section(content.audits, content.release),
         _parallel(content, charts),
         _importances(content, charts),
+        _curves(content, charts),
         _progress(content, charts),
         trials_table(content),
     ]
@@ -147,6 +148,23 @@ def _importances(content: Content, charts: dict[str, figures.Figure]) -> str:
         '<h2>Which knobs matter</h2><div class="card"><p class="soft">Permutation importance: how much less the forest '
         f"explains when one knob is shuffled (Breiman 2001).</p>{''.join(parts)}</div>"
     )
+
+
+def _curves(content: Content, charts: dict[str, figures.Figure]) -> str:
+    parts = []
+    for index, one in enumerate(content.objectives):
+        figure = None
+        if one.metric not in DECIDED:
+            figure = figures.curves_figure(content.trials, content.curves, one, set(content.front.keys()))
+        if figure is None:
+            continue
+        charts[f"curves-{index}"] = figure
+        every = figure["lines"] == figure["of"]
+        said = "every trial that reported" if every else f"{figure['lines']} of {figure['of']} trials"
+        said = f"One line is one trial ({said}); a claim is that of all its planned steps, wherever its line ends."
+        said += " Bars are the standard deviation of the noise that each report has." if figure["noised"] else ""
+        parts.append(f'<p class="soft">{said}</p>{_chart(f"curves-{index}")}')
+    return f'<h2>Learning curves</h2><div class="card">{"".join(parts)}</div>' if parts else ""
 
 
 def _progress(content: Content, charts: dict[str, figures.Figure]) -> str:

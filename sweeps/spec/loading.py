@@ -102,6 +102,8 @@ def load_spec(
     privacy = read["privacy"].model_copy(update={"epsilon": tuple(sorted(read["privacy"].epsilon))})
     read["privacy"] = privacy
     read["search"] = read["search"].model_copy(update={"first": across_sections.first_points(draft, problems)})
+    if read["early_stopping"] is not None:
+        read["early_stopping"] = read["early_stopping"].filled(read["search"].trials)
     read["objectives"] = tuple(
         one.model_copy(update={"goal": one.goal or across_sections.goal_of(one.metric, draft.chosen)})
         for one in read["objectives"]

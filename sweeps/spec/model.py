@@ -152,11 +152,20 @@ class EarlyStopping(Section):
     """Asynchronous successive halving (Li et al. 2020): a trial's steps cut into `rungs`, growing by `reduction`.
 
     With two objectives or more the best of a rung are those of its first fronts (Schmucker et al. 2021).
+
+    rungs  unless given, 4; with fewer than reduction^3 trials as many as are filled when one trial reaches the last
     """
 
     method: Literal["asha"]
     reduction: Annotated[int, Field(ge=2), _NUMBER] = 3
-    rungs: Annotated[int, Field(ge=2, le=20), _NUMBER] = 3
+    rungs: Annotated[int, Field(ge=2, le=20), _NUMBER] = 4
+
+    def filled(self, trials: int) -> EarlyStopping:
+        """With the rungs that so many trials fill, where no number of them was given."""
+        if "rungs" in self.model_fields_set:
+            return self
+        most = next(rungs for rungs in (4, 3, 2) if self.reduction ** (rungs - 1) <= trials or rungs == 2)
+        return self.model_copy(update={"rungs": most})
 
 
 class Limits(Section):

@@ -13,10 +13,12 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.records import TrialState
+from sweeps.records import CurveReport, TrialState
+from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.store.errors import StoreError
 from sweeps.tracking.lock import DrainLock, DrainRunning
@@ -68,15 +70,20 @@ def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> in
             keys = dict.fromkeys(row.key for row in rows if row.key is not None)
             written: set[str] = set()
             since = time.monotonic()
+            curves = store.curves(sweep, keys) if keys else {}
             for trial in store.trials_of(sweep, keys) if keys else ():
-                experiment.put(trial)
+                if trial.state is TrialState.RUNNING and not last_round:
+                    running.put_one(experiment, trial, curves.get(trial.key, ()))
+                else:
+                    experiment.put(trial, curves.get(trial.key, ()))
                 written.add(trial.key)
                 if time.monotonic() - since > DELIVER_SECONDS:
                     store.delivered([row.id for row in rows if row.key in written])
                     since = time.monotonic()
             if any(row.key is None for row in rows):
+                curves = store.curves(sweep)
                 for trial in store.held_back(sweep):
-                    experiment.put(trial)
+                    experiment.put(trial, curves.get(trial.key, ()))
                 experiment.put_sweep(store.sweep(sweep), store.trials(sweep, [TrialState.COMPLETE]))
         except UNREACHABLE as error:
             # What was looked up may be stale after an outage: look again.
@@ -112,17 +119,24 @@ class RunningTrials:
         """Whether `put` has something to do: a look is due, or, at the end, something is shown that nobody sees run."""
         return bool(self._shown) if last_round else time.monotonic() >= self._look_at
 
+    def put_one(self, experiment: Experiment, trial: Published, curve: Sequence[CurveReport]) -> None:
+        """Show that it runs, and what it told so far. Raises what `Experiment.put` raises."""
+        experiment.put_running(trial, curve)
+        self._shown.add(trial.key)
+
     def put(self, experiment: Experiment, last_round: bool) -> None:
         """Show those that run now, and what became of those shown before. Raises what `Experiment.put` raises."""
         if not self.to_say(last_round):
             return
         now = {} if last_round else {one.key: one for one in self._store.running(self._sweep)}
-        for key in [key for key in now if key not in self._shown]:
-            experiment.put_running(now[key])
-            self._shown.add(key)
-        if gone := self._shown - now.keys():
+        fresh = now.keys() - self._shown
+        gone = self._shown - now.keys()
+        curves = self._store.curves(self._sweep, fresh | gone) if fresh | gone else {}
+        for key in [key for key in now if key in fresh]:
+            self.put_one(experiment, now[key], curves.get(key, ()))
+        if gone:
             for trial in self._store.trials_of(self._sweep, gone):
-                experiment.put(trial)
+                experiment.put(trial, curves.get(trial.key, ()))
             self._shown -= gone
         self._look_at = time.monotonic() + RUNNING_SECONDS
 

@@ -14,6 +14,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from mlflow import MlflowClient
@@ -25,7 +26,7 @@ from sweeps.front.pareto import spec_objectives
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.process.patience import patience
 from sweeps.process.sqlite_files import path_of
-from sweeps.records import DECIDED, EPSILON, SweepRecord, TrialState
+from sweeps.records import DECIDED, EPSILON, CurveReport, SweepRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.quoting import REFUTED, is_refuted, quote_of_claim
@@ -48,6 +49,8 @@ from sweeps.tracking.run_reading import WrittenRun, tagged_runs, written_runs
 from sweeps.tracking.shared_view import TAG, shared_view
 from trainables.worker.redaction import shown_url
 
+Curves = Mapping[str, Sequence[CurveReport]]
+"""{key of a trial: what it told at planned steps}"""
 _METRICS_AT_ONCE = 1000
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Of a new experiment: in a list it leads to its runs, not to traces."""
@@ -115,8 +118,8 @@ class Experiment:
         """MLflow's own id of the experiment."""
         return self._id
 
-    def put(self, trial: Published) -> None:
-        """Make the trial's run say what the record says."""
+    def put(self, trial: Published, curve: Sequence[CurveReport] = ()) -> None:
+        """Make the trial's run say what the record says, and what it told at planned steps."""
         run_id = self._runs.get(trial.key)
         tags = self._tags_of(trial) | {"mlflow.parentRunId": self._parent}
         artifacts = ""
@@ -128,7 +131,7 @@ class Experiment:
                 tags=tags,
             )
             run_id, artifacts, tags = run.info.run_id, run.info.artifact_uri, {}
-        metrics = _metrics(trial)
+        metrics = _metrics(trial, curve)
         for start in range(0, max(1, len(metrics)), _METRICS_AT_ONCE):
             self._client.log_batch(
                 run_id,
@@ -147,12 +150,12 @@ class Experiment:
             self._client.set_terminated(run_id, status=status, end_time=end or _milliseconds(trial.proposed_at))
         self._runs[trial.key] = run_id
 
-    def put_running(self, trial: Published) -> None:
+    def put_running(self, trial: Published, curve: Sequence[CurveReport] = ()) -> None:
         """Make its run say that it runs. Whoever does this puts it again when it is over, or when nobody looks."""
-        self.put(trial)
+        self.put(trial, curve)
         self._client.update_run(self._runs[trial.key], status="RUNNING")
 
-    def mend(self, trials: Iterable[Published]) -> tuple[str, ...]:
+    def mend(self, trials: Iterable[Published], curves: Curves = MappingProxyType({})) -> tuple[str, ...]:
         """Take out what the store does not say, whoever wrote it; one sentence each.
 
         What was logged once cannot be taken out of a run: such a run is deleted, and `put` makes it anew. So is a run
@@ -169,7 +172,7 @@ class Experiment:
                 for name in sorted(name for name in run.tags if name.startswith(_OURS) and name not in expected):
                     self._client.delete_tag(run.run_id, name)
                     told.append(f"{key}: tag {name} is not in the store: taken out.")
-                if (strange := _strange(known[key], run)) is not None:
+                if (strange := _strange(known[key], run, curves.get(key, ()))) is not None:
                     self._delete(run.run_id)
                     told.append(f"{key}: {strange} is not in the store: the run is made anew.")
             elif any(name.startswith(_OURS) for name in run.tags):
@@ -326,18 +329,19 @@ def _params(trial: Published) -> dict[str, str]:
     return {_name(name): _text(value, 6000) for name, value in trial.config.items()}
 
 
-def _strange(trial: Published, run: WrittenRun) -> str | None:
+def _strange(trial: Published, run: WrittenRun, curve: Sequence[CurveReport]) -> str | None:
     """What stands in the trial's run and not in its record, whenever it was logged."""
     params = _params(trial)
     for name, value in sorted(run.params.items()):
         if params.get(name) != value:
             return f"param {name}"
-    expected = {(one.key, one.step, None if math.isnan(one.value) else one.value) for one in _metrics(trial)}
+    said = _metrics(trial, curve)
+    expected = {(one.key, one.step, None if math.isnan(one.value) else one.value) for one in said}
     logged = {(key, step, None if value is None else from_mlflow(value)) for key, step, value in run.logged}
     return next((f"metric {key} at step {step}" for key, step, _ in sorted(logged - expected, key=str)), None)
 
 
-def _metrics(trial: Published) -> list[Metric]:
+def _metrics(trial: Published, curve: Sequence[CurveReport] = ()) -> list[Metric]:
     start, end = _milliseconds(trial.proposed_at), _milliseconds(trial.finished_at or trial.proposed_at)
     metrics = [
         Metric(f"knob.{_name(name)}", float(value), start, 0)
@@ -346,13 +350,18 @@ def _metrics(trial: Published) -> list[Metric]:
     ]
     reports = dict(trial.reports) or ({trial.step: trial.metrics} if trial.metrics else {})
     reports[trial.step] = trial.metrics
+    # By the time at which each was recorded: written again when the trial has ended, it is the same row.
+    told = {one.step: _milliseconds(one.at) for one in curve}
+    # Whoever sees a point of a curve sees what the trial claims with it.
+    claim = {} if trial.guarantee is None else {EPSILON: trial.guarantee.epsilon}
+    reports = {one.step: {**one.metrics, **claim} for one in curve} | reports
     for step, values in reports.items():
         for name, value in values.items():
             # Of several reports the last one's epsilon is the claim.
             if name != EPSILON or step != trial.step:
-                metrics.append(Metric(_name(name), float(value), end, step))
-    if trial.guarantee is not None:
-        metrics.append(Metric(EPSILON, trial.guarantee.epsilon, end, trial.step))
+                metrics.append(Metric(_name(name), float(value), told.get(step, end), step))
+    if trial.guarantee is not None and trial.step:
+        metrics.append(Metric(EPSILON, trial.guarantee.epsilon, told.get(trial.step, end), trial.step))
     return metrics
 
 

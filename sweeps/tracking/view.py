@@ -143,14 +143,14 @@ def rebuild(store: Publisher, sweep: str, uri: str, folder: Path | None = None) 
         where = f"MLflow at {shown_url(uri)}"
         with waiting(where):
             experiment = Experiment(uri, record)
-        trials = store.trials(sweep)
+        trials, curves = store.trials(sweep), store.curves(sweep)
         if not Release.recorded(record.spec).stated:
             experiment.forget()
         with waiting(where):
-            mended = experiment.mend(trials)
+            mended = experiment.mend(trials, curves)
         for trial in trials:
             with waiting(where):
-                experiment.put(trial)
+                experiment.put(trial, curves.get(trial.key, ()))
         experiment.put_sweep(record, [one for one in trials if one.state is TrialState.COMPLETE])
         # Rows that came while this ran stay for the next drain.
         for start in range(0, len(rows), 500):

@@ -11,7 +11,7 @@ Judged         share of the full search's hypervolume that all reported models r
     accuracy alone   the same rungs, ranked by accuracy, as for one objective
     random           the same rungs, ranked by chance
 
-Run: python -m tests.benchmarks.rungs [--reduction 3] [--rungs 3] [--workers 4] [--seeds 20] [--curves FILE]
+Run: python -m tests.benchmarks.rungs [--reduction 3] [--rungs 4] [--workers 4] [--seeds 20] [--curves FILE]
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def stopping(objectives: list[dict[str, str]], options: argparse.Namespace) -> S
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reduction", type=int, default=3)
-    parser.add_argument("--rungs", type=int, default=3)
+    parser.add_argument("--rungs", type=int, default=4)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--curves", type=Path, default=Path(".sweeps/rungs-curves.json"))

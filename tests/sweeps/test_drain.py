@@ -180,11 +180,11 @@ def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest
     uri = prepared(tmp_path)
     put, calls = Experiment.put, []
 
-    def flaky(self: Experiment, trial: TrialRecord) -> None:
+    def flaky(self: Experiment, trial: TrialRecord, curve: object = ()) -> None:
         calls.append(trial.key)
         if len(calls) in (2, 4):
             raise mlflow_runs.MlflowException("the server is restarting")
-        put(self, trial)
+        put(self, trial, curve)
 
     monkeypatch.setattr(Experiment, "put", flaky)
     ending = threading.Event()

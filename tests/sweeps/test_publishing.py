@@ -58,6 +58,7 @@ def printed(sweeps, folder):
         "show": ["show", NAME],
         "show --json": ["show", NAME, "--json"],
         "show --format csv": ["show", NAME, "--format", "csv"],
+        "show --curves": ["show", NAME, "--curves", "--format", "csv"],
         **{f"show {number}": ["show", NAME, str(number)] for number in range(2)},
         "show 0 --json": ["show", NAME, "0", "--json"],
         **{f"pareto --format {form}": ["pareto", NAME, "--format", form] for form in ("table", "csv", "json")},
@@ -73,6 +74,7 @@ def from_python(folder):
         tables = [str(sweep.trials()), str(sweep.ledger()), str(sweep.front("epsilon:minimize").table(everything=True))]
     numbers = range(len(sweep.trials()))
     trials = [repr((one.metrics, one.reports)) for one in map(sweep.trial, numbers)]
+    tables += [str(sweep.curves())]
     tables += [str(sweep.describe(number)) + str(sweep.describe(number).to_dict()) for number in numbers]
     return "\n".join([*tables, *trials, repr(sweep), str(sweep), sweep._repr_html_()])
 

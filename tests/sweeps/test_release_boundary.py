@@ -94,7 +94,16 @@ def test_only_the_publisher_makes_published_records():
         ("tracking", {"mlflow_runs.py"}),
         (
             "face",
-            {"progress.py", "sweep.py", "tables.py", "trial_rows.py", "listing.py", "selecting.py", "one_trial.py"},
+            {
+                "progress.py",
+                "sweep.py",
+                "tables.py",
+                "trial_rows.py",
+                "curve_rows.py",
+                "listing.py",
+                "selecting.py",
+                "one_trial.py",
+            },
         ),
     ],
 )
@@ -114,6 +123,7 @@ SPEC = {
     "privacy": {"epsilon": 1.0, "delta": 1e-5},
     "objectives": [{"metric": "expected_error"}],
     "search": {"sampler": "tpe", "trials": 12, "seed": 0},
+    "curve": 2,
 }
 MEASURED = ("expected_error", "estimate", "seconds")
 
@@ -128,11 +138,18 @@ def swept_under(policy: ReleasePolicy, root: Path, monkeypatch, told: list[Trial
 
 def numbers(workspace: Workspace) -> dict[int, set[float]]:
     """{trial: what was measured of it}, by the store itself; without what rounds to a knob, as an estimate may."""
-    records = open_store(workspace.store_url).trials(NAME)
+    store = open_store(workspace.store_url)
+    records = store.trials(NAME)
     knobs = {f"{value:.4g}" for record in records for value in record.config.values() if isinstance(value, float)}
+    told = {record.key: [record.metrics] for record in records}
+    for one in store.curves(NAME):
+        told[one.key].append(one.metrics)
     return {
         record.number: {
-            value for name, value in record.metrics.items() if name in MEASURED and f"{value:.4g}" not in knobs
+            value
+            for metrics in told[record.key]
+            for name, value in metrics.items()
+            if name in MEASURED and f"{value:.4g}" not in knobs
         }
         for record in records
     }
@@ -162,7 +179,7 @@ def test_no_view_shows_a_number_that_is_held_back(tmp_path, sweeps, monkeypatch)
     workspace = swept_under(NOTHING, tmp_path, monkeypatch, told)
     kept = numbers(workspace)
     assert len(kept) == 12
-    assert sum(len(values) == len(MEASURED) for values in kept.values()) > 6
+    assert sum(len(values) == len(MEASURED) + 2 for values in kept.values()) > 6
     assert {row.kind for row in open_store(workspace.store_url).outbox(NAME)} == {"state"}
     assert all(not one.metrics and not one.reports and one.guarantee is None for one in told)
     for name, view in seen_by(sweeps, workspace).items():
@@ -178,6 +195,7 @@ def test_no_view_shows_a_number_that_is_held_back(tmp_path, sweeps, monkeypatch)
             "pareto --mlflow",
             "import sweeps",
             "show --format csv",
+            "show --curves",
         ):
             assert any(shown(value, view) for values in kept.values() for value in values), name
 
@@ -188,6 +206,9 @@ def test_only_the_winner_is_seen_and_only_when_the_sweep_is_over(tmp_path, monke
     best = min(store.trials(NAME), key=lambda one: one.metrics["expected_error"])
     seen = Publisher(store).trials(NAME)
     assert [one.number for one in seen if one.metrics] == [best.number]
+    assert {key: [one.step for one in told] for key, told in Publisher(store).curves(NAME).items()} == {
+        best.key: [2, 4]
+    }
     assert next(one for one in seen if one.metrics) == best
     assert Publisher(store).counts(NAME) == {"complete": 1, "planned": 11, "running": 0, "failed": 0, "infeasible": 0}
     assert [one.number for one in Publisher(store).held_back(NAME)] == [one.number for one in seen]

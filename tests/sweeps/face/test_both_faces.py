@@ -15,7 +15,7 @@ CALLS = {
     "check": [sweeps.check],
     "run": [sweeps.run],
     "resume": [sweeps.resume],
-    "show": [sweeps.open, sweeps.list_sweeps, sweeps.Sweep.trials, sweeps.Sweep.describe],
+    "show": [sweeps.open, sweeps.list_sweeps, sweeps.Sweep.trials, sweeps.Sweep.curves, sweeps.Sweep.describe],
     "pareto": [sweeps.pareto, ParetoFront.write],
     "report": [sweeps.open, sweeps.Sweep.report],
     "track": [sweeps.open, sweeps.Sweep.track],
@@ -50,6 +50,7 @@ PRESENTATION = {
     "mlflow",  # a front that MLflow alone has
     "shadows",  # an attack, without a verdict
     "page",  # of `show`: a table has all of them
+    "curves",  # of `show`: a method
     "watch",  # a call says how it stands now
     "every",
     "format",  # a table of pandas and a front write themselves
