@@ -151,20 +151,21 @@ def _importances(content: Content, charts: dict[str, figures.Figure]) -> str:
 
 
 def _curves(content: Content, charts: dict[str, figures.Figure]) -> str:
-    parts = []
-    for index, one in enumerate(content.objectives):
-        figure = None
-        if one.metric not in DECIDED:
-            figure = figures.curves_figure(content.trials, content.curves, one, set(content.front.keys()))
-        if figure is None:
-            continue
-        charts[f"curves-{index}"] = figure
-        every = figure["lines"] == figure["of"]
-        said = "every trial that reported" if every else f"{figure['lines']} of {figure['of']} trials"
-        said = f"One line is one trial ({said}); a claim is that of all its planned steps, wherever its line ends."
-        said += " Bars are the standard deviation of the noise that each report has." if figure["noised"] else ""
-        parts.append(f'<p class="soft">{said}</p>{_chart(f"curves-{index}")}')
-    return f'<h2>Learning curves</h2><div class="card">{"".join(parts)}</div>' if parts else ""
+    on_front = set(content.front.keys())
+    measured = [one for one in content.objectives if one.metric not in DECIDED]
+    drawn = [figures.curves_figure(content.trials, content.curves, one, on_front) for one in measured]
+    shown = [figure for figure in drawn if figure is not None]
+    if not shown:
+        return ""
+    names = [f"curves-{index}" for index in range(len(shown))]
+    charts |= zip(names, shown, strict=True)
+    lines, of = shown[0]["lines"], shown[0]["of"]
+    which = "every trial that reported" if lines == of else f"{lines} of {of} trials"
+    said = f"One line is one trial ({which}); its claim is that of all its planned steps, wherever the line ends."
+    if any(figure["noised"] for figure in shown):
+        said += " Bars are the standard deviation of the noise in each report on private validation records."
+    parts = [f'<p class="soft">{said}</p>', *map(_chart, names)]
+    return f'<h2>Learning curves</h2><div class="card">{"".join(parts)}</div>'
 
 
 def _progress(content: Content, charts: dict[str, figures.Figure]) -> str:
