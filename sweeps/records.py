@@ -6,7 +6,7 @@ Whoever reads a trial reads it here: `TrialRecord.metric` is the one place that 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -159,6 +159,14 @@ class CurveReport:
     attempt: int
     metrics: Mapping[str, float]
     at: float
+
+
+def by_trial(told: Iterable[CurveReport]) -> dict[str, list[CurveReport]]:
+    """{key: its curve}, each in the order in which it came."""
+    found: dict[str, list[CurveReport]] = {}
+    for one in told:
+        found.setdefault(one.key, []).append(one)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

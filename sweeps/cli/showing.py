@@ -21,7 +21,7 @@ from sweeps.face.trial_rows import assumptions_of
 from sweeps.front.csv_text import csv_text
 from sweeps.process.suggestions import closest
 from sweeps.process.workspace import Workspace
-from sweeps.records import SweepState
+from sweeps.records import SweepState, by_trial
 from sweeps.release.publisher import Publisher
 
 FORMATS = ("table", "csv", "json")
@@ -125,7 +125,7 @@ def _curves(workspace: Workspace, sweep: str, where: Sequence[str], form: str) -
     from sweeps.face.curve_rows import curve_columns, curve_rows
 
     store = Publisher.open(workspace.store_url)
-    rows = curve_rows(selected(store.trials(sweep), where), store.curves(sweep))
+    rows = curve_rows(selected(store.trials(sweep), where), by_trial(store.curves(sweep)))
     if form == "json":
         print_json(rows)
     elif form == "csv":

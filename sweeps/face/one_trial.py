@@ -198,7 +198,7 @@ def trial_shown(store: Publisher, workspace: Workspace, sweep: str, trial: Publi
         trial=trial,
         launches=[Launch(charged=one, ended=attempts.get(one.attempt)) for one in store.ledger_of(trial.key)],
         running=under_way(store, workspace, sweep, [trial]).get(trial.key),
-        curve=store.curves(sweep, [trial.key]).get(trial.key, []),
+        curve=store.curves(sweep, [trial.key]),
         depends=_depends(trial),
         heading=Release.recorded(store.sweep(sweep).spec).heading,
         refuted=store.refuted(sweep).get(trial.system),

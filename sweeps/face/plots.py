@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from sweeps.front.pareto import spec_objectives
-from sweeps.records import DECIDED, TrialState
+from sweeps.records import DECIDED, TrialState, by_trial
 from sweeps.release.publisher import Publisher
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Plots:
         if not known:
             raise InvalidValue("front", front.sweep, "one with an objective that training decides")
         chosen = next(iter(known.values())) if metric is None else known[metric]
-        trials, curves = self.published.trials(self.sweep), self.published.curves(self.sweep)
+        trials, curves = self.published.trials(self.sweep), by_trial(self.published.curves(self.sweep))
         return figure_of(self._drawn(curves_figure(trials, curves, chosen, set(front.keys()))))
 
     def progress(self, metric: str | None = None) -> go.Figure:

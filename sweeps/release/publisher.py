@@ -85,8 +85,8 @@ class Publisher:
             return [one for one in self.trials(sweep) if one.key in keys]
         return marked(policy.published(self._store.trials_of(record.name, keys)), self.refuted(sweep))
 
-    def curves(self, sweep: str, keys: Collection[str] | None = None) -> dict[str, list[CurveReport]]:
-        """{key: what it told of itself, in order of steps}, of the trials (those with `keys`) whose results are seen.
+    def curves(self, sweep: str, keys: Collection[str] | None = None) -> list[CurveReport]:
+        """What the trials whose results are seen told of themselves (those with `keys`), in order of trial and step.
 
         Metrics of the model alone: what the plan decides, and time and memory, are no curve. Raises UnknownSweep,
         UnknownTrial.
@@ -95,11 +95,9 @@ class Publisher:
         release = Release.recorded(record.spec)
         trials = self.trials(sweep) if keys is None else self.trials_of(sweep, keys)
         seen = {one.key: one for one in trials if release.policy.at_once or one.state is TrialState.COMPLETE}
-        found: dict[str, list[CurveReport]] = {}
-        for one in self._store.curves(record.name, keys):
-            if one.key in seen and (metrics := release.curve(one.metrics, seen[one.key])):
-                found.setdefault(one.key, []).append(replace(one, metrics=metrics))
-        return found
+        told = [one for one in self._store.curves(record.name, keys) if one.key in seen]
+        leaving = [replace(one, metrics=release.curve(one.metrics, seen[one.key])) for one in told]
+        return [one for one in leaving if one.metrics]
 
     def held_back(self, sweep: str) -> list[Published]:
         """The trials of which no view is told when they report, as they may be seen now. Raises UnknownSweep."""

@@ -16,7 +16,7 @@ from sweeps.ledger import spending as ledger
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.summary import Summary
 from sweeps.ledger.totals import Total, earlier_totals, total_of
-from sweeps.records import CurveReport, SweepRecord, TrialState
+from sweeps.records import CurveReport, SweepRecord, TrialState, by_trial
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
@@ -95,7 +95,7 @@ def gather(store: Publisher, sweep: str) -> Content:
     return Content(
         sweep=record,
         trials=trials,
-        curves=store.curves(sweep),
+        curves=by_trial(store.curves(sweep)),
         objectives=objectives,
         front=replace(
             front(trials, objectives, mix=mix, reference=spec_references(record.spec), sweep=sweep, may_be_empty=True),

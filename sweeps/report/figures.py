@@ -183,7 +183,7 @@ def curves_figure(
     ]
     stopped = [line for line in (*others, *best) if line.is_stopped]
     if stopped:
-        cross = {"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": STOPPED}}
+        cross = {"symbol": "x-thin", "size": 6, "opacity": 0.7, "line": {"width": 1.5, "color": STOPPED}}
         ends = [_Line(line.trial, line.points[-1:]) for line in stopped]
         data.append(_drawn_lines(ends, name) | {"name": "stopped early", "mode": "markers", "marker": cross})
     xaxis = {"title": {"text": "share of the planned steps"}, "tickformat": ".0%", "range": [0, 1.03]}

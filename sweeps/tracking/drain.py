@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.records import CurveReport, TrialState
+from sweeps.records import CurveReport, TrialState, by_trial
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.store.errors import StoreError
@@ -70,7 +70,7 @@ def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> in
             keys = dict.fromkeys(row.key for row in rows if row.key is not None)
             written: set[str] = set()
             since = time.monotonic()
-            curves = store.curves(sweep, keys) if keys else {}
+            curves = by_trial(store.curves(sweep, keys) if keys else ())
             for trial in store.trials_of(sweep, keys) if keys else ():
                 if trial.state is TrialState.RUNNING and not last_round:
                     running.put_one(experiment, trial, curves.get(trial.key, ()))
@@ -81,7 +81,7 @@ def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> in
                     store.delivered([row.id for row in rows if row.key in written])
                     since = time.monotonic()
             if any(row.key is None for row in rows):
-                curves = store.curves(sweep)
+                curves = by_trial(store.curves(sweep))
                 for trial in store.held_back(sweep):
                     experiment.put(trial, curves.get(trial.key, ()))
                 experiment.put_sweep(store.sweep(sweep), store.trials(sweep, [TrialState.COMPLETE]))
@@ -131,7 +131,7 @@ class RunningTrials:
         now = {} if last_round else {one.key: one for one in self._store.running(self._sweep)}
         fresh = now.keys() - self._shown
         gone = self._shown - now.keys()
-        curves = self._store.curves(self._sweep, fresh | gone) if fresh | gone else {}
+        curves = by_trial(self._store.curves(self._sweep, fresh | gone) if fresh | gone else ())
         for key in [key for key in now if key in fresh]:
             self.put_one(experiment, now[key], curves.get(key, ()))
         if gone:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.process.waiting import waiting
 from sweeps.process.words import say
-from sweeps.records import TrialState
+from sweeps.records import TrialState, by_trial
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 from sweeps.store.errors import StoreError
@@ -143,7 +143,7 @@ def rebuild(store: Publisher, sweep: str, uri: str, folder: Path | None = None) 
         where = f"MLflow at {shown_url(uri)}"
         with waiting(where):
             experiment = Experiment(uri, record)
-        trials, curves = store.trials(sweep), store.curves(sweep)
+        trials, curves = store.trials(sweep), by_trial(store.curves(sweep))
         if not Release.recorded(record.spec).stated:
             experiment.forget()
         with waiting(where):
