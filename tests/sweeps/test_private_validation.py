@@ -94,6 +94,8 @@ class NoViews:
 
     def __init__(self, *_: Any) -> None: ...
 
+    def start(self) -> None: ...
+
     def __enter__(self) -> NoViews:
         return self
 
