@@ -308,6 +308,9 @@ TABLE_OTHERS = {
     "columns": {"age": {"low": 0, "high": 50}},
     "validation": {"records": "public", "share": 0.5, "id": "id"},
     "unit": {"column": "id", "max_records": 1},
+    "class_weights": [1, 5],
+    "weight": {"column": "age", "high": 20},
+    "groups": {"column": "work", "categories": ["public", "private"]},
 }
 TABLE_SILENT = {
     "format": "it says what the file is, and would be wrong of this one",
@@ -452,6 +455,17 @@ CANDIDATES: dict[str, Candidate] = {
         owner=lambda record: record[0],
         largest=2,
         nameless=lambda record: (None, *record[1:]),
+    ),
+    "table, weighted": replace(
+        ALONE,
+        options={**ALONE.options, **{name: TABLE_OTHERS[name] for name in ("class_weights", "weight", "groups")}},
+        others={
+            **TABLE_OTHERS,
+            "classes": ["yes", "no"],
+            "class_weights": [2, 1],
+            "weight": {"column": "age", "high": 10},
+            "groups": {"column": "old", "categories": ["no", "yes"]},
+        },
     ),
     **DERIVED,
 }

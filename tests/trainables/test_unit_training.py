@@ -188,7 +188,8 @@ class ClipsRecords:
         self.engine = PrivateGradients(model, loss_fn, precision=precision)
 
     def clipped_sum(self, inputs, targets, *, clip_norm, taken, microbatch_size):
-        return self.engine.clipped_sum(tuple(one[taken] for one in inputs), targets[taken], clip_norm=clip_norm)
+        inputs, targets = (tuple(one[taken] for one in some) for some in (inputs, targets))
+        return self.engine.clipped_sum(inputs, targets, clip_norm=clip_norm)
 
 
 def draws_records(self: LocalSums, chosen: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:

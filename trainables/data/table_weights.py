@@ -9,6 +9,7 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from trainables.weights import Groups, Weights
 
+_TOLD = "Each category is a group, and the accuracy of the worst one is told."
 _NEVER_COUNTED = "They are chosen beforehand: a weight that follows from counts of records would tell of each of them."
 
 
@@ -43,18 +44,18 @@ def groups_of(groups: object, label: str) -> Groups | None:
     if groups is None:
         return None
     if not isinstance(groups, Mapping) or set(groups) != {"column", "categories"}:
-        raise InvalidValue("data.groups", groups, "{column: NAME, categories: [...]}")
+        raise InvalidValue("data.groups", groups, "{column: NAME, categories: [...]}", _TOLD)
     column, categories = _column("data.groups.column", groups["column"], label), groups["categories"]
     listed = list(categories) if isinstance(categories, Sequence) and not isinstance(categories, str) else []
     texts = tuple(str(one) for one in listed)
     if len(set(texts)) < max(2, len(texts)):
-        raise InvalidValue("data.groups.categories", categories, "a list of at least two different values")
+        raise InvalidValue("data.groups.categories", categories, "a list of at least two different values", _TOLD)
     return Groups(column=column, categories=texts)
 
 
 def _column(path: str, column: object, label: str) -> str:
     if not isinstance(column, str) or not column or column == label:
-        raise InvalidValue(path, column, f"the name of a column other than the label, {label}")
+        raise InvalidValue(path, column, f"the name of a column other than the label, {label}", "Name it.")
     return column
 
 

@@ -89,6 +89,9 @@ def arrays(data: Dataset) -> dict[str, np.ndarray]:
         for part, split in (("train", data.train), ("validation", data.validation))
         for name, array in [*split.inputs.items(), ("", split.targets)]
     }
+    for part, split in (("train", data.train), ("validation", data.validation)):
+        beside = {"weights": split.weights, "groups": split.groups}
+        found |= {f"{part}, {name}": array for name, array in beside.items() if array is not None}
     if data.units is not None:
         found |= {"offsets": data.units.offsets, "keys": data.units.keys}
     return found
