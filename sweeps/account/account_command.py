@@ -11,6 +11,7 @@ import typer
 
 from sweeps.cli.options import AsJson
 from sweeps.process.exits import ExitCode
+from sweeps.process.words import Event, say
 
 if TYPE_CHECKING:
     from sweeps.account.answers import Unknown
@@ -96,7 +97,7 @@ def _adjacency(text: str) -> Any:
 
 
 def _fail(message: str, code: ExitCode) -> NoReturn:
-    print("sweeps account: " + " ".join(message.split()), file=sys.stderr)
+    say("sweeps account: " + " ".join(message.split()), Event.ERROR)
     sys.exit(code)
 
 

@@ -44,6 +44,7 @@ def audit(
     from dpcore.checks import InvalidValue
     from sweeps.audit.audit_trial import METHODS, attack_trial, audit_trial
     from sweeps.cli.output import print_json
+    from sweeps.process import words
     from sweeps.process.workspace import Workspace
     from sweeps.provenance.fingerprint import check_accepted
     from trainables.measures.evidence import CANARIES
@@ -55,7 +56,7 @@ def audit(
     workspace = Workspace.at(root, store=store)
 
     def say(line: str) -> None:
-        print(f"training {line}", file=sys.stderr)
+        words.say(f"training {line}", words.Event.PROGRESS)
 
     if shadows is not None:
         key, attacks = attack_trial(workspace, sweep, trial, shadows, accept=accept or [], say=say)

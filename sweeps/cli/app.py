@@ -35,9 +35,11 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.output import clear_errors, print_json
 from sweeps.cli.show_command import show
+from sweeps.cli.voice import voiced
 from sweeps.export.export_command import export, predict
 from sweeps.held_out.held_out_command import held_out_test
 from sweeps.process import exits
+from sweeps.process.words import speaking
 from sweeps.provenance.user_code import working_folder_is_importable
 from sweeps.submission.submit import submit
 from trainables.worker.redaction import redacted, shown_url
@@ -47,7 +49,11 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 
 
 class _Careful(TyperGroup):
-    """Its complaints quote arguments without their passwords."""
+    """Its complaints quote arguments without their passwords; its commands have the options of `sweeps.cli.voice`."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        voiced(self)
 
     def invoke(self, ctx: Any) -> Any:
         """As any group."""
@@ -81,7 +87,7 @@ app = typer.Typer(
 def main() -> None:
     """Entry point of the `sweeps` command: bad input becomes one clear message and exit code 2."""
     hide_passwords()
-    with clear_errors():
+    with speaking(), clear_errors():
         working_folder_is_importable()
         app()
 

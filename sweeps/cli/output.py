@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from sweeps.process.exits import ENGINES, OURS, ExitCode
+from sweeps.process.words import Event, say
 from trainables.worker.redaction import redacted
 
 
@@ -34,14 +35,21 @@ def clear_errors() -> Iterator[None]:
         if package in OURS:
             fail(str(error))
         if package in ENGINES:
-            fail(f"{type(error).__name__}: {' '.join(redacted(str(error)).split())[:500]}")
-        sys.stderr.write(redacted(traceback.format_exc()))
+            kind = type(error).__name__
+            fail(f"{kind}: {' '.join(redacted(str(error)).split())[:500]}", logged=f"{kind}, from {package}")
+        whole, frames = redacted(traceback.format_exc()), "".join(traceback.format_tb(error.__traceback__))
+        # An error's own words may quote a record: who reads a log gets its kind, and where it was raised.
+        say(f"{type(error).__name__}\n{frames}", Event.ERROR, plain=lambda: print(whole, end="", file=sys.stderr))
         sys.exit(ExitCode.FAILED)
 
 
-def fail(message: str) -> NoReturn:
-    """Say what is wrong and leave with BAD_INPUT."""
-    print(f"sweeps: {redacted(message)}", file=sys.stderr)
+def fail(message: str, logged: str | None = None) -> NoReturn:
+    """Say what is wrong and leave with BAD_INPUT.
+
+    logged  for a log, where `message` might quote a record
+    """
+    text = f"sweeps: {redacted(message)}"
+    say(text if logged is None else f"sweeps: {logged}", Event.ERROR, plain=lambda: print(text, file=sys.stderr))
     sys.exit(ExitCode.BAD_INPUT)
 
 

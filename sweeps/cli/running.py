@@ -14,11 +14,12 @@ from rich.console import Console
 from sweeps.cli.output import print_json
 from sweeps.cli.streams import steadfast_streams
 from sweeps.control import session
+from sweeps.control.failures import Failure
 from sweeps.face.ending import with_models
 from sweeps.face.overview import refuted_lines, shown
 from sweeps.face.progress import ProgressDisplay
 from sweeps.process.exits import ExitCode
-from sweeps.process.words import LOG, keep, kept_in, say
+from sweeps.process.words import LOG, Event, Level, kept_in, say
 from sweeps.process.workspace import DEFAULT_ROOT, Workspace
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
@@ -66,22 +67,27 @@ def _drive(sweep: str, workspace: Workspace, as_json: bool, address: str | None,
     again = resume_command(sweep, workspace, address)
 
     def cluster_lost(name: str) -> None:
-        say(f"\nThe Ray cluster does not answer any more. Nothing is lost; go on with:\n  {again}")
+        say(f"\nThe Ray cluster does not answer any more. Nothing is lost; go on with:\n  {again}", Event.ERROR)
+
+    def failed(failure: Failure) -> None:
+        say(failure.unquoted(), Event.FAILURE, trial=failure.key, plain=lambda: _print(console, *failure.lines()))
 
     spec = Publisher.open(workspace.store_url).sweep(sweep).spec
     if heading := Release.recorded(spec).heading:
-        _print(console, heading)
-    _print(console, *refuted_lines(Publisher.open(workspace.store_url).refuted(sweep)))
-    console.print(f"Sweep [bold]{sweep}[/bold]  (Ctrl-C stops cleanly)", highlight=False)
+        _tell(console, heading, Event.CLAIM)
+    for line in refuted_lines(Publisher.open(workspace.store_url).refuted(sweep)):
+        _tell(console, line, Event.REFUTED)
+    greeting = f"Sweep [bold]{sweep}[/bold]  (Ctrl-C stops cleanly)"
+    say(f"Sweep {sweep} begins.", plain=lambda: console.print(greeting, highlight=False))
     if (validation := recorded_text(spec)) is not None:
-        _print(console, f"validation records: {validation}")
+        _tell(console, f"validation records: {validation}")
     try:
         with ProgressDisplay(console) as display:
             outcome = session.resume(
                 sweep,
                 workspace,
                 progress=display,
-                on_failure=lambda failure: _print(console, *failure.lines()),
+                on_failure=failed,
                 on_cluster_lost=cluster_lost,
                 address=address,
                 **options,
@@ -96,8 +102,13 @@ def _drive(sweep: str, workspace: Workspace, as_json: bool, address: str | None,
         _stopped(console, again)
     if not as_json:
         _summary(sweep, workspace, outcome, console)
-    if outcome.code is not ExitCode.OK:
-        _print(console, *_why(outcome))
+    code = outcome.code
+    if code is ExitCode.OK:
+        # People have read it above the front.
+        say(_end(outcome), Event.END, plain=lambda: None)
+    else:
+        text = f"{_end(outcome)} {_meaning(outcome)}"
+        say(text, Event.END, level=Level.WARNING, plain=lambda: _print(console, *_why(outcome)))
         sys.exit(outcome.code)
 
 
@@ -107,8 +118,7 @@ def _why(outcome: session.SweepEnd) -> list[str]:
     if outcome.failure is not None:
         count = outcome.counts["failed"]
         lines += [f"{count} trial{'s' if count > 1 else ''} failed. The first:", *outcome.failure.lines()]
-    code = outcome.code
-    return [*lines, f"{outcome.meaning[0].upper()}{outcome.meaning[1:]} (exit code {code.value})."]
+    return [*lines, _meaning(outcome)]
 
 
 def _print(console: Console, *lines: str) -> None:
@@ -117,10 +127,22 @@ def _print(console: Console, *lines: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
+def _tell(console: Console, text: str, event: Event = Event.NOTICE) -> None:
+    say(text, event, plain=lambda: _print(console, text))
+
+
+def _end(outcome: session.SweepEnd) -> str:
+    counts = ", ".join(f"{count} {state}" for state, count in outcome.counts.items() if count)
+    return f"{outcome.state.capitalize()} after {outcome.seconds:.0f} s: {counts}."
+
+
+def _meaning(outcome: session.SweepEnd) -> str:
+    return f"{outcome.meaning[0].upper()}{outcome.meaning[1:]} (exit code {outcome.code.value})."
+
+
 def _stopped(console: Console, again: str) -> NoReturn:
     text = f"Stopped. Nothing is lost; go on with:\n  {again}"
-    _print(console, text)
-    keep(text)
+    say(text, Event.END, level=Level.WARNING, plain=lambda: _print(console, text))
     sys.exit(ExitCode.INTERRUPTED)
 
 
@@ -130,8 +152,7 @@ def _summary(sweep: str, workspace: Workspace, outcome: session.SweepEnd, consol
     from sweeps.report import write_report
 
     store = Publisher.open(workspace.store_url)
-    counts = ", ".join(f"{count} {state}" for state, count in outcome.counts.items() if count)
-    _print(console, f"{outcome.state.capitalize()} after {outcome.seconds:.0f} s: {counts}.", *outcome.reasons)
+    _print(console, _end(outcome), *outcome.reasons)
     if outcome.ranked:
         # One panel for each kind of claim, as on the report page.
         console.print(table(sweep_front(store, sweep, mix=LABELS, total=True)))

@@ -20,7 +20,7 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from sweeps.ledger.steps import total
 from sweeps.process.exits import ExitCode
-from sweeps.process.words import say
+from sweeps.process.words import Event, say, voice
 from sweeps.release.publisher import Publisher
 from sweeps.store import Store
 from trainables.worker.redaction import redacted, shown_url
@@ -137,7 +137,8 @@ class Operator:
         thread.join(SECONDS)
         for reason in list(failed):
             said = " ".join(redacted(reason).split())[:300]
-            say(f"{VARIABLE}: {whom} could not be told that the sweep has ended ({said}). It has, all the same.")
+            text = f"{VARIABLE}: {whom} could not be told that the sweep has ended ({said}). It has, all the same."
+            say(text, Event.WARNING)
 
 
 def _post(url: str, content: bytes) -> None:
@@ -150,8 +151,9 @@ def _post(url: str, content: bytes) -> None:
 
 
 def _run(command: tuple[str, ...], content: bytes) -> None:
-    # Its words are no answer of the sweep's own: they go where messages go.
-    subprocess.run(command, input=content, stdout=sys.__stderr__, timeout=SECONDS, check=True)
+    # Its words are no answer of the sweep's own: they go where messages go, if those are for people.
+    words = subprocess.DEVNULL if voice().as_json else sys.__stderr__
+    subprocess.run(command, input=content, stdout=words, timeout=SECONDS, check=True)
 
 
 if __name__ == "__main__":

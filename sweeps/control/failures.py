@@ -57,6 +57,11 @@ class Failure:
             place=str(log) if lost and log.exists() else None,
         )
 
+    def unquoted(self) -> str:
+        """For a log: nothing that might quote a record."""
+        what = f"its error is in {self.place}" if self.quotes else self.what
+        return f"Trial {self.trial} ({self.key}) failed: {what}"
+
     def lines(self) -> list[str]:
         """For people."""
         told = [f"Trial {self.trial} ({self.key}) failed: {self.what}"]

@@ -12,6 +12,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from sweeps.process.exits import ExitCode
+from sweeps.process.words import Event, line, voice
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -56,8 +57,13 @@ class Interruption:
         self._seen = True
         with suppress(OSError):
             # There may be no terminal any more.
-            os.write(sys.__stderr__.fileno(), b"\nStopping; once more to end at once.\n")  # type: ignore[union-attr]
+            os.write(sys.__stderr__.fileno(), f"{_stopping()}\n".encode())  # type: ignore[union-attr]
         raise KeyboardInterrupt
+
+
+def _stopping() -> str:
+    text = "\nStopping; once more to end at once."
+    return line(text, Event.NOTICE, Event.NOTICE.level) if voice().as_json else text
 
 
 @contextmanager

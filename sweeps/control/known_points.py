@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sweeps.process.words import say
+from sweeps.process.words import Event, say
 from sweeps.records import TrialRecord
 from sweeps.requests import KnownPoint, Request
 from sweeps.search.space import Space
@@ -36,7 +36,7 @@ class PointQueue:
                 why = space.misfit(request.wanted.config)
                 if not why:
                     return request.id, request.wanted.config
-                say(f"The point that {request.asker} enqueued at {request.when} is left out: {why}.")
+                say(f"The point that {request.asker} enqueued at {request.when} is left out: {why}.", Event.WARNING)
             self.heard.popleft()
         return None
 

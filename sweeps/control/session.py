@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
 from sweeps.control.controller import Controller
+from sweeps.control.decided import say_decided
 from sweeps.control.end_notice import EndNotice, Operator
 from sweeps.control.extensions import asked, extended, grown
 from sweeps.control.failures import Failure
@@ -190,6 +191,8 @@ def resume(
         log = workspace.folder(name) / RAY_LOG
         controller = _controller(store, lease, name, (began, effective), facts, workspace, progress, on_failure)
         controller.points.heard = listener.points
+        tracking = effective.tracking.uri or workspace.tracking_uri
+        say_decided(began, facts, workspace, name, tracking, address, store.calibrations())
         controller.recover()
         working = controller.has_work()
 
@@ -206,7 +209,7 @@ def resume(
             check_reachable(address, effective.resources)
         with (
             _left_as(store, lease, operator) as state,
-            Drain(Publisher(store), name, effective.tracking.uri or workspace.tracking_uri) as drain,
+            Drain(Publisher(store), name, tracking) as drain,
         ):
             store.set_state(lease, "running")
             if working:

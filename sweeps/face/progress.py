@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sweeps.control.controller import Controller
+from sweeps.process.words import Event, Level, say, voice
 from sweeps.records import DECIDED, TrialState
 from sweeps.release.published import Published
 
@@ -21,6 +22,10 @@ def in_notebook() -> bool:
     kernel = sys.modules.get("IPython")
     shell = None if kernel is None else kernel.get_ipython()
     return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def _in_the_bar() -> None:
+    """People see a trial's end in the bar, or in the lines that stand for it."""
 
 
 OVER = (TrialState.COMPLETE, TrialState.FAILED)
@@ -41,7 +46,7 @@ class ProgressDisplay:
     _printed: float = 0.0
 
     def __enter__(self) -> ProgressDisplay:
-        if self.console.is_terminal:
+        if self.console.is_terminal and voice().least <= Level.INFO and not voice().as_json:
             self._bar = Progress(
                 TextColumn("[bold]{task.description}"),
                 BarColumn(bar_width=28),
@@ -70,6 +75,7 @@ class ProgressDisplay:
                 self._note(controller, known)
             self._known = len(self._over)
         self._note(controller, record)
+        say(str(record.state), Event.TRIAL, sweep=controller.sweep, trial=record.key, plain=_in_the_bar)
         if self._pace_from is None and len(self._over) > self._known:
             # The first one's time was mostly the start of workers.
             self._pace_from = (time.monotonic(), len(self._over))
@@ -84,7 +90,13 @@ class ProgressDisplay:
             )
         elif time.monotonic() - self._printed > LINE_SECONDS:
             self._printed = time.monotonic()
-            self.console.print(f"{len(self._over)}/{self.total} trials{self._left()}  {best}", highlight=False)
+            line = f"{len(self._over)}/{self.total} trials{self._left()}  {best}"
+            say(
+                line,
+                Event.PROGRESS,
+                sweep=controller.sweep,
+                plain=lambda: self.console.print(line, highlight=False),
+            )
 
     def _note(self, controller: Controller, record: Published) -> None:
         if record.state in OVER:

@@ -27,17 +27,22 @@ def patience() -> float:
 
     Raises InvalidValue for anything but a number above 0 and up to a day.
     """
-    given = os.environ.get(VARIABLE, "").strip()
-    if not given:
+    text = given()
+    if not text:
         return DEFAULT_SECONDS
     try:
-        seconds = float(given)
+        seconds = float(text)
     except ValueError:
         seconds = float("nan")
     if not 0 < seconds <= LONGEST_SECONDS:
         expected = f"seconds above 0 and up to {LONGEST_SECONDS:.0f}"
-        raise InvalidValue(VARIABLE, given, expected, f"Unset it for {DEFAULT_SECONDS:.0f}.")
+        raise InvalidValue(VARIABLE, text, expected, f"Unset it for {DEFAULT_SECONDS:.0f}.")
     return seconds
+
+
+def given() -> str:
+    """The text of the environment's SWEEPS_PATIENCE; empty where there is none."""
+    return os.environ.get(VARIABLE, "").strip()
 
 
 class AwakeClock:

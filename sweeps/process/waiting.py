@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sweeps.process import patience
-from sweeps.process.words import say
+from sweeps.process.words import Event, say
 
 WORD_SECONDS = 5.0
 """Longest wait without a word."""
@@ -78,7 +78,7 @@ def waiting(
         raise
     _WATCH.remove(wait)
     if wait._spoke:
-        say(f"Waited {wait.waited():.0f} s for {wait.what}; it goes on.")
+        say(f"Waited {wait.waited():.0f} s for {wait.what}; it goes on.", Event.WAITING)
 
 
 class _Watch:
@@ -114,7 +114,7 @@ class _Watch:
                     if wait.give_up is not None and now >= wait.until:
                         wait.give_up()
             for text in due:
-                say(text)
+                say(text, Event.WAITING)
 
     def _due(self, now: float) -> list[str]:
         """What is to be said now: one sentence for each thing that is waited for, by however many threads."""

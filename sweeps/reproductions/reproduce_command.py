@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sweeps.cli.output import print_json
+from sweeps.process.words import say
 from sweeps.process.workspace import Workspace
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
@@ -22,7 +23,11 @@ def reproduce_command(
     """Reproduce and print; with `as_json`, everything as the one JSON document on stdout: `rows` are the claims."""
     console = Console(stderr=as_json)
     started, heading = time.monotonic(), Release(public_because=PUBLIC).heading
-    result = reproduce(paper, data, workspace, effort, lambda line: console.print(line, highlight=False))
+
+    def told(line: str) -> None:
+        say(line, plain=lambda: console.print(line, highlight=False))
+
+    result = reproduce(paper, data, workspace, effort, told)
     cost = f"{time.monotonic() - started:.0f} s this time; {_trained(paper, workspace)}"
     if as_json:
         print_json({"heading": heading, **result.to_dict(), "cost": cost})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
+from sweeps.process.words import Event, say
 
 if TYPE_CHECKING:
     from sweeps.process.workspace import Workspace
@@ -64,7 +64,7 @@ def _start_shared_cluster(log: Path) -> None:
 
     lost = "\nThe Ray cluster does not answer any more. Nothing is lost; the same command goes on."
     with short_messages(log):
-        shared.stack.enter_context(cluster(on_lost=lambda: print(lost, file=sys.stderr)))
+        shared.stack.enter_context(cluster(on_lost=lambda: say(lost, Event.ERROR)))
     shared.started = True
 
 

@@ -28,7 +28,7 @@ from sweeps.control.controller import Controller
 from sweeps.control.decisions import Done, Wait
 from sweeps.process import waiting
 from sweeps.process.patience import CLOCK, ticking
-from sweeps.process.words import say
+from sweeps.process.words import Event, say
 from sweeps.runner.cluster import ClusterUnreachable, alive_nodes, check_resources
 from sweeps.runner.ray_private import logger_names
 from sweeps.runner.ray_private.trial_actors import actor_of
@@ -296,7 +296,10 @@ class _Heartbeat:
                 # A store that is busy or away may come back before the lease expires; the next write decides.
                 continue
             if stopped and self._live.failure is None:
-                say(f"This process was stopped for {stopped:.0f} s. Its lease still holds: {lease.sweep} goes on.")
+                say(
+                    f"This process was stopped for {stopped:.0f} s. Its lease still holds: {lease.sweep} goes on.",
+                    Event.WARNING,
+                )
             self._stopped += stopped
             if self._live.failure is None:
                 self._end_stalled()
@@ -311,7 +314,7 @@ class _Heartbeat:
         trials = self._live.controller.trials
         for name, silent in self._stalls.look({name: partial(_sign, trials, *one) for name, one in given.items()}):
             self._live.stalled[name] = ended_for(silent)
-            say(f"{name}: {ended_for(silent)}.")
+            say(f"{name}: {ended_for(silent)}.", Event.WARNING)
             ray.kill(given[name][0])
 
     def _shrunk(self) -> ClusterUnreachable | None:

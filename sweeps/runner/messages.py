@@ -17,6 +17,7 @@ from typing import Any
 
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
 
+from sweeps.process.words import Event, say, voice
 from sweeps.runner.ray_private import logger_names
 from sweeps.runner.ray_private.printed_lines import lines_handed_to
 from trainables.worker.redaction import redacted
@@ -49,6 +50,9 @@ class Messages(logging.Filter):
             record.msg, record.args = f"{launch}: {self._reasons[launch]}.", ()
             record.exc_info = record.exc_text = None
             record.levelno, record.levelname = logging.WARNING, "WARNING"
+            if voice().as_json:
+                say(f"{launch}: {_kind(error)}.", Event.WARNING)
+                return False
         return True
 
     def print(self, data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
@@ -66,6 +70,12 @@ class Messages(logging.Filter):
         except OSError:
             return False
         return True
+
+
+def _kind(error: BaseException) -> str:
+    """`_sentence` without an error's own words, which may quote a record."""
+    lost = isinstance(error.__cause__ or error, OutOfMemoryError | NodeDiedError) or isinstance(error, RayActorError)
+    return _sentence(error) if lost else f"{type(error).__name__}, see the log of Ray in the sweep's folder"
 
 
 def _sentence(error: BaseException) -> str:

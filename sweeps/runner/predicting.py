@@ -11,7 +11,7 @@ import ray
 import ray.data
 
 from dpcore.checks import InvalidValue
-from sweeps.process.words import say
+from sweeps.process.words import Event, say
 from sweeps.runner.cluster import check_reachable, cluster, data_path_seen_by_all
 from sweeps.spec import Resources
 from trainables.data.table_file import TablePiece
@@ -42,7 +42,10 @@ def asked_in_pieces(
         return Written(folder=output.url, rows=0, parts=())
     where = None if address == LOCAL else address
     check_reachable(where, Resources())
-    with cluster(where, on_lost=lambda: say("The Ray cluster does not answer any more: ask again.")), _quietly():
+    with (
+        cluster(where, on_lost=lambda: say("The Ray cluster does not answer any more: ask again.", Event.ERROR)),
+        _quietly(),
+    ):
         data_path_seen_by_all(output)
         items = [
             {"number": number, "file": file, "piece": json.dumps(plain(piece))}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sweeps.process.patience import CLOCK, patience
-from sweeps.process.words import say
+from sweeps.process.words import Event, say
 
 LOOKS = 8
 """How often a launch is looked at before it is named or ended."""
@@ -104,7 +104,10 @@ class Stalls:
                 if limit is None
                 else f"It is ended after {limit:.0f} s: limits.stall_seconds"
             )
-            say(f"{name} has shown no sign of life for {silent:.0f} s: no interval begun, no checkpoint. {what}.")
+            say(
+                f"{name} has shown no sign of life for {silent:.0f} s: no interval begun, no checkpoint. {what}.",
+                Event.WARNING,
+            )
         return False
 
 

@@ -15,7 +15,7 @@ import ray
 from sweeps.process.exits import ExitCode
 from sweeps.process.patience import CLOCK, patience, ticking
 from sweeps.process.waiting import waiting
-from sweeps.process.words import say
+from sweeps.process.words import Event, say
 from sweeps.runner.ray_private.head_processes import head_processes
 from trainables.worker.redaction import redacted
 
@@ -125,6 +125,6 @@ class Watchdog:
                     self._answered = CLOCK.now()
         except Exception as error:  # any failure to answer is silence; say what it was and keep counting
             if self._answered < float("inf"):
-                say(f"cluster does not answer: {redacted(str(error))}")
+                say(f"cluster does not answer: {redacted(str(error))}", Event.WARNING)
         finally:
             self._asking.clear()

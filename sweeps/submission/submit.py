@@ -14,6 +14,7 @@ import typer
 
 from sweeps.cli.options import Accepted, Changes, Hours, NewName, Records, Seed, StoreUrl, TrackingUri, Trials
 from sweeps.process.exits import ExitCode
+from sweeps.process.words import Event, say, voice
 from trainables.worker.redaction import redacted, shown_url
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ def submit(
     server = JobServer(address)
     sweep = spec if loaded is None else name or loaded.name
     with tempfile.TemporaryDirectory(prefix="sweeps-parcel-") as folder:
-        order = Order(arguments=[*words, "--address", "auto"], environment=environment, versions=versions())
+        order = Order(
+            arguments=[*words, "--address", "auto", *voice().options()], environment=environment, versions=versions()
+        )
         pack(Path(folder), order, loaded, modules)
         job = server.submit(Path(folder), f"sweep-{sweep}-{token_hex(4)}", sweep, hook=bool(environment))
     print(f"Job {job} at {shown_url(server.address)}", flush=True)
@@ -108,7 +111,7 @@ def _end(finished: Finished, job: str) -> None:
     reason = finished.message.partition(", last available logs")[0]
     if (code := ExitCode.known(finished.code)) is not None:
         reason = f"{code.meaning} (exit code {code.value}). {reason}"
-    print(f"Job {job}: {finished.status.lower()}: {redacted(reason)}", file=sys.stderr)
+    say(f"Job {job}: {finished.status.lower()}: {redacted(reason)}", Event.ERROR)
     if finished.code is not None and finished.code > 0:
         sys.exit(finished.code)
     sys.exit(ExitCode.INTERRUPTED if finished.status == "STOPPED" else ExitCode.CLUSTER_LOST)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sweeps.process.waiting import waiting
-from sweeps.process.words import say
+from sweeps.process.words import Event, say
 from sweeps.records import TrialState, by_trial
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
@@ -69,7 +69,8 @@ class Drain:
         if not self.delivered:
             say(
                 f"MLflow at {shown_url(self.uri)}: not everything could be delivered (see {self.log}). "
-                f"Nothing is lost; deliver it with `sweeps track {self._sweep}`."
+                f"Nothing is lost; deliver it with `sweeps track {self._sweep}`.",
+                Event.WARNING,
             )
 
     def _ended(self, process: subprocess.Popen[bytes]) -> int:

@@ -41,6 +41,9 @@ COMMANDS_ALONE = {
 PRESENTATION = {
     "as_json",  # values are values
     "yes",  # a terminal is asked
+    "quiet",  # how a command speaks; a call is quiet, and raises
+    "verbose",
+    "log",
     "progress",  # a terminal is always shown it
     "output",  # of `export` and `predict`: what a call returns is written by its own method
     "path",  # of `ParetoFront.write`: --output
