@@ -8,12 +8,17 @@ file at the end idles the others, and files that wait for processes run beside f
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
+
+# Ray gives its workers niceness 15: beside three test processes on two cores they would hardly be heard.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 LONGEST = (
     "tests/sweeps/test_cli_processes.py",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpcore import checks
 from dpcore.accountants.bayesian_cost import left_cost
@@ -34,8 +34,7 @@ def estimated_cost(costs: ArrayLike, steps: int, failure: float) -> float:
     scaled = steps * np.asarray(costs, dtype=np.float64)
     if scaled.ndim != 1 or scaled.size < 3 or not np.all(np.isfinite(scaled)):
         raise checks.InvalidValue("costs", costs, "at least 3 finite numbers", "Draw more records for the estimate.")
-    top = float(np.max(scaled))
-    below = np.expm1(scaled - top)
+    top, below = float(np.max(scaled)), _below_the_largest(scaled)
     spread = float(np.std(below))
     if spread == 0:
         remedy = "Draw more records, or account for the clipping norm by ordinary differential privacy."
@@ -47,6 +46,12 @@ def estimated_cost(costs: ArrayLike, steps: int, failure: float) -> float:
     quantile = float(t.isf(failure, scaled.size - 1))
     excess = float(np.mean(below)) + quantile * spread / math.sqrt(scaled.size - 1)
     return (top + math.log1p(excess)) / steps
+
+
+def _below_the_largest(scaled: NDArray[np.float64]) -> NDArray[np.float64]:
+    """h_i / max(h) - 1 of h_i = exp(scaled_i): where these are all 0, a sample has no spread."""
+    below: NDArray[np.float64] = np.expm1(scaled - np.max(scaled))
+    return below
 
 
 def step_cost(
@@ -72,6 +77,6 @@ def step_cost(
         return estimated_cost(costs, steps, failure)
     checks.positive_finite(largest=largest)
     worst = float(left_cost([largest], rate, sigma, order)[0])
-    if np.std(np.expm1(steps * (costs - np.max(costs)))) == 0:
+    if np.std(_below_the_largest(steps * costs)) == 0:
         return worst
     return min(worst, estimated_cost(costs, steps, failure))

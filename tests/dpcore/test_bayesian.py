@@ -1,5 +1,6 @@
 """Bayesian accounting against printed numbers, the moments accountant, mpmath, and where it fails."""
 
+import itertools
 import math
 
 import mpmath
@@ -136,6 +137,20 @@ def test_clipping_bounds_an_estimate_whatever_the_sample():
     assert step_cost(EIGHT / 4, 0.02, 1.0, 8, largest=1.0, **settings) == usual < worst
     with pytest.raises(InvalidValue, match="costs"):
         step_cost([0.2] * 5, 0.02, 1.0, 8, **settings)
+
+
+def test_costs_that_rounding_alone_tells_apart_have_no_spread():
+    """Adjacent floats whose products with T are one: a sample of clipped gradients is no error."""
+    settings = {"steps": 3, "failure": 1e-15}
+    found = 0
+    for sigma in np.linspace(0.55, 0.65, 40):
+        distances = 1.0 + np.arange(-8, 9) * 2.0**-52
+        for pair in itertools.pairwise(distances):
+            costs = left_cost([*pair, pair[0]], 0.02, sigma, 49)
+            found += int(np.ptp(costs) > 0 and np.ptp(3 * costs) == 0)
+            worst = left_cost([1.1], 0.02, sigma, 49)[0]
+            assert step_cost([*pair, pair[0]], 0.02, sigma, 49, largest=1.1, **settings) <= worst
+    assert found, "no such pair on this machine: widen the search"
 
 
 # Where the estimator fails (average-case, not more)
