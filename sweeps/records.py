@@ -62,12 +62,16 @@ class Extension:
 
     trials    how many in all, instead of search.trials
     hours     how many in all, instead of limits.hours
+    epsilon   budgets besides those that it had
+    proposed  the sampler's own proposals by then: `epsilon` takes part in those after them
     launched  trials that had been launched by then: where there were none, no result of the sweep can have asked for it
     at        when, in seconds since 1970
     """
 
     trials: int | None = None
     hours: float | None = None
+    epsilon: tuple[float, ...] = ()
+    proposed: int = 0
     launched: int
     at: float
 
@@ -97,6 +101,11 @@ class SweepRecord:
     records: str = ""
     extensions: tuple[Extension, ...] = ()
     label: str = ""
+
+    @property
+    def references(self) -> Mapping[str, Mapping[str, Any]]:
+        """Where the axes of its front end: those of the spec, as far as later budgets moved none."""
+        return self.spec.at_budgets([epsilon for one in self.extensions for epsilon in one.epsilon]).references
 
     @property
     def called(self) -> str:

@@ -23,6 +23,7 @@ from sweeps.cli.options import (
     ClusterAddress,
     DataFolder,
     Hours,
+    MoreBudgets,
     NewName,
     NewTotal,
     Records,
@@ -222,6 +223,7 @@ def resume(
     accept: Accepted = None,
     trials: NewTotal = None,
     hours: Hours = None,
+    epsilon: MoreBudgets = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
     records: Records = None,
@@ -229,10 +231,10 @@ def resume(
     address: ClusterAddress = None,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a sweep from wherever it stopped; with --trials, beyond the number that it began with."""
+    """Go on with a sweep from wherever it stopped; with --trials, --hours or --epsilon, beyond what it began with."""
     if client := _client_address(address, as_json, spec):
         places = _places_on_cluster(root, store, records, tracking)
-        return submit(sweep, client, resume=True, accept=accept, trials=trials, hours=hours, **places)
+        return submit(sweep, client, resume=True, accept=accept, trials=trials, hours=hours, epsilon=epsilon, **places)
     from sweeps.cli.running import drive
     from sweeps.provenance.fingerprint import check_accepted
     from sweeps.spec import load_spec
@@ -241,7 +243,15 @@ def resume(
     workspace = _workspace(root, store, tracking, records)
     given = load_spec(spec) if spec is not None else None
     drive(
-        sweep, workspace, spec=given, accept=accept or [], trials=trials, hours=hours, address=address, as_json=as_json
+        sweep,
+        workspace,
+        spec=given,
+        accept=accept or [],
+        trials=trials,
+        hours=hours,
+        epsilon=epsilon or [],
+        address=address,
+        as_json=as_json,
     )
 
 

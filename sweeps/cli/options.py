@@ -18,6 +18,13 @@ NewTotal = Annotated[
     int | None,
     typer.Option("--trials", help="Extend the sweep to this many in all; says what that costs, and does to its total."),
 ]
+MoreBudgets = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--epsilon",
+        help="Add this budget, for trials that are left or that --trials adds; says its cost. Repeatable.",
+    ),
+]
 Hours = Annotated[float | None, typer.Option(help="Let the sweep run for this many hours in all; see limits.hours.")]
 Seed = Annotated[int | None, typer.Option(help="Override search.seed.")]
 NewName = Annotated[str | None, typer.Option("--name", help="Of the sweep; default: the spec's, numbered if taken.")]

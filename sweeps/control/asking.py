@@ -196,13 +196,14 @@ def enqueue(store: Store, sweep: str, written: Mapping[str, Any]) -> EnqueueAnsw
     Nothing is asked, and every problem raised as SpecErrors, where that is no point of the sweep's space. Raises
     InvalidValue for one that is infeasible, and for a sweep that is deleted or holds results back, UnknownSweep.
     """
+    from sweeps.control.extensions import extended
     from sweeps.control.planning import plan_proposal
     from sweeps.spec.loading import public_facts
 
     record = store.sweep(sweep).kept()
     if not Release.recorded(record.spec).policy.at_once:
         raise InvalidValue("sweep", record.called, "another: this one releases one result, of the trials it began with")
-    spec, problems = load_spec(record.spec.canonical), Problems()
+    spec, problems = extended(load_spec(record.spec.canonical), record.extensions), Problems()
     config = read_point(Space.of(spec), written, "point", problems)
     problems.raise_any("the point")
     assert config is not None

@@ -1,7 +1,8 @@
 """A sweep that is given more than it began with: what may be asked, what is recorded of it, and what it will cost.
 
 The spec that a sweep began with stays as it was recorded. What it goes on under is that spec and its extensions; the
-sampler is given the number of trials that it began with, so that no proposal depends on how often it was extended.
+sampler is given the number of trials that it began with, so that no proposal depends on how often it was extended;
+and which proposal added budgets hold from.
 """
 
 from __future__ import annotations
@@ -10,27 +11,28 @@ import time
 from collections.abc import Iterable, Sequence
 
 from dpcore.checks import InvalidValue
+from sweeps.control.extension_costs import cost_of
 from sweeps.control.planning import exhausted, infeasible_in_a_row
-from sweeps.ledger.spending import choices_of
-from sweeps.ledger.text import TOTAL_SHOWN_UP_TO
 from sweeps.process.words import say
 from sweeps.records import Extension, SweepRecord, SweepState, TrialRecord, TrialState
 from sweeps.release.policy import Release
-from sweeps.release.publisher import Publisher
 from sweeps.search import registry
 from sweeps.search.grid import SearchGrid
 from sweeps.search.space import Space
+from sweeps.search.strata import widened
 from sweeps.spec import SweepSpec
+from sweeps.spec.budgets import with_budgets
+from sweeps.spec.model import LARGEST_BUDGET
 from sweeps.store import Lease, Store
 
 LARGEST = 10_000_000
 """As of `search.trials`."""
-PLANS = 200
-"""Of the trials so far, from which the cost of more of them is estimated."""
 
 
 def extended(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
     """The spec with everything that was asked for later."""
+    extensions = tuple(extensions)
+    spec = widened(spec, extensions)
     for one in extensions:
         if one.trials is not None:
             spec = spec.model_copy(update={"search": spec.search.model_copy(update={"trials": one.trials})})
@@ -51,6 +53,11 @@ def begun(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -
         spec = spec.model_copy(update={"search": spec.search.model_copy(update={"trials": before.search.trials})})
     if spec.limits.hours is not None and spec.limits.hours in [one.hours for one in extensions]:
         spec = spec.model_copy(update={"limits": spec.limits.model_copy(update={"hours": before.limits.hours})})
+    totals = [before.privacy.epsilon]
+    for one in extensions:
+        totals.append(tuple(sorted((*totals[-1], *one.epsilon))))
+    if spec.privacy.epsilon in totals:
+        spec = with_budgets(spec, before.privacy.epsilon)
     return spec
 
 
@@ -60,15 +67,32 @@ def asked(
     records: Sequence[TrialRecord],
     trials: int | None,
     hours: float | None = None,
+    epsilon: Sequence[float] = (),
 ) -> Extension | None:
-    """The extension that a wish for `trials` and `hours` in all comes to; None where that is what there is anyway.
+    """The extension that a wish for `trials` and `hours` in all, and for more budgets, comes to; None where that is
+    what there is anyway.
 
     spec     what the sweep goes on under, earlier extensions included
     records  all of its trials
 
-    Raises InvalidValue where the sweep's policies allow none, its space has no more points, or its hours are over.
+    Raises InvalidValue where the sweep's policies allow none, its space has no more points, its hours are over, or no
+    trial is left for a new budget.
     """
-    more = None if trials is None or trials == spec.search.trials else _more_trials(recorded, spec, records, trials)
+    launched = sum(one.state is not TrialState.INFEASIBLE and one.request is None for one in records)
+    added = _more_budgets(recorded, spec, epsilon)
+    proposed = _proposed(spec, records) if added else 0
+    wider = extended(spec, [Extension(epsilon=added, proposed=proposed, launched=launched, at=0.0)])
+    more = None if trials is None or trials == spec.search.trials else _more_trials(recorded, wider, records, trials)
+    if added and more is None:
+        if launched >= spec.search.trials:
+            raise InvalidValue(
+                "epsilon",
+                _listed(added),
+                f"trials to spend it on: all {spec.search.trials} of sweep {recorded.name!r} are launched",
+                "Add --trials N, N in all.",
+            )
+        if not _has_points(wider, records, spec.search.trials):
+            raise _dry(recorded, records, "epsilon", _listed(added))
     longer = None if hours is None or hours == spec.limits.hours else _more_hours(recorded, spec, hours)
     if recorded.state is SweepState.OUT_OF_HOURS and longer is None:
         raise InvalidValue(
@@ -77,10 +101,68 @@ def asked(
             f"more than the {spec.limits.hours:g} that sweep {recorded.name!r} had",
             f"It goes on with `sweeps resume {recorded.name} --hours H`, H in all.",
         )
-    if more is None and longer is None:
+    if more is None and longer is None and not added:
         return None
-    launched = sum(one.state is not TrialState.INFEASIBLE and one.request is None for one in records)
-    return Extension(trials=more, hours=longer, launched=launched, at=time.time())
+    return Extension(trials=more, hours=longer, epsilon=added, proposed=proposed, launched=launched, at=time.time())
+
+
+def _more_budgets(recorded: SweepRecord, spec: SweepSpec, epsilon: Sequence[float]) -> tuple[float, ...]:
+    had = spec.privacy.epsilon
+    for place, one in enumerate(epsilon):
+        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one <= LARGEST_BUDGET:
+            raise InvalidValue("epsilon", one, f"a number above 0, at most {LARGEST_BUDGET:g}")
+        if one in had or one in epsilon[:place]:
+            raise InvalidValue(
+                "epsilon",
+                one,
+                f"a budget besides {_listed(had)}, which sweep {recorded.name!r} has, each once",
+                "What it has it keeps: leave it out.",
+            )
+        _check_open(recorded, spec, "epsilon", one, f"the budgets {_listed(had)}")
+    return tuple(sorted(float(one) for one in epsilon))
+
+
+def _proposed(spec: SweepSpec, records: Sequence[TrialRecord]) -> int:
+    """How many proposals the sampler is past: as it counts them, without known points (`sweeps.search.proposer`)."""
+    last = max((one.number for one in records if one.request is None), default=-1)
+    enqueued = sum(one.request is not None and one.number < last for one in records)
+    return max(0, last + 1 - len(spec.search.first) - enqueued)
+
+
+def _check_open(recorded: SweepRecord, spec: SweepSpec, name: str, value: float, what: str) -> None:
+    if not Release.of(spec).policy.at_once or spec.privacy.scope != "trial":
+        raise InvalidValue(
+            name,
+            value,
+            f"{what}: the budget and the one release of sweep {recorded.name!r} are those of the trials that it began "
+            "with",
+            "Start a new sweep.",
+        )
+
+
+def _has_points(spec: SweepSpec, records: Sequence[TrialRecord], trials: int) -> bool:
+    """Whether the space has not run dry for so many trials."""
+    if registry.walks_grid(spec.search.sampler):
+        return sum(one.request is None for one in records) < _grid_points(spec)
+    wider = extended(spec, [Extension(trials=trials, launched=0, at=0.0)])
+    return not exhausted(wider, len(records), infeasible_in_a_row(records))
+
+
+def _grid_points(spec: SweepSpec) -> int:
+    return spec.search.repeats * len(SearchGrid.of(Space.of(spec))) + len(spec.search.first)
+
+
+def _dry(recorded: SweepRecord, records: Sequence[TrialRecord], name: str, value: object) -> InvalidValue:
+    return InvalidValue(
+        name,
+        value,
+        f"none: the space of sweep {recorded.name!r} ran dry after {len(records)} proposals",
+        "Start a new sweep over a wider space.",
+    )
+
+
+def _listed(budgets: Sequence[float]) -> str:
+    return ", ".join(f"{one:g}" for one in budgets)
 
 
 def _more_hours(recorded: SweepRecord, spec: SweepSpec, hours: float) -> float:
@@ -104,34 +186,16 @@ def _more_trials(recorded: SweepRecord, spec: SweepSpec, records: Sequence[Trial
             f"a whole number from {current}, which sweep {recorded.name!r} has now, to {LARGEST}",
             "It is the new number of trials in all. A sweep can be extended, never cut: what was launched is spent.",
         )
-    if not Release.of(spec).policy.at_once or spec.privacy.scope != "trial":
+    _check_open(recorded, spec, "trials", trials, f"{current}")
+    if registry.walks_grid(spec.search.sampler) and trials > (points := _grid_points(spec)):
         raise InvalidValue(
             "trials",
             trials,
-            f"{current}: the budget and the one release of sweep {recorded.name!r} are those of the trials that it "
-            "began with",
-            "Start a new sweep.",
+            f"at most {points}, all points of the grid, each as often as search.repeats says",
+            "Start a new sweep over a wider grid.",
         )
-    if registry.walks_grid(spec.search.sampler):
-        points = spec.search.repeats * len(SearchGrid.of(Space.of(spec))) + len(spec.search.first)
-        if trials > points:
-            raise InvalidValue(
-                "trials",
-                trials,
-                f"at most {points}, all points of the grid, each as often as search.repeats says",
-                "Start a new sweep over a wider grid.",
-            )
-        dry = sum(one.request is None for one in records) >= points
-    else:
-        wider = extended(spec, [Extension(trials=trials, launched=0, at=0.0)])
-        dry = exhausted(wider, len(records), infeasible_in_a_row(records))
-    if dry:
-        raise InvalidValue(
-            "trials",
-            trials,
-            f"{current}: the space of sweep {recorded.name!r} ran dry after {len(records)} proposals",
-            "Start a new sweep over a wider space.",
-        )
+    if not _has_points(spec, records, trials):
+        raise _dry(recorded, records, "trials", trials)
     return trials
 
 
@@ -148,21 +212,11 @@ def grown(store: Store, lease: Lease, spec: SweepSpec, extension: Extension) -> 
     if extension.hours is not None:
         before = "no limit of" if spec.limits.hours is None else f"{spec.limits.hours:g}"
         say(f"Sweep {lease.sweep!r} is given {extension.hours:g} hours in all; it had {before} hours.")
-    if extension.trials is None:
-        return more
-    say(f"Sweep {lease.sweep!r} is extended from {spec.search.trials} to {more.search.trials} trials in all.")
-    if cost := _cost(store, lease.sweep, more):
+    if extension.trials is not None:
+        say(f"Sweep {lease.sweep!r} is extended from {spec.search.trials} to {more.search.trials} trials in all.")
+    if extension.epsilon:
+        said, had = _listed(extension.epsilon), _listed(spec.privacy.epsilon)
+        say(f"Sweep {lease.sweep!r} is given epsilon {said} besides {had}, for trials that are proposed from now on.")
+    if (extension.trials is not None or extension.epsilon) and (cost := cost_of(store, lease.sweep, more, extension)):
         say(f"What it costs: {cost}")
     return more
-
-
-def _cost(store: Store, sweep: str, spec: SweepSpec) -> str:
-    """The total of all trials, estimated from those that are there; empty where nothing tells it in seconds."""
-    from sweeps.checking.estimates import estimated_total
-
-    if spec.search.trials > TOTAL_SHOWN_UP_TO:
-        return ""
-    records = Publisher(store).trials(sweep)
-    plans = [one.plan for one in records[-PLANS:] if one.plan is not None]
-    estimate, _ = estimated_total(spec, plans, choices_of(store.sweep(sweep), records))
-    return "" if estimate is None else str(estimate)

@@ -67,6 +67,7 @@ def stated(before: SweepSpec, given: SweepSpec) -> list[str]:
         "search.first": before.search.first != given.search.first,
         "search.warm_start": before.search.warm_start != given.search.warm_start,
         "early_stopping": before.early_stopping != given.early_stopping,
+        "privacy.epsilon (--epsilon adds to it)": before.privacy.epsilon != given.privacy.epsilon,
         "search.trials (--trials extends it)": before.search.trials != given.search.trials,
         "limits.hours (--hours extends it)": before.limits.hours != given.limits.hours,
         "data.validation": recorded_text(recorded) != recorded_text(now),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, count
@@ -149,6 +149,7 @@ def resume(
     accept: Collection[str] = (),
     trials: int | None = None,
     hours: float | None = None,
+    epsilon: Sequence[float] = (),
     address: str | None = None,
     progress: Progress = _silent,
     on_failure: Callable[[Failure], None] = _unsaid,
@@ -160,6 +161,7 @@ def resume(
     accept   names of changed fingerprints to go on with all the same: "spec", "code", "data"
     trials   how many in all from now on; recorded as an extension, and its cost is said (`control.extensions`)
     hours    likewise
+    epsilon  budgets besides those that it has; likewise
     on_failure  told of the first trial that fails in this session, as soon as it does
 
     Raises UnknownSweep, LeaseHeld, Changed, StoreError, ClusterUnreachable, InvalidValue (data).
@@ -180,16 +182,17 @@ def resume(
     ):
         recorded = store.sweep(name).kept()
         effective = extended(began, recorded.extensions)
-        extension = asked(recorded, effective, store.trials(name), trials, hours)
-        check_corners(effective, facts, store.calibrations())
+        extension = asked(recorded, effective, store.trials(name), trials, hours, epsilon)
+        check_corners(extended(effective, [extension] if extension else []), facts, store.calibrations())
         loaded = [source.load(effective.data.options())]
         _check_fingerprints(store, lease, recorded, effective, store.data_fingerprint(loaded[0].fingerprint), accept)
         if (recorded.root, recorded.records) != (workspace.root, workspace.records or ""):
             store.set_place(lease, workspace.root, workspace.records or "")
         if extension is not None:
             effective = grown(store, lease, effective, extension)
+            recorded = store.sweep(name)
         log = workspace.folder(name) / RAY_LOG
-        controller = _controller(store, lease, name, (began, effective), facts, workspace, progress, on_failure)
+        controller = _controller(store, lease, recorded, (began, effective), facts, workspace, progress, on_failure)
         controller.points.heard = listener.points
         tracking = effective.tracking.uri or workspace.tracking_uri
         say_decided(began, facts, workspace, name, tracking, address, store.calibrations())
@@ -382,7 +385,7 @@ def _check_fingerprints(
 def _controller(
     store: Store,
     lease: Lease,
-    name: str,
+    recorded: SweepRecord,
     specs: tuple[SweepSpec, SweepSpec],
     facts: PublicFacts,
     workspace: Workspace,
@@ -390,7 +393,7 @@ def _controller(
     on_failure: Callable[[Failure], None],
 ) -> Controller:
     # The sampler's, which no extension changes, and the one that the sweep goes on under.
-    began, spec = specs
+    (began, spec), name = specs, recorded.name
     earlier = Publisher(store).trials(spec.search.warm_start) if spec.search.warm_start else []
     controller = Controller(
         store=store,
@@ -398,7 +401,7 @@ def _controller(
         sweep=name,
         spec=spec,
         facts=facts,
-        proposer=Proposer(began, warm=[Release.of(spec).seen(one) for one in earlier]),
+        proposer=Proposer(began, [Release.of(spec).seen(one) for one in earlier], recorded.extensions),
         trials=workspace.trials(name),
         calibrations=store.calibrations(),
     )

@@ -218,6 +218,7 @@ def resume(
     accept: Collection[str] = (),
     trials: int | None = None,
     hours: float | None = None,
+    epsilon: float | Sequence[float] = (),
     root: str | Path | None = None,
     store: str | None = None,
     records: str | None = None,
@@ -232,12 +233,15 @@ def resume(
     trials  extend it to so many in all. What that costs is said first; an extended sweep has no total to be quoted,
             since results may have asked for more, unless nothing had been launched
     hours   give it so many in all, instead of limits.hours
+    epsilon  one or several budgets besides those that it has, for the trials that are left or that `trials` adds; it
+            does to the total what `trials` does
 
     Raises UnknownSweep, LeaseHeld (another controller runs it), Changed, StoreError, ClusterUnreachable, InvalidValue.
     """
     _no_client(address)
     given = None if spec is None else load(spec)
-    wanted = {"spec": given, "accept": accept, "trials": trials, "hours": hours, "address": address}
+    wanted: dict[str, Any] = {"spec": given, "accept": accept, "trials": trials, "hours": hours, "address": address}
+    wanted["epsilon"] = [epsilon] if isinstance(epsilon, int | float) else list(epsilon)
     return _driven(sweep, places(root, store, records, tracking), progress, **wanted)
 
 

@@ -12,10 +12,10 @@ from sweeps.front.panels import AxisEnd, Front, FrontAxis
 from sweeps.front.pareto import (
     LABELS,
     MixedGuarantees,
+    axis_ends,
     front,
     label_of,
     spec_objectives,
-    spec_references,
     sweep_front,
     with_totals,
 )
@@ -155,7 +155,7 @@ def _same_claims(trials: Mapping[str, Sequence[Published]], mix: Collection[str]
 
 def _references(records: Sequence[SweepRecord]) -> dict[str, AxisEnd]:
     """Where axes end: only an end that all specs have is one of theirs."""
-    first, *others = [spec_references(one.spec) for one in records]
+    first, *others = [axis_ends(one.references) for one in records]
 
     def is_shared(metric: str, end: AxisEnd) -> bool:
         return all(metric in one and one[metric].value == end.value for one in others)

@@ -65,9 +65,10 @@ def sweep_front(
     as_refuted as that of `front`
     total      count all trials together too, for the note, where that takes well under a second
     """
-    spec = store.sweep(sweep).spec
+    record = store.sweep(sweep)
+    spec = record.spec
     chosen = list(objectives or ()) or spec_objectives(spec)
-    ends = {**spec_references(spec), **(reference or {})}
+    ends = {**axis_ends(record.references), **(reference or {})}
     with collector_paused():
         trials = store.trials(sweep)
         found = front(trials, chosen, mix=mix, reference=ends, log10=log10, sweep=sweep, as_refuted=as_refuted)
@@ -98,9 +99,9 @@ def rankable(records: Iterable[Published], objectives: Sequence[FrontAxis]) -> i
     return sum(_values(record, objectives)[1] is None for record in records)
 
 
-def spec_references(spec: RecordedSpec) -> dict[str, AxisEnd]:
-    """The references of a recorded spec; none in one that was written before there were any."""
-    return {metric: AxisEnd(one["value"], one["source"]) for metric, one in spec.references.items()}
+def axis_ends(references: Mapping[str, Mapping[str, Any]]) -> dict[str, AxisEnd]:
+    """Recorded references; none where a spec was written before there were any."""
+    return {metric: AxisEnd(one["value"], one["source"]) for metric, one in references.items()}
 
 
 def front(

@@ -225,6 +225,11 @@ def choices_of(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[Choic
     if asked:
         what = f"it was extended to {' and then '.join(map(str, asked))} trials when results could be seen"
         own += (Choice(what=what, will=what, instead="set `search.trials` to the last number before the first trial"),)
+    added = [one.epsilon for one in sweep.extensions if one.epsilon and one.launched]
+    if added:
+        said = " and then ".join(", ".join(f"{one:g}" for one in budgets) for budgets in added)
+        what = f"it was given the budgets epsilon {said} when results could be seen"
+        own += (Choice(what=what, will=what, instead="list every budget in `privacy.epsilon` before the first trial"),)
     left = wanted - sum(one.state in (TrialState.COMPLETE, TrialState.FAILED) for one in mine)
     if left > 0 and any(one.hours is not None and one.launched for one in sweep.extensions):
         what = f"it was given more hours when results could be seen, and {left} of its trials have not ended"

@@ -135,7 +135,7 @@ def _after_others(record: SweepRecord, sweeps: Mapping[str, Sequence[Published]]
     if (warm := record.spec.warm_start) is not None:
         what = f"the search started from the results of {warm}"
         yield Choice(what=what, will=what, instead="leave `search.warm_start` out")
-    decided = max([record.created_at, *(one.at for one in record.extensions if one.trials is not None)])
+    decided = max([record.created_at, *(one.at for one in record.extensions if one.trials is not None or one.epsilon)])
     before = [
         name
         for name, trials in sweeps.items()

@@ -70,6 +70,19 @@ class RecordedSpec:
     early_stopping = _At[Mapping[str, Any] | None]("early_stopping", None)
     """The rule that ended trials by their results."""
 
+    def at_budgets(self, added: Sequence[float]) -> RecordedSpec:
+        """This one, and budgets that its sweep was given later: they move the references that follow from budgets."""
+        from sweeps.spec.budgets import BUDGET_AXES, beyond
+
+        if not added:
+            return self
+        privacy, front = self.canonical["privacy"], self.canonical.get("front", {})
+        budgets = sorted((*privacy["epsilon"], *added))
+        end, ends = beyond(budgets).model_dump(), dict(self.references)
+        ends |= {name: end for name in BUDGET_AXES if name in ends and ends[name].get("derived")}
+        changed = {"privacy": {**privacy, "epsilon": budgets}, "front": {**front, "reference": ends}}
+        return RecordedSpec({**self.canonical, **changed})
+
     @property
     def enforces_units(self) -> bool:
         """Whether it is of a time when a word for a unit had to be enforced."""

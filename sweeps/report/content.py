@@ -10,7 +10,7 @@ from pathlib import Path
 from dpcore.guarantee import Guarantee
 from sweeps.audit.audit_records import AuditRecord, audits_of
 from sweeps.front.panels import Front, FrontAxis
-from sweeps.front.pareto import LABELS, front, label_of, spec_objectives, spec_references
+from sweeps.front.pareto import LABELS, axis_ends, front, label_of, spec_objectives
 from sweeps.held_out.readings import charged
 from sweeps.ledger import spending as ledger
 from sweeps.ledger.assumptions import Assumptions
@@ -98,7 +98,7 @@ def gather(store: Publisher, sweep: str) -> Content:
         curves=by_trial(store.curves(sweep)),
         objectives=objectives,
         front=replace(
-            front(trials, objectives, mix=mix, reference=spec_references(record.spec), sweep=sweep, may_be_empty=True),
+            front(trials, objectives, mix=mix, reference=axis_ends(record.references), sweep=sweep, may_be_empty=True),
             heading=release.heading,
             assumptions=assumptions,
         ),

@@ -82,8 +82,8 @@ def at_budget(entry: Learning | Automatic, spec: SweepSpec) -> Callable[[SweepSp
 class BudgetsInTurn:
     """A sampler of all systems of a sweep, which is given its budgets in turn."""
 
-    def __init__(self, inner: AtBudget, spec: SweepSpec) -> None:
-        self._inner, self._turns = inner, BudgetTurns.of(spec)
+    def __init__(self, inner: AtBudget, turns: BudgetTurns) -> None:
+        self._inner, self._turns = inner, turns
         self.warm_start = inner.warm_start
 
     def rebuild(self, records: Iterable[Published]) -> None:

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from sweeps.records import Proposal
+from sweeps.records import Extension, Proposal
 from sweeps.release.published import Published
 from sweeps.search.history import WarmStart
 from sweeps.search.registry import Automatic, Independent, Learning, Points, sampler
 from sweeps.search.seeds import seed_of_trial
+from sweeps.search.strata import BudgetTurns, Strata, widened
 from sweeps.spec.model import SweepSpec
 from trainables.system import Scalar
 
@@ -43,34 +44,41 @@ class Learner(Protocol):
         ...
 
 
-def _learner(entry: Learning | Automatic, spec: SweepSpec, warm: Iterable[Published]) -> Learner:
+def _learner(
+    entry: Learning | Automatic, began: SweepSpec, warm: Iterable[Published], extensions: Sequence[Extension]
+) -> Learner:
     # A quarter of a second of imports that independent samplers do without.
     from sweeps.search.automatic import BudgetsInTurn, at_budget
     from sweeps.search.optuna_sampler import OptunaSampler
     from sweeps.search.stratified import StratifiedSampler
 
+    spec = widened(began, extensions)
     build = at_budget(entry, spec)
     if spec.search.stratified:
-        return StratifiedSampler(build, spec, warm)
-    return BudgetsInTurn(build(spec, warm), spec) if isinstance(entry, Automatic) else OptunaSampler(entry, spec, warm)
+        return StratifiedSampler(build, spec, warm, Strata.of(began, extensions))
+    if isinstance(entry, Automatic):
+        return BudgetsInTurn(build(spec, warm), BudgetTurns.of(began, extensions))
+    return OptunaSampler(entry, spec, warm)
 
 
 class Proposer:
     """Numbers known points and those of a sampler. Used from one thread.
 
-    warm  records of an earlier sweep, to learn from where its configurations fit (`warm_start` says how many)
+    spec        that the sweep began with
+    warm        records of an earlier sweep, to learn from where its configurations fit (`warm_start` says how many)
+    extensions  of the sweep: budgets that it was given later
     """
 
-    def __init__(self, spec: SweepSpec, warm: Iterable[Published] = ()) -> None:
+    def __init__(self, spec: SweepSpec, warm: Iterable[Published] = (), extensions: Sequence[Extension] = ()) -> None:
         self._spec = spec
         entry = sampler(spec.search.sampler)
         self._learner: Learner | None = None
         """None: no result reaches the sampler, so none can have chosen what it proposes."""
         self._points: Points | None = None
         if isinstance(entry, Independent):
-            self._points = entry.points(spec)
+            self._points = entry.points(spec, extensions)
         else:
-            self._learner = _learner(entry, spec, warm)
+            self._learner = _learner(entry, spec, warm, extensions)
         self._first = spec.search.first
         self._enqueued: list[int] = []
         """Numbers of enqueued points, ascending."""

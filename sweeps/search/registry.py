@@ -14,12 +14,13 @@ of a sweep has to be.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import closest
+from sweeps.records import Extension
 from sweeps.search.independent import GridPoints, RandomPoints
 from sweeps.spec.model import FUNCTION, SweepSpec
 from trainables import plugins
@@ -44,13 +45,13 @@ class Points(Protocol):
 class Independent:
     """A sampler that chooses without looking at results: it is told none.
 
-    points  the sequence of a spec
+    points  the sequence of the spec that a sweep began with, and of what it was given later
     grid    whether it walks the grid of the space, and so needs one and may repeat it
     """
 
     name: str
     doc: str
-    points: Callable[[SweepSpec], Points]
+    points: Callable[[SweepSpec, Sequence[Extension]], Points]
     grid: bool = False
 
 

@@ -1,50 +1,91 @@
-"""Systems and budgets in turn: every system gets as many trials as the others, at each budget, whoever is ahead."""
+"""Systems and budgets in turn: every system gets as many trials as the others, at each budget, whoever is ahead.
+
+A sweep may be given budgets later (`sweeps.records.Extension`). From then on they take turns with the others: which
+proposal that was is recorded, so that the order stays a function of seed and number, and what was proposed stays.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from sweeps.records import Extension
 from sweeps.search.seeds import ORDER, sequence
 from sweeps.search.space import Space
+from sweeps.spec.budgets import with_budgets
 from sweeps.spec.model import SweepSpec
+
+
+def widened(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
+    """The spec that a sweep began with, over every budget that it was given."""
+    for one in extensions:
+        if one.epsilon:
+            spec = with_budgets(spec, (*spec.privacy.epsilon, *one.epsilon))
+    return spec
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The target budgets of a sweep at each of the sampler's own proposals.
+
+    stages  (first proposal, budgets ascending), in order
+    """
+
+    stages: tuple[tuple[int, tuple[float, ...]], ...]
+
+    @classmethod
+    def of(cls, spec: SweepSpec, extensions: Iterable[Extension] = ()) -> Stages:
+        """Those of the spec that a sweep began with, and what it was given later."""
+        found = [(0, Space.of(spec).epsilons)]
+        for one in extensions:
+            if one.epsilon:
+                found.append((one.proposed, tuple(sorted((*found[-1][1], *one.epsilon)))))
+        return cls(tuple(found))
+
+    def at(self, number: int) -> tuple[int, tuple[float, ...]]:
+        """The stage of proposal `number`: the one that it began with, where several begin at one proposal the last."""
+        return next(stage for stage in reversed(self.stages) if stage[0] <= number)
 
 
 @dataclass(frozen=True, slots=True)
 class Strata:
     """Pairs of a system and a target budget, and the order in which proposals go through them."""
 
-    pairs: tuple[tuple[str, float], ...]
+    systems: tuple[str, ...]
+    stages: Stages
     seed: int
 
     @classmethod
-    def of(cls, spec: SweepSpec) -> Strata:
-        """Every pair of the spec."""
-        space = Space.of(spec)
-        pairs = tuple((branch.system, epsilon) for branch in space.branches for epsilon in space.epsilons)
-        return cls(pairs=pairs, seed=spec.search.seed)
+    def of(cls, spec: SweepSpec, extensions: Iterable[Extension] = ()) -> Strata:
+        """Every pair of the spec that a sweep began with, and of the budgets that it was given later."""
+        systems = tuple(branch.system for branch in Space.of(spec).branches)
+        return cls(systems=systems, stages=Stages.of(spec, extensions), seed=spec.search.seed)
 
     def at(self, number: int) -> tuple[str, float]:
         """The pair of proposal `number`: one round after the other, each in an order of its own."""
-        return self.pairs[_in_turn(self.seed, number, len(self.pairs))]
+        first, epsilons = self.stages.at(number)
+        pairs = [(system, epsilon) for system in self.systems for epsilon in epsilons]
+        return pairs[_in_turn(self.seed, number - first, len(pairs))]
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetTurns:
     """The target budgets of a sweep, and the order in which proposals go through them: no result has a say in it."""
 
-    epsilons: tuple[float, ...]
+    stages: Stages
     seed: int
 
     @classmethod
-    def of(cls, spec: SweepSpec) -> BudgetTurns:
-        """Every budget of the spec."""
-        return cls(epsilons=Space.of(spec).epsilons, seed=spec.search.seed)
+    def of(cls, spec: SweepSpec, extensions: Iterable[Extension] = ()) -> BudgetTurns:
+        """Every budget of the spec that a sweep began with, and those that it was given later."""
+        return cls(stages=Stages.of(spec, extensions), seed=spec.search.seed)
 
     def at(self, number: int) -> float:
         """The budget of proposal `number`, likewise."""
-        return self.epsilons[_in_turn(self.seed, number, len(self.epsilons))]
+        first, epsilons = self.stages.at(number)
+        return epsilons[_in_turn(self.seed, number - first, len(epsilons))]
 
 
 def _in_turn(seed: int, number: int, count: int) -> int:

@@ -22,7 +22,8 @@ from trainables.system import Scalar
 class StratifiedSampler:
     """A sampler that learns for each system by itself.
 
-    build  makes it, of the system's own spec and earlier trials
+    build   makes it, of the system's own spec and earlier trials
+    strata  the order of systems and budgets; that of the spec by default
     """
 
     def __init__(
@@ -30,9 +31,10 @@ class StratifiedSampler:
         build: Callable[[SweepSpec, Iterable[Published]], AtBudget],
         spec: SweepSpec,
         warm: Iterable[Published] = (),
+        strata: Strata | None = None,
     ) -> None:
         found, self.warm_start = history.fitting(spec, Space.of(spec), warm)
-        self._strata = Strata.of(spec)
+        self._strata = strata or Strata.of(spec)
         share = spec.search.model_copy(update={"trials": ceil(spec.search.trials / len(spec.systems))})
         self._samplers = {
             system: build(

@@ -112,7 +112,9 @@ class Surrogate:
 
     def _top(self, process: Process, known: _Known, candidates: list[dict[str, Scalar]]) -> dict[str, Scalar]:
         worth = process.upper(known.whole(candidates)) - CHEAPER * self._coordinates.log_work(candidates)
-        return candidates[int(np.argmax(worth))]
+        # Exactly: a process knows of a constraint only what the trials that broke it told.
+        held = np.array([not self._space.broken(one) for one in candidates])
+        return candidates[int(np.argmax(np.where(held, worth, -np.inf) if held.any() else worth))]
 
     def _moved(self, config: Config, rng: np.random.Generator) -> NDArray[np.float64]:
         """Places around a configuration: each moves some knobs by a little."""

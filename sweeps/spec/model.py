@@ -45,8 +45,9 @@ _NUMBER = BeforeValidator(_no_truth_value)
 # Ranges stand before the validator, or they would be missing from the JSON schema.
 Positive = Annotated[float, Field(allow_inf_nan=False, gt=0), _NUMBER]
 NotNegative = Annotated[float, Field(allow_inf_nan=False, ge=0), _NUMBER]
-Budget = Annotated[float, Field(allow_inf_nan=False, gt=0, le=1e12), _NUMBER]
+LARGEST_BUDGET = 1e12
 """Far beyond what protects anybody; above it an accountant's numbers are no numbers any more."""
+Budget = Annotated[float, Field(allow_inf_nan=False, gt=0, le=LARGEST_BUDGET), _NUMBER]
 Count = Annotated[int, Field(ge=0), _NUMBER]
 Delta = Annotated[float, Field(allow_inf_nan=False, ge=1e-300, lt=1), _NUMBER]
 """Below it floating point keeps too few digits for an accountant to end."""

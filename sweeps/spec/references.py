@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from sweeps.process.suggestions import did_you_mean
+from sweeps.spec.budgets import BUDGET_AXES, beyond
 from sweeps.spec.draft import Draft
 from sweeps.spec.model import FrontOptions, Limits, Privacy, Reference
 from sweeps.spec.problems import Problems
@@ -16,9 +17,6 @@ from trainables.measures.quality import GROUPED, QUALITY
 from trainables.publishing import OWN_METRICS, declared
 from trainables.system import PublicFacts, System
 from trainables.worst import natural_worst
-
-BEYOND = 1.1
-"""Of the largest budget: a trial exactly at a reference would add no volume."""
 
 
 def references(
@@ -34,9 +32,7 @@ def references(
     asked  metrics that the spec names: of `trainables.measures.quality` no other is ever reported
     """
     found: dict[str, Reference] = {}
-    largest = max(privacy.epsilon)
-    ends = _derived(float(f"{BEYOND * largest:.12g}"), f"a tenth beyond the largest budget, {largest:g}")
-    found |= {"epsilon": ends, "target_epsilon": ends}
+    found |= dict.fromkeys(BUDGET_AXES, beyond(privacy.epsilon))
     if limits.work is not None:
         found["work"] = _derived(limits.work, "limits.work")
     if facts is not None:

@@ -103,7 +103,14 @@ def _extensions(connection: Connection) -> dict[int, list[Extension]]:
     """Of every sweep by its row number: mostly there are none."""
     found: dict[int, list[Extension]] = {}
     for row in connection.execute(select(extensions).order_by(extensions.c.sweep_id, extensions.c.number)):
-        one = Extension(trials=row.trials, hours=row.hours, launched=row.launched, at=row.at)
+        one = Extension(
+            trials=row.trials,
+            hours=row.hours,
+            epsilon=tuple(json.loads(row.epsilon)),
+            proposed=row.proposed,
+            launched=row.launched,
+            at=row.at,
+        )
         found.setdefault(row.sweep_id, []).append(one)
     return found
 

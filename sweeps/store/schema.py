@@ -25,6 +25,7 @@ from sqlalchemy import (
     Table,
     Text,
     insert,
+    inspect,
     select,
     text,
     update,
@@ -61,6 +62,8 @@ extensions = Table(
     Column("hours", Double),
     Column("launched", BigInteger, nullable=False),
     Column("at", Double, nullable=False),
+    Column("epsilon", Text, nullable=False, server_default="[]"),
+    Column("proposed", BigInteger, nullable=False, server_default="0"),
 )
 
 names = Table(
@@ -254,12 +257,22 @@ def _curves(connection: Connection) -> None:
     curves.create(connection)
 
 
+def _budgets(connection: Connection) -> None:
+    """Version 7: an extension may add budgets."""
+    have = {column["name"] for column in inspect(connection).get_columns("extensions")}
+    # Version 4 makes the table as it is now.
+    for name, kind in (("epsilon", "TEXT NOT NULL DEFAULT '[]'"), ("proposed", "BIGINT NOT NULL DEFAULT 0")):
+        if name not in have:
+            connection.exec_driver_sql(f"ALTER TABLE extensions ADD COLUMN {name} {kind}")
+
+
 MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
     2: _records_of_their_own,
     3: _keyed_data,
     4: _extensions,
     5: _requests_and_labels,
     6: _curves,
+    7: _budgets,
 }
 """{version from 2 on: what makes it from the version before}."""
 

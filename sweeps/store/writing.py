@@ -49,7 +49,7 @@ class Writer:
         """One more extension, where it is not the last one."""
         latest = select(extensions).where(extensions.c.sweep_id == self.sweep_id).order_by(extensions.c.number.desc())
         last = self.connection.execute(latest.limit(1)).one_or_none()
-        values = asdict(extension)
+        values = asdict(extension) | {"epsilon": dumps(list(extension.epsilon))}
         if last is not None and all(getattr(last, name) == value for name, value in values.items()):
             return
         number = 1 if last is None else last.number + 1

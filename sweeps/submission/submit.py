@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.cli.options import Accepted, Changes, Hours, NewName, Records, Seed, StoreUrl, TrackingUri, Trials
+from sweeps.cli.options import (
+    Accepted,
+    Changes,
+    Hours,
+    MoreBudgets,
+    NewName,
+    Records,
+    Seed,
+    StoreUrl,
+    TrackingUri,
+    Trials,
+)
 from sweeps.process.exits import ExitCode
 from sweeps.process.words import Event, say, voice
 from trainables.worker.redaction import redacted, shown_url
@@ -33,6 +44,7 @@ def submit(
     name: NewName = None,
     trials: Trials = None,
     hours: Hours = None,
+    epsilon: MoreBudgets = None,
     seed: Seed = None,
     changes: Changes = None,
     accept: Accepted = None,
@@ -65,6 +77,8 @@ def submit(
             words += ["--accept", one]
         words += [] if trials is None else ["--trials", str(trials)]
         words += [] if hours is None else ["--hours", str(hours)]
+        for budget in epsilon or []:
+            words += ["--epsilon", str(budget)]
     for option, value in (("--root", root), ("--store", store), ("--records", records), ("--tracking", tracking)):
         words += [option, value] if value else []
     environment = taken_from_here(env or [])

@@ -12,7 +12,7 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from sweeps.front.export import rows
 from sweeps.front.panels import AxisEnd, Front, FrontAxis
-from sweeps.front.pareto import front, spec_objectives, spec_references
+from sweeps.front.pareto import axis_ends, front, spec_objectives
 from sweeps.ledger.assumptions import NOT_RECORDED, sentences_of
 from sweeps.process.collector import collector_paused
 from sweeps.provenance.recorded_spec import RecordedSpec
@@ -84,7 +84,7 @@ def read_front(
             raise InvalidValue("objectives", None, f"objectives, as the experiment has no tag {OBJECTIVES}")
         chosen = spec_objectives(RecordedSpec({"objectives": json.loads(found.tags[OBJECTIVES])}))
     recorded = RecordedSpec({"front": {"reference": json.loads(found.tags.get(REFERENCES, "{}"))}})
-    ends = {**spec_references(recorded), **(reference or {})}
+    ends = {**axis_ends(recorded.references), **(reference or {})}
     condition = "tags.`sweeps.state` = 'complete'" + (f" AND {filter}" if filter else "")
     with collector_paused(), asked_by_a_person(uri):
         runs = read_trial_runs(client, found.experiment_id, condition)

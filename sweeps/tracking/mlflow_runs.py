@@ -277,7 +277,7 @@ def _spec_tags(sweep: SweepRecord) -> dict[str, str]:
     objectives = [{"metric": one.metric, "goal": one.goal} for one in spec_objectives(sweep.spec)]
     # Those of the objectives: a tag has 5000 characters.
     names = {one["metric"] for one in objectives}
-    ends = {name: one for name, one in sweep.spec.references.items() if name in names}
+    ends = {name: one for name, one in sweep.references.items() if name in names}
     return {"sweeps.digest": sweep.digest, OBJECTIVES: json.dumps(objectives), REFERENCES: json.dumps(ends)}
 
 

@@ -117,6 +117,17 @@ def test_each_system_has_a_process_of_its_own_where_they_take_turns(monkeypatch)
     assert faults(exam("auto", search=search), proposals=10) == []
 
 
+def test_a_process_proposes_no_point_that_breaks_a_constraint(monkeypatch):
+    monkeypatch.setattr(surrogate, "DESIGN", 3)
+    search = {"sampler": "auto", "trials": 40, "seed": 3, "resolved": "gp"}
+    spec = exam("auto", ONE, search=search, constraints=["rate * clip <= 0.5"], **HILL)
+    proposer, space = Proposer(spec), Space.of(spec)
+    for number in range(12):
+        proposal = proposer.propose()
+        assert number < 3 or not space.broken(proposal.config)
+        proposer.tell(finished(spec, proposal))
+
+
 def _swept(spec: SweepSpec, accuracy: float | None) -> list[dict[str, Any]]:
     proposer, out = Proposer(spec), []
     for _ in range(12):

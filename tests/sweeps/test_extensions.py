@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from sweeps.control import extensions, session
+from sweeps.control.asking import enqueue
 from sweeps.ledger.spending import choices_of, summary_in_passing
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.fingerprint import Changed
 from sweeps.records import Extension, TrialState
-from sweeps.search import Proposer
+from sweeps.search import Proposer, surrogate
+from sweeps.search.strata import BudgetTurns
 from sweeps.spec import load_spec
 from tests.sweeps import view_sweeps
 from tests.sweeps.fake_workers import NAME, FakeSweep
@@ -89,6 +96,35 @@ def test_one_release_is_not_made_twice(privacy):
         asked(closed, [], 30)
 
 
+def test_budgets_are_added_where_trials_are_left_for_them():
+    spec = spec_with()
+    some = trials_of(spec, 5)
+    enqueued = [replace(some[4], number=2, request=7), *some[:2], some[3]]
+    found = extensions.asked(record(), spec, enqueued, None, None, [8, 0.5])
+    assert (found.trials, found.epsilon, found.launched, found.proposed) == (None, (0.5, 8.0), 3, 3)
+    assert extensions.extended(spec, [found]).privacy.epsilon == tuple(sorted((*spec.privacy.epsilon, 0.5, 8.0)))
+    all_of_them = trials_of(spec, 20)
+    with pytest.raises(InvalidValue, match=r"epsilon='8'.*all 20 of sweep .* are launched.*Add --trials N"):
+        extensions.asked(record(), spec, all_of_them, 20, None, [8.0])
+    assert extensions.asked(record(), spec, all_of_them, 21, None, [8.0]).trials == 21
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, 1e13, True, "8", 1.0])
+def test_a_budget_that_is_none_or_there_already_is_refused(epsilon):
+    with pytest.raises(InvalidValue, match=f"epsilon={epsilon!r}"):
+        extensions.asked(record(), spec_with(), [], None, None, [epsilon])
+    with pytest.raises(InvalidValue, match="each once"):
+        extensions.asked(record(), spec_with(), [], None, None, [8.0, 8.0])
+
+
+@pytest.mark.parametrize("privacy", [{"release": "best"}, {"scope": "sweep"}])
+def test_one_release_gets_no_more_budgets(privacy):
+    spec = spec_with()
+    closed = spec.model_copy(update={"privacy": spec.privacy.model_copy(update=privacy)})
+    with pytest.raises(InvalidValue, match=r"epsilon=8.0.*those of the trials that it began with"):
+        extensions.asked(record(), closed, [], None, None, [8.0])
+
+
 # -- what the search makes of it ---------------------------------------------------------------------------
 
 
@@ -104,6 +140,57 @@ def test_an_extended_sweep_proposes_what_a_longer_one_does(tmp_path):
     found, expected = ([(one.config, one.seed) for one in each.store.trials(NAME)] for each in (sweep, longer))
     assert found == expected
     assert len(found) == 9
+
+
+@pytest.mark.parametrize("search", [{"sampler": "random"}, {"sampler": "random", "stratified": True}, GRID])
+def test_budgets_take_part_from_the_extension_on(search):
+    spec = spec_with(search={"trials": 20, "seed": 1, **search}, systems=KNOBS)
+    more = (Extension(epsilon=(8.0,), proposed=4, launched=4, at=1.0),)
+    before, after = Proposer(spec), Proposer(spec, (), more)
+    first, extended = ([one.propose().config for _ in range(4)] for one in (before, after))
+    assert first == extended
+    later = []
+    while len(later) < 12 and (proposal := after.propose()) is not None:
+        later.append((proposal.config["target_epsilon"], proposal.config["rate"]))
+    assert 8.0 in [epsilon for epsilon, _ in later]
+    if search is GRID:
+        # All of the new points first, each twice, then the rest of the old ones.
+        assert [epsilon for epsilon, _ in later[:6]] == [8.0] * 6
+        whole = Counter([(one["target_epsilon"], one["rate"]) for one in first] + later)
+        assert set(whole.values()) == {2}
+        assert len(whole) == 3 * (1 + len(spec.privacy.epsilon))
+    elif search.get("stratified"):
+        assert set(Counter(epsilon for epsilon, _ in later).values()) == {12 // (1 + len(spec.privacy.epsilon))}
+
+
+def test_turns_of_more_budgets_are_a_schedule_and_the_process_knows_them(monkeypatch):
+    monkeypatch.setattr(surrogate, "DESIGN", 2)
+    spec = spec_with(search={"sampler": "auto", "resolved": "gp", "trials": 20, "seed": 1}, systems=KNOBS)
+    more = (Extension(epsilon=(8.0,), proposed=4, launched=4, at=1.0),)
+
+    def swept(good):
+        proposer, budgets = Proposer(spec, (), more), []
+        for _ in range(4 + 1 + len(spec.privacy.epsilon)):
+            one = proposer.propose()
+            budgets.append(one.config["target_epsilon"])
+            told = {"accuracy": float(budgets[-1] == good), "loss": 1.0}
+            proposer.tell(replace(finished(spec, one), metrics=told))
+        return budgets
+
+    found = swept(8.0)
+    assert found == swept(1.0)
+    assert found[:4] == [BudgetTurns.of(spec).at(number) for number in range(4)]
+    assert sorted(found[4:]) == [*spec.privacy.epsilon, 8.0]
+
+
+def test_a_spec_with_any_of_its_budgets_is_the_same_spec():
+    before = load_spec(SPEC)
+    later = [Extension(epsilon=(one,), proposed=3, launched=3, at=1.0) for one in (8.0, 2.0)]
+    for budgets, same in (([1, 8], True), ([8, 2, 1], True), ([1, 2], False)):
+        given = sweeps.load(before, changes={"privacy.epsilon": budgets})
+        assert (extensions.begun(given, before, later).digest == before.digest) is same
+    ends = extensions.extended(before, later).front.reference["epsilon"]
+    assert (ends.value, before.front.reference["epsilon"].value) == (8.8, 1.1)
 
 
 def test_a_spec_with_any_of_its_totals_is_the_same_spec():
@@ -144,6 +231,14 @@ def test_an_extension_takes_the_guarantee_of_the_total_away(views):
     assert said in str(sweeps.open("views", root=store.sweep("views").root))
     page = sweeps.open("views", root=store.sweep("views").root).report()
     assert said in page.read_text()
+
+
+def test_more_budgets_take_the_guarantee_of_the_total_away(views):
+    store, lease = views
+    assert counted(store).procedure.is_claim
+    store.extend(lease, Extension(epsilon=(50.0,), proposed=3, launched=3, at=1.0))
+    assert not counted(store).procedure.is_claim
+    assert "it was given the budgets epsilon 50 when results could be seen" in str(counted(store).procedure.choices)
 
 
 def test_what_was_asked_for_before_the_first_launch_takes_nothing_away(views):
@@ -200,6 +295,9 @@ class NoViews:
     def __init__(self, *_):
         pass
 
+    def start(self):
+        pass
+
     def __enter__(self):
         return self
 
@@ -228,6 +326,40 @@ def test_a_session_extends_says_the_cost_and_goes_on_without_being_asked_again(s
     assert asked_for == [(3, 3), (5, 3)]
     with pytest.raises(InvalidValue, match="from 5, which sweep 'here' has now"):
         session.resume("here", workspace, trials=4)
+
+
+def test_a_session_adds_a_budget_and_keeps_it(started, capsys):
+    workspace, _ = started
+    session.resume("here", workspace)
+    with pytest.raises(InvalidValue, match="Add --trials N"):
+        session.resume("here", workspace, epsilon=[8.0])
+    session.resume("here", workspace, trials=9, epsilon=[8.0])
+    said = capsys.readouterr().err
+    assert "'here' is given epsilon 8 besides 1, for trials that are proposed from now on." in said
+    total = float(re.search(r"all 9 trials together: about epsilon ([\d.]+)", said)[1])
+    # Nine at epsilon 1 come to 9 at most; three or more of these have 8.
+    assert total > 9
+    assert "it was extended to 9 trials when results could be seen and it was given the budgets epsilon 8" in said
+    session.resume("here", workspace)
+    session.resume("here", workspace, spec=load_spec(SPEC.replace("epsilon: 1.0", "epsilon: [1.0, 8.0]")))
+    store = workspace.open_store()
+    budgets = [one.config["target_epsilon"] for one in store.trials("here")]
+    assert budgets[:3] == [1.0] * 3
+    assert set(budgets[3:]) == {1.0, 8.0}
+    assert [one.plan.guarantee.epsilon <= one.config["target_epsilon"] for one in store.trials("here")] == [True] * 9
+    assert store.sweep("here").extensions[0].epsilon == (8.0,)
+    assert store.sweep("here").spec.references["epsilon"]["value"] == 1.1
+    assert store.sweep("here").references["epsilon"]["value"] == 8.8
+    assert enqueue(store, "here", {"clip": 0.5, "target_epsilon": 8.0}).config["target_epsilon"] == 8.0
+    with pytest.raises(InvalidValue, match=r"epsilon=8.0.*a budget besides 1, 8.*each once"):
+        session.resume("here", workspace, trials=12, epsilon=[8.0])
+
+
+def test_a_changed_spec_brings_no_budget_unsaid(started):
+    workspace, _ = started
+    given = load_spec(SPEC.replace("epsilon: 1.0", "epsilon: [1.0, 8.0]"))
+    with pytest.raises(Changed, match=r"privacy.epsilon \(--epsilon adds to it\) cannot change"):
+        session.resume("here", workspace, spec=given, accept=["spec"])
 
 
 def test_a_changed_spec_does_not_extend_unsaid(started):

@@ -15,7 +15,7 @@ from dpcore.checks import InvalidValue
 from sweeps import examples
 from sweeps.front import export
 from sweeps.front.panels import AxisEnd, FrontAxis
-from sweeps.front.pareto import front, hypervolume, spec_references, sweep_front
+from sweeps.front.pareto import axis_ends, front, hypervolume, sweep_front
 from sweeps.spec import SpecErrors, load_spec
 from tests.sweeps import toys, view_sweeps
 from tests.sweeps.front_records import record
@@ -147,12 +147,12 @@ class TestVolume:
         store = view_sweeps.new_sweep(tmp_path, front={"reference": stored})
         lease = store.acquire("views")
         view_sweeps.complete(store, lease, 0, accuracy=0.5)
-        assert spec_references(store.sweep("views").spec) == ENDS
+        assert axis_ends(store.sweep("views").references) == ENDS
         assert sweep_front(store, "views").panels[0].hypervolume == pytest.approx(0.5 * 3)
         chosen = sweep_front(store, "views", reference={"epsilon": AxisEnd(2.0)})
         assert chosen.panels[0].hypervolume == pytest.approx(0.5)
         older = view_sweeps.new_sweep(tmp_path, "older", front={})
-        assert spec_references(older.sweep("older").spec) == {}
+        assert axis_ends(older.sweep("older").references) == {}
         lease.release()
 
     def test_it_is_read_from_text(self):

@@ -180,7 +180,8 @@ def test_files_of_every_version_open_and_go_on(version, tmp_path):
 
 def assert_goes_on(store, version):
     """It holds one trial in each state, a rung, a lost attempt, an undelivered row, a held lease; then an extension."""
-    extended = () if version < 4 else (Extension(trials=80, launched=40, at=1.7e9 + 0.5),)
+    budgets = {"epsilon": (2.5, 4.0), "proposed": 45} if version >= 7 else {}
+    extended = () if version < 4 else (Extension(trials=80, launched=40, at=1.7e9 + 0.5, **budgets),)
     assert store.sweep(SWEEP).extensions == extended
     assert store.sweep(SWEEP).state is SweepState.RUNNING
     assert store.counts(SWEEP) == {"planned": 1, "running": 1, "complete": 1, "failed": 1, "infeasible": 1}

@@ -231,7 +231,8 @@ def trials_have_one_running_attempt(opens: Opens, url: str) -> list[str]:
 
 def extensions_are_appended(opens: Opens, url: str) -> list[str]:
     """What a sweep is extended by is durable, stays in order beside the spec that it began with, and is no other's."""
-    more, longer = Extension(trials=80, launched=40, at=1.5), Extension(hours=0.1 + 0.2, launched=60, at=2.5)
+    more = Extension(trials=80, epsilon=(0.1 + 0.2, 4.0), proposed=45, launched=40, at=1.5)
+    longer = Extension(hours=0.1 + 0.2, launched=60, at=2.5)
     with sweep_at(opens, url) as (store, _):
         store.create_sweep(record("other"))
 
