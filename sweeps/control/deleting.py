@@ -25,6 +25,8 @@ STAYS = (
 )
 _OVER = (SweepState.FINISHED, SweepState.EXHAUSTED, SweepState.DELETED)
 DELETED = "deleted by its user"
+LONGEST = 300
+"""Letters of what a store says: of a refusal it names every object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,13 @@ def _files_left(workspace: Workspace, record: SweepRecord) -> list[str]:
         except OSError as error:
             left.append(f"Remove {folder}: {error.strerror}.")
     try:
-        workspace.of(record).trials(record.name).clear()
+        place = workspace.of(record)
+        # On an object store the folder of the sweep is there too: an empty object of its name.
+        (place.trials(record.name) if place.records is None else place.records_of(record.name)).clear()
     except (OSError, NotAFolder, InvalidValue) as error:
-        left.append(f"The workers' records could not be removed: {error}")
+        said = " ".join(str(error).split())
+        left.append(
+            f"The workers' records could not be removed: {said if len(said) <= LONGEST else said[:LONGEST] + '...'} "
+            f"The same call finishes it once that is mended: `sweeps delete {record.called}`."
+        )
     return left

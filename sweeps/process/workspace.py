@@ -106,9 +106,13 @@ class Workspace:
         """Whether the folder of that name holds files (an empty one is left by a kill just before the store's row)."""
         return bool(Folder(str(self.folder(sweep))).names() or self.trials(sweep).names())
 
+    def records_of(self, sweep: str) -> Folder:
+        """The sweep's folder where workers keep their records."""
+        return Folder(self.records or self.root).child(sweep)
+
     def trials(self, sweep: str) -> Folder:
         """Where workers keep the records of attempts."""
-        return Folder(self.records or self.root).child(sweep).child("trials")
+        return self.records_of(sweep).child("trials")
 
     def report(self, sweep: str) -> Path:
         """The report page."""

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
+from sweeps.control import deleting
+from sweeps.process.workspace import Workspace
 from tests.sweeps import stores
 from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING, object_store
 from trainables.system import Member
@@ -192,6 +194,25 @@ def test_wrong_credentials_are_named_and_not_shown(folder, environment):
     files._opened.cache_clear()
     with pytest.raises(OSError, match="Access Key Id you provided does not exist"):
         folder.write("f", b"")
+
+
+def test_a_deleted_sweep_leaves_no_object_and_a_refusal_is_short(store, folder, tmp_path):
+    workspace = Workspace.at(tmp_path, records=folder.url)
+    opened = workspace.open_store(create=True)
+    opened.create_sweep(replace(stores.record(), root=workspace.root, records=workspace.records))
+    for number in range(30):
+        workspace.trials(stores.SWEEP).child(f"{stores.SWEEP}-{number}").write("checkpoint", b"weights")
+    prefix = folder.url.removeprefix(f"s3://{BUCKET}/")
+    store.allow(READING)
+    (left,) = deleting.delete(workspace, stores.SWEEP).left
+    assert len(left) < 600
+    assert "\n" not in left
+    assert left.endswith(f"The same call finishes it once that is mended: `sweeps delete {stores.SWEEP}`.")
+    assert len(store.keys(f"{prefix}/{stores.SWEEP}/")) >= 30
+    store.allow(EVERYTHING)
+    assert deleting.delete(workspace, stores.SWEEP).left == ()
+    assert store.keys(f"{prefix}/{stores.SWEEP}") == []
+    opened.close()
 
 
 def test_credentials_in_a_url_and_unknown_urls_are_refused():
