@@ -28,7 +28,7 @@ def stop(
 
 
 def note(sweep: str, text: str, root: Root = DEFAULT_ROOT, store: StoreUrl = None) -> None:
-    """Keep a sentence about a sweep, running or over; `show` prints it."""
+    """Keep a sentence about a sweep, running or over; `show` prints it, and MLflow within seconds or by `track`."""
     from sweeps.face import opening
 
     opening.open(sweep, root=root, store=store).note(text)
@@ -40,7 +40,7 @@ def tag(
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
 ) -> None:
-    """Tag a sweep, running or over; `show` lists sweeps with their tags."""
+    """Tag a sweep, running or over; `show` lists them, and MLflow has them within seconds or by `track`."""
     from sweeps.face import opening
 
     opening.open(sweep, root=root, store=store).tag(tags)

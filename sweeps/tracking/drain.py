@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from sweeps.records import CurveReport, TrialState, by_trial
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.requests import Note, Tag
 from sweeps.store.errors import StoreError
 from sweeps.tracking.lock import DrainLock, DrainRunning
 from sweeps.tracking.shared_view import keep_page
@@ -38,6 +39,8 @@ RUNNING_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 30.0
 LAST_TRIES_SECONDS = 5.0
 EXIT_UNDELIVERED, EXIT_FAILED = 3, 1
+_NOTHING_SAID = ("", 0)
+"""No label, and no notes and tags."""
 
 
 def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> int:
@@ -50,13 +53,13 @@ def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> in
     from sweeps.tracking.mlflow_runs import Experiment
 
     experiment: Experiment | None = None
-    running = RunningTrials(store, sweep)
+    running, words = RunningTrials(store, sweep), SweepWords(store, sweep)
     pause = 0.0
     give_up_at = float("inf")
     while True:
         last_round = ending.is_set()
         rows = store.outbox(sweep, limit=ROWS_AT_ONCE)
-        if not rows and not running.to_say(last_round):
+        if not rows and not running.to_say(last_round) and not words.to_say(last_round):
             if last_round:
                 return 0
             ending.wait(POLL_SECONDS)
@@ -67,6 +70,7 @@ def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> in
                 experiment = Experiment(uri, record)
                 keep_page(Path(record.root) / sweep, experiment.id)
             running.put(experiment, last_round)
+            words.put(experiment, last_round)
             keys = dict.fromkeys(row.key for row in rows if row.key is not None)
             written: set[str] = set()
             since = time.monotonic()
@@ -88,6 +92,7 @@ def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> in
         except UNREACHABLE as error:
             # What was looked up may be stale after an outage: look again.
             experiment = None
+            words.forget()
             if last_round:
                 give_up_at = min(give_up_at, time.monotonic() + LAST_TRIES_SECONDS)
             if time.monotonic() >= give_up_at:
@@ -139,6 +144,38 @@ class RunningTrials:
                 experiment.put(trial, curves.get(trial.key, ()))
             self._shown -= gone
         self._look_at = time.monotonic() + RUNNING_SECONDS
+
+
+class SweepWords:
+    """What people call the sweep and say of it, which needs no lease and leaves no row in the outbox: looked at now and
+    then, and told where there is something new. A sweep of which nobody says anything asks nothing of MLflow."""
+
+    def __init__(self, store: Publisher, sweep: str) -> None:
+        self._store, self._sweep = store, sweep
+        self._told = self._found = _NOTHING_SAID
+        self._looked_last = False
+        self._look_at = 0.0
+
+    def to_say(self, last_round: bool) -> bool:
+        """Whether something is not told, by a look every few seconds and one at the end."""
+        if (last_round and not self._looked_last) or time.monotonic() >= self._look_at:
+            said = [one for one in self._store.requests(self._sweep) if isinstance(one.wanted, Note | Tag)]
+            # Requests are only ever appended: their number tells whether one is new.
+            self._found = (self._store.sweep(self._sweep).label, len(said))
+            self._looked_last = last_round
+            self._look_at = time.monotonic() + RUNNING_SECONDS
+        return self._found != self._told
+
+    def put(self, experiment: Experiment, last_round: bool) -> None:
+        """Tell what is not told. Raises what `Experiment.put_words` raises."""
+        if self.to_say(last_round):
+            found = self._found
+            experiment.put_words(self._store.sweep(self._sweep), self._store.requests(self._sweep))
+            self._told = found
+
+    def forget(self) -> None:
+        """MLflow may have lost what it was told: all of it is told again."""
+        self._told = _NOTHING_SAID
 
 
 def main() -> int:

@@ -44,6 +44,8 @@ QUOTE, QUOTE_AS = "sweeps.quote", "sweeps.quote_as"
 """Whether the trial's epsilon may be quoted (`sweeps.release.quoting`), and with which words, or why not."""
 DESCRIPTION = "mlflow.note.content"
 """MLflow's own page shows it as the description."""
+TAGGED = "sweeps.tag."
+"""What the tags begin with that people gave the sweep."""
 ASSUMPTIONS = "sweeps.assumptions"
 """Those, numbered, one a line."""
 LARGEST = 1.797e308

@@ -30,6 +30,7 @@ from sweeps.records import DECIDED, EPSILON, CurveReport, SweepRecord, TrialStat
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.quoting import REFUTED, is_refuted, quote_of_claim
+from sweeps.requests import Request, notes, tags
 from sweeps.tracking.mlflow_door import (
     ASSERTED_BY,
     ASSUMPTIONS,
@@ -42,6 +43,7 @@ from sweeps.tracking.mlflow_door import (
     QUOTE_AS,
     REFERENCES,
     RESTS_ON,
+    TAGGED,
     TRIAL_KEY,
     from_mlflow,
 )
@@ -209,13 +211,33 @@ class Experiment:
         self._client.set_experiment_tag(self._id, TAG, shared_view(spec_objectives(sweep.spec)))
         for name, value in (_spec_tags(sweep) | self._heading).items():
             self._client.set_experiment_tag(self._id, name, value)
-            self._client.set_tag(self._parent, name, value)
+            if name != DESCRIPTION:
+                self._client.set_tag(self._parent, name, value)
         self._client.set_tag(self._parent, "sweeps.state", str(sweep.state))
         status = _SWEEP_STATUS.get(str(sweep.state))
         if status is None:
             self._client.update_run(self._parent, status="RUNNING")
         else:
             self._client.set_terminated(self._parent, status=status)
+
+    def put_words(self, sweep: SweepRecord, requests: Iterable[Request]) -> None:
+        """Make the parent run have the sweep's name, and show its notes and tags, with what stands above its claims.
+
+        A tag of ours that nobody gives the sweep any more is taken away. Tags of others are left.
+        """
+        said = list(requests)
+        wanted = {f"{TAGGED}{key}": value for key, value in tags(said).items()}
+        text = "\n\n".join(filter(None, [self._heading.get(DESCRIPTION), *notes(said)]))
+        run = self._client.get_run(self._parent)
+        wanted |= {DESCRIPTION: _text(text, 5000)} if text else {}
+        for name, value in wanted.items():
+            if run.data.tags.get(name) != value:
+                self._client.set_tag(self._parent, name, value)
+        ours = (name for name in run.data.tags if name == DESCRIPTION or name.startswith(TAGGED))
+        for name in [name for name in ours if name not in wanted]:
+            self._client.delete_tag(self._parent, name)
+        if run.info.run_name != sweep.called:
+            self._client.update_run(self._parent, name=sweep.called)
 
     def _open(self, sweep: SweepRecord) -> tuple[str, bool]:
         found = self._client.get_experiment_by_name(sweep.name)

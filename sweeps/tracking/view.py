@@ -153,6 +153,7 @@ def rebuild(store: Publisher, sweep: str, uri: str, folder: Path | None = None) 
             with waiting(where):
                 experiment.put(trial, curves.get(trial.key, ()))
         experiment.put_sweep(record, [one for one in trials if one.state is TrialState.COMPLETE])
+        experiment.put_words(record, store.requests(sweep))
         # Rows that came while this ran stay for the next drain.
         for start in range(0, len(rows), 500):
             store.delivered(rows[start : start + 500])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
+from sweeps.control import asking
 from sweeps.front.export import rows
 from sweeps.front.panels import FrontAxis
 from sweeps.front.pareto import MixedGuarantees, sweep_front
@@ -115,6 +116,35 @@ def test_rebuilding_changes_nothing_and_heals(tracked):
     assert {len(found) for found in runs_of(uri).values()} == {1}
     assert len(runs_of(uri)) == 16
     assert not [key for key, found in runs_of(uri).items() if found[0].info.status == "RUNNING"]
+
+
+def test_what_people_say_of_a_sweep_stands_at_its_parent(tmp_path: Path):
+    store = view_sweeps.mixed_sweep(tmp_path)
+    uri, ending, name = f"sqlite:///{tmp_path}/mlflow.db", threading.Event(), "views"
+    ending.set()
+
+    def parent():
+        assert drain(Publisher(store), name, uri, ending) == 0
+        return runs_of(uri)["parent"][0]
+
+    def of_people(run):
+        return {key: value for key, value in run.data.tags.items() if key.startswith("sweeps.tag.")}
+
+    asking.note(store, name, "looks good")
+    asking.tag(store, name, {"paper": "v2", "team": "a"})
+    asking.rename(store, name, "better")
+    first = parent()
+    assert first.info.run_name == "better"
+    assert "looks good" in first.data.tags["mlflow.note.content"]
+    assert of_people(first) == {"sweeps.tag.paper": "v2", "sweeps.tag.team": "a"}
+    again = parent()
+    assert again.data.tags == first.data.tags
+    asking.tag(store, name, {"team": ""})
+    asking.note(store, name, "better than that")
+    rebuild(Publisher(store), name, uri)
+    last = runs_of(uri)["parent"][0]
+    assert of_people(last) == {"sweeps.tag.paper": "v2"}
+    assert [said in last.data.tags["mlflow.note.content"] for said in ("looks good", "better than that")] == [True] * 2
 
 
 def test_a_deleted_experiment_comes_back(tmp_path: Path):
