@@ -308,6 +308,7 @@ TABLE_OTHERS = {
     "columns": {"age": {"low": 0, "high": 50}},
     "validation": {"records": "public", "share": 0.5, "id": "id"},
     "unit": {"column": "id", "max_records": 1},
+    "test": {"records": "public", "share": 0.25, "id": "id"},
     "class_weights": [1, 5],
     "weight": {"column": "age", "high": 20},
     "groups": {"column": "work", "categories": ["public", "private"]},
