@@ -7,7 +7,8 @@ which one of them it was, and whatever tells these, such as how long it took.
 
 route    theorem                                                                     source
 renyi    R(a) <= R_Q(a) + (1+shape)((1-1/b) R_Q(b) + ln(1/g)/b) + ln(mean)/(a-1);    Papernot & Steinke (2022),
-         Poisson: R_Q(a) + mean d + ln(mean)/(a-1), exp(e) <= 1 + 1/(a-1)            theorems 2 and 6
+         Poisson: B = R_Q(a) + mean d + ln(mean)/(a-1), exp(e) <= 1 + 1/(a-1),       theorems 2 and 6
+         with the default: R(a) <= ln(P[K=0] + exp((a-1) B)) / (a-1)
 profile  eps(delta) <= eps_Q(delta/mean) + published penalty                         Koskela, Redberg & Wang (2024)
 tight    eps(delta) <= eps_Q(delta/mean) + tight penalty                             proof here and in `penalties`
 
@@ -19,6 +20,10 @@ Renyi: A^a A'^(1-a) = Q^a Q'^(1-a) F (F/F')^(a-1), with F <= mean; t = g + (1-g)
 trial and a coin, so ln t' <= (1-1/b)(R_Q(b) + ln t), whose excess over ln t is largest at t = g. Poisson's Renyi form
 sets the growth of F^a against F'^(1-a) and holds without a cap only: a cap lowers log-slopes, of which it needs one to
 be large. The others hold for the capped law (`counts.Capped`).
+
+The default. Where K may be 0 it has the chance f(0) under both neighbours. That adds nothing to a hockey-stick at an
+epsilon of at least 0, so the profile and tight routes need no word of it; to exp((a-1) R(a)) it adds f(0), of the law
+as drawn, since a cap makes K = 0 likelier. Without it a bound with a mean below 1 is too small, and may be negative.
 
 With K or the slot of the winner known the statements are false.
 """
@@ -41,6 +46,8 @@ from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
 
 ORDERS = BU2020_ORDERS
 """Renyi orders of the first route: few fractional ones, which take milliseconds each."""
+_ROUNDING = 1e-14
+"""Of the sum of chances near 1, whose logarithm may be far below it."""
 
 RENYI = "Papernot & Steinke (2022), Theorems 2 and 6"
 PROFILE = "Koskela, Redberg & Wang (2024), private selection by the privacy profile"
@@ -121,12 +128,19 @@ def price_best(law: CountLaw, trial: TrialProfile, delta: float, orders: tuple[f
 def renyi_of_best(law: CountLaw, trial: TrialProfile, orders: Sequence[float]) -> NDArray[np.float64]:
     """Renyi divergences of the best of K at these orders, each above 1, in nats: for a filter at a fixed order.
 
-    The least of the published form and R_Q(a) + tight penalty + ln(mean)/(a-1). Raises InvalidValue.
+    The least of the published form and R_Q(a) + tight penalty + ln(mean)/(a-1), each with the default's P[K = 0].
+    Raises InvalidValue.
     """
     a = np.array(orders, dtype=np.float64)
     at = tuple(float(order) for order in a)
-    tight = trial.renyi(at) + penalties.tight(law, trial).penalty + math.log(penalties.selectable(law).mean) / (a - 1)
-    return np.asarray(np.minimum(tight, _published_renyi(law, trial, at)) * ROUND_UP)
+    winner = trial.renyi(at) + penalties.tight(law, trial).penalty + math.log(penalties.selectable(law).mean) / (a - 1)
+    return np.asarray(np.minimum(_with_default(law, winner, a), _published_renyi(law, trial, at)) * ROUND_UP)
+
+
+def _with_default(law: CountLaw, winner: NDArray[np.float64], a: NDArray[np.float64]) -> NDArray[np.float64]:
+    """ln(P[K = 0] + exp((a-1) winner)) / (a-1): a bound on the mass of the winners becomes one on all that leaves."""
+    none = law.pgf(0.0)
+    return np.logaddexp(math.log(none + _ROUNDING), (a - 1) * winner) / (a - 1) if none > 0 else winner
 
 
 def _published_renyi(law: CountLaw, trial: TrialProfile, orders: tuple[float, ...]) -> NDArray[np.float64]:
@@ -139,7 +153,8 @@ def _published_renyi(law: CountLaw, trial: TrialProfile, orders: tuple[float, ..
     if isinstance(one, TruncatedNegativeBinomial):
         found = own + (1 + one.shape) * float(np.min((1 - 1 / a) * curve - math.log(one.success) / a))
     elif isinstance(one, PoissonCount) and law.priced is law:
-        found = own + one.rate * np.array([trial.delta(math.log1p(1 / (order - 1)) * (1 - 1e-15)) for order in orders])
+        grown = one.rate * np.array([trial.delta(math.log1p(1 / (order - 1)) * (1 - 1e-15)) for order in orders])
+        found = _with_default(law, own + grown, a)
     else:
         return np.full(a.shape, math.inf)
     # Divergences rise with the order: each is bounded by those of larger orders.

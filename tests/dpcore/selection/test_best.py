@@ -284,9 +284,40 @@ def test_the_adversary_refutes_what_is_wrong(name):
     assert violation(law, claim, 1e-6, law_of) > 1.01
 
 
+OFTEN_NONE = (BinomialCount(1, 0.5), PoissonCount(0.5), Capped(PoissonCount(0.5), 1))
+
+
+@pytest.mark.parametrize("law", OFTEN_NONE, ids=str)
+def test_the_default_counts_in_the_renyi_curve(law):
+    """Two outputs, order 8; with ln(mean)/(a-1) alone the curve of at most one trial is below the exact one."""
+    p, q = np.array([0.5, 0.5]), np.array([0.3, 0.7])
+    trial, order = FiniteProfile(p, q), 8.0
+    (exact,) = FiniteProfile(released(law, p), released(law, q)).renyi((order,))
+    assert exact <= renyi_of_best(law, trial, (order,))[0]
+    if law == BinomialCount(1, 0.5):
+        without = trial.renyi((order,))[0] + math.log(law.mean) / (order - 1)
+        assert without == pytest.approx(0.3132, abs=5e-5)
+        assert exact == pytest.approx(0.3209, abs=5e-5)
+
+
+def test_the_renyi_curve_of_one_trial_or_none_is_exact():
+    """Order 2, where a Gaussian trial has R = 1 / sigma^2: ln(.9 + .1 exp(R)); ln(.1) + R is .0010."""
+    sigma = 0.65887
+    exact = math.log(0.9 + 0.1 * math.exp(1 / sigma**2))
+    assert exact == pytest.approx(0.6424, abs=5e-5)
+    (found,) = renyi_of_best(BinomialCount(1, 0.1), EventProfile(Gaussian(noise_multiplier=sigma)), (2.0,))
+    assert exact <= found < exact * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("law", OFTEN_NONE, ids=str)
+def test_trials_that_tell_nothing_cost_nothing_and_not_less(law):
+    same = np.array([0.5, 0.5])
+    assert np.all(renyi_of_best(law, FiniteProfile(same, same), (1.5, 8.0)) >= 0)
+
+
 def test_the_renyi_curve_of_the_best_is_above_the_exact_one():
     """For a filter at a fixed order; without a cap and with one."""
-    for law in (geometric(5), Capped(PoissonCount(3.0), 3)):
+    for law in (geometric(5), Capped(PoissonCount(3.0), 3), *OFTEN_NONE):
 
         def score(theta, law=law):
             p, q = laws(theta)
