@@ -87,13 +87,18 @@ class CountLaw(ABC):
         return self.mean if chance == 0 else self.reach(chance) / chance
 
     def tail(self, count: int) -> float:
-        """P[K > count]. Raises InvalidValue."""
+        """P[K > count]. Raises InvalidValue, also where the sum would go on past 50 million trials."""
         checks.count(count=count)
+        if max(count, self.mean) >= _MOST_TRIALS < self.largest:
+            raise checks.InvalidValue("count", count, f"a count and a mean (here {self.mean:.3g}) below {_MOST_TRIALS}")
         total, start = 0.0, count + 1
         for block in self._blocks(start):
-            total += float(block.sum())
-            if block[-1] <= _NEGLIGIBLE * max(total, 1e-300) / _BLOCK:
-                break
+            total, start = total + float(block.sum()), start + len(block)
+            # Before the mean masses rise: what is negligible there says nothing of what comes.
+            if start > self.mean and block[-1] <= _NEGLIGIBLE * max(total, 1e-300) / _BLOCK:
+                return min(1.0, total)
+        if start <= self.largest:
+            raise checks.InvalidValue("count", count, f"a law whose masses are negligible before {_MOST_TRIALS} trials")
         return min(1.0, total)
 
     def quantile(self, level: float) -> int:

@@ -8,6 +8,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpcore.checks import InvalidValue
 from dpcore.selection.counts import (
@@ -85,6 +86,23 @@ def test_pgf_mean_and_moments_are_those_of_the_pmf(law):
         assert p[: found + 1].sum() >= level > p[:found].sum()
 
 
+@pytest.mark.parametrize(
+    ("law", "count", "exact"),
+    [
+        (PoissonCount(1e4), 0, 1.0),
+        (PoissonCount(1e4), 10_000, float(stats.poisson.sf(10_000, 1e4))),
+        (BinomialCount(20_000, 0.5), 100, 1.0),
+        (BinomialCount(20_000, 0.5), 10_000, float(stats.binom.sf(10_000, 20_000, 0.5))),
+        (with_mean(7.0, 1e5), 1, 1.0),
+        (BinomialCount(20, 0.5), 60_000_000, 0.0),
+    ],
+    ids=str,
+)
+def test_a_tail_starts_as_far_below_the_mean_as_one_likes(law, count, exact):
+    """Of the law's own masses, each known to some 1e-11: logarithms of factorials of 1e4 are 1e5."""
+    assert law.tail(count) == pytest.approx(exact, abs=1e-9)
+
+
 @pytest.mark.parametrize("shape", [-0.999, -0.5, -1e-9, 0.0, 1e-12, 0.5, 1.0, 7.0])
 @pytest.mark.parametrize("success", [1e-12, 1e-3, 0.999999])
 def test_against_sixty_digits(shape, success):
@@ -158,6 +176,10 @@ def test_drawn_counts_follow_the_law():
         (lambda: Capped(PoissonCount(100.0), 10), "stays within"),
         (lambda: geometric(10).reach(1.5), "chance=1.5"),
         (lambda: geometric(10).quantile(1.0), "level=1.0"),
+        (lambda: geometric(10).tail(60_000_000), "count=60000000: expected a count and a mean"),
+        (lambda: PoissonCount(1e9).tail(0), "count=0: expected a count and a mean"),
+        (lambda: geometric(1e9).tail(49_999_990), "count=49999990: expected a count and a mean"),
+        (lambda: logarithmic(1e7).tail(49_999_990), "a law whose masses are negligible"),
         (lambda: geometric(10).pmf(np.array([-1])), "integers of at least 0"),
         (lambda: draw(geometric(10), secrets.SystemRandom()), "a law with a cap"),
         (lambda: draw(Capped(geometric(10), 9), random.Random(0)), "a cryptographic source"),
