@@ -173,7 +173,9 @@ class TruncatedNegativeBinomial(CountLaw):
     def pgf(self, q: float) -> float:
         """See `CountLaw.pgf`."""
         _chance(q=q)
-        log_t = math.log1p(-(1 - self.success) * q)
+        lost = (1 - self.success) * q
+        # t = 1 - lost is as small as g where q is near 1: there a difference from 1 would keep few of its digits.
+        log_t = math.log1p(-lost) if lost < 0.5 else math.log(self.success + (1 - self.success) * (1 - q))
         if self.shape == 0:
             return log_t / math.log(self.success)
         return math.expm1(-self.shape * log_t) / math.expm1(-self.shape * math.log(self.success))

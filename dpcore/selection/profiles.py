@@ -178,7 +178,7 @@ def distribution(name: str, weights: tuple[float, ...], length: int) -> None:
     """Refuse what is not `length` numbers above 0 whose sum is 1. Raises InvalidValue."""
     for weight in weights:
         checks.positive_finite(**{name: weight})
-    if len(weights) != length or abs(math.fsum(weights) - 1) > 1e-9:
+    if len(weights) != length or abs(math.fsum(weights) - 1) > 1e-12:
         raise checks.InvalidValue(name, weights, f"{length} numbers above 0 whose sum is 1")
 
 

@@ -339,6 +339,7 @@ def test_the_renyi_curve_of_the_best_is_above_the_exact_one():
         (lambda: EventProfile(D1, accountant="gdp-clt"), "accountant='gdp-clt': expected an accountant that proves"),
         (lambda: EventProfile(D1, tolerance=0), "tolerance=0"),
         (lambda: MixtureProfile((0.5, 0.6), (EventProfile(D1), EventProfile(D2))), "whose sum is 1"),
+        (lambda: MixtureProfile((0.5, 0.5 - 1e-10), (EventProfile(D1), EventProfile(D2))), "whose sum is 1"),
         (lambda: TwoPoint(law=geometric(5), epsilon=1.0, delta=1e-5, e1=1.0, d1=0.1), "e1=1.0"),
         (lambda: TwoPoint(law=geometric(5), epsilon=1.0, delta=1e-5, e1=0.1, d1=2.0), "d1=2.0"),
     ],

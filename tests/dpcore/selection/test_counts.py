@@ -117,6 +117,8 @@ def test_against_sixty_digits(shape, success):
         for chance in (1e-18, 1e-6, 0.1, 1.0):
             exact = 1 - f(1 - mpmath.mpf(chance))
             assert law.reach(chance) == pytest.approx(float(exact), rel=1e-9)
+        for q in (1e-9, 0.5, 1 - 2**-40, 1.0):
+            assert law.pgf(q) == pytest.approx(float(f(mpmath.mpf(q))), rel=1e-13)
         one, two = law.pmf(np.array([1, 2]))
         coefficient = (1 - g) / -mpmath.log(g) if shape == 0 else eta * (1 - g) / (g**-eta - 1)
         assert one == pytest.approx(float(coefficient), rel=1e-9)
