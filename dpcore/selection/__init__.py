@@ -21,7 +21,7 @@ rule.noise(profile_of)                           # the least noise of a configur
 """
 
 from dpcore.selection.best import BestPrice, PriceRoute, price_best, renyi_of_best
-from dpcore.selection.clipped import clipped_weights, price_clipped, renyi_of_clipped
+from dpcore.selection.clipped import ClippedPrice, clipped_weights, price_clipped, renyi_of_clipped
 from dpcore.selection.counts import (
     BinomialCount,
     Capped,
@@ -44,7 +44,7 @@ from dpcore.selection.filters import (
     RenyiCharge,
     RenyiFilter,
 )
-from dpcore.selection.fronts import price_front, price_separate
+from dpcore.selection.fronts import FrontPrice, SeparatePrice, price_front, price_separate
 from dpcore.selection.gdp_cover import covering_mu
 from dpcore.selection.holdout import split_by_coin, split_in_public
 from dpcore.selection.ladder import Ladder, LadderPrice, LadderRelease, ladder_noise, price_ladder, renyi_ladder
@@ -59,10 +59,12 @@ __all__ = [
     "BinomialCount",
     "BudgetExceeded",
     "Capped",
+    "ClippedPrice",
     "CountLaw",
     "DPCharge",
     "DPFilter",
     "EventProfile",
+    "FrontPrice",
     "GDPCharge",
     "GDPFilter",
     "Ladder",
@@ -75,6 +77,7 @@ __all__ = [
     "PrivacyFilter",
     "RenyiCharge",
     "RenyiFilter",
+    "SeparatePrice",
     "Shift",
     "ThresholdPrice",
     "TrialProfile",

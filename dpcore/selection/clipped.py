@@ -22,25 +22,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
+from dpcore.adjacency import Adjacency
 from dpcore.selection.best import renyi_of_best
 from dpcore.selection.counts import CountLaw, TruncatedNegativeBinomial
 from dpcore.selection.penalties import Shift, least_shift
 from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
 
 
-def price_clipped(law: CountLaw, trial: TrialProfile, delta: float, low: float, high: float) -> tuple[float, Shift]:
-    """epsilon at `delta` in (0, 1) of the best of adaptively proposed trials, in nats, and the shift that it rests on.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClippedPrice:
+    """What releasing the best of adaptively proposed trials costs.
+
+    epsilon    in nats, at delta
+    low, high  bounds on the ratio of every proposal's density to the prior's
+    trial      the part of epsilon that is the trial's own, at delta / (high mean)
+    shift      its penalty is the rest of it; and the point of the profile that it rests on
+    """
+
+    law: CountLaw
+    delta: float
+    adjacency: Adjacency
+    low: float
+    high: float
+    epsilon: float
+    trial: float
+    shift: Shift
+
+
+def price_clipped(law: CountLaw, trial: TrialProfile, delta: float, low: float, high: float) -> ClippedPrice:
+    """The price at `delta` in (0, 1) of the best of adaptively proposed trials.
 
     law        truncated negative binomial, with or without a cap
     trial      of a trial whose configuration is drawn from the prior
     low, high  bounds on the ratio of every proposal's density to the prior's; 0 < low <= 1 <= high
 
-    The shift's penalty is all that comes on top of the trial's own epsilon at delta / (high mean). Raises InvalidValue.
+    Raises InvalidValue.
     """
     checks.probability_open(delta=delta)
     one, ratio = _checked(law, low, high)
@@ -48,7 +70,16 @@ def price_clipped(law: CountLaw, trial: TrialProfile, delta: float, low: float, 
     penalty = ((2 + one.shape) * math.log(ratio) + (1 + one.shape) * e1) * ROUND_UP
     d1 = (ratio * math.expm1(e1) + (ratio - 1)) / (high * one.odds)
     own = epsilon_at(trial, delta / (high * one.mean))
-    return (own + penalty) * ROUND_UP, Shift(penalty, e1, min(1.0, d1))
+    return ClippedPrice(
+        law=law,
+        delta=delta,
+        adjacency=trial.adjacency,
+        low=low,
+        high=high,
+        epsilon=(own + penalty) * ROUND_UP,
+        trial=own,
+        shift=Shift(penalty, e1, min(1.0, d1)),
+    )
 
 
 def clipped_published(law: CountLaw, e1: float, d1: float, low: float, high: float) -> float:

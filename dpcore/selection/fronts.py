@@ -21,18 +21,56 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from dpcore import checks
+from dpcore.adjacency import Adjacency
 from dpcore.selection.counts import CountLaw, TruncatedNegativeBinomial
 from dpcore.selection.penalties import least_shift
-from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
+from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at, one_adjacency
 
 
-def price_front(law: CountLaw, together: Callable[[int], TrialProfile], deltas: Sequence[float]) -> tuple[float, ...]:
-    """epsilon of a release with r = 1, 2, ... distinct winners of one search, in nats; in all the largest.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontPrice:
+    """What a front of one search costs.
+
+    winners  epsilon of a release with r = 1, 2, ... distinct winners, in nats
+    deltas   of each: they add
+    """
+
+    law: CountLaw
+    adjacency: Adjacency
+    winners: tuple[float, ...]
+    deltas: tuple[float, ...]
+
+    @property
+    def epsilon(self) -> float:
+        """Ex ante: the largest, at `delta`."""
+        return max(self.winners)
+
+    @property
+    def delta(self) -> float:
+        """Of the whole front."""
+        return math.fsum(self.deltas) * ROUND_UP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeparatePrice:
+    """What successes in all of several threshold searches cost together: epsilon, in nats, at delta."""
+
+    law: CountLaw
+    adjacency: Adjacency
+    searches: int
+    epsilon: float
+    delta: float
+
+
+def price_front(law: CountLaw, together: Callable[[int], TrialProfile], deltas: Sequence[float]) -> FrontPrice:
+    """The price of a release with r = 1, 2, ... distinct winners of one search.
 
     law       truncated negative binomial, with or without a cap
-    together  the profile of r trials released together: for an event, of `Repeated(event=event, count=r)`
+    together  the profile of r trials released together, under one adjacency for all r: for an event, of
+              `Repeated(event=event, count=r)`
     deltas    delta_1..delta_k, each in (0, 1): they add
 
     Raises InvalidValue, and as the profiles do.
@@ -40,17 +78,22 @@ def price_front(law: CountLaw, together: Callable[[int], TrialProfile], deltas: 
     one = _priced(law)
     if not deltas:
         raise checks.InvalidValue("deltas", tuple(deltas), "one delta for each number of winners")
-    shift = least_shift(together(1).delta, one.odds)
-    found = []
-    for winners, delta in enumerate(deltas, start=1):
+    for delta in deltas:
         checks.probability_open(deltas=delta)
-        own = epsilon_at(together(winners), delta / one.factorial_moment(winners))
+    trials = [together(winners) for winners in range(1, len(deltas) + 1)]
+    adjacency = one_adjacency(trials)
+    shift = least_shift(trials[0].delta, one.odds)
+    found = []
+    for winners, (trial, delta) in enumerate(zip(trials, deltas, strict=True), start=1):
+        own = epsilon_at(trial, delta / one.factorial_moment(winners))
         found.append((own + (one.shape + winners) * shift) * ROUND_UP)
-    return tuple(found)
+    return FrontPrice(law=law, adjacency=adjacency, winners=tuple(found), deltas=tuple(deltas))
 
 
-def price_separate(law: CountLaw, together: Callable[[int], TrialProfile], searches: int, delta: float) -> float:
-    """epsilon at `delta` in (0, 1) of successes in all of several threshold searches, in nats.
+def price_separate(
+    law: CountLaw, together: Callable[[int], TrialProfile], searches: int, delta: float
+) -> SeparatePrice:
+    """The price at `delta` in (0, 1) of successes in all of several threshold searches.
 
     law       of each search: truncated negative binomial of shape in [0, 1], with or without a cap
     together  see `price_front`
@@ -63,8 +106,11 @@ def price_separate(law: CountLaw, together: Callable[[int], TrialProfile], searc
     checks.probability_open(delta=delta)
     if not 0 <= one.shape <= 1:
         raise checks.InvalidValue("law", law, "a truncated negative binomial law of shape in [0, 1]")
-    shift = least_shift(together(1).delta, one.odds)
-    return (epsilon_at(together(searches), delta / math.pow(one.mean, searches)) + searches * shift) * ROUND_UP
+    trial, trials = together(1), together(searches)
+    adjacency = one_adjacency((trial, trials))
+    own = epsilon_at(trials, delta / math.pow(one.mean, searches))
+    epsilon = (own + searches * least_shift(trial.delta, one.odds)) * ROUND_UP
+    return SeparatePrice(law=law, adjacency=adjacency, searches=searches, epsilon=epsilon, delta=delta)
 
 
 def _priced(law: CountLaw) -> TruncatedNegativeBinomial:

@@ -41,6 +41,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dpcore import checks
+from dpcore.adjacency import Adjacency
 from dpcore.calibrate.target import Target
 from dpcore.selection.counts import CountLaw, TruncatedNegativeBinomial
 from dpcore.selection.noise import least_noise
@@ -129,6 +130,7 @@ class LadderPrice:
     failure   epsilon of saying that there was no success: the lower of the theorem's and the curve's, both shown
     """
 
+    adjacency: Adjacency
     rungs: tuple[float, ...]
     deltas: tuple[float, ...]
     failure: float
@@ -166,6 +168,7 @@ def price_ladder(ladder: Ladder, deltas: Sequence[float], failure_delta: float, 
     theorem = (trial.epsilon(failure_delta) + ladder.failure_penalty) * ROUND_UP
     curve = failure_epsilon(ladder.law, trial, failure_delta, points)
     return LadderPrice(
+        adjacency=trial.adjacency,
         rungs=tuple((epsilon_at(one, delta / (mean * w)) + penalty) * ROUND_UP for one, w, delta, penalty in parts),
         deltas=tuple(deltas),
         failure=min(theorem, curve),

@@ -165,13 +165,19 @@ class WorstProfile:
         return np.asarray(np.max([part.renyi(orders) for part in self.parts], axis=0))
 
 
-def one_adjacency(parts: Sequence[TrialProfile]) -> None:
-    """Refuse no profiles at all, and profiles under different adjacencies. Raises InvalidValue."""
+class _UnderAdjacency(Protocol):
+    @property
+    def adjacency(self) -> Adjacency: ...
+
+
+def one_adjacency(parts: Sequence[_UnderAdjacency]) -> Adjacency:
+    """That of all parts, profiles or prices. Refuses none at all, and different ones. Raises InvalidValue."""
     if not parts:
         raise checks.InvalidValue("parts", parts, "at least one profile")
     found = sorted({str(part.adjacency) for part in parts})
     if len(found) > 1:
         raise checks.InvalidValue("parts", found, "profiles under one adjacency")
+    return parts[0].adjacency
 
 
 def distribution(name: str, weights: tuple[float, ...], length: int) -> None:

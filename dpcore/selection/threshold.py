@@ -33,9 +33,10 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from dpcore import checks
+from dpcore.adjacency import Adjacency
 from dpcore.selection.counts import CountLaw, TruncatedNegativeBinomial
 from dpcore.selection.penalties import Shift, least_shift
-from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
+from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at, one_adjacency
 from dpcore.selection.suprema import supremum
 
 POINTS = 256
@@ -56,6 +57,7 @@ class ThresholdPrice:
     """
 
     law: CountLaw
+    adjacency: Adjacency
     success: float
     failure: float
     success_delta: float
@@ -92,6 +94,7 @@ def price_threshold(
     own = epsilon_at(trial, success_delta / law.mean)
     return ThresholdPrice(
         law=law,
+        adjacency=trial.adjacency,
         success=(own + shift.penalty) * ROUND_UP,
         failure=failure_epsilon(law, trial, failure_delta, points),
         success_delta=success_delta,
@@ -183,10 +186,11 @@ def phased(prices: tuple[ThresholdPrice, ...]) -> tuple[tuple[float, ...], float
     """Searches one after the other, each announced before the next target is chosen: until the first success.
 
     Returns the epsilon of a success in each phase (all failures before it, and itself), that of no success at all, and
-    the delta of all together. Raises InvalidValue for no phases.
+    the delta of all together. Raises InvalidValue for no phases, and for prices under different adjacencies.
     """
     if not prices:
         raise checks.InvalidValue("prices", prices, "at least one phase")
+    one_adjacency(prices)
     failed, successes = 0.0, []
     for price in prices:
         successes.append((failed + price.success) * ROUND_UP)

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from dpcore.adjacency import Adjacency
 from dpcore.calibrate import Target, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, Repeated
@@ -14,8 +15,10 @@ from dpcore.selection.clipped import clipped_published, clipped_weights, price_c
 from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic, with_mean
 from dpcore.selection.fronts import price_front, price_separate
 from dpcore.selection.holdout import split_by_coin, split_in_public
+from dpcore.selection.ladder import Ladder, price_ladder
 from dpcore.selection.noise import least_noise
 from dpcore.selection.profiles import EventProfile, WorstProfile, epsilon_at
+from dpcore.selection.threshold import phased, price_threshold
 from tests.dpcore.selection.finite import FiniteProfile, climb, laws, ratio, share, start
 
 
@@ -23,10 +26,41 @@ def gauss(sigma, count=1):
     return EventProfile(Repeated(event=Gaussian(noise_multiplier=sigma), count=count))
 
 
+def replaced(r):
+    return EventProfile(gauss(2.0, r).event, Adjacency.REPLACE_ONE)
+
+
+def test_every_price_says_its_adjacency():
+    assert price_front(geometric(9), replaced, (1e-5,)).adjacency is Adjacency.REPLACE_ONE
+    assert price_separate(geometric(9), replaced, 2, 1e-5).adjacency is Adjacency.REPLACE_ONE
+    assert price_clipped(geometric(9), replaced(1), 1e-5, 0.9, 1.1).adjacency is Adjacency.REPLACE_ONE
+    assert price_threshold(geometric(9), replaced(1), 1e-5, 1e-5, points=8).adjacency is Adjacency.REPLACE_ONE
+    ladder = Ladder(law=geometric(9), rungs=(replaced(1),), weights=(1.0,))
+    assert price_ladder(ladder, (1e-5,), 1e-5, points=8).adjacency is Adjacency.REPLACE_ONE
+
+
+def mixed_up(r):
+    """One trial under one adjacency, several under another."""
+    return replaced(1) if r == 1 else gauss(2.0, r)
+
+
+def test_prices_under_different_adjacencies_do_not_add():
+    phases = [price_threshold(geometric(9), mixed_up(r), 1e-5, 1e-5, points=8) for r in (1, 2)]
+    for price in (
+        lambda: price_front(geometric(9), mixed_up, (1e-5, 1e-5)),
+        lambda: price_separate(geometric(9), mixed_up, 2, 1e-5),
+        lambda: phased(tuple(phases)),
+    ):
+        with pytest.raises(InvalidValue, match="under one adjacency"):
+            price()
+
+
 def test_a_front_of_two():
     """private_search.md section 1g: Gauss 2, geometric 27, delta 1e-5; separate searches for comparison."""
-    assert price_front(geometric(27), lambda r: gauss(2.0, r), (1e-5, 1e-5))[1] == pytest.approx(5.867310, abs=1e-6)
-    assert price_separate(geometric(27), lambda r: gauss(2.0, r), 2, 1e-5) == pytest.approx(5.156592, abs=1e-6)
+    assert price_front(geometric(27), lambda r: gauss(2.0, r), (1e-5, 1e-5)).epsilon == pytest.approx(
+        5.867310, abs=1e-6
+    )
+    assert price_separate(geometric(27), lambda r: gauss(2.0, r), 2, 1e-5).epsilon == pytest.approx(5.156592, abs=1e-6)
 
 
 def together(p, q):
@@ -68,7 +102,7 @@ def front_score(law, delta, weaker=0.0):
     def score(theta):
         p, q = laws(theta)
         second = np.argsort(theta[: len(p)])
-        prices = price_front(law, together(p, q), (delta, delta))
+        prices = price_front(law, together(p, q), (delta, delta)).winners
         shift = penalties.tight(law, FiniteProfile(p, q)).e1
         found = zip(front_law(law, p, second), front_law(law, q, second), prices, strict=True)
         return max(ratio(a, b, price - weaker * shift, delta) for a, b, price in found if len(a))
@@ -103,7 +137,7 @@ def test_no_two_searches_exceed_their_price():
             first = one[1:] / (1 - fail) * law.reach(1 - fail)
             return np.outer(first, first).ravel()
 
-        return ratio(successes(p), successes(q), price_separate(law, together(p, q), 2, 1e-6), 1e-6)
+        return ratio(successes(p), successes(q), price_separate(law, together(p, q), 2, 1e-6).epsilon, 1e-6)
 
     assert climbed(score, mechanisms=share(8)) <= 1
 
@@ -162,7 +196,7 @@ def climbed_clipped(score, mechanisms, steps=40):
 @pytest.mark.parametrize("law", [Capped(geometric(2), 3), Capped(with_mean(-0.9, 1.2), 3)], ids=str)
 def test_no_policy_exceeds_the_price_of_clipped_proposals(law):
     def priced(law, trial, delta):
-        return price_clipped(law, trial, delta, 0.5, 1.5)[0]
+        return price_clipped(law, trial, delta, 0.5, 1.5).epsilon
 
     assert climbed_clipped(clipped_score(law, 0.5, 1.5, priced), share(16)) <= 1
 
@@ -185,16 +219,17 @@ def test_noise_of_clipped_proposals(low, high, printed):
         return own + min(clipped_published(law, e, trial.delta(e), low, high) for e in np.linspace(0, 3, 120))
 
     assert least_noise(target, price) == pytest.approx(printed, abs=6e-3)
-    tight = least_noise(target, lambda noise: price_clipped(law, gauss(noise), 1e-5, low, high)[0])
+    tight = least_noise(target, lambda noise: price_clipped(law, gauss(noise), 1e-5, low, high).epsilon)
     assert tight <= printed + 5e-3
     if low == 1:
         assert tight == pytest.approx(1.9612, abs=1.1e-4)
 
 
 def test_the_shift_of_clipped_proposals_is_a_point_for_two_point_calibration():
-    price, shift = price_clipped(geometric(10), gauss(2.0), 1e-5, 0.8, 1.2)
-    assert gauss(2.0).delta(shift.e1) <= shift.d1 * (1 + 1e-9)
-    assert price == pytest.approx(epsilon_at(gauss(2.0), 1e-5 / 12) + shift.penalty, rel=1e-9)
+    price = price_clipped(geometric(10), gauss(2.0), 1e-5, 0.8, 1.2)
+    assert gauss(2.0).delta(price.shift.e1) <= price.shift.d1 * (1 + 1e-9)
+    assert price.trial == epsilon_at(gauss(2.0), 1e-5 / 12)
+    assert price.epsilon == pytest.approx(price.trial + price.shift.penalty, rel=1e-9)
     plain = renyi_of_clipped(geometric(10), gauss(2.0), (8.0,), 1.0, 1.0)
     more = renyi_of_clipped(geometric(10), gauss(2.0), (8.0,), 0.8, 1.2)
     assert more - plain == pytest.approx(3 * math.log(1.5) + math.log(1.2) / 7)
