@@ -13,7 +13,15 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, NonPrivate, Unknown, UnsupportedEvent
 from dpcore.selection import penalties
 from dpcore.selection.best import price_best, renyi_of_best
-from dpcore.selection.counts import BinomialCount, Capped, PoissonCount, geometric, logarithmic, with_mean
+from dpcore.selection.counts import (
+    BinomialCount,
+    Capped,
+    PoissonCount,
+    TruncatedNegativeBinomial,
+    geometric,
+    logarithmic,
+    with_mean,
+)
 from dpcore.selection.noise import least_noise, least_noise_meeting
 from dpcore.selection.profiles import EventProfile, MixtureProfile, WorstProfile, epsilon_at
 from dpcore.selection.two_point import TwoPoint, two_point
@@ -213,7 +221,8 @@ def published(law, trial, delta):
 
 
 def renyi(law, trial, delta):
-    return next(r.epsilon for r in price_best(law, trial, delta, (1.2, 1.6, 2.5, 5.0, 12.0, 40.0)).routes)
+    routes = price_best(law, trial, delta, (1.2, 1.6, 2.5, 5.0, 12.0, 40.0)).routes
+    return next(one.epsilon for one in routes if one.name == "renyi")
 
 
 def violation(law, claim, delta, law_of=released, seed=1, mechanisms=8):
@@ -231,6 +240,7 @@ LAWS = [
     with_mean(3, 6),
     BinomialCount(6, 0.4),
     PoissonCount(3.0),
+    PoissonCount(0.5),
     Capped(geometric(30), 6),
     Capped(PoissonCount(3.0), 3),
     Capped(BinomialCount(6, 0.4), 2),
@@ -244,7 +254,7 @@ def test_no_mechanism_and_no_ranking_exceeds_the_price(law, delta):
     cases = 2 * len(LAWS)
     assert violation(law, tight, delta, mechanisms=share(cases)) <= 1
     assert violation(law, published, delta, mechanisms=share(2 * cases)) <= 1
-    if not isinstance(law, BinomialCount) and law.priced is law:
+    if isinstance(law.priced, TruncatedNegativeBinomial) or isinstance(law, PoissonCount):
         assert violation(law, renyi, delta, mechanisms=share(2 * cases)) <= 1
 
 
@@ -306,7 +316,7 @@ def test_the_renyi_curve_of_one_trial_or_none_is_exact():
     exact = math.log(0.9 + 0.1 * math.exp(1 / sigma**2))
     assert exact == pytest.approx(0.6424, abs=5e-5)
     (found,) = renyi_of_best(BinomialCount(1, 0.1), EventProfile(Gaussian(noise_multiplier=sigma)), (2.0,))
-    assert exact <= found < exact * (1 + 1e-9)
+    assert exact <= found < exact * (1 + 1e-6)  # the accountant rounds its curve up by some 1e-9
 
 
 @pytest.mark.parametrize("law", OFTEN_NONE, ids=str)
