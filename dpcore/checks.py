@@ -15,6 +15,18 @@ class InvalidValue(ValueError):
         super().__init__(f"{name}={value!r}: expected {expected}." + (f" {remedy}" if remedy else ""))
 
 
+class QuotesRecords(InvalidValue):
+    """The same of records, in words that may quote them: for whoever has the records, and for no log."""
+
+    @property
+    def unquoted(self) -> str:
+        """Its kind, and where the rest is."""
+        return (
+            f"{type(self).__name__}, {self.name}: records are not what was expected of them. What is wrong may quote "
+            "one: it is said without `--log json`."
+        )
+
+
 def _each(values: Mapping[str, object], holds: Callable[[float], bool], expected: str) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, Real):

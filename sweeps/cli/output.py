@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from dpcore.checks import QuotesRecords
 from sweeps.process.exits import ENGINES, OURS, ExitCode
 from sweeps.process.words import Event, say
 from trainables.worker.redaction import redacted
@@ -33,7 +34,7 @@ def clear_errors() -> Iterator[None]:
         # so that a quick command does not import them.
         package = type(error).__module__.split(".")[0]
         if package in OURS:
-            fail(str(error))
+            fail(str(error), error.unquoted if isinstance(error, QuotesRecords) else None)
         if package in ENGINES:
             kind = type(error).__name__
             fail(f"{kind}: {' '.join(redacted(str(error)).split())[:500]}", logged=f"{kind}, from {package}")

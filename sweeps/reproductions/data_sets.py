@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import InvalidValue, QuotesRecords
 from sweeps.reproductions.result import Result, Say
 
 FOLDERS = {"adult": ("a9a", "adult"), "mnist": ("mnist", "MNIST/raw", "MNIST"), "idc": ("IDC_regular_ps50_idx5", "idc")}
@@ -45,15 +45,20 @@ def needing(options: Mapping[str, Any], data: Path, result: Result, say: Say) ->
         # Anything else that is invalid is no matter of files.
         if any(name.split(".")[0] != "data" for name in names):
             raise
-        _tell(f"missing: {place} is refused: its rows are not trained. {error}", result, say)
+        refused = f"missing: {place} is refused: its rows are not trained. "
+        told = error.unquoted if isinstance(error, QuotesRecords) else str(error)
+        _tell(f"{refused}{error}", result, say, refused + told)
         raise Missing(f"missing: {place} is refused") from error
 
 
-def _tell(line: str, result: Result, say: Say) -> None:
-    """Several parts share a set: it is said once."""
+def _tell(line: str, result: Result, say: Say, logged: str | None = None) -> None:
+    """Several parts share a set: it is said once.
+
+    logged  for a log, where `line` might quote a record
+    """
     if line not in result.cut:
         result.cut.append(line)
-        say(line)
+        say(line if logged is None else logged)
 
 
 def _folders(options: Mapping[str, Any]) -> tuple[str, ...]:

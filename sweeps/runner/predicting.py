@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import ray
 import ray.data
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import QuotesRecords
 from sweeps.process.words import Event, say
 from sweeps.runner.cluster import check_reachable, cluster, data_path_seen_by_all
 from sweeps.spec import Resources
@@ -35,7 +35,7 @@ def asked_in_pieces(
     address  auto or HOST:PORT of a cluster, or "local"
     told     hears how many of the pieces are done
 
-    Memory is that of one piece for each worker, whatever the number of files. Raises InvalidValue with the first file
+    Memory is that of one piece for each worker, whatever the number of files. Raises QuotesRecords with the first file
     that holds what was not declared, ClusterUnreachable.
     """
     if not pieces:
@@ -63,7 +63,7 @@ def asked_in_pieces(
         rows, done = 0, set()
         for answer in asked.iter_rows():
             if answer["error"]:
-                raise InvalidValue("file", str(answer["error"]), "rows as the model declares them")
+                raise QuotesRecords("file", str(answer["error"]), "rows as the model declares them")
             parts.append(str(answer["name"]))
             rows += int(answer["rows"])
             done.add(answer["number"])

@@ -17,6 +17,8 @@ from sweeps.control.resolving import resolved
 from sweeps.process.words import LOG, Event, Level, Voice, kept_in, say, speaking
 from sweeps.process.workspace import Workspace
 from sweeps.spec import public_facts
+from trainables.data import abalone, columns, table
+from trainables.weights import Groups
 
 SMITH = "Smith, 47, positive"
 """Of a record."""
@@ -74,6 +76,27 @@ def test_no_record_is_in_what_a_machine_reads(error, capsys):
         text = capsys.readouterr().err
         assert type(error).__name__ in text
         assert (SMITH in text) is not as_json
+
+
+def quoting(tmp_path):
+    """A source of each kind that is given a record which holds SMITH: what loads it."""
+    people = pyarrow.table({"id": [1, 2, 3], "who": ["a", "b", SMITH]})
+    known = {"known": 0}
+    yield lambda: table._positions("people", people, "who", ("a", "b"), "categories")
+    yield lambda: table._group_codes("people", people, Groups("who", ("a", "b")))
+    yield lambda: columns.codes(tmp_path, "known categories", known, [SMITH])
+    yield lambda: columns.encoded(tmp_path, {"age": columns.DeclaredRange(0, 1)}, [[SMITH]])
+    yield lambda: abalone._rings(tmp_path, [SMITH])
+
+
+def test_no_error_of_our_sources_quotes_a_record_to_a_machine(tmp_path, capsys):
+    for load in quoting(tmp_path):
+        for as_json in (False, True):
+            with speaking(Voice(as_json=as_json)), pytest.raises(SystemExit), clear_errors():
+                load()
+            text = capsys.readouterr().err
+            assert (SMITH in text) is not as_json
+            assert ("QuotesRecords" in text) is as_json
 
 
 def test_a_failure_is_told_without_its_words():

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import QuotesRecords
 from trainables.data import columns, content, options
 from trainables.data.columns import DeclaredRange, Rule
 from trainables.data.source import Source
@@ -80,10 +80,12 @@ def _rings(file: Path, values: list[str]) -> NDArray[np.int64]:
     try:
         rings = np.array(values, dtype=np.int64)
     except ValueError as error:
-        raise InvalidValue("data.path", str(file), f"whole numbers of rings ({error})", columns.ANOTHER_FILE) from error
+        raise QuotesRecords(
+            "data.path", str(file), f"whole numbers of rings ({error})", columns.ANOTHER_FILE
+        ) from error
     if rings.min() < LEAST_RINGS or rings.max() > MOST_RINGS:
         expected = f"{LEAST_RINGS} to {MOST_RINGS} rings, found {rings.min()} to {rings.max()}"
-        raise InvalidValue("data.path", str(file), expected, columns.ANOTHER_FILE)
+        raise QuotesRecords("data.path", str(file), expected, columns.ANOTHER_FILE)
     return rings
 
 

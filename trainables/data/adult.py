@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import QuotesRecords
 from trainables.data import columns, content, options
 from trainables.data.columns import DeclaredRange, Rule
 from trainables.data.source import Source
@@ -122,7 +122,7 @@ def _read_a9a(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         features, labels = load_svmlight_file(str(file), n_features=A9A_WIDTH)
     except ValueError as error:
         expected = f"LIBSVM text with {A9A_WIDTH} features ({error})"
-        raise InvalidValue("data.path", str(file), expected, columns.ANOTHER_FILE) from error
+        raise QuotesRecords("data.path", str(file), expected, columns.ANOTHER_FILE) from error
     return features.toarray().astype(np.float32), (labels > 0).astype(np.int64)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import InvalidValue, QuotesRecords
 
 ANOTHER_FILE = "It is another file, or damaged: fetch it again."
 
@@ -64,7 +64,7 @@ def _column(file: Path, name: str, rule: Rule, values: list[str]) -> NDArray[np.
     try:
         numbers = np.array(values, dtype=np.float64)
     except ValueError as error:
-        raise InvalidValue("data.path", str(file), f"numbers in column {name} ({error})", ANOTHER_FILE) from error
+        raise QuotesRecords("data.path", str(file), f"numbers in column {name} ({error})", ANOTHER_FILE) from error
     cut = np.clip(numbers, rule.low, rule.high)
     scaled = np.log1p(cut) / math.log1p(rule.high) if rule.log else (cut - rule.low) / (rule.high - rule.low)
     return scaled[:, None].astype(np.float32)
@@ -73,5 +73,5 @@ def _column(file: Path, name: str, rule: Rule, values: list[str]) -> NDArray[np.
 def codes(file: Path, expected: str, known: Mapping[str, int], values: list[str]) -> NDArray[np.int64]:
     """Each value's number, [n]. Raises InvalidValue, which says what was `expected`."""
     if unknown := sorted(set(values) - set(known)):
-        raise InvalidValue("data.path", str(file), f"{expected}, found {unknown[:5]}", ANOTHER_FILE)
+        raise QuotesRecords("data.path", str(file), f"{expected}, found {unknown[:5]}", ANOTHER_FILE)
     return np.array([known[value] for value in values], dtype=np.int64)

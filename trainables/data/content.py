@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.system import Dataset, PublicFacts, Split, Task
 from trainables.units import Unit, Units, arranged
 
@@ -122,7 +122,7 @@ def _feature(facts: PublicFacts, label: str, name: str, array: Array) -> Array:
     if feature.cardinality is not None:
         codes = _integers(label, name, array)
         if codes.size and (codes.min() < 0 or codes.max() >= feature.cardinality):
-            raise InvalidValue(
+            raise QuotesRecords(
                 "data", label, f"{name} codes in 0..{feature.cardinality - 1}, found {codes.min()}..{codes.max()}"
             )
         return codes
@@ -146,7 +146,7 @@ def _targets(facts: PublicFacts, label: str, targets: Array) -> Array:
     if facts.task in (Task.CLASSIFICATION, Task.RATING):
         codes = _integers(label, "label", targets)
         if codes.size and (codes.min() < 0 or facts.classes is None or codes.max() >= facts.classes):
-            raise InvalidValue(
+            raise QuotesRecords(
                 "data",
                 label,
                 f"labels in 0..{(facts.classes or 0) - 1}, found {codes.min()}..{codes.max()}",
@@ -174,7 +174,7 @@ def _several_classes(facts: PublicFacts, train: Split) -> None:
     if facts.task not in (Task.CLASSIFICATION, Task.RATING):
         return
     if (train.targets == train.targets[0]).all():
-        raise InvalidValue(
+        raise QuotesRecords(
             "data",
             f"{facts.dataset} (train)",
             f"records of at least two classes, found class {int(train.targets[0])} only",

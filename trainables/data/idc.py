@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import content, options
 from trainables.data.source import Source
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
@@ -103,9 +103,10 @@ def _read(patches: Labelled) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         try:
             found = imread(file)
         except (OSError, SyntaxError, ValueError) as error:
-            raise InvalidValue("data.path", str(file), f"a PNG image ({error})", "Fetch it again.") from error
+            # Its folder is named by a patient.
+            raise QuotesRecords("data.path", str(file), f"a PNG image ({error})", "Fetch it again.") from error
         if found.ndim != 3 or found.shape[2] < 3 or max(found.shape[:2]) > SIDE:
-            raise InvalidValue("data.path", str(file), f"a colour patch of {SIDE} x {SIDE}, found {found.shape}")
+            raise QuotesRecords("data.path", str(file), f"a colour patch of {SIDE} x {SIDE}, found {found.shape}")
         one[:, : found.shape[0], : found.shape[1]] = found[:, :, :3].transpose(2, 0, 1)
     return pixels, np.array([label for _, label in patches], dtype=np.int64)
 

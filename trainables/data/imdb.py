@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import content, gzipped, options
 from trainables.data.source import Source
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
@@ -85,7 +85,7 @@ def _read(facts: PublicFacts, file: Path) -> tuple[list[str], NDArray[np.int64]]
     try:
         frame = pd.read_csv(io.BytesIO(gzipped.read(file)), keep_default_na=False, usecols=["label", "text"])
     except ValueError as error:
-        raise InvalidValue("data.path", str(file), f"UTF-8 CSV with the columns label and text ({error})") from error
+        raise QuotesRecords("data.path", str(file), f"UTF-8 CSV with the columns label and text ({error})") from error
     content.records(facts, str(file), len(frame), RECORDS)
     if frame["label"].dtype.kind not in "iu":
         raise InvalidValue("data.path", str(file), "a label 0 or 1 in every record", "Fetch the file again.")

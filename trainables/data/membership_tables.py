@@ -21,7 +21,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import content, options
 from trainables.data.columns import ANOTHER_FILE
 from trainables.data.source import Source
@@ -100,7 +100,7 @@ def _table(table: MembershipTable, file: Path, member: str) -> NDArray[np.float3
         with _member(file, member) if file.name == table.archive else file.open("rb") as lines:
             found = np.loadtxt(lines, delimiter=",", dtype=np.float32, ndmin=2, quotechar='"', encoding="latin1")
     except (ValueError, tarfile.TarError, EOFError, zlib.error, KeyError) as error:
-        raise InvalidValue(
+        raise QuotesRecords(
             "data.path", str(file.parent), f"{table.archive} with a table {member} of numbers ({error})", ANOTHER_FILE
         ) from error
     return found

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import QuotesRecords
 from trainables.data import content, gzipped, options
 from trainables.data.columns import ANOTHER_FILE
 from trainables.data.source import Source
@@ -125,7 +125,7 @@ def _read(file: Path, ratings: Ratings) -> NDArray[np.int64]:
         frame = pd.read_csv(io.BytesIO(text), header=None, skiprows=ratings.header, usecols=[0, 1, 2], dtype=np.int64)
     except ValueError as error:
         expected = f"user, movie and stars as whole numbers separated by {ratings.separator!r} ({error})"
-        raise InvalidValue("data.path", str(file), expected, ANOTHER_FILE) from error
+        raise QuotesRecords("data.path", str(file), expected, ANOTHER_FILE) from error
     return frame.to_numpy()
 
 

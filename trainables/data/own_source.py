@@ -24,7 +24,7 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import InvalidValue, QuotesRecords
 from trainables import plugins
 from trainables.data import content
 from trainables.data.options import Option, as_given, count, listed, option, options
@@ -93,7 +93,11 @@ class OwnSource:
     def load(self, options: Mapping[str, object]) -> Dataset:
         """The records, held to the facts. Raises InvalidValue."""
         facts, said = self.facts(options), self._said(options)
-        found = self._source.load(_handed(options))
+        try:
+            found = self._source.load(_handed(options))
+        except InvalidValue as error:
+            # Its words are the module's, and it has read records.
+            raise QuotesRecords(error.name, error.value, error.expected, error.remedy) from error
         if not isinstance(found, Dataset) or found.facts != said:
             what = "other facts" if isinstance(found, Dataset) else type(found).__name__
             raise InvalidValue(

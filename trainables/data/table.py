@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import content, table_file
 from trainables.data.source import Source
 from trainables.data.table_schema import JOINED, Column, Schema, TableOptions, schema
@@ -166,7 +166,7 @@ def _unit_ids(where: object, table: pa.Table, unit: Unit) -> NDArray[np.object_]
     meant = sorted({repr(one) for one in texts if one.strip().lower() in _MISSING})
     meant += ["texts with spaces around them"] * any(one != one.strip() for one in texts)
     if meant:
-        raise InvalidValue(
+        raise QuotesRecords(
             "data.unit.column",
             unit.column,
             f"ids in {where}, found {', '.join(meant)}",
@@ -211,7 +211,7 @@ def _group_codes(where: object, table: pa.Table, groups: Groups) -> NDArray[np.i
     values = [str(one) for one in _values(where, table, groups.column).tolist()]
     position = {value: i for i, value in enumerate(groups.categories)}
     if unknown := sorted(set(values) - position.keys()):
-        raise InvalidValue(
+        raise QuotesRecords(
             "data.groups",
             list(groups.categories)[:10],
             f"every value of column {groups.column} in {where}, which also has {', '.join(unknown[:5])}",
@@ -269,7 +269,7 @@ def _positions(
     position = {value: i for i, value in enumerate(known)}
     unknown = sorted({str(value) for value in values.tolist() if value not in position})
     if unknown:
-        raise InvalidValue(
+        raise QuotesRecords(
             f"data.{declared_in}",
             list(known)[:10],
             f"every value of column {name} in {where}, which also has {', '.join(unknown[:5])}",

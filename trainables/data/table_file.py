@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data.table_schema import Column, Schema
 from trainables.system import Task
 
@@ -212,7 +212,8 @@ def _readable(path: str, kind: str) -> Iterator[None]:
             raise InvalidValue(
                 "data.path", path, f"csv that can be read ({told.group() if told else 'invalid'})", remedy
             ) from None
-        raise InvalidValue("data.path", path, f"{kind} that can be read ({error})", remedy) from error
+        known = QuotesRecords if isinstance(error, pa.ArrowException) else InvalidValue
+        raise known("data.path", path, f"{kind} that can be read ({error})", remedy) from error
 
 
 def _header(path: str) -> list[str]:
