@@ -18,6 +18,7 @@ from sweeps.provenance.spec_code import code_of
 from sweeps.records import SweepRecord, trial_key
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.release.refuting import tell
 from sweeps.requests import Refutation, this_person
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store import Store
@@ -92,6 +93,7 @@ def audit_trial(
     setting = _setting(store, recorded, audited, chosen, accept, rng, secret)
     say(_forecast(audited, _trainings(audited.system, chosen, runs)))
     curve = evidence.curve_of(setting)
+    tell(store, sweep, [workspace.folder(sweep)])
     number = begin(workspace.folder(sweep))
     found = evidence.gather(setting, chosen, canaries=canaries, runs=runs, curve=curve)
     verdict = AuditVerdict(audit=found.audit, guarantee=audited.claim, audits=share(number), curve=curve)

@@ -10,6 +10,7 @@ from pathlib import Path
 from dpcore.checks import InvalidValue
 from sweeps.process.workspace import Workspace
 from sweeps.records import SweepRecord, SweepState, TrialState
+from sweeps.release import refuting
 from sweeps.store import Store
 from sweeps.tracking.deletion import deleted_experiment
 from trainables.worker.attempt import Attempt
@@ -59,6 +60,7 @@ def delete(workspace: Workspace, sweep: str) -> DeleteAnswer:
                 with suppress(OSError, NotAFolder, InvalidValue):
                     Attempt.of(workspace.of(record).trials(record.name), trial.key, trial.attempts).fence()
                 store.fail(lease, trial.key, trial.attempts, None, DELETED)
+            refuting.tell(store, record.name, _folders(workspace, record))
             store.erase(lease)
         finally:
             lease.release()
@@ -84,12 +86,14 @@ def _check_nobody_needs(store: Store, record: SweepRecord) -> None:
         )
 
 
+def _folders(workspace: Workspace, record: SweepRecord) -> list[Path]:
+    """Those of a sweep on this machine: where it is looked for, and where it was run."""
+    return list(dict.fromkeys((workspace.folder(record.name), Path(record.root) / record.name)))
+
+
 def _files_left(workspace: Workspace, record: SweepRecord) -> list[str]:
     left = []
-    folders = [workspace.folder(record.name)]
-    if record.root != workspace.root:
-        folders.append(Path(record.root) / record.name)
-    for folder in folders:
+    for folder in _folders(workspace, record):
         try:
             shutil.rmtree(folder)
         except FileNotFoundError:

@@ -10,10 +10,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpcore.guarantee import Guarantee, Status
 from sweeps.release.published import Published
-from sweeps.requests import Refutation, Request
+from sweeps.requests import Refutation, Request, this_person
+
+if TYPE_CHECKING:
+    from sweeps.store import Store
 
 FOLDER, FILE = "audits", "audit.json"
 """Of a sweep's own folder: one folder each, and what it found in it."""
@@ -29,6 +33,17 @@ def refutations(requests: Iterable[Request], folder: Path) -> dict[str, Refutati
     told = [one.wanted for one in requests if isinstance(one.wanted, Refutation)]
     found = sorted([*told, *_kept(folder)], key=lambda one: one.audit)
     return {one.system: one for one in reversed(found)}
+
+
+def tell(store: Store, sweep: str, folders: Iterable[Path]) -> None:
+    """Append to the store whatever audits in these folders of the sweep refuted and did not tell it: folders go.
+
+    Raises UnknownSweep.
+    """
+    told = {one.wanted for one in store.requests(sweep) if isinstance(one.wanted, Refutation)}
+    kept = {one for folder in folders for one in _kept(folder)}
+    for one in sorted(kept - told, key=lambda one: one.audit):
+        store.ask(sweep, one, this_person())
 
 
 def _kept(folder: Path) -> list[Refutation]:

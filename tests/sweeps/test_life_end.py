@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -10,10 +11,12 @@ from typer.testing import CliRunner
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.app import app
-from sweeps.control import asking, session
+from sweeps.control import asking, deleting, session
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord, TrialState
+from sweeps.release.publisher import Publisher
+from sweeps.requests import Refutation
 from sweeps.spec import load_spec
 from sweeps.store import LeaseHeld, SweepExists, UnknownSweep
 from tests.sweeps.fake_workers import NAME, SPEC
@@ -97,6 +100,26 @@ def test_a_deleted_sweep_keeps_what_it_spent_and_nothing_else(place):
     assert shown.ledger.spent.executed == 200
     assert shown.ledger.procedure.trials == 2
     assert sweep.delete().left == ()
+
+
+def test_what_an_audit_refuted_stays_refuted_when_its_folder_goes(place):
+    """An audit of a time when the store was not told: its verdict lies in its folder alone."""
+    workspace, store = place
+    [done] = store.trials(NAME, states=[TrialState.COMPLETE])
+    verdict = {"trial": done.key, "system": done.system, "number": 1, "outcome": "refuted"}
+    folder = workspace.folder(NAME) / "audits" / "1"
+    folder.mkdir(parents=True)
+    (folder / "audit.json").write_text(json.dumps(verdict))
+    before = Publisher(store).refuted(NAME)
+    deleting.delete(workspace, NAME)
+    assert not folder.exists()
+    assert (
+        Publisher(store).refuted(NAME)
+        == before
+        == {done.system: Refutation(trial=done.key, system=done.system, audit=1)}
+    )
+    deleting.delete(workspace, NAME)
+    assert sum(isinstance(one.wanted, Refutation) for one in store.requests(NAME)) == 1
 
 
 def test_nothing_goes_on_with_a_deleted_sweep_and_its_name_is_taken(place):
