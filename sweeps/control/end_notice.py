@@ -35,7 +35,7 @@ class EndNotice:
     """How a run of a sweep ended.
 
     sweep    its name
-    state    of the sweep from now on
+    state    of the sweep from now on; None where another has taken it over
     code     the exit code of the command that ran it
     meaning  of that code; of an error its kind, without its words, which might quote a record
     counts   {state: trials}
@@ -43,7 +43,7 @@ class EndNotice:
     """
 
     sweep: str
-    state: str
+    state: str | None
     code: int
     meaning: str
     counts: Mapping[str, int]

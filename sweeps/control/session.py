@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -345,10 +345,14 @@ def _left_as(store: Store, lease: Lease, operator: Operator) -> Iterator[_Left]:
     try:
         yield left
     except BaseException as error:
+        held = False
         with suppress(StoreError):
             store.set_state(lease, "stopped")
+            held = True
         with suppress(StoreError):
-            operator.tell(EndNotice.of(store, lease.sweep, ExitCode.of_error(error), "stopped", type(error).__name__))
+            notice = EndNotice.of(store, lease.sweep, ExitCode.of_error(error), "stopped", type(error).__name__)
+            # Who lost the lease does not know what another makes of the sweep.
+            operator.tell(notice if held else replace(notice, state=None))
         raise
 
 

@@ -14,6 +14,7 @@ from dpcore.checks import InvalidValue
 from sweeps.control import end_notice, session
 from sweeps.control.end_notice import VARIABLE, EndNotice, Operator
 from sweeps.process.workspace import Workspace
+from sweeps.store import LeaseLost
 from tests.sweeps.fake_workers import NAME
 from tests.sweeps.test_life_end import begin
 
@@ -65,6 +66,24 @@ def test_a_sweep_that_ends_by_an_error_is_told_without_its_words(server, tmp_pat
     ]
     assert capsys.readouterr().err == ""
     lease.release()
+    store.close()
+
+
+def test_who_lost_the_sweep_does_not_say_that_it_stopped(server, tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, server.url)
+    workspace = Workspace.at(tmp_path)
+    store = workspace.open_store(create=True)
+    begin(store, workspace, NAME)
+    lease = store.acquire(NAME)
+    lease.release()
+    other = store.acquire(NAME)
+    store.set_state(other, "running")
+    with pytest.raises(LeaseLost), session._left_as(store, lease, Operator.of_environment()):
+        store.set_state(lease, "finished")
+    [told] = server.told
+    assert (told["state"], told["meaning"]) == (None, "ended by an error: LeaseLost")
+    assert store.sweep(NAME).state == "running"
+    other.release()
     store.close()
 
 
