@@ -27,6 +27,8 @@ from sweeps.store import Lease, Store
 
 LARGEST = 10_000_000
 """As of `search.trials`."""
+EARLIER_DEFAULT = "tpe"
+"""What a spec without `search.sampler` meant before it meant `auto`."""
 
 
 def extended(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
@@ -44,11 +46,25 @@ def extended(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
 def begun(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -> SweepSpec:
     """A spec that is given at a resume, without what the sweep was extended by: it may state any of its totals.
 
-    What `sampler: auto` comes to was resolved when the sweep began, and stays.
+    What `sampler: auto` comes to was resolved when the sweep began, and stays; so does the sampler of a spec that names
+    none, where that meant another one then.
+
+    Raises InvalidValue for `auto` where the sweep began with a sampler by name: nothing was resolved.
     """
-    if spec.search.sampler == before.search.sampler and spec.search.resolved is None:
-        resolved = {"resolved": before.search.resolved}
-        spec = spec.model_copy(update={"search": spec.search.model_copy(update=resolved)})
+    search, began = spec.search, before.search
+    if search.resolved is None:
+        if "sampler" not in search.model_fields_set and began.sampler == EARLIER_DEFAULT:
+            search = search.model_copy(update={"sampler": began.sampler})
+        if search.sampler == began.sampler:
+            search = search.model_copy(update={"resolved": began.resolved})
+        elif registry.is_automatic(search.sampler):
+            raise InvalidValue(
+                "search.sampler",
+                search.sampler,
+                f"{began.sampler}, with which the sweep began: what `auto` comes to is chosen when a sweep begins",
+                f"Write `sampler: {began.sampler}`, or start a new sweep with --name.",
+            )
+        spec = spec.model_copy(update={"search": search})
     if spec.search.trials in [one.trials for one in extensions]:
         spec = spec.model_copy(update={"search": spec.search.model_copy(update={"trials": before.search.trials})})
     if spec.limits.hours is not None and spec.limits.hours in [one.hours for one in extensions]:

@@ -71,7 +71,7 @@ def at_budget(entry: Learning | Automatic, spec: SweepSpec) -> Callable[[SweepSp
     """
     if isinstance(entry, Automatic):
         if spec.search.resolved is None:
-            expected = f"a method, one of {registry.one_of(METHODS)}: `sweeps.control.resolving` chooses it"
+            expected = f"a method, one of {registry.one_of(METHODS)}, which is chosen when a sweep begins"
             raise InvalidValue("search.resolved", None, expected)
         if spec.search.resolved == GAUSSIAN_PROCESS:
             return Surrogate

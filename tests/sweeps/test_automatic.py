@@ -92,6 +92,19 @@ def test_it_is_the_default_and_is_resolved_from_the_plans_once():
     assert "It will be no guarantee, because the auto sampler chooses trials by the results" in plan.render()
 
 
+def test_a_file_that_names_no_sampler_means_the_one_that_its_sweep_began_with():
+    """It was `tpe` by default once."""
+    before, given = spec_with(search={"sampler": "tpe", "trials": 4}), spec_with(search={"trials": 4})
+    assert given.search.sampler == "auto"
+    assert begun(given, before, []).digest == before.digest
+    for asked, began in (("auto", "tpe"), (None, "random")):
+        search = {"trials": 4} if asked is None else {"sampler": asked, "trials": 4}
+        with pytest.raises(
+            InvalidValue, match=rf"search\.sampler='auto': expected {began}, with which the sweep began"
+        ):
+            begun(spec_with(search=search), spec_with(search={"sampler": began, "trials": 4}), [])
+
+
 def test_an_unresolved_one_proposes_nothing_and_others_have_no_method():
     with pytest.raises(InvalidValue, match=r"search\.resolved=None"):
         Proposer(auto(None))
