@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sweeps
-from dpcore.checks import InvalidValue
+from dpcore.checks import InvalidValue, QuotesRecords
 from dpcore.guarantee import Status
 from sweeps.control.planning import plan_proposal
 from sweeps.provenance.recorded_spec import RecordedSpec
@@ -190,3 +190,14 @@ def test_what_it_hands_out_is_held_to_its_facts(monkeypatch) -> None:
         monkeypatch.setattr(inner, "load", lambda options, found=found: found, raising=False)
         with pytest.raises(InvalidValue, match=words):
             source.load(options)
+
+
+def test_what_it_says_of_records_is_kept_from_logs(monkeypatch) -> None:
+    def load(options: Any) -> Any:
+        raise InvalidValue("age", "Smith, 47", "a number")
+
+    source = SOURCES["own_people:build"]
+    monkeypatch.setattr(source._source, "load", load, raising=False)  # type: ignore[attr-defined]
+    with pytest.raises(QuotesRecords, match="Smith, 47") as refused:
+        source.load({"validation": PUBLIC})
+    assert "Smith" not in refused.value.unquoted

@@ -83,7 +83,7 @@ def quoting(tmp_path):
     people = pyarrow.table({"id": [1, 2, 3], "who": ["a", "b", SMITH]})
     known = {"known": 0}
     yield lambda: table._positions("people", people, "who", ("a", "b"), "categories")
-    yield lambda: table._group_codes("people", people, Groups("who", ("a", "b")))
+    yield lambda: table._group_codes("people", people, Groups(column="who", categories=("a", "b")))
     yield lambda: columns.codes(tmp_path, "known categories", known, [SMITH])
     yield lambda: columns.encoded(tmp_path, {"age": columns.DeclaredRange(0, 1)}, [[SMITH]])
     yield lambda: abalone._rings(tmp_path, [SMITH])
