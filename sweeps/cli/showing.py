@@ -22,6 +22,7 @@ from sweeps.front.csv_text import csv_text
 from sweeps.process.suggestions import closest
 from sweeps.process.workspace import Workspace
 from sweeps.records import SweepState, by_trial
+from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 
 FORMATS = ("table", "csv", "json")
@@ -122,10 +123,11 @@ def _sweep(
 
 
 def _curves(workspace: Workspace, sweep: str, where: Sequence[str], form: str) -> None:
-    from sweeps.face.curve_rows import curve_columns, curve_rows
+    from sweeps.face.curve_rows import CLAIMED, curve_columns, curve_rows
 
     store = Publisher.open(workspace.store_url)
-    rows = curve_rows(selected(store.trials(sweep), where), by_trial(store.curves(sweep)))
+    heading = Release.recorded(store.sweep(sweep).spec).heading
+    rows = curve_rows(selected(store.trials(sweep), where), by_trial(store.curves(sweep)), heading)
     if form == "json":
         print_json(rows)
     elif form == "csv":
@@ -133,7 +135,9 @@ def _curves(workspace: Workspace, sweep: str, where: Sequence[str], form: str) -
     elif not rows:
         print("No trial has told anything yet.")
     else:
-        columns = [name for name in curve_columns(rows) if name != "number"]
+        if heading:
+            print(heading)
+        columns = [name for name in curve_columns(rows) if name not in ("number", *CLAIMED)]
         table = Table(*(name.removeprefix("metric.") for name in columns))
         for row in rows:
             table.add_row(*(_cell(name, row.get(name)) for name in columns))

@@ -22,6 +22,7 @@ from sweeps.front.pareto import spec_objectives
 from sweeps.process.suggestions import closest
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialState, by_trial
+from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import is_refuted
@@ -175,7 +176,8 @@ class Sweep:
         Without `curve` in the spec each trial has its end, and the rungs of early stopping.
         """
         chosen = selected(self._published.trials(self.name), where)
-        return curves_table(chosen, by_trial(self._published.curves(self.name)))
+        heading = Release.recorded(self._published.sweep(self.name).spec).heading
+        return curves_table(chosen, by_trial(self._published.curves(self.name)), heading)
 
     def describe(self, trial: int | str) -> TrialShown:
         """One trial whole, in words when printed: plan, solved values, launches, metrics, curve, claim, files.

@@ -40,7 +40,9 @@ def trials_table(trials: Iterable[Published], running: Mapping[str, UnderWay] | 
     return table
 
 
-def curves_table(trials: Iterable[Published], curves: Mapping[str, Sequence[CurveReport]]) -> pd.DataFrame:
+def curves_table(
+    trials: Iterable[Published], curves: Mapping[str, Sequence[CurveReport]], heading: str = ""
+) -> pd.DataFrame:
     """One row for each planned step after which a trial reported, in the order of `trials`.
 
     number, key             whose
@@ -48,8 +50,10 @@ def curves_table(trials: Iterable[Published], curves: Mapping[str, Sequence[Curv
     attempt                 the launch that ran the last of them
     metric.<name>           measured there; on private validation records of a noised histogram, and then
     metric.<name>_noise_sd  is the standard deviation of that noise
+    status                  of the trial's claim; empty before it has one
+    heading                 what stands above every claim of the sweep, where something does
     """
-    rows = curve_rows(trials, curves)
+    rows = curve_rows(trials, curves, heading)
     return pd.DataFrame(rows, columns=curve_columns(rows))
 
 

@@ -150,10 +150,11 @@ def planted_in(folder: Path) -> set[str]:
 
 
 def holding(folder: Path, word: str) -> set[str]:
-    """Names, below `folder`, of the files that say `word`; of a page what is shown, not its style and libraries."""
+    """Names, below `folder`, of the files that say `word`; of a page what is shown, not its style and libraries, and of
+    a model in MLflow not the code of ours that travels with it."""
     found = set()
     for path in folder.rglob("*"):
-        if path.is_file():
+        if path.is_file() and "artifacts/code/" not in path.as_posix():
             text = path.read_bytes()
             if path.suffix == ".html":
                 text = re.sub(rb"<style>.*?</style>|<script>.*?</script>", b"", text, flags=re.DOTALL)

@@ -59,6 +59,7 @@ def test_a_table_has_each_point_once_and_of_running_trials_too(store, tmp_path, 
     table = sweeps.open("views", root=tmp_path).curves()
     assert list(table.columns) == [
         "number", "key", "step", "share", "attempt", "metric.accuracy", "metric.accuracy_noise_sd",
+        "status",
     ]  # fmt: skip
     points = [(0, 2, 0.2), (0, 5, 0.5), (0, 10, 1.0), (1, 2, 0.2), (1, 5, 0.5)]
     assert list(zip(table["number"], table["step"], table["share"], strict=True)) == points

@@ -94,10 +94,11 @@ RATES, STEPS = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8}, {3, 8, 13, 18}
 @pytest.mark.parametrize("name", registry.SAMPLERS)
 def test_every_sampler_keeps_steps(name):
     """Exactly the decimals that a person would write, and all of them before long."""
-    made = exam(name, systems=STEPPED, search={"sampler": name, "trials": 64, "seed": 3})
+    method = {"resolved": "gp"} if name == "auto" else {}
+    made = exam(name, systems=STEPPED, search={"sampler": name, "trials": 64, "seed": 3, **method})
     assert faults(made) == []
     proposer, seen = Proposer(made), []
-    for _ in range({"gp": 14, "grid": 400}.get(name, 64)):
+    for _ in range({"gp": 14, "auto": 14, "grid": 400}.get(name, 64)):
         proposal = proposer.propose()
         if proposal is None:
             break

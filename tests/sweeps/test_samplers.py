@@ -192,7 +192,7 @@ class _Greedy:
 def test_one_that_is_listed_as_independent_is_told_nothing(monkeypatch):
     """A learning sampler listed wrongly cannot learn: the total stays true."""
     made: list[_Greedy] = []
-    changed(monkeypatch, "random", points=lambda spec: made.append(_Greedy(spec)) or made[-1])
+    changed(monkeypatch, "random", points=lambda spec, given: made.append(_Greedy(spec)) or made[-1])
     spec = exam("random")
 
     def run(accuracy: float) -> list[Any]:

@@ -185,7 +185,7 @@ def test_a_drain_that_never_looks_for_runs_is_caught(tmp_path: Path, monkeypatch
     rebuild(Publisher(store), "views", uri)
     monkeypatch.setattr(Experiment, "_find_runs", lambda self: None)
     # What mends would take the first run for a stray one.
-    monkeypatch.setattr(Experiment, "mend", lambda self, trials: ())
+    monkeypatch.setattr(Experiment, "mend", lambda *asked: ())
     rebuild(Publisher(store), "views", uri)
     assert max(len(found) for found in runs_of(uri).values()) == 2
 

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from dpcore.noise import SecureNoise
 from trainables.system import PublicFacts, Split, Task
+from trainables.training.noise import unseeded_noise
 from trainables.validation.declaration import Bins
 from trainables.validation.judgements import Judgements, judgements
 from trainables.validation.judging import metrics_of, noised
@@ -49,7 +49,7 @@ def noised_score(
     """
     # One at a time: what a record adds must not depend on its companions.
     judged = judgements(model, split, facts, _CPU, batch=1)
-    metrics = noised(judged, facts, units, histogram, bins, SecureNoise())
+    metrics = noised(judged, facts, units, histogram, bins, unseeded_noise())
     return Score(metrics=metrics, standard_error=dict(share_error(metrics, 0 if facts.unit else units)))
 
 

@@ -50,6 +50,11 @@ def report_noise(run: Run, execution: Execution, step: int) -> NoiseSource:
     return PseudorandomNoise(run.streams.torch(Purpose.REPORT, step=step))
 
 
+def unseeded_noise() -> NoiseSource:
+    """Noise of no attempt, for a report that is asked for once, outside of training: nobody can seed it."""
+    return SecureNoise()
+
+
 def normals(run: Run, execution: Execution, stream: str = "") -> Normals:
     """Noise for arrays: of this attempt, from its first step on.
 
