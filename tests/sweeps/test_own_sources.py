@@ -201,3 +201,36 @@ def test_what_it_says_of_records_is_kept_from_logs(monkeypatch) -> None:
     with pytest.raises(QuotesRecords, match="Smith, 47") as refused:
         source.load({"validation": PUBLIC})
     assert "Smith" not in refused.value.unquoted
+
+
+@pytest.mark.parametrize(
+    ("n_validation", "records", "each", "words"),
+    [
+        (0, 1, 1, "of which own_people:build loads some"),
+        (0, 20, 2, "of which own_people:build loads some"),
+        (9, 20, 1, "within 10%"),
+        (8, 20, 2, "1 to 2 records each"),
+        (22, 19, 2, "1 to 2 records each"),
+        (0, 0, 2, ""),
+        (10, 20, 2, ""),
+        (20, 20, 2, ""),
+    ],
+)
+def test_validation_records_are_those_that_were_declared(monkeypatch, n_validation, records, each, words) -> None:
+    """The spec says whose they are only where some are declared: others would be reported on as if they were public."""
+    source = SOURCES["own_people:build"]
+    inner = source._source  # type: ignore[attr-defined]
+    good, facts, units = inner.load({}), {"n_validation": n_validation}, None
+    if each > 1:
+        units = Units(np.arange(0, 80 + 1, each), np.arange(80 // each, dtype=np.uint64))
+        facts |= {"n": len(units), "unit": Unit(column="person", max_records=each)}
+    kept = Split({"x": good.validation.inputs["x"][:records]}, good.validation.targets[:records])
+    found = replace(good, facts=replace(good.facts, **facts), validation=kept, units=units)
+    monkeypatch.setattr(inner, "facts", lambda options: found.facts, raising=False)
+    monkeypatch.setattr(inner, "load", lambda options: found, raising=False)
+    options = {"validation": PUBLIC} if n_validation else {}
+    if words:
+        with pytest.raises(InvalidValue, match=words):
+            source.load(options)
+    else:
+        assert len(source.load(options).validation) == records

@@ -7,7 +7,9 @@ module's word; every claim on its data says so. The rest is held to, whatever it
     facts       checked as values, asked for before any record; what `load` hands out has to be of the same facts
     records     checked as those of packaged sources are; numbers are cut to the bounds that the facts declare, and
                 their number has to be near the declared one
-    units       those that the facts name, and no more records of one than they say
+    units       those that the facts name, and no more training records of one than they say. Whose a validation record
+                is nobody hands out: that there are no more of one unit among them is the module's word, and only their
+                number is held to what the declared units may have
     validation  public or private as the spec declares, never by the module. Private reports add to training: that
                 records are parted by something of their own alone is believed of code that was read here
     digest      that of what came out, by our code
@@ -105,8 +107,7 @@ class OwnSource:
             )
         self._check_units(found, said.unit)
         self._check_count("n", found.present, said.n)
-        if said.unit is None:
-            self._check_count("n_validation", len(found.validation), said.n_validation)
+        self._check_validation(len(found.validation), said)
         parts = (self._within(facts, one) for one in (found.train, found.validation))
         made = content.dataset(facts, *parts, units=found.units)
         # Once their form is known to be right.
@@ -155,9 +156,20 @@ class OwnSource:
                 "`trainables.data.content.by_unit` makes such units.",
             )
 
-    def _check_count(self, name: str, found: int, declared: int) -> None:
-        if abs(found - declared) > max(1.0, COUNT_TOLERANCE * declared):
-            expected = f"{name} within {COUNT_TOLERANCE:.0%} of what {self.name} loads"
+    def _check_validation(self, found: int, said: PublicFacts) -> None:
+        if found and not said.n_validation:
+            # The spec says whose these records are only where some are declared.
+            raise InvalidValue(
+                "data.n_validation", 0, f"the number of validation records, of which {self.name} loads some", _REMEDY
+            )
+        self._check_count("n_validation", found, said.n_validation, said.unit_records)
+
+    def _check_count(self, name: str, found: int, declared: int, each: int = 1) -> None:
+        """each: what is declared has one record at least, and so many at most."""
+        slack = max(1.0, COUNT_TOLERANCE * declared)
+        if not declared - slack <= found <= each * (declared + slack):
+            of = "" if each == 1 else f", of 1 to {each} records each"
+            expected = f"{name} within {COUNT_TOLERANCE:.0%} of what {self.name} loads{of}"
             raise InvalidValue(f"data.{name}", declared, expected, "Declare another.")
 
     def _within(self, facts: PublicFacts, split: Split) -> Split:
