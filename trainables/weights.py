@@ -38,6 +38,11 @@ class Weights:
                 checks.non_negative_finite(class_weights=one)
             checks.positive_finite(largest_class_weight=max(self.classes))
 
+    @property
+    def largest(self) -> float:
+        """That any record can have."""
+        return max(self.classes, default=1.0) * (self.high if self.column else 1.0)
+
     def __str__(self) -> str:
         classes = f"its class's of {', '.join(f'{one:g}' for one in self.classes)}" if self.classes else ""
         column = f"its {self.column} in 0..{self.high:g}" if self.column else ""

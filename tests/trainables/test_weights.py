@@ -20,10 +20,13 @@ from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.capabilities import capabilities_of
 from trainables.claims import check_weights
 from trainables.data import SOURCES, content
+from trainables.measures import twins
+from trainables.measures.gradient_canaries import PIECES, Watched, draw_signs, planted
 from trainables.parallel.sums import LocalSums, initial_model
 from trainables.parallel.team import GradientTask
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget
+from trainables.training.losses import loss_function
 from trainables.weights import Weights
 
 __all__ = ["people"]
@@ -37,13 +40,17 @@ def weighted(data: Dataset, declared: Weights, weights: np.ndarray | None = None
     return replace(data, facts=replace(data.facts, weights=declared), train=train)
 
 
+def task(**changes: Any) -> GradientTask:
+    """One step over all records."""
+    return GradientTask(
+        model="linear", hidden=0, model_seed=3, rate=1.0, clip_norm=C, steps=1, sampling_seed=bytes(32), **changes
+    )
+
+
 def summed(data: Dataset, **changes: Any) -> Tensor:
     """The clipped sum over all records."""
     model = initial_model("linear", 0, 3, data.facts, CPU)
-    task = GradientTask(
-        model="linear", hidden=0, model_seed=3, rate=1.0, clip_norm=C, steps=1, sampling_seed=bytes(32), **changes
-    )
-    parts = LocalSums(task, model, data, CPU).next().tensors
+    parts = LocalSums(task(**changes), model, data, CPU).next().tensors
     return torch.cat([parts[name].flatten() for name, _ in model.named_parameters()])
 
 
@@ -86,6 +93,26 @@ def test_no_weight_moves_the_sum_by_more_than_the_clip_norm(weight: float) -> No
     moved = float((summed(whole) - summed(rest)).norm())
     assert moved <= C * (1 + 1e-4)
     assert (moved == 0) == (weight == 0)
+
+
+@pytest.mark.parametrize(
+    "declared", [Weights(classes=(0.0, 1e-4)), Weights(column="weight", high=1e-4), Weights(column="weight", high=9.0)]
+)
+def test_canaries_of_an_audit_are_longer_than_the_clip_however_light_records_are(declared: Weights) -> None:
+    """A canary of the weight of some record would be a ten-thousandth as long, or not there, and the audit blind."""
+    data, rng = data_of("noisy-sgd"), np.random.default_rng(1)
+    light = np.zeros(len(data.train), dtype=np.float32) if declared.column else None
+    data = planted(weighted(data, declared, light), np.ones(8, dtype=bool), rng, replaced=False)
+    twin = Watched(
+        twins.member(CANDIDATES["noisy-sgd"].plan, 1),
+        twins.streams(1, bytes(32)),
+        signs=draw_signs(8, rng),
+        clip_norm=C,
+    )
+    model, loss = twin.attach(initial_model("linear", 0, 3, data.facts, CPU), loss_function(data.facts))
+    parts = LocalSums(task(), model, data, CPU, loss=loss).next().tensors
+    pieces = torch.stack([parts[f"rows.{piece}.weight"][1:, 0] for piece in range(PIECES)], 1)
+    assert torch.allclose(pieces.norm(dim=1), torch.full((8,), C), rtol=1e-4)
 
 
 def test_records_without_their_weights_train_nothing() -> None:

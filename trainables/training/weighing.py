@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcore.checks import InvalidValue
+from trainables.measures.gradient_canaries import COLUMN
 from trainables.system import PublicFacts, Split
 
 LossFunction = Callable[[Any, Any], Tensor]
 
 
 def record_weights(facts: PublicFacts, split: Split) -> NDArray[np.float32] | None:
-    """[n] of the records of `split`; None where nothing is weighted.
+    """[n] of the records of `split`; None where nothing is weighted. An audit's canaries have the largest weight that a
+    record can have, 1 at least: a light one would be no longer than the clip, and the audit blind.
 
     Raises InvalidValue where the facts name a column of weights and the records have none.
     """
@@ -30,6 +32,8 @@ def record_weights(facts: PublicFacts, split: Split) -> NDArray[np.float32] | No
         if split.weights is None:
             raise InvalidValue("weights", None, f"the column {declared.column} of every record that is trained on")
         weights = weights * split.weights
+    if COLUMN in split.inputs and COLUMN not in facts.features:
+        weights[split.inputs[COLUMN] != 0] = max(1.0, declared.largest)
     return weights
 
 
