@@ -1,29 +1,33 @@
 """The models of a sweep's front, shown by MLflow once the sweep is over: those of a few trials, never all of them.
 
 Beside the sweep and after its results: nothing is trained, no record is read, and what fails is said and can be done
-again (`sweeps track`). A model leaves here by the rules of `sweeps.export.exporting`, and by no other.
+again (`sweeps track`). A model leaves here by the rules of `sweeps.export.exporting`, and by no other. What MLflow has
+already is made to say what is known today: on the front or off it, refuted since, or registered by `sweeps export`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
-from sweeps.export.exporting import exported
+from sweeps.export.card import ModelCard
+from sweeps.export.exporting import card_of, exported
 from sweeps.front.pareto import LABELS, spec_objectives, sweep_front
 from sweeps.process.workspace import Workspace
-from sweeps.provenance.fingerprint import Changed
-from sweeps.records import TrialState
+from sweeps.records import SweepRecord, TrialState
 from sweeps.release.published import Published
 from sweeps.release.publisher import OVER, Publisher
 from trainables.export.protocol import ReleasesModel
 from trainables.registry import SYSTEMS
 from trainables.worker.attempt import Attempt
 from trainables.worker.files import NotAFolder
+
+if TYPE_CHECKING:
+    from trainables.export.model import ReleasedModel
 
 AT_MOST = 8
 """Models of a front: the best by the first objective."""
@@ -58,42 +62,69 @@ class ModelsShown:
 
 
 def show_models(workspace: Workspace, sweep: str) -> ModelsShown:
-    """Put the models that the spec asks for (`tracking.models`) into MLflow, where they are not there yet.
+    """Put the models that the spec asks for (`tracking.models`) into MLflow, where they are not there as of today, and
+    make all that are there say what is known today.
 
     Of a sweep that is not over, or not there for MLflow, nothing is shown. Raises StoreError.
     """
     store = Publisher.open(workspace.store_url)
     record = store.sweep(sweep)
-    wanted = record.spec.models
-    if wanted == "none" or record.state not in OVER:
+    if record.state not in OVER:
         return ModelsShown()
     workspace = workspace.of(record)
-    trials, more = _of_front(store, record.name) if wanted == "front" else (_named(store, record.name, wanted), 0)
-    if not trials:
+    asked, more = _asked(store, record)
+    trials = {one.key: one for one in store.trials(record.name)}
+    if not asked and not any(one.state is TrialState.COMPLETE and _may_leave(one) for one in trials.values()):
         return ModelsShown()
     from sweeps.tracking.models import shown_models
-    from trainables.export.model import NotExportable, ReleasedModel
 
     left_out: dict[str, str] = {}
-
-    def models() -> Iterator[tuple[Published, ReleasedModel]]:
-        for one in trials:
-            try:
-                if (size := _bytes(workspace, record.name, one)) > LARGEST_BYTES:
-                    raise InvalidValue("model", f"{size:,} bytes", f"at most {LARGEST_BYTES:,}", "`sweeps export` it.")
-                yield one, exported(workspace, record.name, one.key)
-            except (InvalidValue, Changed, NotExportable, OSError, ValueError) as error:
-                left_out[one.key] = str(error)
-
     uri = record.spec.tracking_uri or workspace.tracking_uri
-    there = shown_models(uri, record.name, workspace.folder(record.name), models(), left_out)
+    exports = _OfToday(workspace, record.name)
+    there = shown_models(uri, record.name, workspace.folder(record.name), trials, asked, exports, left_out)
     return ModelsShown(trials=tuple(there), left_out=left_out, more=more)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfToday:
+    """Cards and models of a sweep; see `sweeps.tracking.models.Exports`."""
+
+    workspace: Workspace
+    sweep: str
+
+    def card(self, trial: Published) -> ModelCard:
+        with _no_file_is_no_model():
+            return card_of(self.workspace, self.sweep, trial.key)
+
+    def model(self, trial: Published) -> ReleasedModel:
+        with _no_file_is_no_model():
+            if (size := _bytes(self.workspace, self.sweep, trial)) > LARGEST_BYTES:
+                raise InvalidValue("model", f"{size:,} bytes", f"at most {LARGEST_BYTES:,}", "`sweeps export` it.")
+            return exported(self.workspace, self.sweep, trial.key)
+
+
+@contextmanager
+def _no_file_is_no_model() -> Iterator[None]:
+    """What fails here is this one model: an OSError would read as if MLflow were away."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(str(error)) from error
 
 
 def asked_by_name(store: Publisher, sweep: str) -> set[str]:
     """Keys of the trials whose models the spec names."""
     wanted = store.sweep(sweep).spec.models
     return set() if wanted in ("front", "none") else {one.key for one in _named(store, sweep, wanted)}
+
+
+def _asked(store: Publisher, record: SweepRecord) -> tuple[list[str], int]:
+    """Keys of the trials whose models the spec asks for, and how many more its front has."""
+    wanted = record.spec.models
+    if wanted == "none":
+        return [], 0
+    trials, more = _of_front(store, record.name) if wanted == "front" else (_named(store, record.name, wanted), 0)
+    return [one.key for one in trials], more
 
 
 def _named(store: Publisher, sweep: str, numbers: Collection[Any]) -> list[Published]:

@@ -68,6 +68,19 @@ def exported(
     return ReleasedModel(found.module, _preprocessing(found.spec, found.facts), card.to_dict(), card.page())
 
 
+def card_of(workspace: Workspace, sweep: str, trial: int | str) -> ModelCard:
+    """The card that the model of a finished trial has today, whether or not its claim is refuted. Opens no checkpoint.
+
+    Raises as `released` does, but for the code and the checkpoint.
+    """
+    published = Publisher.open(workspace.store_url)
+    recorded = published.sweep(sweep).kept()
+    record = _chosen(published, recorded.name, str(trial), True).record
+    spec = load_spec(recorded.spec.canonical)
+    facts = SOURCES[spec.data.source].facts(spec.data.options())
+    return ModelCard.of(published, recorded.name, record, facts, spec, refuted=is_refuted(record))
+
+
 def released(
     workspace: Workspace, sweep: str, trial: int | str, *, as_refuted: bool = False, accept: Collection[str] = ()
 ) -> Released:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mlflow import MlflowClient
 
@@ -13,26 +13,41 @@ from sweeps.process.waiting import waiting
 from sweeps.release.published import Published
 from sweeps.tracking.lock import DrainLock, DrainRunning
 from sweeps.tracking.mlflow_door import TRIAL_KEY, UNREACHABLE, find_experiment
-from sweeps.tracking.packaging import claim_tags, write
+from sweeps.tracking.packaging import CARD, claim_tags, write
 from sweeps.tracking.run_reading import tagged_runs
+from sweeps.tracking.told_models import READY, Card, logged_models, tell
 from trainables.worker.redaction import redacted, shown_url
 
 if TYPE_CHECKING:
     from trainables.export.model import ReleasedModel
 
-_READY = "READY"
+
+class Exports(Protocol):
+    """Cards and models of a sweep's trials, as they are today. Both raise ValueError, which says why there is none."""
+
+    def card(self, trial: Published) -> Card:
+        """Of a trial whose claim is refuted too."""
+        ...
+
+    def model(self, trial: Published) -> ReleasedModel:
+        """Only where it may leave."""
+        ...
 
 
 def shown_models(
     uri: str,
     sweep: str,
     folder: Path,
-    models: Iterable[tuple[Published, ReleasedModel]],
+    trials: Mapping[str, Published],
+    asked: Collection[str],
+    exports: Exports,
     left_out: MutableMapping[str, str],
 ) -> list[str]:
-    """Log each model to the experiment of `sweep` unless it is there, and return the keys of those that are.
+    """Log the models of `asked` to the experiment of `sweep` unless they are there with the card of today, and return
+    the keys of those that are. What MLflow has of any trial says afterwards what is known today.
 
     folder    the sweep's own, for the lock: two processes would log twice
+    trials    {key: trial}, all of the sweep
     left_out  {key: why}, which is added to
 
     An MLflow that is away, or has no such experiment, ends it: what was not logged is not there, and nothing else is
@@ -46,15 +61,21 @@ def shown_models(
             if experiment is None:
                 raise OSError(f"MLflow has no experiment {sweep!r} yet")
             runs = {key: run for run, key in tagged_runs(client, experiment.experiment_id, TRIAL_KEY)}
-            known = _known(client, experiment.experiment_id)
-            for trial, model in models:
-                key = trial.key
+            known = logged_models(client, experiment.experiment_id)
+            for key in [*asked, *(one for one in known if one in trials and one not in asked)]:
+                trial, models = trials[key], known.get(key, [])
                 try:
-                    if key not in known:
+                    card = exports.card(trial)
+                    tags = claim_tags(card.to_dict(), sweep, trial)
+                    tell(client, models, tags, card.page())
+                    if key not in asked:
+                        continue
+                    if not any(one.tags.get(CARD) == tags[CARD] for one in models):
+                        model = exports.model(trial)
                         log(client, uri, experiment.experiment_id, runs.get(key), model, sweep, trial)
                 except ValueError as error:
-                    # A model of the user's own that is no program.
-                    left_out[key] = str(error)
+                    # A model of the user's own that is no program, a claim that was refuted since, ...
+                    left_out[key] = str(error) if key in asked else f"what it says of it may be of before: {error}"
                 else:
                     there.append(key)
     except (*UNREACHABLE, DrainRunning) as error:
@@ -76,24 +97,12 @@ def log(
         place = Path(made) / "model"
         write(model, place, Path(made) / "exported")
         with waiting(f"MLflow at {shown_url(uri)}"):
-            tags = claim_tags(model, sweep, trial)
+            tags = claim_tags(model.card, sweep, trial)
             logged = client.create_logged_model(experiment_id, trial.key, source_run_id=run_id, tags=tags)
             try:
                 client.log_model_artifacts(logged.model_id, str(place))
             except UNREACHABLE:
                 client.finalize_logged_model(logged.model_id, "FAILED")
                 raise
-            client.finalize_logged_model(logged.model_id, _READY)
+            client.finalize_logged_model(logged.model_id, READY)
     return logged
-
-
-def _known(client: MlflowClient, experiment_id: str) -> set[str]:
-    """Keys of the trials whose models are there."""
-    found: set[str] = set()
-    token: str | None = None
-    while True:
-        page = client.search_logged_models([experiment_id], page_token=token)
-        found |= {one.tags[TRIAL_KEY] for one in page if TRIAL_KEY in one.tags and str(one.status) == _READY}
-        token = page.token
-        if not token:
-            return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dpcore
 import trainables
@@ -22,17 +24,22 @@ if TYPE_CHECKING:
 
 _NEEDS = ("mlflow", "numpy", "pandas", "pyarrow", "safetensors", "scipy", "torch")
 _LONGEST = 5000
+SWEEP = "sweeps.sweep"
+CARD = "sweeps.card"
+"""The digest of the card among a model's files."""
 
 
-def claim_tags(model: ReleasedModel, sweep: str, trial: Published) -> dict[str, str]:
-    """What a version says of itself: the tags of the trial's run, its epsilon, and what stands above every claim."""
+def claim_tags(card: Mapping[str, Any], sweep: str, trial: Published) -> dict[str, str]:
+    """What a model with this card says of itself: the tags of the trial's run, its epsilon, what stands above every
+    claim, and which card it is."""
     assert trial.guarantee is not None
     return {
         **trial_tags(trial),
-        "sweeps.sweep": sweep,
+        SWEEP: sweep,
         "sweeps.epsilon": repr(trial.guarantee.epsilon),
-        "sweeps.total": " ".join(model.card["total"])[:_LONGEST],
-        HEADING: model.card["heading"] or NO_HEADING,
+        "sweeps.total": " ".join(card["total"])[:_LONGEST],
+        HEADING: card["heading"] or NO_HEADING,
+        CARD: hashlib.sha256(json.dumps(card, sort_keys=True).encode()).hexdigest(),
     }
 
 

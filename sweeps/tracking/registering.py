@@ -65,7 +65,7 @@ def register(uri: str, name: str, model: ReleasedModel, sweep: str, trial: Publi
             # By its place: MLflow looks a model's own URI up in whatever store is the process's default.
             logged.artifact_location,
             run_id=runs.get(trial.key),
-            tags=claim_tags(model, sweep, trial),
+            tags=claim_tags(model.card, sweep, trial),
             description=model.page,
             model_id=logged.model_id,
         )

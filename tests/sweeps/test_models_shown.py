@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,10 +42,14 @@ def own(tmp_path_factory):
     return sweeps.open(NAME, root=root)
 
 
-def shown_by_mlflow(sweep):
+def all_in_mlflow(sweep):
     client = MlflowClient(tracking_uri=sweep.workspace.tracking_uri)
     experiment = client.get_experiment_by_name(sweep.name)
-    return {one.tags["sweeps.trial_key"]: one for one in client.search_logged_models([experiment.experiment_id])}
+    return list(client.search_logged_models([experiment.experiment_id]))
+
+
+def shown_by_mlflow(sweep):
+    return {one.tags["sweeps.trial_key"]: one for one in all_in_mlflow(sweep)}
 
 
 def ended(**fields):
@@ -88,6 +93,8 @@ def test_a_large_front_is_cut_to_the_best_and_large_models_are_named(own, monkey
     found = show_models(own.workspace, NAME)
     assert (found.trials, found.more) == ((own.best().key,), 3)
     assert "more: `sweeps export`" in "".join(found.lines())
+    # As if MLflow had none yet.
+    monkeypatch.setattr("sweeps.tracking.models.logged_models", lambda *_: {})
     monkeypatch.setattr(at_the_end, "LARGEST_BYTES", 1)
     assert "bytes" in show_models(own.workspace, NAME).left_out[own.best().key]
 
@@ -97,13 +104,58 @@ def test_what_fails_is_said_and_nothing_else_is_lost(own, monkeypatch):
         raise RuntimeError("broken")
 
     end = ended(tracking=own.workspace.tracking_uri)
-    monkeypatch.setattr(at_the_end, "exported", broken)
+    monkeypatch.setattr(at_the_end, "card_of", broken)
     found = with_models(end, own.workspace)
     assert (found.code, found.counts) == (end.code, end.counts)
     assert "RuntimeError: broken" in "".join(found.models.lines())
     monkeypatch.undo()
     monkeypatch.setattr("sweeps.tracking.models.find_experiment", lambda *_: (None, None))
     assert all("sweeps track" in why for why in show_models(own.workspace, NAME).left_out.values())
+
+
+def test_a_claim_that_is_refuted_later_is_refuted_in_every_model_that_mlflow_has(own):
+    """Runs alone were told: models of the front, registered ones too, went on as proved, with their old quote."""
+    before = own.track().models.trials
+    version = own.register(own.best().number, "told")
+    client = MlflowClient(tracking_uri=own.workspace.tracking_uri)
+    there = {one.model_id for one in all_in_mlflow(own)}
+    audit = Path(own.workspace.folder(NAME)) / "audits" / "1" / "audit.json"
+    audit.parent.mkdir(parents=True)
+    verdict = {"trial": f"{NAME}-0", "system": "noisy-sgd", "number": 1, "outcome": "refuted"}
+    audit.write_text(json.dumps(verdict))
+    try:
+        # No front is left: what was on it is walked all the same, and nothing refuted is logged.
+        assert own.track().models.trials == ()
+        told = all_in_mlflow(own)
+        assert {one.model_id for one in told} == there
+        for tags in (
+            *(one.tags for one in told),
+            (found := client.get_model_version("told", str(version.number))).tags,
+        ):
+            assert (tags["sweeps.status"], tags["sweeps.quote"]) == ("refuted", "refuted")
+            assert tags["sweeps.heading"].startswith("REFUTED")
+            assert "tags are of today" in tags["sweeps.out_of_date"]
+        assert "REFUTED" in found.description
+    finally:
+        shutil.rmtree(audit.parent)
+    assert own.track().models.trials == before
+    assert {one.model_id for one in all_in_mlflow(own)} == there
+    assert not [
+        one for one in all_in_mlflow(own) if "sweeps.out_of_date" in one.tags or one.tags["sweeps.quote"] == "refuted"
+    ]
+
+
+def test_a_model_whose_card_has_changed_is_logged_again_once(own, monkeypatch):
+    """As test records that were read since do, or a total that grew."""
+    front = own.track().models.trials
+    before = {one.model_id for one in all_in_mlflow(own)}
+    monkeypatch.setattr("sweeps.export.card.share_error", lambda *_: {"accuracy": 0.125})
+    for _ in range(2):
+        assert own.track().models.trials == front
+        new = [one for one in all_in_mlflow(own) if one.model_id not in before]
+        assert sorted(one.tags["sweeps.trial_key"] for one in new) == sorted(front)
+    marked = {one.model_id for one in all_in_mlflow(own) if "sweeps.out_of_date" in one.tags}
+    assert marked == before
 
 
 def test_trials_by_number_are_kept_by_gc_and_none_means_none(tmp_path):

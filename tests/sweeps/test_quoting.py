@@ -218,11 +218,7 @@ def test_what_stands_beside_it_may_be_quoted_all_the_same(workspace):
 
 def test_a_version_in_the_registry_says_so(workspace):
     record, made = card(workspace)
-
-    class Model:
-        card = made.to_dict()
-
-    tags = claim_tags(Model, "views", record)
+    tags = claim_tags(made.to_dict(), "views", record)
     assert (tags["sweeps.status"], tags["sweeps.quote"]) == ("refuted", "refuted")
     assert tags["sweeps.heading"].startswith("REFUTED")
 
