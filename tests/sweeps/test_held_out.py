@@ -204,6 +204,47 @@ def test_what_cannot_be_is_said_by_the_spec(tmp_path, change, said):
         sweeps.load(raw(tmp_path / "a.parquet", "private"), changes=change)
 
 
+@pytest.mark.parametrize(
+    ("path", "validation", "test", "said"),
+    [
+        ("a.parquet", None, "a.parquet", "data.path"),
+        ("people", None, "people/test.csv", "data.path"),
+        ("file:///people/a.csv", None, "/people", "data.path"),
+        ("a.parquet", "b.parquet", "./b.parquet", "data.validation.path"),
+    ],
+)
+def test_a_public_test_file_is_no_file_that_trials_read(path, validation, test, said):
+    options = {**raw(path)["data"], "test": {"records": "public", "path": test, "n": 50}}
+    options["validation"] = validation and {"records": "public", "path": validation, "n": 50}
+    del options["source"]
+    with pytest.raises(InvalidValue, match=rf"data\.test\.path.*apart from .* {said} names"):
+        SOURCES["table"].facts(options)
+
+
+def by_unit(folder, validation, test):
+    """Options of people in files: of training a and b, of validation and test as given."""
+    for name, ids in {"train": "ab", "validation": validation, "test": test}.items():
+        frame = pd.DataFrame({"id": list(ids), "x": 0.5, "label": "low"})
+        frame.loc[0, "label"] = "high"
+        frame.to_parquet(folder / f"{name}.parquet")
+    options = raw(folder / "train.parquet")["data"]
+    del options["source"]
+    return options | {
+        "n": 2,
+        "unit": {"column": "id", "max_records": 2},
+        "validation": {"records": "public", "path": str(folder / "validation.parquet"), "n": len(validation)},
+        "test": {"records": "public", "path": str(folder / "test.parquet"), "n": len(test)},
+    }
+
+
+@pytest.mark.parametrize(("test", "said"), [("eb", r"data\.path"), ("ed", r"data\.validation\.path")])
+def test_no_unit_of_a_test_file_trains_or_validates(tmp_path, test, said):
+    options = by_unit(tmp_path, "cd", test)
+    for read in (SOURCES["table"].load, SOURCES["table"].load_held_out):
+        with pytest.raises(InvalidValue, match=rf"data\.test\.path.*file of {said} too, found 1"):
+            read(options)
+
+
 def test_a_sweep_without_test_records_says_so(tmp_path):
     people().to_parquet(tmp_path / "a.parquet")
     plain = raw(tmp_path / "a.parquet")

@@ -62,12 +62,15 @@ class Table(Source[TableOptions]):
         declared = schema(asked)
         where, form = asked.path, asked.format
         everything = _records(where, form, declared, declared.n)
+        _check_test_file(asked, declared, everything.ids)
         if declared.test is not None and declared.test.path is None:
             everything = everything.at(np.flatnonzero(~_in_test(everything, declared.test)))
         validation = declared.validation
         if validation.path is not None:
             parts = [everything, _records(validation.path, form, declared, validation.n)]
-            _check_apart(declared, parts[0], parts[1], "data.validation.path", validation.path)
+            if (unit := declared.unit) is not None:
+                ids, judged = (set(one.ids) for one in parts)
+                _check_apart(unit, ids, judged, "data.validation.path", validation.path, "data.path")
         else:
             held_out = np.zeros(len(everything.split), dtype=bool)
             if validation.id is not None:
@@ -95,7 +98,7 @@ class Table(Source[TableOptions]):
             found = others.at(np.flatnonzero(_in_test(others, test)))
         else:
             found = _records(test.path, asked.format, declared, test.n)
-            _check_apart(declared, others, found, "data.test.path", test.path)
+            _check_test_file(asked, declared, others.ids)
         split = found.split if declared.unit is None else content.by_unit(found.split, found.ids, declared.unit)[0]
         return content.checked(facts, "test", split)
 
@@ -131,13 +134,33 @@ def _records(where: object, form: str | None, declared: Schema, n: int) -> _Reco
     return _Records(_split(where, table, declared), ids)
 
 
-def _check_apart(declared: Schema, train: _Records, judged: _Records, option: str, path: str) -> None:
-    """No unit is trained on and judged as well."""
-    if declared.unit is not None and (shared := set(train.ids) & set(judged.ids)):
+def _check_test_file(asked: TableOptions, declared: Schema, trained: NDArray[Any]) -> None:
+    """No unit of a test file is trained on or validated by: `trained` are the ids in the file of data.path.
+
+    Of the other files it reads the ids alone.
+    """
+    unit, test, validation = declared.unit, declared.test, declared.validation
+    if unit is None or test is None or test.path is None:
+        return
+    found = _ids_in(test.path, asked.format, unit)
+    others = {"data.path": set(trained)}
+    if validation.path is not None:
+        others["data.validation.path"] = _ids_in(validation.path, asked.format, unit)
+    for option, ids in others.items():
+        _check_apart(unit, ids, found, "data.test.path", test.path, option)
+
+
+def _ids_in(path: str, form: str | None, unit: Unit) -> set[str]:
+    return set(_unit_ids(path, table_file.read(path, form, (unit.column,)), unit))
+
+
+def _check_apart(unit: Unit, ids: set[str], found: set[str], option: str, path: str, other: str) -> None:
+    """No unit is in two files: the one of `option` holds `found`, the one of the option `other` holds `ids`."""
+    if shared := ids & found:
         raise InvalidValue(
             option,
             path,
-            f"no {declared.unit.column} that is in the file of data.path too, found {len(shared)}",
+            f"no {unit.column} that is in the file of {other} too, found {len(shared)}",
             "Put all records of a unit into one of the files.",
         )
 

@@ -29,14 +29,13 @@ Whether validation records are public or private has to be said: see `trainables
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 from dpcore.checks import InvalidValue
 from trainables.data import options, test_part
+from trainables.data.file_paths import overlap
 from trainables.data.table_json import COLUMNS, GROUPS, VALIDATION, WEIGHT
 from trainables.data.table_weights import groups_of, weights_of
 from trainables.data.test_part import HeldOut
@@ -292,6 +291,7 @@ def schema(asked: TableOptions) -> Schema:
     groups = groups_of(asked.groups, label)
     test = test_part.held_out(asked.test, asked.n, asked.unit, validation.id, validation.key)
     _check_left(asked.n, validation, test)
+    test_part.check_file(test, {"data.path": str(asked.path), "data.validation.path": validation.path})
     return Schema(asked.n, label, classes, task, target, columns, validation, asked.unit, weights, groups, test)
 
 
@@ -411,15 +411,8 @@ def _hashed(raw: Mapping[str, Any], path: str, id_: str, key: str) -> PrivateVal
     )
 
 
-def _overlap(one: str, other: str) -> bool:
-    """Whether two paths are the same, or one lies in the other, however they are written. Opens no file."""
-    parts = [PurePath(text if "://" in text else os.path.realpath(text)).parts for text in (one, other)]
-    shorter = min(map(len, parts))
-    return parts[0][:shorter] == parts[1][:shorter]
-
-
 def _other_file(raw: Mapping[str, Any], path: str) -> PrivateValidation | None:
-    disjoint, same = raw.get(DISJOINT, False), _overlap(raw["path"], path)
+    disjoint, same = raw.get(DISJOINT, False), overlap(raw["path"], path)
     if not isinstance(disjoint, bool):
         raise InvalidValue(f"data.validation.{DISJOINT}", disjoint, "true or false")
     if not disjoint:

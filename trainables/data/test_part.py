@@ -20,6 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from dpcore.checks import InvalidValue
 from trainables.data import options
+from trainables.data.file_paths import overlap
 from trainables.system import Split
 from trainables.units import Unit
 
@@ -107,6 +108,24 @@ def held_out(raw: object, n: int, unit: Unit | None, validation_id: str | None, 
     if not {"share", "id"} <= set(given) <= {"share", "id", "key"}:
         raise InvalidValue(HERE, dict(raw), FORMS, "A part by position would move other records when one is added.")
     return _by_hash(given, n, private, unit, validation_id, validation_key)
+
+
+def check_file(test: HeldOut | None, others: Mapping[str, str | None]) -> None:
+    """A test file holds nothing that is trained on or validated by.
+
+    others  {option: the file or folder that it names, if it names one}
+    Raises InvalidValue.
+    """
+    if test is None or test.path is None:
+        return
+    for option, other in others.items():
+        if other is not None and overlap(test.path, other):
+            raise InvalidValue(
+                f"{HERE}.path",
+                test.path,
+                f"a file apart from {other}, which {option} names",
+                "Give a file that no trial reads, outside of its folder, or part test records off by `share` and `id`.",
+            )
 
 
 def _by_hash(
