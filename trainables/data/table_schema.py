@@ -302,7 +302,9 @@ def _check_left(n: int, validation: Validation, test: HeldOut | None) -> None:
     left = n - test.n
     held = round(left * validation.share)
     if left - held < 1 or (validation.share and not held):
-        raise InvalidValue(f"{test_part.HERE}.share", test.share, f"a share that leaves records of n={n} to train on")
+        expected = f"a share that leaves records of n={n} to train on"
+        remedy = "Make it smaller, or the share of data.validation."
+        raise InvalidValue(f"{test_part.HERE}.share", test.share, expected, remedy)
     if test.private and validation.private is not None and not validation.private.parts:
         raise InvalidValue(
             f"{test_part.HERE}.records",

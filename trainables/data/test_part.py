@@ -138,10 +138,14 @@ def _by_hash(
 ) -> HeldOut:
     share, id_, key = given["share"], str(given["id"]), str(given.get("key", KEY))
     if not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share < 1 or round(n * share) < 1:
-        raise InvalidValue(f"{HERE}.share", share, f"a share in (0, 1) that is a record or more of n={n}")
+        needed = f"a share in (0, 1) that is a record or more of n={n}"
+        raise InvalidValue(f"{HERE}.share", share, needed, "Write `share: 0.1` for a tenth of them, say.")
     for whose, expected in (("data.unit.column", unit and unit.column), ("data.validation.id", validation_id)):
         if expected is not None and id_ != expected:
-            raise InvalidValue(f"{HERE}.id", id_, f"{expected}, as in {whose}: else somebody is in several parts")
+            remedy = f"Write `id: {expected}`, in `data.test` as there."
+            raise InvalidValue(
+                f"{HERE}.id", id_, f"{expected}, as in {whose}: else somebody is in several parts", remedy
+            )
     if validation_id is not None and key == validation_key:
         remedy = "The same hash would take the validation part's records. Leave `key` out."
         raise InvalidValue(f"{HERE}.key", key, "another word than the key of data.validation", remedy)
