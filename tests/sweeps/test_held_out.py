@@ -190,10 +190,11 @@ def test_a_sweep_that_may_have_trained_on_them_adds(private):
     ("change", "said"),
     [
         ({"data.test": {"records": "private", "path": "b.parquet", "n": 50}}, "public for a file"),
-        ({"data.test": {"records": "public", "share": 0.2, "id": "x"}}, "as in data.validation.id"),
+        ({"data.test": {"records": "public", "share": 0.2, "id": "x"}}, r"as in data\.validation\.id.*Write `id: id`"),
+        ({"data.test": {"records": "public", "share": 2, "id": "id"}}, "Write `share: 0.1`"),
         ({"data.test": {"records": "public", "share": 0.2, "id": "id", "key": "validation"}}, "another word"),
         ({"data.test": {"share": 0.2, "id": "id"}}, "public or private"),
-        ({"data.test": {"records": "public", "share": 0.9999, "id": "id"}}, "leaves records"),
+        ({"data.test": {"records": "public", "share": 0.9999, "id": "id"}}, "leaves records.*Make it smaller"),
         ({"privacy.adjacency": "replace-one"}, "add-remove"),
         ({"systems": {"subsample-and-aggregate": {}}}, "whose model may leave"),
     ],
@@ -243,6 +244,18 @@ def test_no_unit_of_a_test_file_trains_or_validates(tmp_path, test, said):
     for read in (SOURCES["table"].load, SOURCES["table"].load_held_out):
         with pytest.raises(InvalidValue, match=rf"data\.test\.path.*file of {said} too, found 1"):
             read(options)
+
+
+def test_files_that_are_declared_disjoint_share_no_test_unit(tmp_path):
+    options = by_unit(tmp_path, "cb", "e")
+    options["test"] = {"records": "private", "share": 0.5, "key": _key_that_parts_off_b()}
+    options["validation"] |= {"records": "private", "disjoint": True}
+    with pytest.raises(InvalidValue, match=r"data\.validation\.path.*file of data\.path too, found 1"):
+        SOURCES["table"].load(options)
+
+
+def _key_that_parts_off_b():
+    return next(key for key in map(str, range(99)) if share_of(key, "b") < 0.5 <= share_of(key, "a"))
 
 
 def test_a_sweep_without_test_records_says_so(tmp_path):

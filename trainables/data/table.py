@@ -63,14 +63,17 @@ class Table(Source[TableOptions]):
         where, form = asked.path, asked.format
         everything = _records(where, form, declared, declared.n)
         _check_test_file(asked, declared, everything.ids)
+        validation, beside = declared.validation, None
+        if validation.path is not None:
+            beside = _records(validation.path, form, declared, validation.n)
+            if declared.unit is not None:
+                # Before test units are parted off: who is one of them may be in no second file either.
+                ids, others = set(everything.ids), set(beside.ids)
+                _check_apart(declared.unit, ids, others, "data.validation.path", validation.path, "data.path")
         if declared.test is not None and declared.test.path is None:
             everything = everything.at(np.flatnonzero(~_in_test(everything, declared.test)))
-        validation = declared.validation
-        if validation.path is not None:
-            parts = [everything, _records(validation.path, form, declared, validation.n)]
-            if (unit := declared.unit) is not None:
-                ids, judged = (set(one.ids) for one in parts)
-                _check_apart(unit, ids, judged, "data.validation.path", validation.path, "data.path")
+        if beside is not None:
+            parts = [everything, beside]
         else:
             held_out = np.zeros(len(everything.split), dtype=bool)
             if validation.id is not None:
@@ -92,7 +95,8 @@ class Table(Source[TableOptions]):
         declared = schema(asked)
         test, facts = declared.test, self.declared(asked)
         if test is None:
-            raise InvalidValue("data.test", None, "a part of the records, or a file, that is declared for the test")
+            expected = "a part of the records, or a file, that is declared for the test"
+            raise InvalidValue("data.test", None, expected, "Declare it in the spec of a new sweep.")
         others = _records(asked.path, asked.format, declared, declared.n)
         if test.path is None:
             found = others.at(np.flatnonzero(_in_test(others, test)))
