@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpcore.accounting import headline_of_many
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import STANDING, Status, resting_on
+from sweeps.held_out.readings import Charged, planned
 from sweeps.ledger.spending import NOT_COVERED, choices_by_results, in_parallel
 from sweeps.ledger.summary import Choice
 from sweeps.ledger.text import COUNTS, COVERS, PROMISES_NOTHING
@@ -40,7 +42,8 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TotalEstimate:
-    """What the whole sweep may release, when every trial is published: the composition of all of them.
+    """What the whole sweep may release, when every trial is published: the composition of all of them, and the reading
+    of private test records that is planned once.
 
     The trials are not known yet; the total is that of as many feasible draws from the prior: an estimate, no claim.
 
@@ -78,19 +81,26 @@ class TotalEstimate:
 
 
 def estimated_total(
-    spec: SweepSpec, plans: Sequence[PrivacyPlan], choices: tuple[Choice, ...] | None = None
+    spec: SweepSpec,
+    plans: Sequence[PrivacyPlan],
+    choices: tuple[Choice, ...] | None = None,
+    tests: Sequence[Charged] | None = None,
 ) -> tuple[TotalEstimate | None, list[str]]:
     """The estimate from plans that may be launched; None with the reason, if there is one, where there is no total.
 
     choices  what lets results choose budgets; that of the spec by default
+    tests    readings of private test records, apart from all else; the one that the spec plans by default
     """
     if not plans:
         return None, []
     if not Release.of(spec).covered:
         return None, [f"total of the procedure: {NOT_COVERED}"]
     from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-    from dpcore.parallel import headline_of_parts
+    from dpcore.parallel import headline_of_parts, larger_of_parts
 
+    recorded = RecordedSpec(spec.canonical())
+    tests = planned(recorded) if tests is None else tests
+    choices = choices_by_results(recorded) if choices is None else choices
     chosen = [plans[i % len(plans)] for i in range(spec.search.trials)]
     try:
         claim = headline_of_parts(
@@ -101,6 +111,9 @@ def estimated_total(
             adjacency=spec.privacy.adjacency,
             unit=spec.privacy.unit,
         )
+        for one in tests:
+            scored = headline_of_many(one.event, spec.privacy.delta, spec.privacy.adjacency, spec.privacy.unit)
+            claim = larger_of_parts(claim, scored)
     except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
         return None, [f"total of the procedure: no accountant can count it ({error})"]
     return (
@@ -109,7 +122,7 @@ def estimated_total(
             epsilon=claim.epsilon,
             delta=claim.delta,
             accountant=claim.accountant,
-            choices=choices_by_results(RecordedSpec(spec.canonical())) if choices is None else choices,
+            choices=(*choices, *(choice for one in tests for choice in one.choices)),
             standing=resting_on(claim, [plan.guarantee for plan in chosen]).standing,
             public=spec.data.records_are_public is not None,
         ),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle, islice
 
 from sweeps.control.planning import plan_proposal
+from sweeps.held_out.readings import charged
 from sweeps.ledger.spending import choices_of
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO
 from sweeps.records import TARGET_EPSILON, Extension
@@ -32,14 +33,15 @@ def cost_of(store: Store, sweep: str, spec: SweepSpec, extension: Extension) -> 
 
     if spec.search.trials > TOTAL_SHOWN_UP_TO:
         return ""
-    records = Publisher(store).trials(sweep)
+    seen = Publisher(store)
+    record, records = seen.sweep(sweep), seen.trials(sweep)
     latest = [one for one in records if one.plan is not None][-PLANS:]
     plans = [one.plan for one in latest if one.plan is not None]
     if extension.epsilon and plans:
         later = _to_come(store, spec, extension, latest)
         launched = min(extension.launched, spec.search.trials)
         plans = [*islice(cycle(plans), launched), *islice(later, spec.search.trials - launched)]
-    estimate, _ = estimated_total(spec, plans, choices_of(store.sweep(sweep), records))
+    estimate, _ = estimated_total(spec, plans, choices_of(record, records), charged(seen, record))
     return "" if estimate is None else str(estimate)
 
 

@@ -13,6 +13,7 @@ from dpcore.events import Event
 from dpcore.mechanisms.noisy_histogram import several
 from sweeps.held_out.declared import declared_test
 from sweeps.ledger.summary import Choice
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord
 from sweeps.requests import HeldOutRead, HeldOutScore, Request
 from trainables.validation.reports import NOISE_SD
@@ -158,11 +159,19 @@ class Charged:
         return (Choice(what=what, will=what, instead="read the test records once"),)
 
 
+def planned(spec: RecordedSpec) -> tuple[Charged, ...]:
+    """What a sweep of this spec will be charged: one reading; nothing where it declares no private test records."""
+    return _charged(spec, 0)
+
+
 def charged(store: Publisher, record: SweepRecord) -> tuple[Charged, ...]:
     """Of a sweep; nothing where it has no private test records."""
-    declared = declared_test(record.spec)
+    return _charged(record.spec, len(_reads(store.requests(record.name))))
+
+
+def _charged(spec: RecordedSpec, times: int) -> tuple[Charged, ...]:
+    declared = declared_test(spec)
     if declared is None or declared.histogram is None:
         return ()
-    times = len(readings(store, record.name))
     event = several(declared.histogram, max(1, times))
     return (Charged(event=event, parts=declared.held.parts, assumption=declared.held.assumption, times=times),)

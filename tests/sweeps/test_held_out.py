@@ -15,6 +15,7 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.mechanisms.noisy_histogram import noise_for
+from sweeps.checking.preview import preview
 from sweeps.cli import app as cli
 from sweeps.control import session
 from sweeps.ledger.totals import joint_totals
@@ -184,6 +185,17 @@ def test_a_sweep_that_may_have_trained_on_them_adds(private):
     trials = store.trials(NAME)
     alone, both = (joint_totals(store, names)[0] for names in ({NAME: trials}, {NAME: trials, "other": []}))
     assert both.procedure.guarantee.epsilon > 1.05 * alone.procedure.guarantee.epsilon
+
+
+def test_the_estimate_before_a_sweep_holds_the_reading_that_is_planned(tmp_path):
+    people().to_parquet(tmp_path / "a.parquet")
+    spec = raw(tmp_path / "a.parquet", "private")
+    spec["data"]["validation"]["records"] = "public"
+    spec["privacy"] |= {"epsilon": 8.0, "solve": "none"}
+    spec["systems"]["noisy-sgd"]["noise_multiplier"] = 20.0
+    tested = noise_for(8.0, DELTA, 1)
+    least = headline(Gaussian(noise_multiplier=tested), DELTA, Adjacency.ADD_REMOVE).epsilon
+    assert preview(load_spec(spec)).total.epsilon == pytest.approx(least, rel=1e-9)
 
 
 @pytest.mark.parametrize(
