@@ -70,7 +70,7 @@ class HeldOutRead:
     """The test records are about to be read for one trial: appended before any of them is scored.
 
     trial    its key
-    records  the fingerprint of the test records, keyed by the store (`Store.data_fingerprint`): one set, one word
+    records  the fingerprint of the test records, keyed by the store (`Store.data_fingerprint`): one content, one word
     """
 
     trial: str

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpcore.guarantee import Guarantee
 from sweeps.held_out.declared import DeclaredTest, declared_test
-from sweeps.held_out.readings import HeldOutReading, readings
+from sweeps.held_out.readings import HeldOutReading, of_its_records
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import own_total, total_lines
 from sweeps.records import TrialState
@@ -38,7 +38,7 @@ class ModelCard:
     standard_error  {metric: of the mean over n_validation records}, for what is a share of them
     candidates      finished trials that this one was chosen among, if it was chosen
     test            the test records that the spec declares; None: it declares none
-    readings        of them, for any trial of the sweep
+    readings        of them, for any trial of any sweep of the store
     """
 
     sweep: str
@@ -66,7 +66,7 @@ class ModelCard:
         trials = store.trials(sweep)
         total = own_total(store, sweep, trials)
         test = declared_test(store.sweep(sweep).spec)
-        made = readings(store, sweep) if test is not None else ()
+        made = of_its_records(store, sweep) if test is not None else ()
         own = sum(one.trial == record.key for one in made)
         with_score = record.guarantee if test is None else test.claim(record.guarantee, own)
         assumptions = Assumptions.of([record.guarantee, with_score, *total.claims()])
@@ -161,15 +161,10 @@ class ModelCard:
         return {
             "n": self.test.held.n,
             "private": self.test.held.private,
-            "readings": self._times,
+            "readings": len(self.readings),
             "score": None if self._own is None else self._own.to_dict(),
             "claim_with_score": self.with_score.to_dict(),
         }
-
-    @property
-    def _times(self) -> int:
-        """How often these test records were read, in the whole store."""
-        return max((one.of for one in self.readings), default=0)
 
     def _test_lines(self) -> Iterator[str]:
         if self.test is None:
@@ -177,7 +172,8 @@ class ModelCard:
         yield "## On test records"
         records = f"{self.test.held.n:,} {'private' if self.test.held.private else 'public'} test records"
         if self._own is None:
-            others = f"read {self._times} times, for other models" if self._times else "not read yet"
+            times, unread = len(self.readings), "not read yet, as far as this store knows"
+            others = f"read {times} times, for other models" if times else unread
             yield f"The {records} were {others}: there is no test score of this one."
             return
         yield f"On {records}, on which nothing was trained or chosen: {self._own}."

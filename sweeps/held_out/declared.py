@@ -1,11 +1,12 @@
 """What a sweep's spec says of its test records, and the release by which private ones are scored.
 
-That release follows from the spec alone: one histogram with the noise of the smallest budget, whichever trial it is
-for. So results may choose the trial without choosing what its score costs.
+That release follows from the spec alone: one histogram with the noise of the smallest budget that the sweep began
+with, whichever trial it is for. So results may choose the trial without choosing what its score costs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dpcore.accounting import headline_of_many
@@ -16,6 +17,7 @@ from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for, several
 from dpcore.parallel import larger_of_parts
 from sweeps.provenance.recorded_spec import RecordedSpec
 from trainables.data import SOURCES
+from trainables.data.file_paths import written_out
 from trainables.data.test_part import HasTestRecords, HeldOut
 from trainables.system import PublicFacts
 from trainables.training.noise import named_generators
@@ -38,7 +40,7 @@ class DeclaredTest:
 
     @classmethod
     def of(cls, held: HeldOut, facts: PublicFacts, epsilon: float, delta: float, adjacency: Adjacency) -> DeclaredTest:
-        """epsilon  the smallest budget of the sweep"""
+        """epsilon  the smallest budget that the sweep began with"""
         if not held.private:
             return cls(held=held)
         bins: Bins = "loss" if facts.private_validation is None else facts.private_validation.bins
@@ -74,17 +76,41 @@ class DeclaredTest:
 
 def declared_test(spec: RecordedSpec) -> DeclaredTest | None:
     """The test records of a recorded spec; None where it declares none, or its data can be asked no more."""
-    from sweeps.spec.model import Data
-
     if not spec.canonical.get("data", {}).get("test"):
         return None
     try:
-        data, privacy = Data(**spec.canonical["data"]), spec.canonical["privacy"]
-        source = SOURCES[data.source]
-        held = source.held_out(data.options()) if isinstance(source, HasTestRecords) else None
-        facts = source.facts(data.options())
+        held, options = _held(spec)
+        privacy = spec.canonical["privacy"]
+        facts = SOURCES[spec.canonical["data"]["source"]].facts(options)
     except (InvalidValue, KeyError):
         return None
     if held is None:
         return None
     return DeclaredTest.of(held, facts, min(privacy["epsilon"]), privacy["delta"], Adjacency(privacy["adjacency"]))
+
+
+def place(spec: RecordedSpec) -> str | None:
+    """What tells the test records of a recorded spec from others without reading them; None: nothing does.
+
+    Their file; or the file of all, with the id and key of the hash. Not the share: of two, the smaller part by one hash
+    lies in the larger.
+    """
+    if not spec.canonical.get("data", {}).get("test"):
+        return None
+    try:
+        held, options = _held(spec)
+    except (InvalidValue, KeyError):
+        return None
+    path = None if held is None else held.path or options.get("path")
+    if held is None or not isinstance(path, str):
+        return None
+    return " ".join([written_out(path), *([] if held.path else [repr(held.id), repr(held.key)])])
+
+
+def _held(spec: RecordedSpec) -> tuple[HeldOut | None, Mapping[str, object]]:
+    """What the data of a recorded spec say of test records, and all their options. Raises InvalidValue, KeyError."""
+    from sweeps.spec.model import Data
+
+    data = Data(**spec.canonical["data"])
+    source, options = SOURCES[data.source], data.options()
+    return (source.held_out(options) if isinstance(source, HasTestRecords) else None), options

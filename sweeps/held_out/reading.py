@@ -8,7 +8,7 @@ from contextlib import closing
 from dpcore.checks import InvalidValue
 from sweeps.export.exporting import released
 from sweeps.held_out.declared import declared_test
-from sweeps.held_out.readings import HeldOutReading, of_records, readings
+from sweeps.held_out.readings import HeldOutReading, of_its_records, readings
 from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
 from sweeps.requests import HeldOutRead, HeldOutScore, this_person
@@ -38,10 +38,10 @@ def read(
             "sweep", record.called, "a sweep whose spec declares data.test", "Test records cannot be declared later."
         )
     model = released(workspace, record.name, trial, accept=accept)
-    own = readings(seen, record.name)
-    if (known := _known(own, model.record.key)) is not None:
+    made = of_its_records(seen, record.name)
+    if (known := _known(made, model.record.key)) is not None:
         return known
-    _check_first(own, again)
+    _check_first(made, again)
     data = load_spec(record.spec.canonical).data
     source = SOURCES[data.source]
     assert isinstance(source, HasTestRecords)
@@ -52,7 +52,7 @@ def read(
 
     with closing(workspace.open_store()) as store:
         word = store.data_fingerprint(fingerprint(split))
-        _check_first(of_records(seen, {word}), again)
+        _check_first(of_its_records(seen, record.name, word), again)
         number = store.ask(record.name, HeldOutRead(trial=model.record.key, records=word), this_person())
         if declared.histogram is None:
             found = score(model.module, split, model.facts)

@@ -1,17 +1,19 @@
 """Who read the test records of a sweep, for which trial, and what came of it: by the requests of the whole store.
 
-Records that several sweeps of a store declare as their test part are one set: its readings count together.
+Test records that several sweeps of a store declare are one set where they lie in the same place (the same file, or the
+same id and key of the same file: `sweeps.held_out.declared.place`), or were the same when they were read. Its readings
+count together. Nothing tells of the same people in another file, or under another key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcore.events import Event
 from dpcore.mechanisms.noisy_histogram import several
-from sweeps.held_out.declared import declared_test
+from sweeps.held_out.declared import declared_test, place
 from sweeps.ledger.summary import Choice
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord
@@ -30,7 +32,7 @@ class HeldOutReading:
 
     id        of its request
     records   word of the store for these test records
-    number    1 for the first reading of them in this store, and so on
+    number    1 for the first reading of them in this store, and so on (of one set, as above)
     of        how many there are by now
     metrics, standard_error  what came of it; both empty where it was cut short
     """
@@ -82,50 +84,52 @@ class HeldOutReading:
 def readings(store: Publisher, sweep: str) -> tuple[HeldOutReading, ...]:
     """Those for trials of a sweep, oldest first. Raises UnknownSweep."""
     own = store.sweep(sweep).name
-    asked = {own: store.requests(own)}
-    sets = {wanted.records for _, wanted in _reads(asked[own])}
-    return tuple(one for one in of_records(store, sets, asked) if one.sweep == own) if sets else ()
+    if not _reads(store.requests(own)):
+        return ()
+    return tuple(one for one in of_its_records(store, own) if one.sweep == own)
 
 
-def of_records(
-    store: Publisher, sets: Collection[str], known: Mapping[str, Sequence[Request]] | None = None
-) -> tuple[HeldOutReading, ...]:
-    """All readings of certain test records in the store, oldest first.
+def of_its_records(store: Publisher, sweep: str, word: str | None = None) -> tuple[HeldOutReading, ...]:
+    """All readings in the store of the test records that a sweep declares, for whichever sweep, oldest first.
 
-    known  requests of sweeps that were read already
+    word  of these records, where they were read
+    Raises UnknownSweep.
     """
-    asked = dict(known or {})
-    for record in store.sweeps():
-        if record.name not in asked:
-            asked[record.name] = store.requests(record.name)
+    own = store.sweep(sweep)
+    records = {one.name: one for one in (*store.sweeps(), own)}
+    asked = {name: store.requests(name) for name in records}
+    made = sorted(
+        ((one, wanted, name) for name, listed in asked.items() for one, wanted in _reads(listed)),
+        key=lambda each: each[0].id,
+    )
+    places = {name: place(records[name].spec) for name in {own.name, *(name for _, _, name in made)}}
+    marks = [{wanted.records, places[name] or wanted.records} for _, wanted, name in made]
+    # Of one set is what shares a place or a word with any reading of it.
+    known = {mark for mark in (word, places[own.name]) if mark is not None}
+    known |= {wanted.records for _, wanted, name in made if name == own.name}
+    while more := {mark for each in marks if each & known for mark in each} - known:
+        known |= more
+    found = [each for each, mark in zip(made, marks, strict=True) if mark & known]
     scores = {
         one.wanted.read: one.wanted
         for listed in asked.values()
         for one in listed
         if isinstance(one.wanted, HeldOutScore)
     }
-    found = sorted(
-        ((one.id, name, one, wanted) for name, listed in asked.items() for one, wanted in _reads(listed)),
-        key=lambda each: each[0],
-    )
-    order: dict[str, list[int]] = {}
-    for id_, _, _, wanted in found:
-        order.setdefault(wanted.records, []).append(id_)
     return tuple(
         HeldOutReading(
-            id=id_,
+            id=one.id,
             sweep=name,
             trial=wanted.trial,
             records=wanted.records,
             asker=one.asker,
             when=one.when,
-            number=order[wanted.records].index(id_) + 1,
-            of=len(order[wanted.records]),
-            metrics=scores[id_].metrics if id_ in scores else {},
-            standard_error=scores[id_].standard_error if id_ in scores else {},
+            number=number,
+            of=len(found),
+            metrics=scores[one.id].metrics if one.id in scores else {},
+            standard_error=scores[one.id].standard_error if one.id in scores else {},
         )
-        for id_, name, one, wanted in found
-        if wanted.records in sets
+        for number, (one, wanted, name) in enumerate(found, start=1)
     )
 
 

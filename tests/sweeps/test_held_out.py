@@ -18,6 +18,7 @@ from dpcore.mechanisms.noisy_histogram import noise_for
 from sweeps.checking.preview import preview
 from sweeps.cli import app as cli
 from sweeps.control import session
+from sweeps.held_out.readings import of_its_records
 from sweeps.ledger.totals import joint_totals
 from sweeps.release.publisher import Publisher
 from sweeps.requests import HeldOutRead
@@ -130,22 +131,37 @@ def test_public_ones_are_read_once_on_record_and_every_card_says_so(public, monk
     assert any("2 of 2" in line or "2nd of 2" in line for line in public.overview().lines())
 
 
-def test_a_reading_that_was_cut_short_and_one_of_another_sweep_count(tmp_path, monkeypatch):
+def test_a_reading_that_was_cut_short_and_those_of_other_sweeps_count(tmp_path, monkeypatch):
     sweep = trained(tmp_path, "public")
+    store = Publisher.open(sweep.workspace.store_url)
+
+    def another(name, path="people.parquet", word="another", **test):
+        """A sweep of the store, with its reading."""
+        spec = raw(tmp_path / path)
+        spec["data"]["columns"]["x"]["high"] = 2
+        spec["data"]["test"] |= test
+        session.create(load_spec({**spec, "name": name}), sweep.workspace)
+        with closing(sweep.workspace.open_store()) as opened:
+            opened.ask(name, HeldOutRead(trial=f"{name}-0", records=word), "somebody")
+
+    # Another hash parts off others. The same one is known by what both declare, though as columns they differ.
+    another("apart", word="apart", key="other")
+    assert "not read yet" in sweep.model(0).page
+    another("earlier", share=0.1)
+    assert "read 1 times, for other models" in sweep.model(0).page
+    with pytest.raises(InvalidValue, match=r"earlier-0.*--again"):
+        sweep.test(0)
     monkeypatch.setattr("trainables.export.scoring.score", None)
     with pytest.raises(TypeError):
-        sweep.test(0)
+        sweep.test(0, again=True)
     monkeypatch.undo()
-    with pytest.raises(InvalidValue, match="--again"):
-        sweep.test(0)
     reading = sweep.test(0, again=True)
-    assert (reading.number, reading.of) == (2, 2)
-    # The same records, read in another sweep of the store.
-    other = load_spec({**raw(tmp_path / "people.parquet"), "name": "other"})
-    session.create(other, sweep.workspace)
-    with closing(sweep.workspace.open_store()) as store:
-        store.ask("other", HeldOutRead(trial="other-0", records=reading.records), "somebody")
-    assert sweep.test(0).of == 3
+    assert (reading.number, reading.of) == (3, 3)
+    # The same records elsewhere are known by what was read.
+    people().to_parquet(tmp_path / "copy.parquet")
+    another("copy", "copy.parquet", reading.records)
+    assert sweep.test(0).of == 4
+    assert len(of_its_records(store, "apart")) == 1
 
 
 @pytest.fixture(scope="module")
