@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from dpcore.checks import InvalidValue
 from sweeps.control.extensions import begun
+from sweeps.ledger.spending import choices_by_results
 from sweeps.provenance import fingerprint
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord
 from sweeps.release.policy import Release
 from sweeps.release.validation_text import recorded_text
 from sweeps.search.registry import learns
-from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec
+from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec, public_facts
 
 
 def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
     """What the sweep goes on under, but for its extensions.
 
     given   what it is to be compared with, if anything
-    accept  "spec": it may differ, but for what the views state of all trials
+    accept  "spec": it may differ, but for what the views state of all trials, and what a total rests on
 
     Raises Changed, InvalidValue.
     """
@@ -43,17 +45,19 @@ def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Colle
             f"{before.privacy.noise_source}, which the claims of sweep {recorded.name!r} name",
             "Start a new sweep with --name: one sweep draws all its noise from one source.",
         )
+    changed = stated(before, given)
     if "spec" in accept:
-        if changed := stated(before, given):
+        if changed:
             raise fingerprint.Changed(
                 f"sweep {recorded.name!r}: {', '.join(changed)} cannot change: what views state above its claims and "
                 f"of its total follows from the spec that it began with, for all of its trials:\n"
                 f"{diff(before, given)}\nStart a new sweep with --name."
             )
         return given
+    going_on = "" if changed else ", or go on under the changed one with --accept spec"
     raise fingerprint.Changed(
         f"sweep {recorded.name!r} was started with another spec:\n{diff(before, given)}\n"
-        "Start a new sweep with --name, or go on under the changed one with --accept spec."
+        f"Start a new sweep with --name{going_on}."
     )
 
 
@@ -74,4 +78,20 @@ def stated(before: SweepSpec, given: SweepSpec) -> list[str]:
         "data.test": before.data.options().get("test") != given.data.options().get("test"),
         "data.unit and privacy.unit": (recorded.data_unit, recorded.unit) != (now.data_unit, now.unit),
     }
-    return [name for name, differs in changed.items() if differs]
+    return [name for name, differs in changed.items() if differs] or launching(before, given)
+
+
+def launching(before: SweepSpec, given: SweepSpec) -> list[str]:
+    """What decides which mechanisms run and differs, where the total is a guarantee of those that were fixed first.
+
+    Somebody who sees results and then narrows a domain or adds a constraint chooses mechanisms by results, as a sampler
+    that learns does. What is accepted is recorded nowhere, so that no total could say so. Where results choose anyway,
+    the total says that, and everything may change. Data may move, as long as every plan made for them stays.
+    """
+    if choices_by_results(RecordedSpec(before.canonical())):
+        return []
+    changed = [one.path for one in diff(before, given) if one.meaning and one.path.split(".")[0] != "data"]
+    if before.data != given.data:
+        facts, now = (replace(public_facts(one), dataset="") for one in (before, given))
+        changed += ["data, in what is declared of them,"] if facts != now else []
+    return changed
