@@ -4,9 +4,12 @@ Time is that of attempts, as the store has it: pauses between two controllers ar
 are one time for the sweep. When a controller is killed, nobody writes down when. Its attempts then count up to the last
 thing that it wrote, which is less than they ran.
 
-What a trial claims that was stopped by the clock is its whole plan, and all of its reservation is charged: how long it
-ran may depend on records, and a total of whichever steps came out would be one of a number that was not fixed
-beforehand. Ending within what was planned reveals no more than the plan (`sweeps.control.stopped_trials` says why).
+What a trial claims that was stopped by the clock is its whole plan: how long it ran may depend on records, and a total
+of whichever steps came out would be one of a number that was not fixed beforehand. One that `limits.trial_minutes`
+stopped has failed, and all of its reservation is charged. One that `limits.hours` left on its way is charged in the
+ledger as far as it came, since it may go on, and counts in a total with its whole plan; the total then rests on that
+records did not decide how many trials ended in time (`sweeps.ledger.spending.cut_short`). Ending within what was
+planned reveals no more than the plan (`sweeps.control.stopped_trials` says why).
 """
 
 from __future__ import annotations

@@ -44,7 +44,13 @@ MAX_PHASES = 128
 FINEST_ROUNDING, COARSEST_ROUNDING = 0.001, 0.512
 """Relative grid steps that are tried, doubling, until the phases are few enough."""
 
-_CUT_SHORT = (SweepState.CREATED, SweepState.RUNNING, SweepState.STOPPED, SweepState.DELETED)
+_CUT_SHORT = (
+    SweepState.CREATED,
+    SweepState.RUNNING,
+    SweepState.STOPPED,
+    SweepState.OUT_OF_HOURS,
+    SweepState.DELETED,
+)
 
 LISTED = 3
 """Enqueued trials that are named."""
@@ -241,15 +247,18 @@ def cut_short(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[str, .
     """What the total of a sweep rests on besides, while trials that were fixed beforehand have not ended.
 
     A number of steps that somebody chose by results is no longer one that was fixed beforehand: as for extensions, but
-    nobody knows why a sweep was stopped. What the space or the clock ended was ended by public facts.
+    nobody knows why a sweep was stopped. Nor how far the clock let it come without records: how long a trial takes may
+    depend on them (Poisson batches, a solver's steps). What the space ended was ended by public facts.
     """
     if sweep.spec.trials is None or sweep.state not in _CUT_SHORT:
         return ()
     wanted = max([sweep.spec.trials, *(one.trials or 0 for one in sweep.extensions)])
     ended = sum(one.state in (TrialState.COMPLETE, TrialState.FAILED) for one in trials if one.request is None)
-    return (
-        (f"That only {ended} of its {wanted} trials have ended was not decided by results.",) if ended < wanted else ()
-    )
+    if ended >= wanted:
+        return ()
+    if sweep.state is SweepState.OUT_OF_HOURS:
+        return (f"That only {ended} of its {wanted} trials ended within limits.hours was not decided by records.",)
+    return (f"That only {ended} of its {wanted} trials have ended was not decided by results.",)
 
 
 def _enqueued(trials: Sequence[TrialRecord]) -> tuple[Choice, ...]:
@@ -284,8 +293,10 @@ def summary(
     delta = min(plan.guarantee.delta for plan in plans.values())
     choices = (*choices, *(choice for one in tests for choice in one.choices))
     # Where results chose budgets the sum promises nothing, and says what ran.
-    whole = {} if choices else _cut_by_failure(trials, entries)
+    whole = {} if choices else _cut_on_the_way(trials, entries)
     charged = [whole.get((one.key, one.attempt), one) for one in entries]
+    keys = {key for key, _ in whole}
+    cut = [one.state for one in trials if one.key in keys]
     try:
         counted = procedure_guarantee(plans, charged, delta, adaptive=bool(choices), tests=tests)
     except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
@@ -300,29 +311,34 @@ def summary(
             rests_on=tuple(rests_on),
             refuted=tuple(sorted({plan.system for plan in plans.values() if plan.guarantee.status is Status.REFUTED})),
             standing=weakest(*(plan.guarantee.status for plan in plans.values())),
-            whole=len(whole),
+            whole=sum(state is TrialState.FAILED for state in cut),
+            unfinished=sum(state is not TrialState.FAILED for state in cut),
         ),
         reports_charged=sum(phases(reported_event(plans, charged)).values()),
     )
 
 
-def _cut_by_failure(
+def _cut_on_the_way(
     trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry]
 ) -> dict[tuple[str, int], LedgerEntry]:
-    """{(key, attempt): the last launch of a trial that failed, as if it had run to the end of its plan}, where it did
-    not.
+    """{(key, attempt): the last launch of a trial that is not complete, as if it had run to the end of its plan}, where
+    it did not.
 
     A total adds up budgets that were fixed beforehand. A trial that fails by a loss of nan, by an error or for want of
     memory stops where its results or its records made it stop: the steps up to there are no budget that anybody fixed.
     They are post-processing of the whole plan, which was; so that is counted. (`control.stopped_trials` has the same
-    argument for the trial's own claim.) Why a worker died nobody can tell: every failure counts alike.
+    argument for the trial's own claim.) Why a worker died nobody can tell: every failure counts alike. So does a trial
+    that a stop or `limits.hours` left on its way: how far it had come by then is a matter of time, which may depend on
+    records, or of somebody who saw its results.
     """
-    failed = {one.key: one.planned_steps for one in trials if one.state is TrialState.FAILED}
-    last = {one.key: one for one in entries if one.key in failed}
+    planned = {
+        one.key: one.planned_steps for one in trials if one.state is not TrialState.COMPLETE and one.plan is not None
+    }
+    last = {one.key: one for one in entries if one.key in planned}
     return {
-        (key, one.attempt): replace(one, to_step=failed[key], executed_to=failed[key])
+        (key, one.attempt): replace(one, to_step=planned[key], executed_to=planned[key])
         for key, one in last.items()
-        if one.from_step + one.steps_spent < failed[key]
+        if one.from_step + one.steps_spent < planned[key]
     }
 
 

@@ -55,6 +55,7 @@ class Procedure:
     refuted    systems among them whose claim is refuted
     standing   of the weakest claim that one of its trials makes for itself
     whole      failed trials that are counted further than they ran
+    unfinished  trials on their way that are
     sweeps     whose trials they are, where they are of several
     """
 
@@ -65,6 +66,7 @@ class Procedure:
     refuted: tuple[str, ...] = ()
     standing: Status = Status.PROVED
     whole: int = 0
+    unfinished: int = 0
     sweeps: tuple[str, ...] = ()
 
     @property
@@ -84,6 +86,7 @@ class Procedure:
             "instead": list(dict.fromkeys(choice.instead for choice in self.choices)),
             **({"refuted": list(self.refuted)} if self.refuted else {}),
             **({"failed_counted_whole": self.whole} if self.whole else {}),
+            **({"unfinished_counted_whole": self.unfinished} if self.unfinished else {}),
         }
 
 

@@ -48,16 +48,19 @@ def total_text(total: Procedure, assumptions: Assumptions) -> str:
         covers = COUNTS if is_demonstration(claim) else COVERS
         covers = covers.replace("this sweep", "these sweeps") if total.sweeps else covers
         said = quote_of_total(total).said.capitalize()
-        return f"{who}: {claim_text(claim, assumptions.status(claim))}. {said}. {covers}{_failed_text(total)}"
+        return f"{who}: {claim_text(claim, assumptions.status(claim))}. {said}. {covers}{_cut_text(total)}"
     return f"{who}: no guarantee, because {_no_total_text(total)} (Added up as it ran: {claim_text(claim, None)}.)"
 
 
-def _failed_text(total: Procedure) -> str:
+def _cut_text(total: Procedure) -> str:
     """What of it did not run."""
-    if not total.whole:
-        return ""
-    whose = "1 trial that failed counts" if total.whole == 1 else f"{total.whole} trials that failed count"
-    return f" {whose} with all planned steps: results may have decided where that ended."
+    cut = ((total.whole, "failed", "results"), (total.unfinished, "did not end", "results or records"))
+    return "".join(_counted_whole(number, what, by) for number, what, by in cut if number)
+
+
+def _counted_whole(number: int, what: str, by: str) -> str:
+    whose = f"1 trial that {what} counts" if number == 1 else f"{number} trials that {what} count"
+    return f" {whose} with all planned steps: {by} may have decided where that ended."
 
 
 def _no_total_text(total: Procedure) -> str:
