@@ -244,7 +244,25 @@ def choices_of(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[Choic
 
 
 def cut_short(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
-    """What the total of a sweep rests on besides, while trials that were fixed beforehand have not ended.
+    """What the total of a sweep rests on besides: why trials, and launches of trials, came to no end."""
+    return (*_left(sweep, trials), *_launched_again(sweep, trials))
+
+
+def _launched_again(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
+    """While launches were lost: a worker may die of its records (of a large Poisson batch, of memory). Nobody fixed
+    beforehand then how often a trial was launched, nor the step up to which a launch is charged."""
+    if sweep.spec.early_stopping is not None:
+        # There a trial that goes on from a rung is launched again, and results choose anyway.
+        return ()
+    again = sum(max(0, one.attempts - 1) for one in trials)
+    if not again:
+        return ()
+    what = "1 launch was lost and made" if again == 1 else f"{again} launches were lost and made"
+    return (f"That {what} again was not decided by records or results.",)
+
+
+def _left(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
+    """While trials that were fixed beforehand have not ended.
 
     A number of steps that somebody chose by results is no longer one that was fixed beforehand: as for extensions, but
     nobody knows why a sweep was stopped. Nor how far the clock let it come without records: how long a trial takes may

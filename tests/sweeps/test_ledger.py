@@ -20,7 +20,8 @@ from sweeps.ledger import steps
 from sweeps.ledger.assumptions import ONE_TRIAL, Assumptions
 from sweeps.ledger.text import total_text
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import LedgerEntry, SweepState, TrialRecord, TrialState
+from sweeps.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState
+from sweeps.release.quoting import Verdict, quote_of_total
 from tests.sweeps import view_sweeps
 from tests.sweeps.stores import guarantee, plan, proposal
 from tests.sweeps.under_charging import never_under_charged
@@ -284,6 +285,26 @@ def test_a_trial_that_the_hours_left_on_its_way_counts_with_its_whole_plan(tmp_p
     assert totals[0].guarantee == totals[1].guarantee
     assert [one.unfinished for one in totals] == [1, 0]
     assert "1 trial that did not end counts with all planned steps" in total_text(totals[0], Assumptions())
+
+
+def test_a_total_with_lost_launches_rests_on_why_they_were_lost(tmp_path):
+    """Known gap: a worker that died of its records was launched again, and the total said no word of it."""
+    store = view_sweeps.new_sweep(tmp_path, search={"sampler": "random", "trials": 1})
+    lease = store.acquire("views")
+    key = view_sweeps.launch(store, lease, 0)
+    store.lose(lease, key, 1, 3, "the worker died")
+    store.relaunch(lease, key, 3, 10)
+    came = Settlement(executed_to=10, step=10, metrics={"accuracy": 0.5}, guarantee=guarantee(), seconds=0.5)
+    store.settle(lease, key, 2, came)
+    store.set_state(lease, "finished")
+    record, trials, entries = store.sweep("views"), store.trials("views"), store.ledger("views")
+    found = ledger.summary_in_passing(record, trials, entries).procedure
+    sentence = "That 1 launch was lost and made again was not decided by records or results."
+    assert found.rests_on == (sentence,)
+    assert sentence in found.guarantee.assumptions
+    assert quote_of_total(found).verdict is Verdict.WITH
+    stopping = RecordedSpec({**record.spec.canonical, "early_stopping": {"method": "asha"}})
+    assert ledger.cut_short(replace(record, spec=stopping), trials) == ()
 
 
 def test_a_total_of_what_fell_or_promises_nothing_is_not_offered_for_quoting():
