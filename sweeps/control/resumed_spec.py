@@ -15,6 +15,7 @@ from sweeps.release.policy import Release
 from sweeps.release.validation_text import recorded_text
 from sweeps.search.registry import learns
 from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec, public_facts
+from trainables.system import PublicFacts
 
 
 def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
@@ -91,7 +92,15 @@ def launching(before: SweepSpec, given: SweepSpec) -> list[str]:
     if choices_by_results(RecordedSpec(before.canonical())):
         return []
     changed = [one.path for one in diff(before, given) if one.meaning and one.path.split(".")[0] != "data"]
-    if before.data != given.data:
-        facts, now = (replace(public_facts(one), dataset="") for one in (before, given))
-        changed += ["data, in what is declared of them,"] if facts != now else []
+    if before.data != given.data and _planned_from(before) != _planned_from(given):
+        changed.append("data, in what is declared of them,")
     return changed
+
+
+def _planned_from(spec: SweepSpec) -> PublicFacts:
+    """The public facts without where the data lie, which is in their name and in what parts them."""
+    facts = public_facts(spec)
+    records = facts.private_validation
+    if records is not None and records.parts:
+        records = replace(records, parts="one rule")
+    return replace(facts, dataset="", private_validation=records)
