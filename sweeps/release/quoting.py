@@ -195,8 +195,8 @@ def dependence(trial: Published, name: str) -> Dependence | None:
 LEGEND = "`sweeps explain quote` says what these words mean."
 
 
-def legend(quotes: Iterable[Quote], metrics: Mapping[str, Iterable[Quote]] | None = None) -> list[str]:
-    """The judgements of a view, each once, for below its numbers; nothing without numbers.
+def judged(quotes: Iterable[Quote], metrics: Mapping[str, Iterable[Quote]] | None = None) -> list[str]:
+    """The judgements of a view, each once.
 
     quotes   of its epsilons
     metrics  {metric: its judgements}
@@ -204,6 +204,12 @@ def legend(quotes: Iterable[Quote], metrics: Mapping[str, Iterable[Quote]] | Non
     said = dict.fromkeys(f"epsilon: {_line(one)}" for one in quotes)
     for name, found in (metrics or {}).items():
         said |= dict.fromkeys(f"{name}: {_line(one)}" for one in found if one.verdict is not Verdict.YES)
+    return list(said)
+
+
+def legend(quotes: Iterable[Quote], metrics: Mapping[str, Iterable[Quote]] | None = None) -> list[str]:
+    """What `judged` says, for below the numbers, and where its words are explained; nothing without numbers."""
+    said = judged(quotes, metrics)
     return [*said, LEGEND] if said else []
 
 

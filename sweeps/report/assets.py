@@ -32,6 +32,7 @@ table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
 th { text-align: left; font-weight: 500; color: var(--soft); white-space: nowrap; }
 th, td { padding: 6px 10px; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.n, th.n { text-align: right; white-space: nowrap; }
+td.words { white-space: nowrap; }
 tr > td:first-child:not([colspan]) { white-space: nowrap; }
 tr:last-child > td { border-bottom: 0; }
 button.key { font: inherit; color: var(--accent); background: none; border: 0; padding: 0; cursor: pointer;

@@ -9,7 +9,7 @@ from dpcore.guarantee import Guarantee, Status
 from sweeps.ledger.assumptions import HEADING, Assumptions, spans
 from sweeps.ledger.text import executed_text, total_text
 from sweeps.ledger.totals import earlier_lines, sentences
-from sweeps.release.quoting import REFUTED, legend, metric_quotes, quote_of_claim
+from sweeps.release.quoting import REFUTED, judged, metric_quotes, quote_of_claim
 from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.release.validation_text import recorded_text
 from sweeps.report.content import ClaimRange, Content
@@ -82,7 +82,7 @@ def _two_numbers(content: Content) -> str:
 
 
 def _quoted(claims: Sequence[ClaimRange]) -> str:
-    return "".join(f"<p>{escape(line)}</p>" for line in legend([quote_of_claim(one.bound) for one in claims])[:-1])
+    return "".join(f"<p>{escape(line)}</p>" for line in judged(quote_of_claim(one.bound) for one in claims))
 
 
 def _total(content: Content) -> str:
@@ -132,7 +132,7 @@ def _uncovered(content: Content) -> str:
     if "bayesian_epsilon" in content.released:
         items.append(BAYESIAN)
     metrics = [one.metric for one in content.objectives if one.metric in content.released]
-    items += legend((), metric_quotes(content.trials, metrics))
+    items += judged((), metric_quotes(content.trials, metrics))
     items += [f"Metric {name}: {content.released[name]}" for name in metrics]
     if (validation := recorded_text(content.sweep.spec)) is not None:
         items.append(f"Validation records are {validation}.")

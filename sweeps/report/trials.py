@@ -81,7 +81,7 @@ def _row(
         f'<td class="n">{"" if guarantee is None else epsilon_text(guarantee.epsilon)}</td>',
         f'<td class="n">{_show(trial.target_epsilon)}</td>',
         f"<td>{'' if guarantee is None else claim_badge(guarantee, content.assumptions)}</td>",
-        f"<td>{'' if guarantee is None else escape(quote_of_claim(guarantee).words)}</td>",
+        f"<td class='words'>{'' if guarantee is None else escape(quote_of_claim(guarantee).words)}</td>",
         *(f"<td{' class=n' if name in numeric else ''}>{_show(trial.config.get(name))}</td>" for name in varied),
     ]
     return f'<tr>{"".join(cells)}</tr><tr id="{number}" hidden><td colspan="{width}">{_plan(content, trial)}</td></tr>'

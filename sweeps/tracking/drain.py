@@ -184,7 +184,7 @@ def main() -> int:
     parser.add_argument("--sweep", required=True)
     options = parser.parse_args()
     store_url, uri = os.environ[STORE_VARIABLE], os.environ[URI_VARIABLE]
-    # The trials need the processors more.
+    # The controller needs the processors more; Ray's workers give way to both, by Ray's own niceness of 15.
     os.nice(5)
     ending = threading.Event()
     threading.Thread(target=_wait_for_end_of_input, args=(ending,), daemon=True).start()
