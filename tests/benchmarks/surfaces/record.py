@@ -2,8 +2,9 @@
 
 Run: python -m tests.benchmarks.surfaces.record FOLDER [--data DIR] [--set digits] [--trials 2000]
 
-FOLDER gets one file per data set. A run that was ended goes on where it stood: a trial is a function of its number.
-`python -m tests.benchmarks.surfaces.table FOLDER` makes the table of them that is kept beside this file.
+FOLDER gets one file per data set. A trial is a function of its number: a run that was ended goes on where it stood, and
+none is run again that the table beside this file holds. `python -m tests.benchmarks.surfaces.table FOLDER` adds those
+of FOLDER to the table.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sweeps.search.rungs import stops
 from sweeps.search.seeds import seed_of_trial
 from sweeps.spec import SweepSpec, public_facts
 from tests.benchmarks.surfaces.sets import SETS, TRIALS, sweep
+from tests.benchmarks.surfaces.surface import TABLE, rows
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
@@ -80,12 +82,17 @@ def trials(spec: SweepSpec, data: Dataset, wanted: Iterator[int]) -> Iterator[di
         }
 
 
-def record(sets: Sequence[str], folder: Path, files: Path, count: int) -> None:
-    """Append what is missing of the first `count` trials of each data set, some of every set in turn."""
+def record(sets: Sequence[str], folder: Path, files: Path, count: int, kept: Path = TABLE) -> None:
+    """Append what is missing of the first `count` trials of each data set, some of every set in turn.
+
+    folder  of the appended files
+    files   folder of the data sets' own files
+    kept    table whose trials are not missing
+    """
     specs = {data: sweep(data, str(files)) for data in sets}
     records = {data: SOURCES[data].load(spec.data.options()) for data, spec in specs.items()}
     paths = {data: folder / f"{data}.jsonl" for data in sets}
-    done = {data: _mended(path) for data, path in paths.items()}
+    done = {data: _mended(path) | {int(row["number"]) for row in rows(data, kept)} for data, path in paths.items()}
     for start in range(0, count, ROUND):
         for data, spec in specs.items():
             wanted = (number for number in range(start, min(start + ROUND, count)) if number not in done[data])

@@ -1,4 +1,4 @@
-"""The table of recorded trials that is kept beside this file.
+"""Adds trials that were recorded to the table that is kept beside this file.
 
 Run: python -m tests.benchmarks.surfaces.table FOLDER, of `python -m tests.benchmarks.surfaces.record FOLDER`
 """
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from tests.benchmarks.surfaces.record import read
 from tests.benchmarks.surfaces.sets import SETS
-from tests.benchmarks.surfaces.surface import TABLE
+from tests.benchmarks.surfaces.surface import TABLE, rows
 
 SINGLE = ("learning_rate", "clip_norm", "epochs", "noise_multiplier", "work", "rung_1", "rung_2", "accuracy", "seconds")
 
@@ -31,23 +31,34 @@ def row(data: str, one: dict[str, Any]) -> dict[str, Any] | None:
     return {"data": data, **config, **others, **rungs}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--output", type=Path, default=TABLE)
-    options = parser.parse_args()
-    found = [row(data, one) for data in SETS for one in read(options.folder / f"{data}.jsonl")]
-    table = pa.Table.from_pylist([one for one in found if one is not None])
+def merged(kept: Path, folder: Path) -> pa.Table:
+    """The trials of the table `kept` and of the files in `folder`, by data set and number.
+
+    A trial that both have is the table's.
+    """
+    found: list[dict[str, Any]] = []
+    for data in SETS:
+        recorded = [row(data, one) for one in read(folder / f"{data}.jsonl")]
+        trials = {one["number"]: one for one in (*filter(None, recorded), *rows(data, kept))}
+        found += [trials[number] for number in sorted(trials)]
+    table = pa.Table.from_pylist(found)
     for name in SINGLE:
         # Single precision holds more digits than a trial of ten thousand validation records has.
         column = pa.array(table[name].to_numpy().astype(np.float32))
         table = table.set_column(table.schema.get_field_index(name), name, column)
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--kept", type=Path, default=TABLE, help="the table that they are added to")
+    parser.add_argument("--output", type=Path, default=TABLE)
+    options = parser.parse_args()
+    table = merged(options.kept, options.folder)
     pq.write_table(table, options.output, compression="zstd", compression_level=19)
-    counts = {data: sum(one == data for one in table["data"].to_pylist()) for data in SETS}
-    refused = sum(one is None for one in found)
-    print(
-        f"{options.output}: {table.num_rows} trials {counts}, {refused} refused, {options.output.stat().st_size} bytes"
-    )
+    counts = {data: table["data"].to_pylist().count(data) for data in SETS}
+    print(f"{options.output}: {table.num_rows} trials {counts}, {options.output.stat().st_size} bytes")
 
 
 if __name__ == "__main__":
