@@ -53,6 +53,7 @@ class SweepState(StrEnum):
     EXHAUSTED = "exhausted"
     STOPPED = "stopped"
     OUT_OF_HOURS = "out of hours"
+    OUT_OF_BUDGET = "out of budget"
     DELETED = "deleted"
 
 

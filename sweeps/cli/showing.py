@@ -26,7 +26,13 @@ from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 
 FORMATS = ("table", "csv", "json")
-ENDED = (SweepState.FINISHED, SweepState.EXHAUSTED, SweepState.STOPPED, SweepState.OUT_OF_HOURS)
+ENDED = (
+    SweepState.FINISHED,
+    SweepState.EXHAUSTED,
+    SweepState.STOPPED,
+    SweepState.OUT_OF_HOURS,
+    SweepState.OUT_OF_BUDGET,
+)
 EVERY, SHORTEST = 2.0, 0.2
 """Seconds between two looks of `--watch`: by default, and at least."""
 _Look = Callable[[], tuple[bool, RenderableType]]

@@ -22,6 +22,7 @@ from sweeps.control.newest_store import check_newest
 from sweeps.control.planning import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.control.plans_ahead import GROUP_AHEAD, GROUP_LIMIT, PlansAhead, together
 from sweeps.control.settlements import NoResult, curve_of, doubted, settlement_of
+from sweeps.control.shared_budget import SharedBudget
 from sweeps.control.stopped_trials import claim_of
 from sweeps.control.time_limits import OVERRAN, seconds_left
 from sweeps.records import AttemptRecord, Proposal, Reservation, TrialRecord, TrialState
@@ -48,6 +49,7 @@ class Controller:
     """Drives one sweep. Used from one thread.
 
     on_change  called after each committed change, with the trial's record; for progress display only
+    budget     that each attempt reserves from, where the sweep shares one with others over its population
     """
 
     store: Store
@@ -59,6 +61,7 @@ class Controller:
     trials: Folder
     calibrations: MutableMapping[str, float]
     on_change: Callable[[Published], None] = lambda record: None
+    budget: SharedBudget = field(default_factory=SharedBudget)
     records: dict[str, TrialRecord] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
     _relaunch: list[str] = field(default_factory=list)
@@ -129,21 +132,34 @@ class Controller:
 
     def decide(self) -> Decision:
         """The next launch, its reservation already durable; or Wait; or Done."""
-        while self._relaunch:
+        if not self.budget.over and (launch := self._next()) is not None:
+            return launch
+        return Wait() if self.running else Done(exhausted=self._exhausted, over_budget=bool(self.budget.over))
+
+    def _next(self) -> TrialGroup | None:
+        """The next launch; None where there is none, or where the population's budget does not hold it."""
+        while self._relaunch and not self.budget.over:
             if (again := self._again()) is not None:
                 return again
-        while isinstance(promotion := next_rung(self.spec, self.published(), self.running), Promote):
+        while not self.budget.over and isinstance(
+            promotion := next_rung(self.spec, self.published(), self.running), Promote
+        ):
             member = self._relaunched(promotion.key, promotion.to_step)
             if member is not None:
                 return self._launch([member])
-        while (point := self.points.next(self._space)) is not None:
+        while not self.budget.over and (point := self.points.next(self._space)) is not None:
             if (launch := self._enqueued(*point)) is not None:
                 return launch
-        if self.launched < self.spec.search.trials and not self._exhausted:
-            launch = self._propose()
-            if launch is not None:
-                return launch
-        return Wait() if self.running else Done(exhausted=self._exhausted)
+        if self.budget.over or self.launched >= self.spec.search.trials or self._exhausted:
+            return None
+        return self._propose()
+
+    def look_ahead(self) -> None:
+        """Before anything is started: whether the budget holds the first trial of all, where that is known already."""
+        if not self.launched and not self._relaunch:
+            for proposal in self.proposer.upcoming(1):
+                if isinstance(plan := self._plans.of(proposal), PrivacyPlan):
+                    self.budget.look_ahead(self.store, plan, first_stop(self.spec, plan.steps))
 
     def _enqueued(self, request: int, config: Mapping[str, Scalar]) -> TrialGroup | None:
         """The launch of a point that somebody enqueued; None where it is infeasible."""
@@ -152,7 +168,7 @@ class Controller:
         if isinstance(plan := self._plans.of(proposal), Refusal):
             self._refused(proposal, plan)
             return None
-        return self._launch([self._launched(proposal, plan)])
+        return self._launch_all([(proposal, plan)])
 
     def _propose(self) -> TrialGroup | None:
         while not self._is_exhausted():
@@ -170,7 +186,7 @@ class Controller:
             companions = list(islice(self._plans.companions(plan, ahead), left - 1))
             for companion, _ in companions:
                 self.proposer.take(companion)
-            return self._launch([self._launched(*one) for one in ((proposal, plan), *companions)])
+            return self._launch_all([(proposal, plan), *companions])
         self._exhausted = True
         return None
 
@@ -193,6 +209,8 @@ class Controller:
         ][:GROUP_LIMIT]
         members = []
         for key in keys:
+            if self.budget.over:
+                break
             self._relaunch.remove(key)
             member = self._relaunched(key, self.store.ledger_of(key)[-1].to_step)
             if member is not None:
@@ -205,7 +223,10 @@ class Controller:
         return plan
 
     def _relaunched(self, key: str, to_step: int) -> Member | None:
-        """The trial's next attempt, its reservation durable; None, and the trial has failed, where it cannot go on."""
+        """The trial's next attempt, its reservation durable; None, and the trial has failed, where it cannot go on.
+
+        None too where the population's budget does not hold it: then the trial waits for another session.
+        """
         record = self.records[key]
         if seconds_left(self.spec.limits.trial_minutes, [self.store.attempts_of(key)]) == 0:
             self.store.charge_whole(self.lease, key, record.attempts)
@@ -222,13 +243,33 @@ class Controller:
             self._changed(replace(record, state=TrialState.FAILED, reason=reason))
             return None
         record = self._add_to_curve(record, start.attempt, start.curve)
-        reserved = self.store.relaunch(self.lease, key, start.step, to_step)
+        reserved = self.budget.reserve(
+            self._plan_of(key),
+            start.step,
+            to_step,
+            lambda charge: self.store.relaunch(self.lease, key, start.step, to_step, charge),
+        )
+        if reserved is None:
+            return None
         again = replace(record, state=TrialState.RUNNING, attempts=reserved.attempt)
         return self._reserved(again, reserved, start.attempt)
 
-    def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> Member:
+    def _launch_all(self, planned: Sequence[tuple[Proposal, PrivacyPlan]]) -> TrialGroup | None:
+        """Those that the population's budget holds, in their order; None where that is none of them."""
+        members: list[Member] = []
+        for proposal, plan in planned:
+            if (member := self._launched(proposal, plan)) is None:
+                break
+            members.append(member)
+        return self._launch(members) if members else None
+
+    def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> Member | None:
         to_step = first_stop(self.spec, plan.steps)
-        reserved = self.store.launch(self.lease, proposal, plan, to_step)
+        reserved = self.budget.reserve(
+            plan, 0, to_step, lambda charge: self.store.launch(self.lease, proposal, plan, to_step, charge)
+        )
+        if reserved is None:
+            return None
         if proposal.request is None:
             self.launched += 1
         else:

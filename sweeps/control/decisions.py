@@ -14,9 +14,14 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Nothing will ever be launched again. `exhausted`: the space ran dry before the trials were all launched."""
+    """Nothing will be launched again.
+
+    exhausted    the space ran dry before the trials were all launched
+    over_budget  the population's budget did not hold the next launch
+    """
 
     exhausted: bool = False
+    over_budget: bool = False
 
 
 Decision = TrialGroup | Wait | Done

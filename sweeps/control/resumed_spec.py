@@ -77,6 +77,7 @@ def stated(before: SweepSpec, given: SweepSpec) -> list[str]:
         "limits.hours (--hours extends it)": before.limits.hours != given.limits.hours,
         "data.validation": recorded_text(recorded) != recorded_text(now),
         "data.test": before.data.options().get("test") != given.data.options().get("test"),
+        "data.population": before.data.population != given.data.population,
         "data.unit and privacy.unit": (recorded.data_unit, recorded.unit) != (now.data_unit, now.unit),
     }
     return [name for name, differs in changed.items() if differs] or launching(before, given)

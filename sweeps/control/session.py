@@ -24,10 +24,12 @@ from sweeps.control.lost_attempts import HOURS_OVER, INTERRUPTED
 from sweeps.control.planning import check_corners
 from sweeps.control.resolving import resolved
 from sweeps.control.resumed_spec import effective_spec
+from sweeps.control.shared_budget import SharedBudget
 from sweeps.control.time_limits import Deadline, seconds_run
 from sweeps.control.unmeasured import unmeasured_lines
 from sweeps.front.pareto import rankable, spec_objectives
 from sweeps.ledger.text import stopped_lines
+from sweeps.population.joining import ledger_of
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
@@ -57,7 +59,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class SweepEnd:
-    """How a session ended: "finished", "exhausted", "out of hours" or "stopped" (by Ctrl-C), with its counts.
+    """How a session ended: "finished", "exhausted", "out of hours", "out of budget" or "stopped" (by Ctrl-C).
 
     ranked    complete trials that have a value in every objective
     failure   of the trial that failed first, of all sessions; None when none did
@@ -86,8 +88,13 @@ class SweepEnd:
     @property
     def meaning(self) -> str:
         """That of `code`, in words."""
-        over = "the hours of the sweep are over" if self.state == SweepState.OUT_OF_HOURS else "the sweep is finished"
-        return self.code.meaning.replace("the sweep is finished", over)
+        over = {
+            SweepState.OUT_OF_HOURS: "the hours of the sweep are over",
+            SweepState.OUT_OF_BUDGET: "the budget of its population holds no further trial",
+        }
+        return self.code.meaning.replace(
+            "the sweep is finished", over.get(SweepState(self.state), "the sweep is finished")
+        )
 
 
 Progress = Callable[[Controller, Published], None]
@@ -110,11 +117,12 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
     of a store that was deleted, would hand its secret on, and the same noise would fall on other gradients.
 
     Raises SweepExists for a given name that is taken, InvalidValue for one that could be no folder or whose folder is
-    in use, StoreError when the store cannot be written.
+    in use, StoreError when the store cannot be written, and as `ledger_of` where its population has no ledger.
     """
     if name is not None and not NAME.fullmatch(name):
         raise InvalidValue("name", name, "letters, digits, dots, dashes and underscores, at most 100")
     store = workspace.open_store(create=True)
+    ledger_of(store, spec)
     spec = resolved(spec, public_facts(spec), store.calibrations())
     taken = {name for sweep in store.sweeps() for name in (sweep.name, sweep.label)}
     candidates = chain([spec.name], (f"{spec.name}-{number}" for number in count(2)))
@@ -198,6 +206,8 @@ def resume(
         say_decided(began, facts, workspace, name, tracking, address, store.calibrations())
         controller.recover()
         working = controller.has_work()
+        if working:
+            controller.look_ahead()
 
         def cluster_lost(sweep: str) -> None:
             on_cluster_lost(sweep)
@@ -205,7 +215,7 @@ def resume(
                 # The process ends next, with the code that says why, whatever comes of this.
                 operator.tell_apart(EndNotice.of(store, sweep, ExitCode.CLUSTER_LOST))
 
-        if working:
+        if working and not controller.budget.over:
             # Ray takes seconds to import and start: not for a sweep that is already over.
             from sweeps.runner.cluster import check_reachable
 
@@ -215,7 +225,9 @@ def resume(
             Drain(Publisher(store), name, tracking) as drain,
         ):
             store.set_state(lease, "running")
-            if working:
+            if controller.budget.over:
+                state.ended = "out of budget"
+            elif working:
                 state.ended = _launch_all(
                     controller, loaded, workspace, address, interruption, cluster_lost, drain.start
                 )
@@ -318,6 +330,12 @@ def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
             f"limits.hours is over: {controller.launched} of {controller.spec.search.trials} trials were launched. "
             f"It goes on with `sweeps resume {controller.sweep} --hours H`, H in all."
         )
+    if ended == SweepState.OUT_OF_BUDGET:
+        reasons.append(
+            f"{controller.launched} of {controller.spec.search.trials} trials were launched. "
+            f"{controller.budget.over} What it left unlaunched goes on with `sweeps resume {controller.sweep}` where "
+            "the budget holds it: a `first` sweep that ends gives some of its epsilon back."
+        )
     if ended == "exhausted":
         reasons.append(
             f"The space ran dry: {controller.launched} of {controller.spec.search.trials} trials could be launched, "
@@ -408,6 +426,8 @@ def _controller(
         proposer=Proposer(began, [Release.of(spec).seen(one) for one in earlier], recorded.extensions),
         trials=workspace.trials(name),
         calibrations=store.calibrations(),
+        # One row pays for the whole of a sweep that has one budget (`sweeps.population.blocks`).
+        budget=SharedBudget(ledger_of(store, spec) if spec.privacy.scope == "trial" else None),
     )
     told = False
 

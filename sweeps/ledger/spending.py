@@ -49,6 +49,7 @@ _CUT_SHORT = (
     SweepState.RUNNING,
     SweepState.STOPPED,
     SweepState.OUT_OF_HOURS,
+    SweepState.OUT_OF_BUDGET,
     SweepState.DELETED,
 )
 

@@ -39,6 +39,8 @@ class RecordedSpec:
     """{system: {knob: value, or a mapping where it is searched}}."""
     source = _At[str]("data.source", "")
     """Of the data."""
+    population = _At[str]("data.population", "")
+    """Of which the records are, with a budget that all sweeps over it share; empty: nobody counts across sweeps."""
     data_unit = _At[Mapping[str, Any] | None]("data.unit", None)
     """Whose the records are."""
     unit = _At[str | None]("privacy.unit", None)

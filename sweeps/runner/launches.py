@@ -57,6 +57,12 @@ class Ended(StrEnum):
     FINISHED = "finished"
     EXHAUSTED = "exhausted"
     STOPPED = "stopped"
+    OUT_OF_BUDGET = "out of budget"
+
+    @classmethod
+    def of(cls, done: Done) -> Ended:
+        """What the controller's last word comes to."""
+        return cls.OUT_OF_BUDGET if done.over_budget else cls.EXHAUSTED if done.exhausted else cls.FINISHED
 
 
 @dataclass(slots=True)
@@ -100,7 +106,7 @@ class LaunchSearcher(Searcher):
         if isinstance(decision, Wait):
             return None
         if isinstance(decision, Done):
-            live.ended = Ended.EXHAUSTED if decision.exhausted else Ended.FINISHED
+            live.ended = Ended.of(decision)
             return str(Searcher.FINISHED)
         live.groups[trial_id] = decision
         return {"launch": _launch_name(decision), "group": group_to_json(decision)}

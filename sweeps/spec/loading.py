@@ -25,7 +25,7 @@ from sweeps.spec.documents import read_file
 from sweeps.spec.draft import Draft
 from sweeps.spec.model import FUNCTION, Data, Section, SweepSpec
 from sweeps.spec.problems import Problems, SpecError, SpecErrors
-from sweeps.spec.raw import check_raw_measures
+from sweeps.spec.raw import check_population, check_raw_measures
 from sweeps.spec.references import check_references, references
 from sweeps.spec.reported import check_reported
 from sweeps.spec.secrecy import check_no_secrets
@@ -47,6 +47,7 @@ CHECKS = (
     across_sections.check_objectives,
     check_reported,
     check_raw_measures,
+    check_population,
     check_constraints,
     across_sections.check_search,
     across_sections.check_first,

@@ -69,11 +69,14 @@ class Data(BaseModel):
 
     records_are_public  why nobody's privacy is at stake (a published benchmark, say). Then metrics that read training
                         records outside of every claim may leave, and each claim is a demonstration on public records
+    population          of which these records are: a name for what may not be exceeded by all sweeps over it together
+                        (`sweeps budget`). Without it nothing is counted across sweeps
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
     source: str
     records_are_public: Annotated[str, Field(min_length=10)] | None = None
+    population: Name | None = None
 
     def options(self) -> dict[str, Any]:
         """The source's own options."""
@@ -367,6 +370,7 @@ class SweepSpec(Section):
 
 
 ABSENT_UNLESS_GIVEN = {
+    "data": ("population",),
     "limits": ("hours", "trial_minutes"),
     "search": ("first", "resolved"),
     "tracking": ("models",),

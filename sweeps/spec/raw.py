@@ -83,3 +83,23 @@ def check_raw_measures(draft: Draft, problems: Problems) -> None:
             f"no early stopping with {names}: which trials go on would carry training records on",
             "Drop `early_stopping`, or that objective.",
         )
+
+
+def check_population(draft: Draft, problems: Problems) -> None:
+    """The ledger of a population counts all that leaves its sweeps: what no epsilon covers has no place in it."""
+    data, privacy = draft.data, draft.privacy
+    if data is None or data.population is None:
+        return
+    outside = {
+        "data.records_are_public": data.records_are_public,
+        "privacy.allow_raw_measures": privacy and privacy.allow_raw_measures,
+        "privacy.allow_unprotected": privacy and privacy.allow_unprotected,
+    }
+    for path, reason in outside.items():
+        if reason:
+            problems.add(
+                path,
+                reason,
+                f"left out beside data.population: {data.population}, whose ledger counts all that is released",
+                "Leave the population out where its records need no protection.",
+            )

@@ -1,8 +1,9 @@
 """What a store of sweeps owes, whoever writes one.
 
-Who may write. The holder of a sweep's lease, and nobody else: every write but `create_sweep`, `rename`, `ask`, and
-`delivered` without a lease, checks it first, inside its own transaction, and raises LeaseLost where another has taken
-over. A holder that was stopped past its expiry therefore writes nothing, whatever its clock says.
+Who may write. The holder of a sweep's lease, and nobody else: every write but `create_sweep`, `rename`, `ask`,
+`make_population`, `charge`, and `delivered` without a lease, checks it first, inside its own transaction, and raises
+LeaseLost where another has taken over. A holder that was stopped past its expiry therefore writes nothing, whatever its
+clock says.
 
 What is durable when. A method that returns has survived a power loss; one that raises has kept nothing. Two
 transactions make a trial: `launch` (or `relaunch`) makes the proposal, the attempt and its reservation durable before
@@ -14,6 +15,12 @@ Conflict. What was charged never falls; a reservation that is not settled counts
 furthest executed step. Plans, configurations, seeds and claims stay the values that were written, and so does the spec
 that a sweep began with: what it is extended by is appended.
 
+Populations. A sweep whose spec declares `data.population` is charged to that population's ledger, together with all
+other sweeps over it (`sweeps.population`). The charge of an attempt is durable in the very transaction of its launch,
+which is refused as PopulationSpent where the budget does not hold it: whoever writes at once on one population comes in
+turn. A ledger's terms never change; its rows are appended, never lowered but by `settle_block`, and outlive the sweeps
+that they were for.
+
 What a reader may see. One state between two transactions, without waiting for the writer. A sweep of an earlier release
 is read by today's rules of what may leave it (`sweeps.release.policy`), and is refused where it cannot be. Views read
 through the publisher (`sweeps.release.publisher`) alone.
@@ -24,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from typing import Protocol
 
+from sweeps.population.arithmetic import Charge, Population, Row
 from sweeps.records import (
     AttemptRecord,
     CurveReport,
@@ -118,7 +126,8 @@ class Store(Protocol):
     def erase(self, lease: Lease) -> None:
         """The sweep is DELETED, for ever: metrics, reports and what the views were to be told are gone.
 
-        What was spent stays: plans, claims, attempts, every ledger entry, fingerprints, spec, requests, all its names.
+        What was spent stays: plans, claims, attempts, every ledger entry, every charge to its population, fingerprints,
+        spec, requests, all its names.
         The same again changes nothing. Raises LeaseLost, and Conflict while an attempt runs.
         """
 
@@ -150,16 +159,23 @@ class Store(Protocol):
         Raises LeaseLost, Conflict.
         """
 
-    def launch(self, lease: Lease, proposal: Proposal, plan: PrivacyPlan, to_step: int) -> Reservation:
+    def launch(
+        self, lease: Lease, proposal: Proposal, plan: PrivacyPlan, to_step: int, charge: Charge | None = None
+    ) -> Reservation:
         """Transaction one: the trial, its attempt 1 and the reservation [0, to_step), durable on return.
 
-        Raises LeaseLost, Conflict when the number is taken, InvalidValue for steps that the plan does not have.
+        charge  to the sweep's population, of these steps; None where it has none, or where its block pays for all
+
+        Raises LeaseLost, Conflict when the number is taken, InvalidValue for steps that the plan does not have and for
+        a charge that is missing or of no use, UnknownPopulation, PopulationSpent.
         """
 
-    def relaunch(self, lease: Lease, key: str, from_step: int, to_step: int) -> Reservation:
+    def relaunch(
+        self, lease: Lease, key: str, from_step: int, to_step: int, charge: Charge | None = None
+    ) -> Reservation:
         """The next attempt of a trial with no running one, and its own reservation [from_step, to_step).
 
-        Raises LeaseLost, Conflict, UnknownTrial, InvalidValue when from_step lies beyond every executed step.
+        Raises as `launch`, UnknownTrial, InvalidValue when from_step lies beyond every executed step.
         """
 
     def settle(self, lease: Lease, key: str, attempt: int, came: Settlement) -> None:
@@ -205,6 +221,37 @@ class Store(Protocol):
         """The trial, of which no attempt runs, cannot go on: it is FAILED; what was charged and reported stays.
 
         The same again changes nothing. Raises LeaseLost, Conflict, UnknownTrial.
+        """
+
+    # -- populations --------------------------------------------------------------------------------------
+
+    def make_population(self, population: Population) -> None:
+        """Its ledger, once and for ever; the same again changes nothing. Raises PopulationExists for other terms."""
+
+    def populations(self) -> list[Population]:
+        """All that have a ledger here, by name."""
+
+    def charges(self, population: str) -> list[Row]:
+        """What was charged to it, oldest first. Raises UnknownPopulation."""
+
+    def charge(self, population: str, row: Row) -> None:
+        """Append a row that its budget still holds; one that is there changes nothing. Needs no lease.
+
+        Raises UnknownPopulation, PopulationSpent, InvalidValue for a charge of another rule, and Conflict where the
+        same was charged before with other content (`at` aside).
+        """
+
+    def reserve_block(self, lease: Lease, population: str, charge: Charge) -> None:
+        """The whole of the lease's sweep as one row, before anything of it is launched; its attempts then cost nothing.
+
+        The same again changes nothing, settled or not. Raises LeaseLost, and as `charge`.
+        """
+
+    def settle_block(self, lease: Lease, population: str, epsilon: float) -> None:
+        """What a sweep under `release: first` came to: its block counts with this epsilon from now on, for ever.
+
+        Its delta stays. By a linear ledger alone. The same again changes nothing. Raises LeaseLost, UnknownPopulation,
+        Conflict where no block is reserved or another epsilon was settled, InvalidValue for one above the reserved.
         """
 
     # -- reading ----------------------------------------------------------------------------------------

@@ -88,6 +88,26 @@ class Conflict(StoreError):
     """A write contradicts what is recorded: another content for the same thing, or a step out of its order."""
 
 
+class PopulationExists(StoreError):
+    """A population has its ledger already, and with other terms."""
+
+
+class UnknownPopulation(StoreError):
+    """No ledger was made for this population."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        found = f"It has those of {', '.join(map(repr, names[:LISTED]))}." if names else "It has none."
+        super().__init__(
+            f"population {name!r}: this store has no ledger of it. {found} Make it, once and for ever, with "
+            f"`sweeps budget {name} --epsilon E --delta D --rule linear|gdp`."
+        )
+
+
+class PopulationSpent(StoreError):
+    """A charge that the budget of a population does not hold: nothing of what it would pay for was begun."""
+
+
 class LeaseHeld(StoreError):
     """Another controller drives this sweep."""
 

@@ -51,6 +51,7 @@ sweeps = Table(
     Column("state", Text, nullable=False),
     Column("records", Text, nullable=False, server_default=""),
     Column("label", Text, nullable=False, server_default=""),
+    Column("population", Text, nullable=False, server_default=""),
 )
 
 extensions = Table(
@@ -181,6 +182,39 @@ curves = Table(
 )
 """What attempts told between the beginnings and the ends of their reservations; at the ends it is in `attempts`."""
 
+populations = Table(
+    "populations",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("rule", Text, nullable=False),
+    Column("epsilon", Double, nullable=False),
+    Column("delta", Double, nullable=False),
+    Column("adjacency", Text, nullable=False),
+    Column("unit", Text, nullable=False),
+    Column("tau", Double, nullable=False),
+    Column("at", Double, nullable=False),
+    CheckConstraint("rule IN ('linear', 'gdp')", name="population_rule"),
+)
+"""Written once, and never changed. Who appends to `charges` locks the row of its population first."""
+
+charges = Table(
+    "charges",
+    metadata,
+    Column("population", ForeignKey("populations.name"), primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("what", Text, primary_key=True),
+    Column("sweep", Text, nullable=False),
+    Column("epsilon", Double),
+    Column("delta", Double),
+    Column("mu", Double),
+    Column("tau", Double),
+    Column("settled", Double),
+    Column("at", Double, nullable=False),
+    CheckConstraint("(epsilon IS NULL) <> (mu IS NULL)", name="one_rule"),
+    CheckConstraint("settled IS NULL OR settled <= epsilon", name="refund"),
+)
+"""What was charged to populations (`sweeps.population.arithmetic.Row`). Rows are appended, and outlive their sweeps."""
+
 outbox = Table(
     "outbox",
     metadata,
@@ -266,6 +300,13 @@ def _budgets(connection: Connection) -> None:
             connection.exec_driver_sql(f"ALTER TABLE extensions ADD COLUMN {name} {kind}")
 
 
+def _populations(connection: Connection) -> None:
+    """Version 8: sweeps may share a budget. Those of earlier releases belong to no population."""
+    connection.exec_driver_sql("ALTER TABLE sweeps ADD COLUMN population TEXT NOT NULL DEFAULT ''")
+    populations.create(connection)
+    charges.create(connection)
+
+
 MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
     2: _records_of_their_own,
     3: _keyed_data,
@@ -273,6 +314,7 @@ MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
     5: _requests_and_labels,
     6: _curves,
     7: _budgets,
+    8: _populations,
 }
 """{version from 2 on: what makes it from the version before}."""
 

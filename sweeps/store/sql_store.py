@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from sweeps.population.arithmetic import Charge, Population, Row
 from sweeps.provenance.fingerprint import keyed
 from sweeps.records import (
     AttemptRecord,
@@ -30,13 +31,13 @@ from sweeps.records import (
     TrialState,
 )
 from sweeps.requests import Request, Wanted, content_of, kind_of
-from sweeps.store import reading
+from sweeps.store import charging, reading
 from sweeps.store.calibrations import Calibrations
 from sweeps.store.contract import LEASE_SECONDS, Lease
 from sweeps.store.database import Database
 from sweeps.store.errors import StoreError, SweepExists, UnknownSweep, UnknownTrial
 from sweeps.store.lease import SqlLease, acquire, read_driver
-from sweeps.store.schema import DATA_KEY, keys, leases, names, outbox, requests, sweeps
+from sweeps.store.schema import DATA_KEY, keys, leases, names, outbox, populations, requests, sweeps
 from sweeps.store.text import dumps
 from sweeps.store.writing import Writer
 from trainables.system import PrivacyPlan, Refusal
@@ -88,6 +89,7 @@ class SqlStore:
             "created_at": record.created_at,
             "state": str(record.state),
             "records": record.records,
+            "population": record.spec.population,
         }
         # Of two that come at once the database lets one in, and the other sees its row.
         unless_taken = self._database.insert(sweeps).values(row).on_conflict_do_nothing().returning(sweeps.c.id)
@@ -197,15 +199,19 @@ class SqlStore:
         if listed := list(refused):
             self._write(lease, lambda writer: writer.infeasible(listed))
 
-    def launch(self, lease: Lease, proposal: Proposal, plan: PrivacyPlan, to_step: int) -> Reservation:
+    def launch(
+        self, lease: Lease, proposal: Proposal, plan: PrivacyPlan, to_step: int, charge: Charge | None = None
+    ) -> Reservation:
         """Transaction one."""
         launch = secrets.token_hex(8)
-        return self._write(lease, lambda writer: writer.launch(proposal, plan, to_step, launch))
+        return self._write(lease, lambda writer: writer.launch(proposal, plan, to_step, launch, charge))
 
-    def relaunch(self, lease: Lease, key: str, from_step: int, to_step: int) -> Reservation:
+    def relaunch(
+        self, lease: Lease, key: str, from_step: int, to_step: int, charge: Charge | None = None
+    ) -> Reservation:
         """Transaction one of a trial that is there."""
         launch = secrets.token_hex(8)
-        return self._write(lease, lambda writer: writer.relaunch(key, from_step, to_step, launch))
+        return self._write(lease, lambda writer: writer.relaunch(key, from_step, to_step, launch, charge))
 
     def settle(self, lease: Lease, key: str, attempt: int, came: Settlement) -> None:
         """Transaction two."""
@@ -232,6 +238,39 @@ class SqlStore:
     def abandon(self, lease: Lease, key: str, reason: str) -> None:
         """The trial is over between two attempts."""
         self._write(lease, lambda writer: writer.abandon(key, reason))
+
+    # -- populations --------------------------------------------------------------------------------------
+
+    def make_population(self, population: Population) -> None:
+        """Its ledger."""
+        self._database.write(
+            lambda connection: charging.make(connection, population, self._database.insert(populations))
+        )
+
+    def populations(self) -> list[Population]:
+        """Those with a ledger."""
+        return self._database.read(charging.read_populations)
+
+    def charges(self, population: str) -> list[Row]:
+        """Rows of its ledger."""
+
+        def read(connection: Connection) -> list[Row]:
+            return charging.read_charges(connection, charging.read_population(connection, population).name)
+
+        return self._database.read(read)
+
+    def charge(self, population: str, row: Row) -> None:
+        """One more row."""
+        self._database.write(lambda connection: charging.add(connection, population, row))
+
+    def reserve_block(self, lease: Lease, population: str, charge: Charge) -> None:
+        """A whole sweep as one row."""
+        block = charging.block_of(lease.sweep, charge)
+        self._write(lease, lambda writer: charging.add(writer.connection, population, block))
+
+    def settle_block(self, lease: Lease, population: str, epsilon: float) -> None:
+        """What it came to."""
+        self._write(lease, lambda writer: charging.settle(writer.connection, population, lease.sweep, epsilon))
 
     # -- reading ----------------------------------------------------------------------------------------
 

@@ -16,7 +16,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from dpcore.checks import InvalidValue
+from sweeps.population.arithmetic import Charge
 from sweeps.records import Extension, Outcome, Proposal, Reservation, Settlement, SweepState, TrialState, trial_key
+from sweeps.store.charging import charge_attempt
 from sweeps.store.errors import Conflict, UnknownTrial
 from sweeps.store.reading import trial_number
 from sweeps.store.schema import attempts, curves, extensions, ledger, outbox, sweeps, trials
@@ -80,8 +82,10 @@ class Writer:
             self.connection.execute(insert(trials), fresh)
             self._announce("infeasible", *(row["number"] for row in fresh))
 
-    def launch(self, proposal: Proposal, plan: PrivacyPlan, to_step: int, launch: str) -> Reservation:
-        """The trial, its first attempt and its reservation [0, to_step)."""
+    def launch(
+        self, proposal: Proposal, plan: PrivacyPlan, to_step: int, launch: str, charge: Charge | None
+    ) -> Reservation:
+        """The trial, its first attempt, its reservation [0, to_step) and what these cost its population."""
         if not 0 < to_step <= plan.steps:
             raise InvalidValue("to_step", to_step, f"an integer in [1, {plan.steps}], the steps of the plan")
         reserved = Reservation(key=trial_key(self.sweep, proposal.number), attempt=1, from_step=0, to_step=to_step)
@@ -90,13 +94,13 @@ class Writer:
         if before is None:
             row = self._trial_row(proposal, TrialState.RUNNING, plan.to_json(), None)
             self.connection.execute(insert(trials).values({**row, "attempts": 1}))
-            self._reserve(proposal.number, reserved, launch)
+            self._reserve(proposal.number, reserved, launch, charge)
         elif not self._is_repetition(proposal.number, launch):
             raise Conflict(f"trial {reserved.key}: already recorded as {before}; expected a new one")
         return reserved
 
-    def relaunch(self, key: str, from_step: int, to_step: int, launch: str) -> Reservation:
-        """The next attempt and its own reservation [from_step, to_step)."""
+    def relaunch(self, key: str, from_step: int, to_step: int, launch: str, charge: Charge | None) -> Reservation:
+        """The next attempt, its own reservation [from_step, to_step) and what these cost the population."""
         number = trial_number(self.sweep, key)
         trial = self._trial(number)
         reserved = Reservation(key=key, attempt=trial.attempts + 1, from_step=from_step, to_step=to_step)
@@ -113,7 +117,7 @@ class Writer:
             # Starting beyond every executed step would leave a gap in what the ledger charges.
             raise InvalidValue("from_step", from_step, f"at most {reached}, the last step that any attempt executed")
         self._update_trial(number, state=str(TrialState.RUNNING), attempts=reserved.attempt, finished_at=None)
-        self._reserve(number, reserved, launch)
+        self._reserve(number, reserved, launch, charge)
         return reserved
 
     def settle(self, key: str, attempt: int, came: Settlement) -> None:
@@ -242,7 +246,9 @@ class Writer:
             "request": proposal.request,
         }
 
-    def _reserve(self, number: int, reserved: Reservation, launch: str) -> None:
+    def _reserve(self, number: int, reserved: Reservation, launch: str, charge: Charge | None) -> None:
+        population = self.connection.execute(select(sweeps.c.population).where(sweeps.c.id == self.sweep_id))
+        charge_attempt(self.connection, population.scalar_one(), self.sweep, reserved.key, reserved.attempt, charge)
         where = {"sweep_id": self.sweep_id, "number": number, "attempt": reserved.attempt}
         self.connection.execute(
             insert(attempts).values(

@@ -67,7 +67,13 @@ _STATUS = {
     TrialState.PLANNED: "SCHEDULED",
     TrialState.RUNNING: "SCHEDULED",
 }
-_SWEEP_STATUS = {"finished": "FINISHED", "exhausted": "FINISHED", "stopped": "KILLED", "out of hours": "KILLED"}
+_SWEEP_STATUS = {
+    "finished": "FINISHED",
+    "exhausted": "FINISHED",
+    "stopped": "KILLED",
+    "out of hours": "KILLED",
+    "out of budget": "KILLED",
+}
 _GUARANTEE_TAGS = ("notion", "adjacency", "unit", "status", "accountant", "theorem")
 
 

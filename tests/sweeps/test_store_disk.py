@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.records import Extension, SweepState, TrialState
 from sweeps.requests import Note
 from sweeps.store import VERSION, LeaseHeld, StoreError, SweepExists, open_store
@@ -204,6 +205,9 @@ def assert_goes_on(store, version):
     assert [row.kind for row in store.outbox(SWEEP)] == ["settled", "failed", "lost", "infeasible", "state"]
     assert store.calibrations()["noise|example"] == 1.5
     assert (store.requests(SWEEP), running.request, store.driver(SWEEP)) == ([], None, None)
+    charged = {one.name: [row.counted for row in store.charges(one.name)] for one in store.populations()}
+    known = {"covered": [GDPCharge(0.25, 1e-9)], "people": [DPCharge(1.0, 1e-5), DPCharge(0.5, 2e-5)]}
+    assert charged == (known if version >= 8 else {})
     with pytest.raises(SweepExists):
         store.create_sweep(record())
     store.rename(SWEEP, "renamed")

@@ -52,7 +52,7 @@ def test_stores_of_every_version_are_upgraded_and_go_on(server, database, versio
         thread.start()
     for thread in opened:
         thread.join()
-    assert [column["name"] for column in tables(database)][-1] == "label"
+    assert [column["name"] for column in tables(database)][-1] == "population"
     stored = open_store(database, create=False)
     assert stored.data_fingerprint("digest") != "digest"
     stored.close()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.checks import InvalidValue
+from sweeps.population.arithmetic import AddingRule, Charge, Population, Row, RowKind, admits, charges_of, refusal
 from sweeps.provenance.fingerprint import keyed
 from sweeps.records import (
     AttemptRecord,
@@ -33,7 +34,18 @@ from sweeps.records import (
     trial_key,
 )
 from sweeps.requests import Request
-from sweeps.store import Conflict, LeaseHeld, LeaseLost, StoreError, SweepExists, UnknownSweep, UnknownTrial
+from sweeps.store import (
+    Conflict,
+    LeaseHeld,
+    LeaseLost,
+    PopulationExists,
+    PopulationSpent,
+    StoreError,
+    SweepExists,
+    UnknownPopulation,
+    UnknownSweep,
+    UnknownTrial,
+)
 from sweeps.store.contract import LEASE_SECONDS
 from sweeps.store.registry import Backend
 from tests.sweeps.store_exam.candidate import Candidate, folders
@@ -57,6 +69,25 @@ class Contents:
     names: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, Request]] = field(default_factory=list)
     solved: dict[str, float] = field(default_factory=dict)
+    populations: dict[str, Population] = field(default_factory=dict)
+    charged: dict[str, list[Row]] = field(default_factory=dict)
+
+    def charge(self, population: str, row: Row) -> None:
+        """Append a row that the budget holds."""
+        if population not in self.populations:
+            raise UnknownPopulation(population, self.populations)
+        rows, ledger = self.charged[population], self.populations[population]
+        there = next((one for one in rows if (one.kind, one.what) == (row.kind, row.what)), None)
+        if there is None:
+            if not admits(ledger, charges_of(rows), row.charge):
+                raise PopulationSpent(refusal(ledger, charges_of(rows), row.charge))
+            rows.append(row)
+        elif (there.sweep, there.charge) != (row.sweep, row.charge):
+            raise Conflict(f"{row.what} was charged before, with other content")
+
+    def block(self, population: str, sweep: str) -> Row | None:
+        rows = self.charged.get(population, [])
+        return next((one for one in rows if (one.kind, one.what) == (RowKind.SWEEP, sweep)), None)
 
     def announce(self, sweep: str, key: str | None, kind: str) -> None:
         self.announced += 1
@@ -253,7 +284,7 @@ class FileStore:
                 elif before != new:
                     raise Conflict(f"trial {new.key}: already recorded with other content")
 
-    def launch(self, lease, proposal, plan, to_step):
+    def launch(self, lease, proposal, plan, to_step, charge=None):
         key = trial_key(lease.sweep, proposal.number)
         if not 0 < to_step <= plan.steps:
             raise InvalidValue("to_step", to_step, f"an integer in [1, {plan.steps}]")
@@ -262,9 +293,9 @@ class FileStore:
                 raise Conflict(f"trial {key}: already recorded")
             said = {"plan": plan, "attempts": 1, "proposed_at": time.time()}
             held.trials[key] = TrialRecord.of(lease.sweep, proposal, TrialState.RUNNING, **said)
-            return self.reserve(held, Reservation(key=key, attempt=1, from_step=0, to_step=to_step))
+            return self.reserve(held, Reservation(key=key, attempt=1, from_step=0, to_step=to_step), charge)
 
-    def relaunch(self, lease, key, from_step, to_step):
+    def relaunch(self, lease, key, from_step, to_step, charge=None):
         with self.writing(lease) as held:
             trial = held.trial(key)
             new = Reservation(key=key, attempt=trial.attempts + 1, from_step=from_step, to_step=to_step)
@@ -274,9 +305,17 @@ class FileStore:
             if from_step > reached:
                 raise InvalidValue("from_step", from_step, f"at most {reached}")
             held.trials[key] = replace(trial, state=TrialState.RUNNING, attempts=new.attempt, finished_at=None)
-            return self.reserve(held, new)
+            return self.reserve(held, new, charge)
 
-    def reserve(self, held: Contents, new: Reservation) -> Reservation:
+    def reserve(self, held: Contents, new: Reservation, charge: Charge | None) -> Reservation:
+        sweep = sweep_of(new.key)
+        population = held.sweeps[sweep].spec.population
+        if (charge is None) == bool(population and held.block(population, sweep) is None):
+            raise InvalidValue("charge", charge, "one where the sweep's population is charged by attempts")
+        if charge is not None:
+            what = f"{new.key}/{new.attempt}"
+            row = Row(kind=RowKind.ATTEMPT, what=what, sweep=sweep, charge=charge, at=time.time())
+            held.charge(population, row)
         place = {"key": new.key, "attempt": new.attempt}
         held.entries[new.key, new.attempt] = LedgerEntry(**place, from_step=new.from_step, to_step=new.to_step)
         nothing = {"reason": "", "step": 0, "seconds": 0.0, "started_at": time.time(), "ended_at": None}
@@ -358,6 +397,42 @@ class FileStore:
                 self.over(held, lease, key, reason)
             elif state is not TrialState.FAILED:
                 raise Conflict(f"trial {key}: {state}")
+
+    def make_population(self, population):
+        with self.writing() as held:
+            if held.populations.setdefault(population.name, population) != population:
+                raise PopulationExists(population.name)
+            held.charged.setdefault(population.name, [])
+
+    def populations(self):
+        return [one for _, one in sorted(self.held().populations.items())]
+
+    def charges(self, population):
+        held = self.held()
+        if population not in held.populations:
+            raise UnknownPopulation(population, held.populations)
+        return held.charged[population]
+
+    def charge(self, population, row):
+        with self.writing() as held:
+            held.charge(population, row)
+
+    def reserve_block(self, lease, population, charge):
+        with self.writing(lease) as held:
+            row = Row(kind=RowKind.SWEEP, what=lease.sweep, sweep=lease.sweep, charge=charge, at=time.time())
+            held.charge(population, row)
+
+    def settle_block(self, lease, population, epsilon):
+        with self.writing(lease) as held:
+            if population not in held.populations:
+                raise UnknownPopulation(population, held.populations)
+            block = held.block(population, lease.sweep)
+            if block is None or block.settled not in (None, epsilon):
+                raise Conflict(f"{lease.sweep}: nothing to settle at {epsilon}")
+            if held.populations[population].rule is not AddingRule.LINEAR or not 0 <= epsilon <= block.charge.epsilon:
+                raise InvalidValue("epsilon", epsilon, "at most what was reserved, by a linear ledger")
+            rows = held.charged[population]
+            rows[rows.index(block)] = replace(block, settled=epsilon)
 
     def trials(self, sweep, states=None):
         held = self.held()

@@ -26,6 +26,7 @@ from sweeps.store import (
 from sweeps.store.registry import Opens
 from tests.sweeps.store_exam import questions_of_curves as curves
 from tests.sweeps.store_exam import questions_of_people as people
+from tests.sweeps.store_exam import questions_of_populations as populations
 from tests.sweeps.store_exam.answers import (
     BRIEF_SECONDS,
     RACERS,
@@ -487,6 +488,10 @@ QUESTIONS: dict[str, Question] = {
         people.who_drives_is_told,
         people.a_name_stays_one_sweeps_own,
         people.a_deleted_sweep_keeps_what_it_spent,
+        populations.ledgers_are_made_once,
+        populations.launches_are_charged_in_their_transaction,
+        populations.populations_are_never_overspent,
+        populations.blocks_pay_for_a_whole_sweep,
         a_lost_lease_refuses_every_write,
         readers_see_no_half_settlement,
         readings_have_one_order,

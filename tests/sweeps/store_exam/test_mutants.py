@@ -250,6 +250,51 @@ class Sparing(FileStore):
         self.set_state(lease, "deleted")
 
 
+class Negotiable(FileStore):
+    """The terms of a ledger are those that were given last."""
+
+    def make_population(self, population):
+        with self.writing() as held:
+            held.populations[population.name] = population
+            held.charged.setdefault(population.name, [])
+
+
+class PaysLater(FileStore):
+    """A launch is charged once it runs."""
+
+    def launch(self, lease, proposal, plan, to_step, charge=None):
+        reserved = super().launch(lease, proposal, plan, to_step, charge)
+        with self.writing(lease) as held:
+            held.charged = {name: rows[:-1] for name, rows in held.charged.items()}
+        return reserved
+
+
+class PerSweep(FileStore):
+    """Every sweep has the whole budget."""
+
+    @contextmanager
+    def writing(self, lease=None):
+        with super().writing(lease) as held:
+            kept = {name: list(rows) for name, rows in held.charged.items()}
+            if lease is not None:
+                mine = {name: [one for one in rows if one.sweep == lease.sweep] for name, rows in kept.items()}
+                held.charged = {name: list(rows) for name, rows in mine.items()}
+            yield held
+            if lease is not None:
+                others = {name: [one for one in rows if one.sweep != lease.sweep] for name, rows in kept.items()}
+                held.charged = {name: others.get(name, []) + rows for name, rows in held.charged.items()}
+
+
+class HandsBackSquares(FileStore):
+    """A block of any rule is settled, and its attempts are charged besides."""
+
+    def settle_block(self, lease, population, epsilon):
+        with self.writing(lease) as held:
+            block = held.block(population, lease.sweep)
+            rows = held.charged[population]
+            rows[rows.index(block)] = replace(block, settled=epsilon)
+
+
 class InTwoSteps(FileStore):
     """The result is there before its charge."""
 
@@ -330,6 +375,10 @@ class Eager(FileStore):
         ("a_name_stays_one_sweeps_own", Recycling),
         ("a_deleted_sweep_keeps_what_it_spent", Thorough),
         ("a_deleted_sweep_keeps_what_it_spent", Sparing),
+        ("ledgers_are_made_once", Negotiable),
+        ("launches_are_charged_in_their_transaction", PaysLater),
+        ("populations_are_never_overspent", PerSweep),
+        ("blocks_pay_for_a_whole_sweep", HandsBackSquares),
         ("readers_see_no_half_settlement", InTwoSteps),
         ("readings_have_one_order", AsTheyCame),
         ("readings_have_one_order", ByText),
