@@ -17,8 +17,10 @@ from dpcore.adjacency import Adjacency
 
 MECHANISMS = int(os.environ.get("SWEEPS_CHAOS_MECHANISMS", "24"))
 STEPS = 25
-ROUNDING = 1 + 1e-9
-"""Of a violation: what double precision alone could produce is none."""
+RAREST = 1e-8
+"""The least mass of an output: what is released with a smaller chance is a difference that has lost its digits."""
+ROUNDING = 1e-6
+"""Of an epsilon: by less than that double precision alone exceeds a claim, with such masses."""
 
 
 def share(cases: int) -> int:
@@ -77,7 +79,7 @@ def _inverse(p: np.ndarray, q: np.ndarray, delta: float) -> float:
 
 def softmax(theta: np.ndarray) -> np.ndarray:
     raw = np.exp(theta - theta.max())
-    raw = np.maximum(raw, 1e-30)
+    raw = np.maximum(raw / raw.sum(), RAREST)
     return raw / raw.sum()
 
 
@@ -126,4 +128,4 @@ def worst(
 
 def ratio(p: np.ndarray, q: np.ndarray, epsilon: float, delta: float) -> float:
     """The exact epsilon at delta of two released laws, over the one that is claimed."""
-    return max(_inverse(p, q, delta), _inverse(q, p, delta)) / (epsilon + 1e-9)
+    return max(_inverse(p, q, delta), _inverse(q, p, delta)) / (epsilon + ROUNDING)
