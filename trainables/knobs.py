@@ -34,10 +34,11 @@ def knob(
     high: float | None = None,
     choices: tuple[Scalar, ...] = (),
     default: Scalar | None = None,
+    absent_unless_given: bool = False,
 ) -> Any:
     """One hyperparameter; arguments as in `trainables.system.Parameter`."""
     about = {"doc": doc, "unit": unit, "low": low, "high": high, "choices": choices, "default": default}
-    return field(metadata={_ABOUT: about})
+    return field(metadata={_ABOUT: about | {"absent_unless_given": absent_unless_given}})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(knob,))
@@ -59,17 +60,17 @@ def parameters(record: Hashable) -> tuple[Parameter, ...]:
 
 
 def complete(record: type, config: Config, solved: str | None = None) -> dict[str, Scalar]:
-    """Every hyperparameter of `config`, defaults included, as it was given.
+    """Every hyperparameter of `config`, defaults included but for those that are absent unless given, as it was given.
 
     solved  may be missing: it is what the calibration solves for
     Raises InvalidValue, naming the first that is missing.
     """
     full: dict[str, Scalar] = {}
     for one in parameters(record):
-        value = config.get(one.name, one.default)
+        value = config.get(one.name, None if one.absent_unless_given else one.default)
         if value is not None:
             full[one.name] = value
-        elif one.name != solved:
+        elif one.name != solved and not one.absent_unless_given:
             raise InvalidValue(one.name, None, f"a value ({one.doc})")
     return full
 

@@ -41,6 +41,7 @@ class Parameter:
     choices    the values of a "choice"; empty means any text
     default    the value used when a spec leaves it out; None means that a spec must give it, unless it
                is what the calibration solves for
+    absent_unless_given  specs and plans leave it out at its default: it is younger than digests that have to stay
     """
 
     name: str
@@ -51,6 +52,7 @@ class Parameter:
     high: float | None = None
     choices: tuple[Scalar, ...] = ()
     default: Scalar | None = None
+    absent_unless_given: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

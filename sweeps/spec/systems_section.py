@@ -123,16 +123,21 @@ def _read_knobs(
                 knob = read_same_as(here, value, system.name, problems)
             else:
                 knob = read_knob(here, value, parameters[name], facts, problems)
-            if knob is not None:
+            if knob is not None and not _is_absent(parameters[name], knob):
                 out[name] = knob
     for name, parameter in parameters.items():
         if name in raw or name == solved or (solve is None and name in system.solves.values()):
             continue
         if parameter.default is None:
             problems.add(f"{path}.{name}", None, f"a value or a domain ({parameter.doc})", f"Add `{name}:`.")
-        else:
+        elif not _is_absent(parameter, parameter.default):
             out[name] = parameter.default
     return {name: out[name] for name in sorted(out)}
+
+
+def _is_absent(parameter: Parameter, knob: Scalar | Domain | SameAs) -> bool:
+    """Whether a canonical spec leaves it out, as specs did before the system had this hyperparameter."""
+    return parameter.absent_unless_given and knob == parameter.default
 
 
 def _solved(path: str, system: System, solve: str | None, problems: Problems) -> str | None:

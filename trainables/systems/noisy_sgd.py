@@ -2,7 +2,8 @@
 
 Source      Bu, Dong, Long & Su (2020), Algorithms 1 and 2; the mechanism is Abadi et al. (2016), Algorithm 1.
 Claim       (epsilon, delta) of `steps` Poisson-subsampled Gaussians by the PLD, add-remove or replace-one (where a
-            drawn record may give way to another, two clip norms away); any number of queries.
+            drawn record may give way to another, two clip norms away); any number of queries. Momentum
+            (Polyak 1964) moves by gradients whose noise is in: it is in no claim.
 Departures  The paper divides by the realised batch size, a fact about the data that its own proof does not
             cover; here the divisor is the public q * n. The headline is the PLD's upper bound; the paper's CLT
             value stands beside it as `asymptotic`.
@@ -10,7 +11,7 @@ Departures  The paper divides by the realised batch size, a fact about the data 
 One step, with rate q = batch_size / n, clip norm R and noise multiplier s:
 
     g = (sum over the batch of clip(gradient, R) + s R N(0, I)) / (q n)
-    noisy-sgd    theta -= learning_rate * g
+    noisy-sgd    theta -= learning_rate * g;  with momentum m:  v = m v + g;  theta -= learning_rate * v
     noisy-adam   m = beta1 m + (1 - beta1) g;  u = beta2 u + (1 - beta2) g^2;
                  theta -= learning_rate * m / (sqrt(u) + xi)
 
@@ -63,7 +64,20 @@ class DescentKnobs(NoiseKnobs, PassKnobs, ClipKnobs, RateKnobs):
 
 @knobs
 class NoisySGDKnobs(DescentKnobs, ModelKnobs):
+    """Of every system whose noised gradients train a model."""
+
+
+@knobs
+class MomentumKnobs(NoisySGDKnobs):
     """Of `noisy-sgd`."""
+
+    momentum: float = knob(
+        low=0.0,
+        high=0.9999,
+        default=0.0,
+        doc="share of the last step that the next one keeps; a step then goes about 1 / (1 - momentum) times as far",
+        absent_unless_given=True,
+    )
 
 
 @knobs
@@ -184,13 +198,15 @@ class NoisyOptimiser(NoisedDescent[Model], TrainedByNoisedGradients[Model, Sampl
 
     def optimiser(self, knobs: Model) -> Callable[[nn.Module], Optimiser]:
         """What moves a model's weights."""
-        from trainables.training.optimisers import Descent, NoisyAdam, steadily
+        from trainables.training.optimisers import Descent, HeavyBall, NoisyAdam, steadily
 
         rate_of = steadily(knobs.learning_rate)
         if isinstance(knobs, NoisyAdamKnobs):
             return lambda model: NoisyAdam(model, rate_of, knobs)
+        if isinstance(knobs, MomentumKnobs) and knobs.momentum:
+            return lambda model: HeavyBall(model, rate_of, knobs.momentum)
         return lambda model: Descent(model, rate_of)
 
 
-NOISY_SGD = NoisyOptimiser("noisy-sgd", NoisySGDKnobs)
+NOISY_SGD = NoisyOptimiser("noisy-sgd", MomentumKnobs)
 NOISY_ADAM = NoisyOptimiser("noisy-adam", NoisyAdamKnobs)

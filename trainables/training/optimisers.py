@@ -1,6 +1,7 @@
 """Every update by a gradient, noised or not. `rate_of` gives the step size of a step by its number, counted from 0.
 
 Descent       theta -= r g
+HeavyBall     v = m v + g;  theta -= r v                         Polyak (1964), as torch.optim.SGD has it
 NoisyAdam     Bu et al. (2020), Algorithm 2: as printed, or with the bias correction of its released code
 LangevinMean  theta -= (e/2) (theta / v + n g), where the noise in the mean g is the sampler's own N(0, e I)
 RMSprop       V = a V + (1-a) g^2;  theta -= r g / (sqrt(V) + c)
@@ -83,6 +84,19 @@ class Descent(Optimiser):
 
     def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
         one.sub_(gradient, alpha=rate)
+
+
+class HeavyBall(Optimiser):
+    """v = m v + g; theta -= r v."""
+
+    remembers = ("velocity",)
+
+    def __init__(self, model: nn.Module, rate_of: RateOf, momentum: float) -> None:
+        super().__init__(model, rate_of)
+        self._momentum = momentum
+
+    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
+        one.sub_(self.memory["velocity"][name].mul_(self._momentum).add_(gradient), alpha=rate)
 
 
 class AdamKnobs(Protocol):
