@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -90,7 +91,7 @@ def audit_trial(
     if chosen not in possible:
         offered = f"{' or '.join(possible)} for {audited.plan.system} under {audited.claim.adjacency}"
         raise InvalidValue("method", chosen, offered)
-    setting = _setting(store, recorded, audited, chosen, accept, rng, secret)
+    setting = _setting(store, recorded, audited, chosen, accept, rng, secret, workspace.features)
     say(_forecast(audited, _trainings(audited.system, chosen, runs)))
     curve = evidence.curve_of(setting)
     tell(store, sweep, [workspace.folder(sweep)])
@@ -143,7 +144,7 @@ def attack_trial(
     sweep = recorded.name
     audited = _audited(Publisher(store), sweep, trial)
     check(audited.system, audited.claim, shadows)
-    setting = _setting(store, recorded, audited, "one-run", accept, rng, secret)
+    setting = _setting(store, recorded, audited, "one-run", accept, rng, secret, workspace.features)
     say(_forecast(audited, shadows + 1))
     return audited.record.key, attack(setting, shadows)
 
@@ -156,13 +157,14 @@ def _setting(
     accept: Collection[str],
     rng: np.random.Generator | None,
     secret: bytes | None,
+    kept_in: Path,
 ) -> evidence.AuditSetting:
     spec = load_spec(recorded.spec.canonical)
     return evidence.AuditSetting(
         system=audited.system,
         plan=audited.plan,
         claim=audited.claim,
-        data=_data(store, recorded, spec, method, audited.system, accept),
+        data=_data(store, recorded, spec, method, audited.system, accept, kept_in),
         rng=np.random.default_rng() if rng is None else rng,
         to_step=audited.steps,
         execution=_execution(spec),
@@ -209,6 +211,7 @@ def _data(
     method: evidence.Method,
     system: System,
     accept: Collection[str],
+    kept_in: Path,
 ) -> Dataset:
     """The sweep's records; or its public facts alone where chosen neighbours take the records' place."""
     source, options = SOURCES[spec.data.source], spec.data.options()
@@ -217,7 +220,7 @@ def _data(
         empty = Split({}, np.zeros(0))
         data = Dataset(facts=source.facts(options), train=empty, validation=empty, fingerprint="not read")
     else:
-        data = source.load(options)
+        data = source.load(options, kept_in)
         now["data"] = store.data_fingerprint(data.fingerprint)
     before = {name: digest for name, digest in recorded.fingerprints.items() if name in now}
     changed = [name for name in fingerprint.changes(before, now) if name in before and name not in accept]

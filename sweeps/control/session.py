@@ -121,9 +121,6 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
     """
     if name is not None and not NAME.fullmatch(name):
         raise InvalidValue("name", name, "letters, digits, dots, dashes and underscores, at most 100")
-    if spec.selection is not None:
-        expected = "all: a private selection is planned and priced by `sweeps check`, and cannot be run yet"
-        raise InvalidValue("privacy.release", spec.privacy.release, expected)
     store = workspace.open_store(create=True)
     ledger_of(store, spec)
     spec = resolved(spec, public_facts(spec), store.calibrations())
@@ -195,7 +192,7 @@ def resume(
         effective = extended(began, recorded.extensions)
         extension = asked(recorded, effective, store.trials(name), trials, hours, epsilon)
         check_corners(extended(effective, [extension] if extension else []), facts, store.calibrations())
-        loaded = [source.load(effective.data.options())]
+        loaded = [source.load(effective.data.options(), workspace.features)]
         _check_fingerprints(store, lease, recorded, effective, store.data_fingerprint(loaded[0].fingerprint), accept)
         if (recorded.root, recorded.records) != (workspace.root, workspace.records or ""):
             store.set_place(lease, workspace.root, workspace.records or "")

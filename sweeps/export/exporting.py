@@ -21,6 +21,7 @@ from trainables.data import SOURCES
 from trainables.data.table import Table
 from trainables.data.table_schema import schema
 from trainables.export.protocol import Module, ReleasesModel
+from trainables.features.declared import parted
 from trainables.measures.protocols import Answering
 from trainables.registry import SYSTEMS
 from trainables.system import PublicFacts
@@ -65,7 +66,11 @@ def exported(
     published = Publisher.open(workspace.store_url)
     name = published.sweep(sweep).name
     card = ModelCard.of(published, name, found.record, found.facts, found.spec, refuted=found.refuted)
-    return ReleasedModel(found.module, _preprocessing(found.spec, found.facts), card.to_dict(), card.page())
+    own, features = parted(found.spec.data.options())
+    facts = SOURCES[found.spec.data.source].facts(own)
+    # A map leaves with the model: who asks it has records, and not their features.
+    module = found.module if features is None else features.first(found.module, facts).eval()
+    return ReleasedModel(module, _preprocessing(found.spec, facts), card.to_dict(), card.page())
 
 
 def card_of(workspace: Workspace, sweep: str, trial: int | str) -> ModelCard:
@@ -162,5 +167,5 @@ def _preprocessing(spec: SweepSpec, facts: PublicFacts) -> Preprocessing:
     source = SOURCES[spec.data.source]
     if not isinstance(source, Table):
         return Preprocessing.of(facts)
-    declared = schema(source.read(spec.data.options()))
+    declared = schema(source.read(parted(spec.data.options())[0]))
     return Preprocessing.of(facts, declared.columns, declared.classes)

@@ -64,12 +64,13 @@ class DeclaredTest:
 
     def __str__(self) -> str:
         """In one line."""
+        by = self.held.apart or f"the hash of {self.held.id}"
         if self.histogram is None:
             return (
                 f"{self.held.n:,} public ones: a score leaves as it is, no claim covers them, and each reading counts"
             )
         return (
-            f"{self.held.n:,} private ones, parted off by the hash of {self.held.id}: a score is one histogram with "
+            f"{self.held.n:,} private ones, parted off by {by}: a score is one histogram with "
             f"Gaussian noise of {self.histogram.deviation:.4g} records on each count, in parallel with training"
         )
 

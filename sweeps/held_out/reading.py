@@ -16,6 +16,7 @@ from sweeps.spec import load_spec
 from trainables.data import SOURCES
 from trainables.data.content import fingerprint
 from trainables.data.test_part import HasTestRecords
+from trainables.features.declared import parted
 
 
 def read(
@@ -45,13 +46,16 @@ def read(
     data = load_spec(record.spec.canonical).data
     source = SOURCES[data.source]
     assert isinstance(source, HasTestRecords)
-    split = source.load_held_out(data.options())
-    if not len(split):
+    own, features = parted(data.options())
+    records = source.load_held_out(own)
+    if not len(records):
         raise InvalidValue("data.test", declared.held.path or declared.held.id, "at least one record, found none")
+    split = records if features is None else features.split(records, source.facts(own), workspace.features)
     from trainables.export.scoring import noised_score, score
 
     with closing(workspace.open_store()) as store:
-        word = store.data_fingerprint(fingerprint(split))
+        # Of the records, whatever they are seen through.
+        word = store.data_fingerprint(fingerprint(records))
         _check_first(of_its_records(seen, record.name, word), again)
         number = store.ask(record.name, HeldOutRead(trial=model.record.key, records=word), this_person())
         if declared.histogram is None:

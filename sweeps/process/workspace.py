@@ -114,6 +114,12 @@ class Workspace:
         """Where workers keep the records of attempts."""
         return self.records_of(sweep).child("trials")
 
+    @property
+    def features(self) -> Path:
+        """Where features of records are kept, for all sweeps of this root: as private as the records, and no sweep's
+        name."""
+        return Path(self.root) / ".features"
+
     def report(self, sweep: str) -> Path:
         """The report page."""
         return self.folder(sweep) / "report.html"

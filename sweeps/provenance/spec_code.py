@@ -13,9 +13,10 @@ from trainables.registry import SYSTEMS
 
 
 def code_of(spec: SweepSpec) -> str:
-    """`code_digest` of this project, of what the spec names of the user's own, and of the installed packages that its
-    sampler and its systems come from."""
-    return code_digest((*spec.user_modules(), *_installed(spec)), spec.texts())
+    """`code_digest` of this project, of what the spec names of the user's own (its feature map's file, too), and of the
+    installed packages that its sampler and its systems come from."""
+    named = (*spec.texts(), *([spec.data.feature_map] if spec.data.feature_map else ()))
+    return code_digest((*spec.user_modules(), *_installed(spec)), named)
 
 
 def _installed(spec: SweepSpec) -> Iterator[str]:

@@ -14,6 +14,7 @@ from sweeps.spec import json_values
 from sweeps.spec.json_values import JsonSchema
 from sweeps.spec.model import FUNCTION, SweepSpec
 from trainables.data.derived import Derived
+from trainables.data.featured import FEATURE_OPTIONS
 from trainables.data.source import DataSource
 from trainables.system import System
 
@@ -77,6 +78,7 @@ def _system(system: System) -> JsonSchema:
 
 def _add_sources(data: JsonSchema, sources: Mapping[str, DataSource]) -> None:
     """The options that each source has, as conditions on its name."""
+    data["properties"] |= {one.name: _option(one.doc, one.default, one.schema) for one in FEATURE_OPTIONS}
     common = dict(data["properties"])
     packaged = [{"const": name, "description": source.doc} for name, source in sources.items()]
     # Of a source of the user's own, only its module knows the options.

@@ -29,7 +29,6 @@ from sweeps.spec.raw import check_population, check_raw_measures
 from sweeps.spec.references import check_references, references
 from sweeps.spec.reported import check_reported
 from sweeps.spec.secrecy import check_no_secrets
-from sweeps.spec.selection_section import check_selection, selects
 from sweeps.spec.systems_section import read_systems
 from sweeps.spec.yaml_text import read_document
 from trainables.named import OrImported
@@ -42,7 +41,6 @@ CHECKS = (
     across_sections.check_budgets,
     across_sections.check_units,
     across_sections.check_unavailable,
-    check_selection,
     across_sections.check_validation,
     across_sections.check_test,
     across_sections.check_delta,
@@ -105,9 +103,6 @@ def load_spec(
     privacy = read["privacy"].model_copy(update={"epsilon": tuple(sorted(read["privacy"].epsilon))})
     read["privacy"] = privacy
     read["search"] = read["search"].model_copy(update={"first": across_sections.first_points(draft, problems)})
-    if selects(draft):
-        # What `auto` comes to where no result may lead the search.
-        read["search"] = read["search"].model_copy(update={"sampler": "random"})
     if read["early_stopping"] is not None:
         read["early_stopping"] = read["early_stopping"].filled(read["search"].trials)
     read["objectives"] = tuple(
@@ -266,8 +261,9 @@ def _facts(data: Data, sources: Mapping[str, DataSource], problems: Problems) ->
     except OSError as error:
         problems.add("data", data.options, "files that can be read", f"{error.strerror}: {error.filename}.")
     except Exception as error:
-        if not own:
+        mapped = data.feature_map if FUNCTION.fullmatch(data.feature_map) else ""
+        if not own and not mapped:
             raise
         wrong = f"a module that can be imported ({type(error).__name__}: {error})"
-        problems.add("data.source", data.source, wrong)
+        problems.add("data.features" if mapped else "data.source", mapped or data.source, wrong)
     return None

@@ -79,8 +79,13 @@ class Data(BaseModel):
     population: Name | None = None
 
     def options(self) -> dict[str, Any]:
-        """The source's own options."""
+        """The source's own options, and those of features."""
         return dict(self.model_extra or {})
+
+    @property
+    def feature_map(self) -> str:
+        """The map that records are seen through (`trainables.features.declared`); "" without one."""
+        return str((self.model_extra or {}).get("features") or "")
 
 
 class Privacy(Section):
@@ -93,8 +98,7 @@ class Privacy(Section):
     allow_raw_measures  why metrics that read training records outside of every claim may leave all the same: then
                         what leaves the sweep is not covered, and nothing in it is called proved
     unit               what neighbours differ in: `record`, or a word for what `data.unit` groups, such as `person`
-    scope, release     what the budget bounds and what leaves the sweep: trial/all bounds each trial, and all of them
-                       leave; sweep/best bounds the whole search, of which the best trial alone leaves (`Selection`)
+    scope, release     what the budget bounds and what leaves the sweep; only trial/all exist so far
     solve              what the calibration sets: the noise, the steps, or nothing
     noise_source       pseudorandom: noise and batches from statistical generators seeded by the sweep's secret; secure:
                        noise from a cryptographic source that nobody can seed, batches from a keystream of the secret.
@@ -151,24 +155,6 @@ class Search(Section):
     stratified: bool = False
     resolved: Literal["gp", "tpe", "nsga2"] | None = None
     first: tuple[dict[str, Any], ...] = ()  # read by sweeps.spec.across_sections, which knows the space
-
-
-class Selection(Section):
-    """The number of trials of a private selection, which is drawn in secret, and when the best of them leaves.
-
-    count    the law of that number; `binomial` counts coins of chance one half, `tnb` has a `shape`
-    mean     of the law without its cap, which is `search.trials`: conditioning on it is free
-    shape    of `tnb`, above -1: 1 is geometric, 0 logarithmic
-    deadline_minutes  from the start: the winner leaves then, never sooner, however many trials there were. What is not
-             done by then does not count: nothing is released, at the same price
-    megabytes  of the largest model: what is kept of the best so far is always as long
-    """
-
-    count: Literal["geometric", "logarithmic", "binomial", "poisson", "tnb"] = "geometric"
-    mean: Annotated[float, Field(allow_inf_nan=False, gt=0, le=5000), _NUMBER] = 27.0
-    shape: Annotated[float, Field(allow_inf_nan=False, gt=-1), _NUMBER] | None = None
-    deadline_minutes: Annotated[float, Field(allow_inf_nan=False, gt=0, le=1_000_000), _NUMBER]
-    megabytes: Annotated[float, Field(allow_inf_nan=False, gt=0, le=4096), _NUMBER] = 8.0
 
 
 class EarlyStopping(Section):
@@ -327,7 +313,6 @@ class SweepSpec(Section):
     search: Search
     report: tuple[str, ...] = ()
     curve: Annotated[int, Field(ge=2, le=1000), _NUMBER] | None = None
-    selection: Selection | None = None
     early_stopping: EarlyStopping | None = None
     limits: Limits = Limits()
     resources: Resources = Resources()
@@ -343,7 +328,7 @@ class SweepSpec(Section):
             for name in names:
                 if not canonical[section][name]:
                     del canonical[section][name]
-        for name in ("constraints", "report", "curve", "selection"):
+        for name in ("constraints", "report", "curve"):
             if not canonical[name]:
                 del canonical[name]
         return canonical
@@ -383,9 +368,11 @@ class SweepSpec(Section):
         return tuple(text for text in (*self.texts(), *self.systems, *self.asked) if FUNCTION.fullmatch(text))
 
     def user_modules(self) -> tuple[str, ...]:
-        """Modules of these, and of a sampler and a data source that are named so: the user's own code, part of what is
-        trained."""
-        here = (one for one in (self.search.sampler, self.data.source) if FUNCTION.fullmatch(one))
+        """Modules of these, and of a sampler, a data source and a feature map that are named so: the user's own code,
+        part of what is trained."""
+        here = (
+            one for one in (self.search.sampler, self.data.source, self.data.feature_map) if FUNCTION.fullmatch(one)
+        )
         return tuple(sorted({function.split(":")[0] for function in (*self.user_functions(), *here)}))
 
 

@@ -19,8 +19,9 @@ from sweeps.provenance.fingerprint import Changed
 from sweeps.release import publisher
 from sweeps.requests import Refutation
 from tests.sweeps.published_sweeps import NAME, swept
-from trainables.export.model import NotExportable, ReleasedModel, program
+from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
+from trainables.export.program import NotExportable, program
 from trainables.models.registry import MODELS, build
 from trainables.system import Feature, PublicFacts, Task
 

@@ -16,7 +16,8 @@ from dpcore.checks import InvalidValue
 from tests.sweeps.published_sweeps import NAME, swept
 from tests.trainables.registry_cases import CANDIDATES, CASES
 from trainables.data import SOURCES
-from trainables.export.model import ReleasedModel, program
+from trainables.export.model import ReleasedModel
+from trainables.export.program import program
 from trainables.registry import SYSTEMS
 from trainables.system import Feature, PublicFacts, Split, Task
 from trainables.systems.linear import rows, width_of

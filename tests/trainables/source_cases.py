@@ -94,6 +94,10 @@ DERIVED = {
 # Pictures
 
 
+TRAINING = 6
+"""Records of MNIST's small training file."""
+
+
 def mnist_small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"TRAIN": 6, "TEST": 4, "TRAIN_OF": (2, 2, 2), "TEST_OF": (2, 1, 1)}.items():
         monkeypatch.setattr(mnist, name, value)
@@ -102,7 +106,7 @@ def mnist_small(monkeypatch: pytest.MonkeyPatch) -> None:
 def mnist_write(folder: Path, records: Records) -> list[Path]:
     (folder / "mnist").mkdir()
     files = []
-    for part, some in (("train", records[:6]), ("t10k", records[6:])):
+    for part, some in (("train", records[:TRAINING]), ("t10k", records[TRAINING:])):
         pictures, labels = np.stack([image(one, (28, 28)) for one, _ in some]), np.array([label for _, label in some])
         for what, array in (("images-idx3", pictures), ("labels-idx1", labels)):
             head = (0x800 + array.ndim).to_bytes(4, "big") + b"".join(size.to_bytes(4, "big") for size in array.shape)
@@ -364,6 +368,8 @@ ALONE = Candidate(
 )
 
 
+MNIST_PARTS = {"validation": {"records": "private", "share": 0.2, "key": "6"}, "test": {"records": "public"}}
+
 CANDIDATES: dict[str, Candidate] = {
     "digits": DIGITS,
     "uniform": Candidate(
@@ -374,7 +380,23 @@ CANDIDATES: dict[str, Candidate] = {
         made=lambda seed: [(2 * i + seed, i % 3) for i in range(10)],
         write=mnist_write,
         small=mnist_small,
-        others={"limit": 4, "classes": 2},
+        others={"limit": 4, "classes": 2, **MNIST_PARTS},
+    ),
+    "mnist, parted": Candidate(
+        source=SOURCES["mnist"],
+        options=MNIST_PARTS,
+        made=lambda seed: [(2 * i + seed, i % 3) for i in range(10)],
+        write=mnist_write,
+        small=mnist_small,
+        # A hash gives each part about its share.
+        exact=False,
+        others={
+            "limit": 5,
+            "classes": 2,
+            "validation": {"records": "private", "share": 0.5, "key": "6"},
+            "test": None,
+        },
+        silent={"test": "the test records are in neither part; what is said of them stands beside the facts"},
     ),
     "adult": Candidate(
         source=SOURCES["adult"],

@@ -19,12 +19,12 @@ from trainables.data import (
     table,
     uniform,
 )
+from trainables.data.featured import FeaturedSource
 from trainables.data.own_source import OwnSource
-from trainables.data.source import DataSource
 from trainables.named import OrImported, by_name
 
 _KIND = "data source"
-_PUBLISHED: dict[str, DataSource] = by_name(
+_PUBLISHED: dict[str, FeaturedSource] = by_name(
     _KIND,
     digits.DIGITS,
     uniform.UNIFORM,
@@ -45,10 +45,10 @@ _PUBLISHED: dict[str, DataSource] = by_name(
 _DERIVED = (pooled.Pooled(_PUBLISHED), frozen.Frozen(_PUBLISHED), projected.Projected(_PUBLISHED))
 
 
-class Sources(OrImported[DataSource]):
+class Sources(OrImported[FeaturedSource]):
     """Those above, and the user's own."""
 
-    def imported(self, name: str) -> DataSource:
+    def imported(self, name: str) -> FeaturedSource:
         """See `OrImported`."""
         return OwnSource(name)
 

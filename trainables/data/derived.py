@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
 from dpcore.checks import InvalidValue
+from trainables.data.featured import FeaturedSource
 from trainables.data.options import NoOptions, Option, as_given, listed, option, options, read
 from trainables.data.source import DataSource
 from trainables.system import Dataset, PublicFacts
@@ -31,11 +32,9 @@ class Of(NoOptions):
 Asked = TypeVar("Asked", bound=Of)
 
 
-class Derived(ABC, Generic[Asked]):
+class Derived(FeaturedSource, Generic[Asked]):
     """A source over other `sources`: see `trainables.data.source.DataSource`."""
 
-    name: str
-    doc: str
     asks: Any
     """The record of its own options."""
 
@@ -47,18 +46,18 @@ class Derived(ABC, Generic[Asked]):
         """Its own options, beside those of the other source."""
         return listed(self.asks)
 
-    def facts(self, options: Mapping[str, object]) -> PublicFacts:
+    def record_facts(self, options: Mapping[str, object]) -> PublicFacts:
         """Facts of what is made of the records. Raises InvalidValue (source, own options, the other source's)."""
         asked, source, others = self._read(options)
         return self.declared(asked, source.facts(others))
 
-    def inspect(self, options: Mapping[str, object]) -> None:
+    def inspect_records(self, options: Mapping[str, object]) -> None:
         """Whether the other source's files are there; reads no record. Raises InvalidValue."""
         asked, source, others = self._read(options)
         self.declared(asked, source.facts(others))
         source.inspect(others)
 
-    def load(self, options: Mapping[str, object]) -> Dataset:
+    def load_records(self, options: Mapping[str, object]) -> Dataset:
         """What is made of the other source's records. Raises InvalidValue."""
         asked, source, others = self._read(options)
         facts = self.declared(asked, source.facts(others))

@@ -3,21 +3,31 @@
 Origin   LeCun, Cortes & Burges. Licence: CC BY-SA 3.0.
 Format   IDX, gzip or plain, big-endian. Images: magic 2051, count, rows, columns, then uint8, 255 is ink.
          Labels: magic 2049, count, then uint8. The .gz wrapper is not checked: it differs between mirrors.
-Split    60,000 training records; the 10,000 test records are the validation.
+Split    60,000 training records; the 10,000 test records are the validation, as papers have it. With `validation` a
+         share of the 60,000 is: a hash of each record's own pixels and label decides. With `test` the 10,000 are read
+         once, at the end.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from trainables.data import content, gzipped, options
+from trainables.data import content, gzipped, options, test_part
 from trainables.data.columns import ANOTHER_FILE
+from trainables.data.featured import HoldsOut
 from trainables.data.source import Source
+from trainables.data.table_json import VALIDATION
+from trainables.data.test_part import HeldOut
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.units import share_of
+from trainables.validation.declaration import DISJOINT, OPTIONS, PrivateValidation, private
 
 TRAIN, TEST, SIDE, INK = 60_000, 10_000, 28, 255.0
 DIGITS = 10
@@ -26,6 +36,8 @@ TEST_OF = (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009)
 """Records of each digit: published facts, like the totals."""
 IMAGES, LABELS = 2051, 2049
 FOLDERS = ("mnist", "MNIST/raw", "MNIST")
+KEY = "validation"
+PUBLISHED_APART = "the published split of MNIST into 60,000 and 10,000 records"
 
 
 @options.options
@@ -35,10 +47,33 @@ class MnistOptions(options.Limit, options.InFolder):
     classes: int = options.whole(
         doc="of how many digits records are kept, not together with limit", example=2, default=DIGITS
     )
+    validation: object = options.option(
+        options.as_given,
+        doc="{records: private or public, share}: a share of the training records, by a hash of pixels and label",
+        example={"records": "private", "share": 0.1},
+        schema=VALIDATION,
+        default=None,
+    )
+    test: object = options.option(
+        options.as_given,
+        doc="{records: public or private}: the 10,000 test records are read once, at the end, and validate nothing",
+        example={"records": "public"},
+        schema=test_part.SCHEMA,
+        default=None,
+    )
 
 
-class Mnist(Source[MnistOptions]):
-    """`data: {source: mnist, path: DIR}`."""
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A validation part of the training records."""
+
+    share: float
+    key: str
+    private: PrivateValidation | None
+
+
+class Mnist(Source[MnistOptions], HoldsOut):
+    """`data: {source: mnist, path: DIR, validation: {records: private, share: 0.1}, test: {records: public}}`."""
 
     name = "mnist"
     doc = "handwritten digits, 28x28 pixels, 10 classes, 60,000 + 10,000 records; IDX files in option path"
@@ -50,13 +85,22 @@ class Mnist(Source[MnistOptions]):
         if not 2 <= classes <= DIGITS or (classes < DIGITS and asked.limit is not None):
             remedy = "The records of so many digits are kept, the first ones: leave out one of the two options."
             raise InvalidValue("data.classes", classes, f"2 to {DIGITS}, and without `limit`", remedy)
+        test_part.published_apart(asked.test, _tested(asked), PUBLISHED_APART)
+        n, validation = asked.used(TRAIN if classes == DIGITS else sum(TRAIN_OF[:classes])), _validation(asked)
+        held = 0 if asked.test is not None else _tested(asked)
+        if validation is not None:
+            held = round(n * validation.share)
+            if not 0 < held < n:
+                expected = f"a share that is a record or more of {n}, and leaves some to train on"
+                raise InvalidValue("data.validation.share", validation.share, expected, "Write `share: 0.1`, say.")
         return PublicFacts(
             dataset=self.name,
             task=Task.CLASSIFICATION,
-            n=asked.used(TRAIN if classes == DIGITS else sum(TRAIN_OF[:classes])),
-            n_validation=TEST if classes == DIGITS else sum(TEST_OF[:classes]),
+            n=n if validation is None else n - held,
+            n_validation=held,
             features={"image": Feature(shape=(SIDE, SIDE))},
             classes=classes,
+            private_validation=None if validation is None else validation.private,
         )
 
     def files(self, asked: MnistOptions) -> list[Path]:
@@ -68,8 +112,59 @@ class Mnist(Source[MnistOptions]):
 
     def records(self, asked: MnistOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records; ink 0..255 becomes 0..1. Raises InvalidValue (magic number, size, count, labels)."""
-        train, test = files[:2], files[2:]
-        return content.dataset(facts, _part(facts, train, TRAIN, facts.n), _part(facts, test, TEST, facts.n_validation))
+        validation = _validation(asked)
+        whole = facts.n if validation is None else facts.n + facts.n_validation
+        train = _part(facts, files[:2], TRAIN, whole)
+        if validation is None:
+            return content.dataset(facts, train, _part(facts, files[2:], TEST, facts.n_validation))
+        shares = np.array([share_of(validation.key, one) for one in _contents(train)])
+        sides = (np.flatnonzero(side) for side in (shares >= validation.share, shares < validation.share))
+        return content.dataset(facts, *(content.taken(train, rows) for rows in sides))
+
+    def declared_test(self, given: Mapping[str, object]) -> HeldOut | None:
+        """See `HoldsOut.held_out`."""
+        asked = self.read(given)
+        return test_part.published_apart(asked.test, _tested(asked), PUBLISHED_APART)
+
+    def load_test(self, given: Mapping[str, object]) -> Split:
+        """See `HoldsOut.load_held_out`."""
+        asked = self.read(given)
+        if self.declared_test(given) is None:
+            expected = "records that are declared for the test"
+            raise InvalidValue("data.test", None, expected, "Declare them in the spec of a new sweep.")
+        facts = self.declared(asked)
+        return content.checked(facts, "test", _part(facts, self.files(asked)[2:], TEST, _tested(asked)))
+
+
+def _tested(asked: MnistOptions) -> int:
+    """Test records of the digits that are kept."""
+    return TEST if asked.classes == DIGITS else sum(TEST_OF[: asked.classes])
+
+
+def _validation(asked: MnistOptions) -> _Share | None:
+    """Raises InvalidValue."""
+    raw = asked.validation
+    if raw is None:
+        return None
+    split = {name: one for name, one in raw.items() if name not in OPTIONS} if isinstance(raw, Mapping) else {}
+    share, key = split.get("share"), split.get("key", KEY)
+    is_share = isinstance(share, int | float) and not isinstance(share, bool) and 0 < share < 1
+    if not isinstance(raw, Mapping) or DISJOINT in raw or set(split) - {"share", "key"} or not is_share:
+        remedy = "Left out, the 10,000 published test records are the validation."
+        raise InvalidValue("data.validation", raw, "{records: private or public, share: in (0, 1)}", remedy)
+    records = private(
+        raw,
+        parts=f"MNIST's training records by the hash of pixels and label under the key {key!r}, a share of {share!r}",
+        assumption="The key that splits training records by a hash of their pixels and labels was chosen without "
+        "looking at the records.",
+    )
+    return _Share(float(share), str(key), records)  # type: ignore[arg-type]
+
+
+def _contents(split: Split) -> Iterator[str]:
+    """What each record is, pixels and label: equal records fall on one side."""
+    for image, label in zip(split.inputs["image"], split.targets, strict=True):
+        yield hashlib.sha256(np.ascontiguousarray(image, dtype="<f4").tobytes() + bytes([int(label)])).hexdigest()
 
 
 def _part(facts: PublicFacts, files: list[Path], expected: int, used: int) -> Split:

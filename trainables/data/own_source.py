@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables import plugins
 from trainables.data import content
+from trainables.data.featured import FeaturedSource
 from trainables.data.options import Option, as_given, count, listed, option, options
 from trainables.data.source import DataSource
 from trainables.data.table import COUNT_TOLERANCE
@@ -55,7 +56,7 @@ class OwnOptions:
     )
 
 
-class OwnSource:
+class OwnSource(FeaturedSource):
     """One of these around whatever `place`, written module:object, is. Imports nothing before it is asked."""
 
     def __init__(self, place: str) -> None:
@@ -69,7 +70,7 @@ class OwnSource:
         own = getattr(self._source, "options", ())
         return (*listed(OwnOptions), *(one for one in own if isinstance(one, Option) and one.name != _VALIDATION))
 
-    def facts(self, options: Mapping[str, object]) -> PublicFacts:
+    def record_facts(self, options: Mapping[str, object]) -> PublicFacts:
         """The module's, checked, and with what every claim on them rests on. Raises InvalidValue."""
         said, validation = self._said(options), options.get(_VALIDATION)
         if validation is not None and not isinstance(validation, Mapping):
@@ -87,14 +88,14 @@ class OwnSource:
             asserted_by=self._module,
         )
 
-    def inspect(self, options: Mapping[str, object]) -> None:
+    def inspect_records(self, options: Mapping[str, object]) -> None:
         """Whether facts and files are as they should be. Raises InvalidValue."""
-        self.facts(options)
+        self.record_facts(options)
         self._source.inspect(_handed(options))
 
-    def load(self, options: Mapping[str, object]) -> Dataset:
+    def load_records(self, options: Mapping[str, object]) -> Dataset:
         """The records, held to the facts. Raises InvalidValue."""
-        facts, said = self.facts(options), self._said(options)
+        facts, said = self.record_facts(options), self._said(options)
         try:
             found = self._source.load(_handed(options))
         except InvalidValue as error:

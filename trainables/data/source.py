@@ -6,11 +6,12 @@ are looked for before any is read), and how its records are read. One of another
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from trainables.data.featured import FeaturedSource
 from trainables.data.options import NoOptions, Option, listed, read
 from trainables.system import Dataset, PublicFacts
 
@@ -41,11 +42,9 @@ class DataSource(Protocol):
         ...
 
 
-class Source(ABC, Generic[Asked]):
+class Source(FeaturedSource, Generic[Asked]):
     """A data source over files."""
 
-    name: str
-    doc: str
     asks: Any
     """The record of its options."""
 
@@ -54,18 +53,18 @@ class Source(ABC, Generic[Asked]):
         """Every option that a spec may name."""
         return listed(self.asks)
 
-    def facts(self, options: Mapping[str, object]) -> PublicFacts:
-        """Public facts under a spec's `data` options. Raises InvalidValue."""
+    def record_facts(self, options: Mapping[str, object]) -> PublicFacts:
+        """See `FeaturedSource.facts`."""
         return self.declared(self.read(options))
 
-    def inspect(self, options: Mapping[str, object]) -> None:
-        """Whether options make sense and files are there; reads no record. Raises InvalidValue."""
+    def inspect_records(self, options: Mapping[str, object]) -> None:
+        """See `FeaturedSource.inspect`."""
         asked = self.read(options)
         self.declared(asked)
         self.files(asked)
 
-    def load(self, options: Mapping[str, object]) -> Dataset:
-        """The records. Raises InvalidValue (options, files, their form and count, labels, numbers)."""
+    def load_records(self, options: Mapping[str, object]) -> Dataset:
+        """See `FeaturedSource.load`."""
         asked = self.read(options)
         facts = self.declared(asked)
         return self.records(asked, facts, self.files(asked))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import content, table_file
+from trainables.data.featured import HoldsOut
 from trainables.data.source import Source
 from trainables.data.table_schema import JOINED, Column, Schema, TableOptions, schema
 from trainables.data.test_part import HeldOut
@@ -36,7 +37,7 @@ _MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
 """Texts that stand for a missing id in the files of spreadsheets, databases and pandas."""
 
 
-class Table(Source[TableOptions]):
+class Table(Source[TableOptions], HoldsOut):
     """`data: {source: table, ...}`: see trainables.data.table_schema for every option."""
 
     name = "table"
@@ -47,7 +48,7 @@ class Table(Source[TableOptions]):
         """The facts; touches no file. Raises InvalidValue."""
         return schema(asked).facts()
 
-    def inspect(self, options: Mapping[str, object]) -> None:
+    def inspect_records(self, options: Mapping[str, object]) -> None:
         """The files and their columns; types too, where the files tell them. Raises InvalidValue."""
         asked = self.read(options)
         declared = schema(asked)
@@ -85,12 +86,12 @@ class Table(Source[TableOptions]):
         (train, units), (judged, _) = [content.by_unit(part.split, part.ids, declared.unit) for part in parts]
         return content.dataset(facts, train, judged, units=units)
 
-    def held_out(self, options: Mapping[str, object]) -> HeldOut | None:
-        """What `data.test` declares; None without it. Raises InvalidValue."""
+    def declared_test(self, options: Mapping[str, object]) -> HeldOut | None:
+        """See `HoldsOut.held_out`."""
         return schema(self.read(options)).test
 
-    def load_held_out(self, options: Mapping[str, object]) -> Split:
-        """The test records alone, whole units where one is declared. Raises InvalidValue as `load` does."""
+    def load_test(self, options: Mapping[str, object]) -> Split:
+        """The test records alone, whole units where one is declared. Raises InvalidValue as `load_records` does."""
         asked = self.read(options)
         declared = schema(asked)
         test, facts = declared.test, self.declared(asked)

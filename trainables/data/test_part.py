@@ -48,8 +48,9 @@ class HeldOut:
 
     n           how many there are, or units: declared, or the share of those declared
     private     whether the score is noised and charged
-    path        of their own file; None: a share of the others
+    path        of their own file; None: a share of the others, or those that were published apart
     share, id, key  of the hash that decides; 0 and empty with a file
+    apart       what parted them off before anybody declared anything, in words; "" for others
     """
 
     n: int
@@ -58,15 +59,20 @@ class HeldOut:
     share: float = 0.0
     id: str = ""
     key: str = KEY
+    apart: str = ""
 
     @property
     def parts(self) -> str:
         """What decides on which side a record is, in words; empty with a file."""
+        if self.apart:
+            return self.apart
         return "" if self.path is not None else f"{self.id} under the key {self.key!r}, a share of {self.share!r}"
 
     @property
     def assumption(self) -> str:
         """What a claim by parallel composition rests on."""
+        if self.apart:
+            return f"Nobody has records on both sides of {self.apart}, whatever records come or go: declared."
         return (
             f"The value of {self.id} is a record's own and never changes, and the key that parts off test records by "
             "its hash was chosen without looking at the records."
@@ -84,6 +90,16 @@ class HasTestRecords(Protocol):
     def load_held_out(self, options: Mapping[str, object]) -> Split:
         """The test records alone. Raises InvalidValue."""
         ...
+
+
+def published_apart(raw: object, n: int, apart: str) -> HeldOut | None:
+    """What `data.test` says of `n` records that were published apart from the others. Raises InvalidValue."""
+    if raw is None:
+        return None
+    if not isinstance(raw, Mapping) or set(raw) != {"records"} or raw["records"] not in ("public", "private"):
+        remedy = "public: the score leaves as it is, and no claim covers these records. private: it is noised."
+        raise InvalidValue(HERE, raw, "{records: public} or {records: private}", remedy)
+    return HeldOut(n=n, private=raw["records"] == "private", apart=apart)
 
 
 def held_out(raw: object, n: int, unit: Unit | None, validation_id: str | None, validation_key: str) -> HeldOut | None:

@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from dpcore.checks import InvalidValue
 from trainables.export.preprocessing import Preprocessing
-from trainables.system import Feature, Task
+from trainables.export.program import program
+from trainables.system import Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,10 +41,6 @@ WEIGHTS, PROGRAM, PREPROCESSING, CARD, PAGE = (
 )
 BATCH = 4096
 """Records that are asked about at once."""
-
-
-class NotExportable(ValueError):
-    """A model that `torch.export` cannot write down as a program."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,27 +156,6 @@ class ReleasedModel:
             card=json.loads((place / CARD).read_text(encoding="utf-8")),
             page=(place / PAGE).read_text(encoding="utf-8") if (place / PAGE).is_file() else "",
         )
-
-
-def program(module: nn.Module, features: Mapping[str, Feature]) -> torch.export.ExportedProgram:
-    """`module` in evaluation mode as a program over any number of records. Raises NotExportable, with the reason."""
-    examples = tuple(
-        torch.zeros((3, *one.shape), dtype=torch.int64 if one.cardinality is not None else torch.float32)
-        for one in features.values()
-    )
-    records, shapes = torch.export.Dim("records"), torch.export.ShapesCollection()
-    for one in examples:
-        shapes[one] = {0: records}
-    try:
-        found = torch.export.export(module.eval(), examples, dynamic_shapes=shapes)  # type: ignore[arg-type]
-    except Exception as error:
-        # torch.export raises whatever its tracers meet in a model of the user's own.
-        raise NotExportable(
-            f"torch.export cannot write this model down: {str(error).strip().splitlines()[0]}"
-        ) from error
-    # They would be kept as a pickle, the only one in the folder.
-    found.example_inputs = None
-    return found
 
 
 def _softmax(outputs: NDArray[np.float64]) -> NDArray[np.float64]:

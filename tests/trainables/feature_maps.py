@@ -1,0 +1,99 @@
+"""Feature maps of one's own, right and wrong, as a user's file beside a spec has them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from trainables.system import PublicFacts
+
+
+def sizes(facts: PublicFacts) -> tuple[int, int]:
+    (image,) = facts.features.values()
+    return image.shape  # type: ignore[return-value]
+
+
+class Rows(nn.Module):
+    """Three weighted means of each row and of each column: [B, 3, height + width]."""
+
+    def __init__(self, facts: PublicFacts) -> None:
+        super().__init__()
+        height, width = sizes(facts)
+        generator = torch.Generator().manual_seed(7)
+        self.down = nn.Parameter(torch.rand(3, height, generator=generator))
+        self.right = nn.Parameter(torch.rand(3, width, generator=generator))
+
+    def forward(self, image: Tensor) -> Tensor:
+        return torch.cat([self.down @ image, self.right @ image.mT], -1)
+
+
+class Centred(nn.Module):
+    """Minus the mean of the batch: records are mixed."""
+
+    def forward(self, image: Tensor) -> Tensor:
+        return image - 1e-2 * image.mean(0)
+
+
+class Noisy(nn.Module):
+    def forward(self, image: Tensor) -> Tensor:
+        return image + torch.rand_like(image)
+
+
+class Remembering(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, image: Tensor) -> Tensor:
+        self.seen.add_(image.mean())  # type: ignore[operator]
+        return image + 0 * self.seen
+
+
+class Branching(nn.Module):
+    def forward(self, image: Tensor) -> Tensor:
+        return image if image.sum() > 0 else -image
+
+
+class Logarithm(nn.Module):
+    def forward(self, image: Tensor) -> Tensor:
+        return torch.log(image - 10)
+
+
+def rows(facts: PublicFacts) -> nn.Module:
+    return Rows(facts)
+
+
+def centred(facts: PublicFacts) -> nn.Module:
+    return Centred()
+
+
+def over_the_batch(facts: PublicFacts) -> nn.Module:
+    """In evaluation mode, and without statistics: those of the batch."""
+    return nn.Sequential(nn.Unflatten(1, (1, -1)), nn.BatchNorm2d(1, track_running_stats=False))
+
+
+def noisy(facts: PublicFacts) -> nn.Module:
+    return Noisy()
+
+
+def remembering(facts: PublicFacts) -> nn.Module:
+    return Remembering()
+
+
+def branching(facts: PublicFacts) -> nn.Module:
+    return Branching()
+
+
+def logarithm(facts: PublicFacts) -> nn.Module:
+    return Logarithm()
+
+
+def no_module(facts: PublicFacts) -> object:
+    return lambda image: image
+
+
+def public_statistics(facts: PublicFacts) -> nn.Module:
+    """A normalisation by statistics that it came with is a fixed map."""
+    module = nn.Sequential(nn.Unflatten(1, (1, -1)), nn.BatchNorm2d(1))
+    module[1].running_mean.fill_(0.3)  # type: ignore[union-attr,operator]
+    return module

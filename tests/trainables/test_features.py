@@ -1,0 +1,306 @@
+"""Feature maps: what they declare, that they keep records apart, what is kept of them, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from dpcore.checks import InvalidValue
+from tests.trainables import feature_maps
+from trainables.data import SOURCES, content
+from trainables.features import kept as keeping
+from trainables.features.declared import FEATURES, Features, parted
+from trainables.features.kept import kept
+from trainables.features.scattering import Scattering
+from trainables.system import Dataset
+
+DIGITS = SOURCES["pooled"]
+FEW = {"of": "digits", "train": 25, "validation": 6}
+SCATTERED = {**FEW, "features": "scattering", "features_groups": 27}
+OWN = {"features_from": "made by a formula, for tests", "features_bounds": [-3, 3]}
+
+
+def own(name: str, **others: object) -> dict[str, object]:
+    return {**FEW, **OWN, "features": f"tests.trainables.feature_maps:{name}", **others}
+
+
+def refused(options: dict[str, object], name: str, *words: str) -> None:
+    for ask in (DIGITS.inspect, DIGITS.load):
+        with pytest.raises(InvalidValue) as caught:
+            ask(options)
+        assert caught.value.name == name
+        assert all(word in str(caught.value) for word in words), caught.value
+
+
+def rows_of(data: Dataset) -> np.ndarray:
+    return np.asarray(data.train.inputs[FEATURES])
+
+
+# What is declared, and what comes
+
+
+def test_facts_are_those_of_the_features_and_every_claim_says_whose_map_it_is() -> None:
+    facts = DIGITS.facts(SCATTERED)
+    (feature,) = facts.features.values()
+    assert feature.shape == (81, 2, 2)
+    # Of 12 numbers with mean 0 and variance 1 none exceeds the root of 11.
+    assert (feature.low, feature.high) == pytest.approx((-(11**0.5), 11**0.5))
+    [said] = facts.assumptions
+    assert "scattering (Mallat 2012" in said
+    assert "fitted to no records" in said
+    data = DIGITS.load(SCATTERED)
+    assert data.facts == facts
+    assert rows_of(data).shape == (25, 81, 2, 2)
+    assert np.abs(rows_of(data)).max() <= feature.high
+    # The records are known as the ones that they are, whatever they are seen through.
+    assert data.fingerprint == DIGITS.load(FEW).fingerprint
+    assert data.train.targets.tolist() == DIGITS.load(FEW).train.targets.tolist()
+
+
+def test_features_are_those_of_the_map_normalised_within_each_record() -> None:
+    images = torch.from_numpy(DIGITS.load(FEW).train.inputs["image"].copy())
+    expected = nn.GroupNorm(27, 81, affine=False)(Scattering(8, 8)(images))
+    assert np.abs(rows_of(DIGITS.load(SCATTERED)) - expected.numpy()).max() < 1e-5
+    raw = rows_of(DIGITS.load({**FEW, "features": "scattering"}))
+    assert raw.min() >= 0
+    assert raw.max() <= 1
+
+
+def test_a_record_has_the_same_features_whoever_else_is_there() -> None:
+    features, found = parted(SCATTERED)[1], DIGITS.load(FEW)
+    assert features is not None
+    few = content.taken(found.train, np.arange(7, 12))
+    whole, part = (features.split(one, found.facts, None).inputs[FEATURES] for one in (found.train, few))
+    assert np.array_equal(whole[7:12], part)
+
+
+def test_one_of_the_users_own() -> None:
+    facts = DIGITS.facts(own("rows"))
+    assert facts.features[FEATURES].shape == (3, 16)
+    assert (facts.features[FEATURES].low, facts.features[FEATURES].high) == (-3, 3)
+    assert facts.assumptions[-1].endswith("no private record had a part in: made by a formula, for tests")
+    assert "cut to these" in facts.treatment[-1]
+    assert rows_of(DIGITS.load(own("rows"))).max() == 3
+    normalised = {**own("rows", features_groups=1), "features_bounds": None}
+    assert rows_of(DIGITS.load(normalised)).mean() == pytest.approx(0, abs=1e-5)
+    assert DIGITS.facts(own("public_statistics")).features[FEATURES].shape == (1, 8, 8)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("centred", "do not depend on the records beside it"),
+        ("over_the_batch", "do not depend on the records beside it"),
+        ("noisy", "the same features each time"),
+        ("remembering", "keeps nothing of a record"),
+        ("branching", "can leave with a model"),
+        ("logarithm", "finite features"),
+        ("no_module", "torch.nn.Module"),
+        ("nothing", "a function nothing"),
+    ],
+)
+def test_what_is_no_function_of_one_record_is_refused(name: str, said: str) -> None:
+    refused(own(name), "data.features", said)
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "said"),
+    [
+        ({"features_groups": 27}, "data.features_groups", "data.features beside it"),
+        ({"features": 3}, "data.features", "one of scattering"),
+        ({"features": "scatterin"}, "data.features", "a file that is there"),
+        ({**SCATTERED, "features_groups": 4}, "data.features_groups", "divides the 81 channels"),
+        ({**SCATTERED, "features_groups": True}, "data.features_groups", "whole number"),
+        ({**SCATTERED, "features_from": "somebody made it up"}, "data.features_from", "Drop it"),
+        ({**own("rows"), "features_from": "us"}, "data.features_from", "a sentence"),
+        ({**own("rows"), "features_bounds": [1, 0]}, "data.features_bounds", "low < high"),
+        (own("rows", features_groups=1), "data.features_bounds", "Drop one of the two"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, object], name: str, said: str) -> None:
+    if options.get("features") == "scatterin":
+        options = {**FEW, **OWN, **options}
+    refused(options, name, said)
+
+
+def test_a_map_of_images_takes_no_table() -> None:
+    for source in ("movielens_1m", "abalone", "idc"):
+        with pytest.raises(InvalidValue, match="one image per record"):
+            SOURCES[source].facts({"features": "scattering"})
+
+
+# Files
+
+
+def saved(file: Path, module: nn.Module, *, dynamic: bool = True) -> Path:
+    shapes = ({0: Dim("records")},) if dynamic else None
+    torch.export.save(torch.export.export(module.eval(), (torch.zeros(3, 8, 8),), dynamic_shapes=shapes), file)
+    return file
+
+
+def from_file(file: Path) -> dict[str, object]:
+    return {**FEW, **OWN, "features": str(file)}
+
+
+def test_a_file_of_torch_export_is_the_map_that_was_saved(tmp_path: Path) -> None:
+    facts = DIGITS.facts(FEW)
+    there = rows_of(DIGITS.load(from_file(saved(tmp_path / "rows.pt2", feature_maps.rows(facts)))))
+    assert np.allclose(there, rows_of(DIGITS.load(own("rows"))), atol=1e-5)
+    # Another file at the same place is another map.
+    saved(tmp_path / "rows.pt2", nn.Flatten(0, 0))
+    assert rows_of(DIGITS.load(from_file(tmp_path / "rows.pt2"))).shape == (25, 8, 8)
+
+
+def test_a_file_that_takes_so_many_records_and_no_others_is_refused(tmp_path: Path) -> None:
+    refused(from_file(saved(tmp_path / "three.pt2", feature_maps.Centred(), dynamic=False)), "data.features", "dynamic")
+
+
+class Trap:
+    """Leaves a mark when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(self.mark),)
+
+
+def with_entry(file: Path, name: str, body: bytes) -> Path:
+    """The archive with another body under `name`, which it has or not."""
+    with zipfile.ZipFile(file) as found:
+        entries = {one: found.read(one) for one in found.namelist()}
+    root = next(iter(entries)).partition("/")[0]
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as written:
+        for one, kept_ in {**entries, f"{root}/{name}": body}.items():
+            written.writestr(one, kept_)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("entry", "read"),
+    [
+        ("data/sample_inputs/model.pt", True),
+        ("data/weights/model.pt", False),
+        ("data/constants/model.pt", False),
+        ("data/constants/custom_obj_0", False),
+        ("data/aotinductor/model/code.so", False),
+    ],
+)
+def test_nothing_in_a_file_is_unpickled(tmp_path: Path, entry: str, read: bool) -> None:
+    trap = io.BytesIO()
+    torch.save(Trap(tmp_path / "mark"), trap)
+    file = with_entry(saved(tmp_path / "map.pt2", nn.Linear(8, 2)), entry, trap.getvalue())
+    if read:
+        assert rows_of(DIGITS.load(from_file(file))).shape == (25, 8, 2)
+    else:
+        refused(from_file(file), "data.features", "read without pickle")
+    assert not (tmp_path / "mark").exists()
+
+
+def test_tensors_that_are_kept_as_pickles_are_refused(tmp_path: Path) -> None:
+    file = saved(tmp_path / "map.pt2", nn.Linear(8, 2))
+    with zipfile.ZipFile(file) as found:
+        name = next(one for one in found.namelist() if one.endswith("weights_config.json"))
+        body = found.read(name).replace(b'"use_pickle": false', b'"use_pickle": true')
+    refused(from_file(with_entry(file, name.partition("/")[2], body)), "data.features", "by pickle")
+    for body in (b"no archive", b""):
+        file.write_bytes(body)
+        refused(from_file(file), "data.features", "no such file")
+
+
+# What is kept
+
+
+def test_features_are_computed_once_and_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "features"
+    computed = []
+    fill = Features._fill
+    monkeypatch.setattr(Features, "_fill", lambda *given: computed.append(1) or fill(*given))
+
+    def loads(**changes: object) -> int:
+        before = len(computed)
+        found = DIGITS.load({**SCATTERED, **changes}, folder)
+        assert np.array_equal(rows_of(found), rows_of(DIGITS.load({**SCATTERED, **changes})))
+        return len(computed) - before - 2
+
+    # Training and validation records; what was loaded beside it is kept nowhere.
+    assert loads() == 2
+    assert loads() == 0
+    assert loads(train=24) == 2
+    assert loads(features_groups=3) == 2
+    assert (folder.stat().st_mode & 0o777, {one.stat().st_mode & 0o077 for one in folder.iterdir()}) == (0o700, {0})
+    assert isinstance(DIGITS.load(SCATTERED, folder).train.inputs[FEATURES], np.memmap)
+
+
+def test_a_file_that_was_cut_short_is_computed_again(tmp_path: Path) -> None:
+    rows_of(DIGITS.load(SCATTERED, tmp_path / "features"))
+    for file in (tmp_path / "features").glob("*.npy"):
+        file.write_bytes(file.read_bytes()[:1000])
+    assert np.array_equal(rows_of(DIGITS.load(SCATTERED, tmp_path / "features")), rows_of(DIGITS.load(SCATTERED)))
+
+
+def test_a_folder_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir(mode=0o755)
+    kept(tmp_path / "open", "one", (2,), lambda numbers: numbers.fill(1))
+    assert (tmp_path / "open").stat().st_mode & 0o077 == 0
+    (tmp_path / "link").symlink_to(tmp_path / "open")
+    with pytest.raises(InvalidValue, match="no link"):
+        kept(tmp_path / "link", "one", (2,), lambda numbers: numbers.fill(1))
+
+
+def test_what_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    def fails(numbers: np.ndarray) -> None:
+        numbers.fill(1)
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        kept(tmp_path, "one", (3,), fails)
+    assert [one.name for one in tmp_path.iterdir()] == ["one.lock"]
+    assert kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(2)).tolist() == [2, 2, 2]
+    assert kept(tmp_path, "none", (0, 3), fails).shape == (0, 3)
+
+
+def _once(folder: str, counted: str) -> float:
+    def fill(numbers: np.ndarray) -> None:
+        with Path(counted).open("a") as log:
+            log.write("x")
+        numbers.fill(4)
+
+    return float(kept(Path(folder), "shared", (50, 50), fill).sum())
+
+
+def test_several_processes_compute_it_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        sums = pool.starmap(_once, [(str(tmp_path / "features"), str(log))] * 12)
+    assert sums == [10_000.0] * 12
+    assert log.read_text() == "x"
+
+
+def test_a_killed_process_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*given: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        # As a kill would leave it: the part is there, nothing tidied up.
+        patch.setattr(keeping.Path, "replace", killed)
+        patch.setattr(keeping.Path, "unlink", lambda *given, **others: None)
+        with pytest.raises(Killed):
+            kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(1))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["one.lock", "one.part"]
+    assert kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(2)).tolist() == [2, 2, 2]

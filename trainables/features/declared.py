@@ -1,0 +1,277 @@
+"""What a spec says of features, beside the options of whichever data source:
+
+data:
+  source: mnist
+  features: scattering                # a map by name; or module:function, a function facts -> torch.nn.Module
+  features: encoder.pt2               # or a program that torch.export saved, which is read without pickle
+  features_from: "trained on ... by ..., none of whose records are here"   # asked for with a map of one's own
+  features_bounds: [-10, 10]          # likewise, unless features_groups is there: what comes out is cut to them
+  features_groups: 27                 # channels are normalised in so many groups, each record by itself
+
+A map is a fixed public function of one record: it takes the source's inputs in their order, and its one output takes
+their place. Each record is mapped alone. What fitted a map is no part of any claim: it is said in the claim's
+assumptions, in the operator's words where the map is not ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpcore.checks import InvalidValue
+from trainables import plugins
+from trainables.features.kept import Numbers, kept
+from trainables.features.named import NAMED
+from trainables.system import Dataset, Feature, PublicFacts, Split
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.export import ExportedProgram
+
+FEATURES = "features"
+"""The one input of a model where a map was put before it."""
+MAP, FROM, BOUNDS, GROUPS = "features", "features_from", "features_bounds", "features_groups"
+OPTIONS = (MAP, FROM, BOUNDS, GROUPS)
+FORMAT = 1
+_LONGEST = 500
+_BLOCK = 4096
+
+
+def parted(options: Mapping[str, object]) -> tuple[dict[str, object], Features | None]:
+    """A source's own options, and what is said of features. Raises InvalidValue."""
+    given = {name: options[name] for name in OPTIONS if name in options.keys()}  # noqa: SIM118
+    own = options if not given else {name: one for name, one in options.items() if name not in given}
+    return own if isinstance(own, dict) else dict(own), Features.of(given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """A map as it is declared.
+
+    name    of `trainables.features.named`, module:function, or a file
+    origin  where a map of one's own is from; "" of a named one
+    groups  of channels that are normalised within each record; None: nothing is
+    bounds  that what a map of one's own says is cut to; None of a named one, and of what is normalised
+    """
+
+    name: str
+    origin: str = ""
+    groups: int | None = None
+    bounds: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, object]) -> Features | None:
+        """What these options say; None where they say nothing. Raises InvalidValue."""
+        given = {name: one for name, one in given.items() if one is not None}
+        name = given.get(MAP)
+        if name is None:
+            for other, value in given.items():
+                raise InvalidValue(f"data.{other}", value, f"data.{MAP} beside it", "Name a map, or drop it.")
+            return None
+        if not isinstance(name, str) or not name:
+            expected = f"one of {', '.join(NAMED)}, module:function, or a file of torch.export"
+            raise InvalidValue(f"data.{MAP}", name, expected, "`sweeps datasets` says what records look like.")
+        groups = given.get(GROUPS)
+        if groups is not None and (not isinstance(groups, int) or isinstance(groups, bool) or groups < 1):
+            raise InvalidValue(f"data.{GROUPS}", groups, "a whole number of groups of channels", "Leave it out: none.")
+        if name in NAMED:
+            for other in (FROM, BOUNDS):
+                if other in given:
+                    why = f"nothing: where {name} is from, and its bounds, are known"
+                    raise InvalidValue(f"data.{other}", given[other], why, "Drop it.")
+            return cls(name=name, groups=groups)
+        origin = _origin(given.get(FROM))
+        if groups is not None and BOUNDS in given:
+            expected = f"nothing beside {GROUPS}: normalised numbers have bounds of their own"
+            raise InvalidValue(f"data.{BOUNDS}", given[BOUNDS], expected, "Drop one of the two.")
+        bounds = None if groups is not None else _bounds(given.get(BOUNDS))
+        return cls(name=name, origin=origin, groups=groups, bounds=bounds)
+
+    def facts(self, facts: PublicFacts) -> PublicFacts:
+        """Those of the features, from the records'. Reads no record; of a map of one's own, its code or file.
+
+        Raises InvalidValue for inputs that the map does not take, and for groups that its channels do not fall into.
+        """
+        feature = self._feature(facts)
+        if self.groups is not None:
+            feature = self._normalised(feature)
+        word = self.name if self.name in NAMED else FEATURES
+        return replace(
+            facts,
+            dataset=f"{facts.dataset}-{word}",
+            features={FEATURES: feature},
+            assumptions=(*facts.assumptions, self._assumption(facts)),
+            treatment=(*facts.treatment, *self._treatment()),
+        )
+
+    def check(self, facts: PublicFacts) -> None:
+        """Raises InvalidValue for a map that does not keep made-up records apart, or cannot leave with a model."""
+        self._program(facts)
+
+    def map(self, facts: PublicFacts) -> nn.Module:
+        """The whole map over the inputs of `facts`, as it leaves with a model. Raises InvalidValue."""
+        from trainables.features.programs import FeatureProgram
+
+        mapped = self.facts(facts).features[FEATURES]
+        return FeatureProgram(self._program(facts), self.groups, (mapped.low, mapped.high))
+
+    def first(self, model: nn.Module, facts: PublicFacts) -> nn.Module:
+        """`model` behind the map: what takes records as `facts` declare them. Raises InvalidValue."""
+        from trainables.features.programs import FeaturesFirst
+
+        return FeaturesFirst(self.map(facts), model)
+
+    def dataset(self, found: Dataset, kept_in: Path | None) -> Dataset:
+        """The records with their features as the one input; their fingerprint stays. Raises InvalidValue, OSError.
+
+        kept_in  folder of `trainables.features.kept`; None: nothing is kept
+        """
+        facts = self.facts(found.facts)
+        train, validation = (self.split(one, found.facts, kept_in) for one in (found.train, found.validation))
+        return replace(found, facts=facts, train=train, validation=validation)
+
+    def split(self, split: Split, facts: PublicFacts, kept_in: Path | None) -> Split:
+        """The same of records that are no data set. Raises InvalidValue, OSError."""
+        from trainables.features.programs import digest
+
+        feature = self.facts(facts).features[FEATURES]
+        key = hashlib.sha256(
+            json.dumps([FORMAT, digest(self._program(facts)), self.groups, self.bounds, _content(split)]).encode()
+        ).hexdigest()
+
+        def fill(numbers: Numbers) -> None:
+            self._fill(numbers, split, facts)
+
+        return replace(split, inputs={FEATURES: kept(kept_in, key, (len(split), *feature.shape), fill)})
+
+    def _fill(self, numbers: Numbers, split: Split, facts: PublicFacts) -> None:
+        """Each record alone: its features are a function of it, to the last digit, whoever else is there."""
+        import torch
+
+        from trainables.parallel.process import limited_threads
+        from trainables.training.losses import tensor
+
+        map_, cpu = self.map(facts), torch.device("cpu")
+        with limited_threads(1), torch.no_grad():
+            for row in range(len(split)):
+                one = map_(*(tensor(array[row : row + 1], cpu) for array in split.inputs.values()))
+                numbers[row] = one[0].numpy()
+        for start in range(0, len(split), _BLOCK):
+            if not np.isfinite(numbers[start : start + _BLOCK]).all():
+                raise InvalidValue(f"data.{MAP}", self.name, "finite features of every record", "Mend the map.")
+
+    def _feature(self, facts: PublicFacts) -> Feature:
+        if self.name in NAMED:
+            return NAMED[self.name].declares(facts)
+        low, high = self.bounds or (-math.inf, math.inf)
+        return Feature(shape=_shape(self._program(facts), facts), low=low, high=high)
+
+    def _normalised(self, feature: Feature) -> Feature:
+        channels, numbers = feature.shape[0], math.prod(feature.shape)
+        assert self.groups is not None
+        if channels % self.groups or numbers <= self.groups:
+            expected = f"a number that divides the {channels} channels of {self.name}, in groups of 2 numbers or more"
+            raise InvalidValue(f"data.{GROUPS}", self.groups, expected, "Leave it out: nothing is normalised.")
+        # A number of m with mean 0 and variance 1 is at most sqrt(m - 1).
+        largest = math.sqrt(numbers // self.groups - 1)
+        return replace(feature, low=-largest, high=largest)
+
+    def _assumption(self, facts: PublicFacts) -> str:
+        if self.name in NAMED:
+            word = f"{self.name} ({NAMED[self.name].source}; code {_code_of(self.name)[:16]})"
+            return f"Features are {word}, a public function of one record, which was fitted to no records."
+        from trainables.features.programs import digest
+
+        word = f"{self.name} (SHA-256 {digest(self._program(facts))[:16]})"
+        return f"Features are {word}, declared a public function that no private record had a part in: {self.origin}"
+
+    def _treatment(self) -> tuple[str, ...]:
+        if self.bounds is None:
+            return ()
+        return (f"Features that {self.name} gives beyond {self.bounds[0]:g} and {self.bounds[1]:g} are cut to these.",)
+
+    def _program(self, facts: PublicFacts) -> ExportedProgram:
+        stamp = None
+        if self.name not in NAMED and not plugins.OBJECT.fullmatch(self.name):
+            place = Path(self.name).expanduser()
+            stamp = (os.stat(place).st_mtime_ns, os.stat(place).st_size) if place.is_file() else None
+        return _made(self.name, _Inputs(facts), stamp)
+
+
+def _origin(given: object) -> str:
+    if not isinstance(given, str) or not 10 <= len(given.strip()) <= _LONGEST:
+        raise InvalidValue(
+            f"data.{FROM}",
+            given,
+            "a sentence that says on whose records the map was fitted, and why none of them is private here",
+            "Every claim says it.",
+        )
+    return given.strip()
+
+
+def _bounds(given: object) -> tuple[float, float]:
+    if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2:
+        low, high = given
+        numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in given)
+        if numbers and math.isfinite(low) and math.isfinite(high) and low < high:
+            return float(low), float(high)
+    expected = "two finite numbers, low < high, chosen without looking at private records"
+    raise InvalidValue(f"data.{BOUNDS}", given, expected, "What the map says is cut to them.")
+
+
+class _Inputs:
+    """The inputs that facts declare, compared by content."""
+
+    def __init__(self, facts: PublicFacts) -> None:
+        self.facts, self._text = facts, repr((facts.features, facts.task, facts.classes))
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Inputs) and self._text == other._text
+
+
+@lru_cache(maxsize=8)
+def _made(name: str, inputs: _Inputs, stamp: object) -> ExportedProgram:
+    """Written down once in a process: that takes seconds. `stamp` tells another version of a file."""
+    from trainables.features.programs import program_of
+
+    return program_of(name, inputs.facts)
+
+
+def _shape(map_: ExportedProgram, facts: PublicFacts) -> tuple[int, ...]:
+    import torch
+
+    from trainables.features.apart import made_up_inputs
+
+    with torch.no_grad():
+        found: torch.Tensor = map_.module(check_guards=False)(*(one[:1] for one in made_up_inputs(facts)))
+    return tuple(found.shape[1:])
+
+
+def _content(split: Split) -> str:
+    digest = hashlib.sha256()
+    for name, array in split.inputs.items():
+        digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=8)
+def _code_of(name: str) -> str:
+    """SHA-256 of the file that computes a named map."""
+    place = find_spec(f"trainables.features.{name}")
+    assert place is not None
+    assert place.origin is not None
+    return hashlib.sha256(Path(place.origin).read_bytes()).hexdigest()

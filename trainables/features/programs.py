@@ -1,0 +1,174 @@
+"""A feature map as a program that torch.export wrote down: by name, by a function of the user's own, or from a file.
+
+A program has no code of anybody's but PyTorch's operations, so that what is computed, what is kept, and what leaves
+with an exported model are one and the same. A file is read without pickle: its sample inputs, which torch.export keeps
+as one, are left out, and a file that needs pickle for anything else is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import operator
+import re
+import zipfile
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from dpcore.checks import InvalidValue
+from trainables import plugins
+from trainables.export.program import NotExportable, program
+from trainables.features.apart import check_apart
+from trainables.features.named import NAMED
+from trainables.system import PublicFacts
+
+HERE = "data.features"
+_CALLED = "a function facts -> torch.nn.Module, whose module maps the inputs [B, ...] to features [B, ...]"
+_NAMES = re.compile(
+    r"data/weights/(weight_\d+|\w+\.json)|data/constants/(tensor_\d+|\w+\.json)|models/\w+\.json|\.data/\w+|"
+    r"archive_format|archive_version|byteorder"
+)
+"""What a program's file holds besides sample inputs: numbers, and JSON that describes them and the operations."""
+_SAMPLES = re.compile(r"data/sample_inputs/\w+\.pt")
+_OPERATIONS = frozenset({"aten", "prims"})
+
+
+class FeatureProgram(nn.Module):
+    """A map with what is done to its output: groups of channels normalised within each record, numbers cut to bounds.
+
+    groups  None: nothing is normalised
+    bounds  (low, high) of what comes out
+    """
+
+    def __init__(self, map_: ExportedProgram, groups: int | None, bounds: tuple[float, float]) -> None:
+        super().__init__()
+        self.map = map_.module(check_guards=False)
+        self._groups, self._bounds = groups, bounds
+
+    def train(self, mode: bool = True) -> FeatureProgram:
+        """Nothing in it trains."""
+        return self
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        features: Tensor = self.map(*inputs)
+        if self._groups is not None:
+            features = nn.functional.group_norm(features, self._groups)
+        return features.clamp(*self._bounds)
+
+
+class FeaturesFirst(nn.Module):
+    """A model of features behind the map that makes them: what takes the records as they are."""
+
+    def __init__(self, map_: nn.Module, model: nn.Module) -> None:
+        super().__init__()
+        self.features, self.model = map_, model
+
+    def train(self, mode: bool = True) -> FeaturesFirst:
+        """The map never trains."""
+        self.model.train(mode)
+        return self
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        answer: Tensor = self.model(self.features(*inputs))
+        return answer
+
+
+def program_of(name: str, facts: PublicFacts) -> ExportedProgram:
+    """The map that `data.features` calls `name`, over the inputs of `facts`. Raises InvalidValue."""
+    if name in NAMED:
+        found = _written_down(name, NAMED[name].build(facts), facts)
+    elif plugins.OBJECT.fullmatch(name):
+        found = _written_down(name, _own(name, facts), facts)
+    else:
+        found = _read(Path(name).expanduser())
+    check_apart(name, found, facts)
+    return found
+
+
+def digest(map_: ExportedProgram) -> str:
+    """SHA-256, in hex, of all that decides what a program says: its operations, its numbers, the version of torch."""
+    found = hashlib.sha256(f"{torch.__version__}\n{map_.graph_module.code}".encode())
+    signature = [(one.kind.name, one.target, one.arg.name) for one in map_.graph_signature.input_specs]
+    found.update(json.dumps(signature).encode())
+    for name, one in sorted({**map_.state_dict, **map_.constants}.items()):
+        held = one.detach().cpu().contiguous()
+        found.update(f"{name}:{held.dtype}:{tuple(held.shape)};".encode())
+        found.update(held.reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def _own(name: str, facts: PublicFacts) -> nn.Module:
+    function = plugins.brought(HERE, name, f"It is {_CALLED}.", "a function")
+    made = function(facts) if callable(function) else function
+    if not isinstance(made, nn.Module):
+        raise InvalidValue(HERE, name, _CALLED, f"This one gave a {type(made).__name__}.")
+    return made.requires_grad_(False)
+
+
+def _written_down(name: str, module: nn.Module, facts: PublicFacts) -> ExportedProgram:
+    try:
+        return program(module, facts.features)
+    except NotExportable as error:
+        remedy = "Write it in PyTorch operations, without branches on values: an exported model carries its map."
+        raise InvalidValue(HERE, name, f"a map that can leave with a model ({error})", remedy) from error
+
+
+def _read(file: Path) -> ExportedProgram:
+    if not file.is_file():
+        names = ", ".join(NAMED)
+        remedy = f"A file is what `torch.export.save(program, {file.name!r})` writes."
+        raise InvalidValue(HERE, str(file), f"one of {names}, module:function, or a file that is there", remedy)
+    try:
+        found = torch.export.load(io.BytesIO(_without_pickle(file)))
+    except InvalidValue:
+        raise
+    except Exception as error:
+        # Whatever a reader of another version meets in it.
+        raise _not_read(file, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+    for node in found.graph.nodes:
+        if node.op == "call_function" and not _is_pytorch(node.target):
+            raise _not_read(file, f"it calls {node.target}, which is no operation of PyTorch's")
+    if any(one.kind is InputKind.CUSTOM_OBJ for one in found.graph_signature.input_specs):
+        raise _not_read(file, "it holds an object that is no tensor")
+    return found
+
+
+def _is_pytorch(target: object) -> bool:
+    if isinstance(target, torch._ops.OpOverload):
+        return target.namespace in _OPERATIONS
+    return getattr(operator, getattr(target, "__name__", ""), None) is target
+
+
+def _without_pickle(file: Path) -> bytes:
+    """The file without sample inputs. Raises InvalidValue where anything else in it would be read by pickle."""
+    kept = io.BytesIO()
+    try:
+        with zipfile.ZipFile(file) as found, zipfile.ZipFile(kept, "w", zipfile.ZIP_STORED) as written:
+            for entry in found.infolist():
+                inside = entry.filename.partition("/")[2]
+                body = b"" if _SAMPLES.fullmatch(inside) else found.read(entry)
+                if body and not _NAMES.fullmatch(inside):
+                    raise _not_read(file, f"{entry.filename} in it would be read by pickle, or run")
+                if inside.startswith("data/") and inside.endswith(".json") and _needs_pickle(json.loads(body)):
+                    raise _not_read(file, f"{entry.filename} names tensors that would be read by pickle")
+                written.writestr(entry.filename, body)
+    except (zipfile.BadZipFile, ValueError) as error:
+        if isinstance(error, InvalidValue):
+            raise
+        raise _not_read(file, "it is no such file") from error
+    return kept.getvalue()
+
+
+def _needs_pickle(described: object) -> bool:
+    payloads = described.get("config", {}).values() if isinstance(described, dict) else [None]
+    return any(not isinstance(one, dict) or one.get("use_pickle", True) for one in payloads)
+
+
+def _not_read(file: Path, why: str) -> InvalidValue:
+    remedy = "Export it with this version of torch, from a module whose weights are plain tensors."
+    return InvalidValue(HERE, str(file), f"a program of torch.export that is read without pickle: {why}", remedy)
