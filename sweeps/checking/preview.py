@@ -23,6 +23,7 @@ from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.release.validation_text import validation_text
+from sweeps.sealed.preview import SelectionPreview, sealed_outcomes
 from sweeps.search import registry
 from sweeps.search.grid import SearchGrid
 from sweeps.search.history import WarmStart, fitting
@@ -35,6 +36,8 @@ from trainables.units import RECORD
 if TYPE_CHECKING:
     from sweeps.search.automatic import Resolution
 
+SEALED_SAMPLES = 40
+"""Draws that are planned under the price of a selection: each is a few plans."""
 GROUP_SAMPLES = 20
 """Draws whose group privacy is counted: each takes as long as a dozen plans."""
 
@@ -56,6 +59,7 @@ class Preview:
                 None where the claim is per record, or no step is a Gaussian
     noise       standard deviation on a count of a report on private validation records; None without such reports
     resolution  what `sampler: auto` comes to; None for other samplers
+    selection   what releasing the best trial alone costs; None where every trial is released
     """
 
     spec: SweepSpec
@@ -74,6 +78,7 @@ class Preview:
     per_record: Spread | None
     noise: Spread | None
     resolution: Resolution | None
+    selection: SelectionPreview | None = None
 
     @property
     def heading(self) -> str:
@@ -144,6 +149,7 @@ class Preview:
             "unit_records": self.facts.unit_records,
             "noise": self.noise and asdict(self.noise),
             "feasible_share": self.feasible_share,
+            **({} if self.selection is None else {"selection": self.selection.to_dict()}),
         }
 
     def render(self) -> str:
@@ -156,11 +162,13 @@ class Preview:
         if search.stratified or self.resolution is not None:
             sampler += f", {'systems and budgets' if search.stratified else 'budgets'} in turn,"
         assumptions = Assumptions.of(claim for total in self.started_from for claim in total.claims())
+        most, bounded = ("", "each trial") if self.selection is None else ("at most ", "the whole search")
         lines = [
             *filter(None, [self.heading]),
-            f"{self.spec.name}: {search.trials} trials by {sampler} on {self.facts.dataset} (n={self.facts.n})",
+            f"{self.spec.name}: {most}{search.trials} trials by {sampler} on {self.facts.dataset} (n={self.facts.n})",
             f"budget   epsilon {budgets} at delta {delta_text(privacy.delta)}, {privacy.adjacency}, "
-            f"unit {privacy.unit}, for each trial",
+            f"unit {privacy.unit}, for {bounded}",
+            *(self.selection.lines() if self.selection is not None else ()),
         ]
         if privacy.unit != RECORD:
             lines.append(f"unit     {_unit_text(privacy.unit, self.facts.unit_records, self.per_record)}")
@@ -223,7 +231,13 @@ def preview(
     calibrations = {} if calibrations is None else calibrations
     check_corners(spec, facts, calibrations, systems)
     space = Space.of(spec)
-    outcomes = [plan_proposal(spec, config, facts, calibrations, systems) for config in draws(spec, space, samples)]
+    selection = None
+    if spec.selection is None:
+        outcomes = [plan_proposal(spec, config, facts, calibrations, systems) for config in draws(spec, space, samples)]
+    else:
+        samples = min(samples, SEALED_SAMPLES)
+        drawn = list(draws(spec, space, samples))
+        outcomes, selection = sealed_outcomes(spec, facts, calibrations, drawn, systems)
     plans = [one for one in outcomes if isinstance(one, PrivacyPlan)]
     refusals = [one for one in outcomes if isinstance(one, Refusal)]
     grid = SearchGrid.of(space) if registry.walks_grid(spec.search.sampler) else None
@@ -231,7 +245,8 @@ def preview(
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
     notes += notes_on(spec, facts, plans, samples, grid_size)
     notes += notes_on_withheld(spec, systems)
-    total, why_not = estimated_total(spec, plans)
+    total, why_not = estimated_total(spec, plans) if spec.selection is None else (None, [])
+    notes += [] if selection is None else selection.notes()
     earlier = None
     if spec.search.warm_start is not None:
         release = Release.of(spec)
@@ -255,6 +270,7 @@ def preview(
         per_record=_per_record(spec, plans, facts),
         noise=Spread.of([plan.validation.histogram.deviation for plan in plans if plan.validation is not None]),
         resolution=resolution_of(spec, facts, calibrations, systems),
+        selection=selection,
     )
 
 

@@ -121,6 +121,9 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
     """
     if name is not None and not NAME.fullmatch(name):
         raise InvalidValue("name", name, "letters, digits, dots, dashes and underscores, at most 100")
+    if spec.selection is not None:
+        expected = "all: a private selection is planned and priced by `sweeps check`, and cannot be run yet"
+        raise InvalidValue("privacy.release", spec.privacy.release, expected)
     store = workspace.open_store(create=True)
     ledger_of(store, spec)
     spec = resolved(spec, public_facts(spec), store.calibrations())

@@ -115,19 +115,21 @@ def check_test(draft: Draft, problems: Problems) -> None:
 def check_unavailable(draft: Draft, problems: Problems) -> None:
     """Settings that are understood and not built yet."""
     scope, release = draft.written_privacy.get("scope"), draft.written_privacy.get("release")
+    if (scope, release) == ("sweep", "best"):
+        return  # `sweeps.spec.selection_section`
     if scope == "sweep":
         problems.add(
             "privacy.scope",
             scope,
-            "trial: a budget for the whole sweep is not available yet",
+            "trial: a budget for the whole sweep is available with `release: best` alone",
             "The total of all trials is computed and shown beside each trial's claim.",
         )
     if release == "best":
         problems.add(
             "privacy.release",
             release,
-            "all: private selection of the best trial is not available yet",
-            "Every trial's metrics are released; each trial's claim holds for that trial.",
+            "all, or `scope: sweep` beside it: which trial is best is a result of the whole search",
+            "Add `scope: sweep`.",
         )
 
 

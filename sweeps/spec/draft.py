@@ -16,6 +16,7 @@ from sweeps.spec.model import (
     Privacy,
     Resources,
     Search,
+    Selection,
     Tracking,
 )
 from sweeps.spec.same_as import Knobs
@@ -38,6 +39,7 @@ class Draft:
     report: Sequence[str] | None
     curve: int | None
     search: Search | None
+    selection: Selection | None
     early_stopping: EarlyStopping | None
     limits: Limits | None
     resources: Resources | None

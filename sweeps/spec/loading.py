@@ -29,6 +29,7 @@ from sweeps.spec.raw import check_population, check_raw_measures
 from sweeps.spec.references import check_references, references
 from sweeps.spec.reported import check_reported
 from sweeps.spec.secrecy import check_no_secrets
+from sweeps.spec.selection_section import check_selection, selects
 from sweeps.spec.systems_section import read_systems
 from sweeps.spec.yaml_text import read_document
 from trainables.named import OrImported
@@ -41,6 +42,7 @@ CHECKS = (
     across_sections.check_budgets,
     across_sections.check_units,
     across_sections.check_unavailable,
+    check_selection,
     across_sections.check_validation,
     across_sections.check_test,
     across_sections.check_delta,
@@ -103,6 +105,9 @@ def load_spec(
     privacy = read["privacy"].model_copy(update={"epsilon": tuple(sorted(read["privacy"].epsilon))})
     read["privacy"] = privacy
     read["search"] = read["search"].model_copy(update={"first": across_sections.first_points(draft, problems)})
+    if selects(draft):
+        # What `auto` comes to where no result may lead the search.
+        read["search"] = read["search"].model_copy(update={"sampler": "random"})
     if read["early_stopping"] is not None:
         read["early_stopping"] = read["early_stopping"].filled(read["search"].trials)
     read["objectives"] = tuple(

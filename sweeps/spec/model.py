@@ -98,7 +98,8 @@ class Privacy(Section):
     allow_raw_measures  why metrics that read training records outside of every claim may leave all the same: then
                         what leaves the sweep is not covered, and nothing in it is called proved
     unit               what neighbours differ in: `record`, or a word for what `data.unit` groups, such as `person`
-    scope, release     what the budget bounds and what leaves the sweep; only trial/all exist so far
+    scope, release     what the budget bounds and what leaves the sweep: trial/all bounds each trial, and all of them
+                       leave; sweep/best bounds the whole search, of which the best trial alone leaves (`Selection`)
     solve              what the calibration sets: the noise, the steps, or nothing
     noise_source       pseudorandom: noise and batches from statistical generators seeded by the sweep's secret; secure:
                        noise from a cryptographic source that nobody can seed, batches from a keystream of the secret.
@@ -155,6 +156,24 @@ class Search(Section):
     stratified: bool = False
     resolved: Literal["gp", "tpe", "nsga2"] | None = None
     first: tuple[dict[str, Any], ...] = ()  # read by sweeps.spec.across_sections, which knows the space
+
+
+class Selection(Section):
+    """The number of trials of a private selection, which is drawn in secret, and when the best of them leaves.
+
+    count    the law of that number; `binomial` counts coins of chance one half, `tnb` has a `shape`
+    mean     of the law without its cap, which is `search.trials`: conditioning on it is free
+    shape    of `tnb`, above -1: 1 is geometric, 0 logarithmic
+    deadline_minutes  from the start: the winner leaves then, never sooner, however many trials there were. What is not
+             done by then does not count: nothing is released, at the same price
+    megabytes  of the largest model: what is kept of the best so far is always as long
+    """
+
+    count: Literal["geometric", "logarithmic", "binomial", "poisson", "tnb"] = "geometric"
+    mean: Annotated[float, Field(allow_inf_nan=False, gt=0, le=5000), _NUMBER] = 27.0
+    shape: Annotated[float, Field(allow_inf_nan=False, gt=-1), _NUMBER] | None = None
+    deadline_minutes: Annotated[float, Field(allow_inf_nan=False, gt=0, le=1_000_000), _NUMBER]
+    megabytes: Annotated[float, Field(allow_inf_nan=False, gt=0, le=4096), _NUMBER] = 8.0
 
 
 class EarlyStopping(Section):
@@ -313,6 +332,7 @@ class SweepSpec(Section):
     search: Search
     report: tuple[str, ...] = ()
     curve: Annotated[int, Field(ge=2, le=1000), _NUMBER] | None = None
+    selection: Selection | None = None
     early_stopping: EarlyStopping | None = None
     limits: Limits = Limits()
     resources: Resources = Resources()
@@ -328,7 +348,7 @@ class SweepSpec(Section):
             for name in names:
                 if not canonical[section][name]:
                     del canonical[section][name]
-        for name in ("constraints", "report", "curve"):
+        for name in ("constraints", "report", "curve", "selection"):
             if not canonical[name]:
                 del canonical[name]
         return canonical

@@ -171,14 +171,14 @@ BAD: list[tuple[str, Any, str]] = [
     (
         "privacy/scope",
         "sweep",
-        "privacy.scope='sweep': expected trial: a budget for the whole sweep is not available yet. "
+        "privacy.scope='sweep': expected trial: a budget for the whole sweep is available with `release: best` alone. "
         "The total of all trials is computed and shown beside each trial's claim.",
     ),
     (
         "privacy/release",
         "best",
-        "privacy.release='best': expected all: private selection of the best trial is not available yet. "
-        "Every trial's metrics are released; each trial's claim holds for that trial.",
+        "privacy.release='best': expected all, or `scope: sweep` beside it: which trial is best is a result of the "
+        "whole search. Add `scope: sweep`.",
     ),
     ("privacy/delat", 1e-5, "privacy.delat=1e-05: expected a key of `privacy`. Did you mean `delta`?"),
     (
@@ -236,11 +236,10 @@ def test_all_mistakes_come_at_once() -> None:
         "systems.hill.clip.uniform",
         "privacy.epsilon.0",
         "privacy.delta",
-        "privacy.scope",
-        "privacy.release",
+        "selection",
         "objectives.0.metric",
     }
-    assert str(caught.value).startswith("9 errors in the spec:\n  extra=1: expected")
+    assert str(caught.value).startswith("8 errors in the spec:\n  extra=1: expected")
     assert pickle.loads(pickle.dumps(caught.value)).errors == caught.value.errors
 
 

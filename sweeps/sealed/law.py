@@ -1,0 +1,47 @@
+"""The law of the number of trials that a spec asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpcore.checks import InvalidValue
+from dpcore.selection import BinomialCount, Capped, CountLaw, PoissonCount, geometric, logarithmic, with_mean
+
+if TYPE_CHECKING:
+    from sweeps.spec.model import Selection
+
+_FAIR = 0.5
+
+
+def law_of(selection: Selection, most: int) -> Capped:
+    """The law of K, conditioned on at most `most` trials. Raises InvalidValue, with the paths of a spec."""
+    try:
+        law = _uncapped(selection)
+    except InvalidValue as error:
+        raise InvalidValue(f"selection.{error.name}", error.value, error.expected, error.remedy) from error
+    try:
+        return Capped(law, most)
+    except InvalidValue as error:
+        remedy = "Lower selection.mean, or let there be more trials."
+        raise InvalidValue("search.trials", most, error.expected, remedy) from error
+
+
+def _uncapped(selection: Selection) -> CountLaw:
+    mean, shape = selection.mean, selection.shape
+    if (shape is None) == (selection.count == "tnb"):
+        expected = "a number above -1" if shape is None else f"nothing with {selection.count}"
+        raise InvalidValue("shape", shape, expected, "The shape is that of `count: tnb`.")
+    match selection.count:
+        case "geometric":
+            return geometric(mean)
+        case "logarithmic":
+            return logarithmic(mean)
+        case "poisson":
+            return PoissonCount(mean)
+        case "binomial":
+            if round(mean / _FAIR) * _FAIR != mean:
+                raise InvalidValue("mean", mean, "half a whole number: that of fair coins")
+            return BinomialCount(round(mean / _FAIR), _FAIR)
+        case "tnb":
+            assert shape is not None
+            return with_mean(shape, mean)

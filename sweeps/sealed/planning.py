@@ -1,0 +1,178 @@
+"""Plans of all configurations of a prior under one price of the best of them: two-point calibration.
+
+The price of a selection looks at a trial's profile at two points (`dpcore.selection.two_point`). They are fixed in
+public: by the plan in the middle of the space, which is given as much of the budget as it can have alone. Every
+configuration is then given the least noise, or the most steps, at which it meets both. So each claims the same: the
+budget, for the whole procedure. Which of them was drawn, or won, changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+
+from dpcore.guarantee import Guarantee, Status, weakest
+from dpcore.selection import BestPrice, Capped, TrialProfile, TwoPoint, penalties, price_best
+from dpcore.selection.best import TIGHT
+from dpcore.selection.profiles import epsilon_at
+from sweeps.budget.fitting import fitted
+from sweeps.budget.trial_profiles import trial_profile
+from sweeps.control.planning import plan_proposal
+from sweeps.ledger.assumptions import OF_ONE_TRIAL
+from sweeps.records import TARGET_EPSILON
+from sweeps.sealed.law import law_of
+from sweeps.search.space import Space
+from sweeps.spec.model import SweepSpec
+from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
+
+ACCOUNTANT = "private-selection"
+THEOREM = f"{TIGHT}; two-point calibration: dpcore.selection.two_point"
+SEALED = (
+    "The number of trials, the other trials, and which of them won stay inside the release boundary for ever: nobody "
+    "outside sees the load, memory, power or bill of the machines, Ray's dashboard and logs, or the sweep's folder "
+    "while it runs."
+)
+FAILURES = (
+    "Whether a trial fails or is late does not depend on the records but through its private state: nothing is added "
+    "to delta for memory that ran out, an exception, or a deadline that was missed."
+)
+LOSSES = "Workers are lost independently of the records; what they ran is run again with the same randomness."
+PRIOR = "The space and its prior were not chosen by looking at these records."
+ASSUMPTIONS = (SEALED, FAILURES, LOSSES, PRIOR)
+"""What the claim of a private selection rests on besides what its trials' claims do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pricing:
+    """One price for the best of a random number of trials.
+
+    rule       what each configuration has to meet
+    reference  the plan by which it was chosen, in public; its claim is that of one trial, alone
+    """
+
+    rule: TwoPoint
+    reference: PrivacyPlan
+
+    @property
+    def law(self) -> Capped:
+        """Of the number of trials, as it is drawn."""
+        assert isinstance(self.rule.law, Capped)
+        return self.rule.law
+
+    def routes(self) -> BestPrice:
+        """What every route would ask for trials that are all like the reference: the claim is `rule`'s."""
+        return price_best(self.law, trial_profile(self.reference), self.rule.delta)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedPlanner:
+    """Plans the configurations of one sweep. Raises InvalidValue where no configuration can be priced."""
+
+    spec: SweepSpec
+    facts: PublicFacts
+    calibrations: MutableMapping[str, float]
+    pricing: Pricing
+    systems: Mapping[str, System] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        spec: SweepSpec,
+        facts: PublicFacts,
+        calibrations: MutableMapping[str, float],
+        references: Iterator[Config],
+        systems: Mapping[str, System] | None = None,
+    ) -> SealedPlanner | Refusal:
+        """The planner of a spec; a Refusal where none of the `references`, tried in turn, has a plan."""
+        assert spec.selection is not None
+        law = law_of(spec.selection, spec.search.trials)
+        refusal: Refusal | None = None
+        for config in references:
+            found = _reference(spec, config, facts, calibrations, law, systems)
+            if isinstance(found, Pricing):
+                return cls(spec, facts, calibrations, found, systems)
+            refusal = refusal or found
+        assert refusal is not None
+        return refusal
+
+    def plan(self, config: Config) -> PrivacyPlan | Refusal:
+        """The plan of one configuration, which claims the price of the whole procedure; or why it is not in the prior.
+
+        `config` is canonical, its `target_epsilon` the budget.
+        """
+        rule = self.pricing.rule
+        found = _fitted(
+            self.spec,
+            config,
+            self.facts,
+            self.calibrations,
+            rule.exceeds,
+            self.pricing.reference.guarantee.epsilon,
+            self.systems,
+        )
+        return found if isinstance(found, Refusal) else replace(found, guarantee=self.claim(found), beside=())
+
+    def claim(self, plan: PrivacyPlan) -> Guarantee:
+        """What the winner claims, whichever it is: the budget, for everything that leaves."""
+        own, rule = plan.guarantee, self.pricing.rule
+        assumptions = [line for line in own.assumptions if line not in OF_ONE_TRIAL]
+        return Guarantee(
+            epsilon=rule.epsilon,
+            delta=rule.delta,
+            adjacency=own.adjacency,
+            unit=own.unit,
+            accountant=ACCOUNTANT,
+            status=weakest(own.status, Status.PROVED_UNDER_ASSUMPTIONS),
+            theorem=THEOREM,
+            assumptions=(*assumptions, *ASSUMPTIONS),
+            aimed_at=rule.epsilon,
+        )
+
+
+def middles(spec: SweepSpec) -> Iterator[Config]:
+    """The middle of the space, for each system of it: public, and valid as a reference whatever it is."""
+    space = Space.of(spec)
+    for branch in space.branches:
+        yield space.config(branch, space.epsilons[0], branch.drawn(lambda: 0.5))
+
+
+def _reference(
+    spec: SweepSpec,
+    config: Config,
+    facts: PublicFacts,
+    calibrations: MutableMapping[str, float],
+    law: Capped,
+    systems: Mapping[str, System] | None,
+) -> Pricing | Refusal:
+    (epsilon,), delta = spec.privacy.epsilon, spec.privacy.delta
+    own_delta = delta / law.priced.mean
+
+    def exceeds(trial: TrialProfile) -> float:
+        price = epsilon_at(trial, own_delta) + penalties.tight(law, trial).penalty
+        return math.log(price / epsilon)
+
+    found = _fitted(spec, config, facts, calibrations, exceeds, epsilon / 3, systems)
+    if isinstance(found, Refusal):
+        return found
+    shift = penalties.tight(law, trial_profile(found))
+    # A little below the root, so that rounding leaves it on the safe side, as in `dpcore.selection.two_point`.
+    rule = TwoPoint(law=law, epsilon=epsilon, delta=delta, e1=shift.e1, d1=min(1.0, shift.d1 * (1 - 1e-11)))
+    return Pricing(rule=rule, reference=found)
+
+
+def _fitted(
+    spec: SweepSpec,
+    config: Config,
+    facts: PublicFacts,
+    calibrations: MutableMapping[str, float],
+    exceeds: Callable[[TrialProfile], float],
+    start: float,
+    systems: Mapping[str, System] | None,
+) -> PrivacyPlan | Refusal:
+    def plan_at(target: float) -> PrivacyPlan | Refusal:
+        held_to = spec.privacy.model_copy(update={"epsilon": (target,)})
+        one = spec.model_copy(update={"privacy": held_to})
+        return plan_proposal(one, {**config, TARGET_EPSILON: target}, facts, calibrations, systems)
+
+    return fitted(plan_at, lambda plan: exceeds(trial_profile(plan)), start)

@@ -1,0 +1,126 @@
+"""What a private selection costs and may find, in numbers that are public before it runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from sweeps.release.rounding import delta_text, epsilon_text
+from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.search.automatic import SECONDS_PER_GRADIENT
+from sweeps.spec.model import Resources, Selection, SweepSpec
+from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
+
+DECILE = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionPreview:
+    """The price of releasing the best trial, and what it buys.
+
+    law           of the number of trials, in words
+    mean, most    trials that are run, in the mean of the law as it is drawn, and at most
+    epsilon, delta  claimed for the whole search
+    routes        {route: epsilon that it would ask for trials like the reference}; the claim is by the tight one
+    alone         epsilon that one trial like the reference would claim alone, at this delta
+    decile        chance that some trial comes from the best tenth of the prior
+    workers       how many run at once; of this machine where the spec does not say
+    trial_seconds planned, of the median trial
+    worst_minutes planned, for the most trials that there may be
+    deadline_minutes  when the winner leaves
+    """
+
+    law: str
+    mean: float
+    most: int
+    epsilon: float
+    delta: float
+    routes: Mapping[str, float]
+    alone: float
+    decile: float
+    workers: int
+    trial_seconds: float
+    worst_minutes: float
+    deadline_minutes: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        routes = ", ".join(f"{name} {epsilon_text(epsilon)}" for name, epsilon in self.routes.items())
+        return [
+            f"price    epsilon {epsilon_text(self.epsilon, digits=6)} at delta {delta_text(self.delta)} for the best "
+            "of all trials, the search included: nothing else leaves",
+            f"         of trials like the one in the middle by route: {routes}; the tight one is claimed. Such a "
+            f"trial alone would claim {epsilon_text(self.alone)}",
+            f"trials   a secret number, {self.law}: {self.mean:.3g} in the mean and at most {self.most}; one of the "
+            f"best tenth of the prior is among them with a chance of {self.decile:.0%}",
+            f"time     the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner. {self.most} "
+            f"trials of about {self.trial_seconds:.3g} s, {self.workers} at once, are planned to take "
+            f"{self.worst_minutes:.3g}",
+        ]
+
+    def notes(self) -> list[str]:
+        """What a person may not have meant."""
+        if self.worst_minutes <= self.deadline_minutes:
+            return []
+        return [
+            f"the deadline may come before the last of {self.most} trials: then nothing is released, and the price is "
+            "paid. Raise selection.deadline_minutes, or lower search.trials"
+        ]
+
+
+def sealed_outcomes(
+    spec: SweepSpec,
+    facts: PublicFacts,
+    calibrations: MutableMapping[str, float],
+    draws: Sequence[Config],
+    systems: Mapping[str, System] | None = None,
+) -> tuple[list[PrivacyPlan | Refusal], SelectionPreview | None]:
+    """Plans of the draws under the price of the selection, and that price; None where nothing can be priced."""
+    references = [*middles(spec), *draws]
+    planner = SealedPlanner.of(spec, facts, calibrations, iter(references), systems)
+    if isinstance(planner, Refusal):
+        return [planner] * len(draws), None
+    outcomes = [planner.plan(config) for config in draws]
+    works = [one.work for one in outcomes if isinstance(one, PrivacyPlan)] or [planner.pricing.reference.work]
+    return outcomes, _of(planner, float(np.median(works)) * SECONDS_PER_GRADIENT)
+
+
+def workers_of(resources: Resources, cpus: int | None = None) -> int:
+    """Trials at once on a machine of so many CPUs, this one by default; what the spec says goes before."""
+    fitting = max(1, int((cpus or os.cpu_count() or 1) // resources.per_worker()[0]))
+    return resources.concurrency or fitting
+
+
+def _of(planner: SealedPlanner, seconds: float) -> SelectionPreview:
+    spec, pricing = planner.spec, planner.pricing
+    selection, law, workers = spec.selection, pricing.law, workers_of(spec.resources)
+    assert selection is not None
+    rounds = -(-law.cap // workers)
+    return SelectionPreview(
+        law=law_text(selection),
+        mean=law.mean,
+        most=law.cap,
+        epsilon=pricing.rule.epsilon,
+        delta=pricing.rule.delta,
+        routes={one.name: one.epsilon for one in pricing.routes().routes},
+        alone=pricing.reference.guarantee.epsilon,
+        decile=law.reach(DECILE),
+        workers=workers,
+        trial_seconds=seconds,
+        worst_minutes=rounds * seconds / 60,
+        deadline_minutes=selection.deadline_minutes,
+    )
+
+
+def law_text(selection: Selection) -> str:
+    """The law of the number of trials in words, without its cap."""
+    shape = "" if selection.shape is None else f" of shape {selection.shape:g}"
+    return f"{selection.count}{shape} of mean {selection.mean:g} before its cap"

@@ -1,0 +1,106 @@
+"""A private selection against the rest of the spec: what its price does not cover is refused, with the reason."""
+
+from __future__ import annotations
+
+from dpcore.checks import InvalidValue
+from sweeps.spec.draft import Draft
+from sweeps.spec.problems import Problems
+from trainables.data import SOURCES
+from trainables.data.test_part import HasTestRecords
+from trainables.publishing import OWN_METRICS
+
+INDEPENDENT = "random: the price of the best holds for independent draws from a prior that no result changes"
+
+
+def selects(draft: Draft) -> bool:
+    """Whether the best trial alone leaves, under one budget for the search."""
+    return (draft.written_privacy.get("scope"), draft.written_privacy.get("release")) == ("sweep", "best")
+
+
+def check_selection(draft: Draft, problems: Problems) -> None:
+    """`privacy: {scope: sweep, release: best}` with all else, and `selection` without it."""
+    if not selects(draft):
+        if draft.selection is not None:
+            remedy = "Add them, or drop `selection`."
+            problems.add("selection", draft.selection.count, "privacy.scope: sweep and release: best beside it", remedy)
+        return
+    if draft.selection is None:
+        remedy = "Add `selection: {deadline_minutes: 45}`, long enough for search.trials trials."
+        problems.add("selection", None, "when the winner leaves, announced before the search", remedy)
+    _check_search(draft, problems)
+    _check_objectives(draft, problems)
+    _check_budget(draft, problems)
+    _check_running(draft, problems)
+
+
+def _check_search(draft: Draft, problems: Problems) -> None:
+    search = draft.search
+    if draft.early_stopping is not None:
+        expected = "null: which trials go on would follow from other trials, and the price holds for independent ones"
+        problems.add("early_stopping.method", draft.early_stopping.method, expected, "Drop it.")
+    if draft.curve is not None:
+        problems.add("curve", draft.curve, "null: nothing of a sealed trial leaves but the winner's end", "Drop it.")
+    if search is None:
+        return
+    if draft.selection is not None:
+        from sweeps.sealed.law import law_of  # scipy.optimize takes a while
+
+        try:
+            law_of(draft.selection, search.trials)
+        except InvalidValue as error:
+            problems.add(error.name, error.value, error.expected, error.remedy)
+    if search.sampler not in ("random", "auto"):
+        problems.add("search.sampler", search.sampler, INDEPENDENT, "Use random.")
+    for name, unset, why in (
+        ("warm_start", None, "null: the prior is fixed in public, and results of another sweep are none of it"),
+        ("first", (), "none: a point that is tried first is no draw from the prior"),
+        ("stratified", False, "false: whose turn it is would tell the winner's place among the trials"),
+        ("resolved", None, "null: no method is chosen"),
+    ):
+        if getattr(search, name) != unset:
+            problems.add(f"search.{name}", getattr(search, name), why, "Drop it.")
+
+
+def _check_objectives(draft: Draft, problems: Problems) -> None:
+    objectives = draft.objectives or ()
+    if len(objectives) > 1:
+        expected = "one objective: which trial is best has to be a total order, fixed in public"
+        remedy = "Keep the one that decides; `report` lists what else the winner tells."
+        problems.add("objectives", [one.metric for one in objectives], expected, remedy)
+    for path, metric in draft.asked:
+        if metric in OWN_METRICS:
+            expected = "a metric of the model: time and memory are side channels, and the plan is alike for all trials"
+            problems.add(path, metric, expected, "Drop it.")
+
+
+def _check_budget(draft: Draft, problems: Problems) -> None:
+    privacy = draft.privacy
+    if privacy is None:
+        return
+    if len(privacy.epsilon) > 1:
+        problems.add("privacy.epsilon", list(privacy.epsilon), "one budget: that of the whole search", "Keep one.")
+    for name in ("allow_unprotected", "allow_raw_measures"):
+        if getattr(privacy, name) is not None:
+            expected = "null: what is not covered has no price, and the winner would carry it"
+            problems.add(f"privacy.{name}", getattr(privacy, name), expected, "Drop it.")
+    if privacy.noise_source == "secure":
+        expected = "pseudorandom: a lost trial is run again with the very noise that it had, which nobody can seed here"
+        problems.add("privacy.noise_source", "secure", expected, "Drop it.")
+    if draft.data is None or draft.facts is None:
+        return
+    source, options = SOURCES.get(draft.data.source), draft.data.options()
+    if isinstance(source, HasTestRecords) and (held := source.held_out(options)) is not None and held.private:
+        expected = "public: nothing adds a private reading to the price of a selection yet"
+        problems.add("data.test.records", "private", expected, "Declare public test records, or drop them.")
+
+
+def _check_running(draft: Draft, problems: Problems) -> None:
+    limits, resources = draft.limits, draft.resources
+    if limits is not None:
+        for name in ("hours", "trial_minutes", "stall_seconds"):
+            if getattr(limits, name) is not None:
+                expected = "null: what ends a trial by the clock may depend on its records. The deadline alone ends all"
+                problems.add(f"limits.{name}", getattr(limits, name), expected, "Drop it.")
+    if resources is not None and resources.workers > 1:
+        expected = "1: a sealed trial is trained by one process"
+        problems.add("resources.workers", resources.workers, expected, "Drop it.")

@@ -1,0 +1,151 @@
+"""A private selection is priced as published, and every configuration of its prior meets that price."""
+
+import math
+from copy import deepcopy
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Status
+from dpcore.selection import Capped, geometric, price_best
+from sweeps.budget.trial_profiles import trial_profile
+from sweeps.checking.preview import preview
+from sweeps.control import session
+from sweeps.control.planning import plan_proposal
+from sweeps.ledger.assumptions import ONE_TRIAL
+from sweeps.process.workspace import Workspace
+from sweeps.records import TARGET_EPSILON
+from sweeps.sealed.law import law_of
+from sweeps.sealed.planning import ASSUMPTIONS, SealedPlanner, middles
+from sweeps.search.space import Space
+from sweeps.spec import load_spec, public_facts
+from sweeps.spec.model import Selection
+from trainables.system import PrivacyPlan, Refusal
+
+SPEC = {
+    "name": "sealed",
+    "data": {"source": "uniform", "n": 1000},
+    "systems": {"noisy-mean": {"clip": 1.0, "steps": 1}},
+    "privacy": {"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "best"},
+    "objectives": [{"metric": "expected_error"}],
+    "search": {"trials": 81},
+    "selection": {"deadline_minutes": 45},
+}
+DIGITS = {
+    **SPEC,
+    "data": {"source": "digits"},
+    "systems": {
+        "noisy-sgd": {
+            "model": "linear",
+            "clip_norm": 1.0,
+            "batch_size": {"int_log_uniform": [64, 512]},
+            "epochs": {"int_log_uniform": [2, 20]},
+            "learning_rate": {"log_uniform": [0.1, 4.0]},
+        }
+    },
+    "objectives": [{"metric": "accuracy"}],
+}
+
+
+def planner_of(document):
+    spec = load_spec(document)
+    planner = SealedPlanner.of(spec, public_facts(spec), {}, middles(spec))
+    assert isinstance(planner, SealedPlanner)
+    return planner
+
+
+def test_a_gaussian_trial_needs_the_noise_of_the_tight_form():
+    # private_search: Gaussian, (3, 1e-5), geometric of mean 27: 2.3867; the plan is that, or a little more.
+    plan = planner_of(SPEC).plan(next(middles(load_spec(SPEC))))
+    assert 2.3867 - 5e-5 <= plan.config["noise_multiplier"] <= 2.3867 * 1.001
+
+
+def test_every_configuration_meets_both_points_and_claims_the_budget():
+    planner = planner_of(DIGITS)
+    rng, space, rule = np.random.default_rng(1), Space.of(planner.spec), planner.pricing.rule
+    plans = [planner.plan(space.draw(rng)) for _ in range(5)]
+    assert len({plan.config["noise_multiplier"] for plan in plans}) == 5
+    assert len({plan.guarantee for plan in plans}) == 1
+    for plan in plans:
+        trial, claim = trial_profile(plan), plan.guarantee
+        assert trial.delta(rule.e1) <= rule.d1
+        assert trial.delta(rule.e_hat) <= rule.d_hat
+        assert price_best(planner.pricing.law, trial, 1e-5).epsilon <= 3 * (1 + 5e-3)
+        assert (claim.epsilon, claim.delta, claim.status) == (3, 1e-5, Status.PROVED_UNDER_ASSUMPTIONS)
+        assert claim.assumptions[-len(ASSUMPTIONS) :] == ASSUMPTIONS
+        assert ONE_TRIAL not in claim.assumptions
+        assert PrivacyPlan.from_dict(plan.to_dict()) == plan
+
+
+def test_one_common_epsilon_would_not_have_done():
+    """Plans for the reference's own (epsilon, delta) differ at the first point: some of them exceed the rule."""
+    planner = planner_of(DIGITS)
+    rng, space = np.random.default_rng(2), Space.of(planner.spec)
+    alone = planner.pricing.reference.guarantee.epsilon
+    spec = planner.spec.model_copy(update={"privacy": planner.spec.privacy.model_copy(update={"epsilon": (alone,)})})
+    drawn = [space.draw(rng) | {TARGET_EPSILON: alone} for _ in range(8)]
+    plans = [plan_proposal(spec, config, planner.facts, {}) for config in drawn]
+    assert max(planner.pricing.rule.exceeds(trial_profile(plan)) for plan in plans) > 0.01
+
+
+def test_private_validation_is_part_of_a_trial(tmp_path):
+    private = deepcopy(DIGITS)
+    path = tmp_path / "people.parquet"
+    pd.DataFrame({"a": [0.5] * 400, "id": range(400), "rich": [0, 1] * 200}).to_parquet(path)
+    private["data"] = {
+        "source": "table",
+        "path": str(path),
+        "n": 400,
+        "label": "rich",
+        "classes": 2,
+        "columns": {"a": {"low": 0, "high": 1}},
+        "validation": {"records": "private", "share": 0.3, "id": "id"},
+    }
+    private["systems"]["noisy-sgd"]["batch_size"] = 64
+    planner = planner_of(private)
+    plan = planner.plan(next(middles(planner.spec)))
+    assert plan.validation is not None
+    assert planner.pricing.rule.covers(trial_profile(plan))
+
+
+def test_check_says_what_the_search_costs_and_may_find():
+    found = preview(load_spec(DIGITS), samples=3)
+    text, selection = found.render(), found.to_dict()["selection"]
+    assert "for the whole search" in text
+    assert "at most 81 trials by random" in text
+    assert "the tight one is claimed" in text
+    assert set(selection["routes"]) == {"renyi", "profile", "tight"}
+    assert selection["routes"]["tight"] <= 3 < selection["routes"]["profile"]
+    assert math.isclose(selection["decile"], Capped(geometric(27), 81).reach(0.1))
+    assert found.total is None
+    assert preview(load_spec({**DIGITS, "selection": {"deadline_minutes": 1e-4}}), samples=3).selection.notes()
+
+
+def test_a_space_that_no_noise_covers_has_no_plan():
+    spec = load_spec({**SPEC, "limits": {"noise_multiplier": 0.5}})
+    assert isinstance(SealedPlanner.of(spec, public_facts(spec), {}, middles(spec)), Refusal)
+
+
+@pytest.mark.parametrize("count", ["geometric", "logarithmic", "binomial", "poisson"])
+def test_laws_have_the_mean_that_was_asked_for(count):
+    law = law_of(Selection(count=count, mean=10, deadline_minutes=1), 60)
+    assert math.isclose(law.priced.mean, 10)
+    assert law.largest <= 60
+
+
+def test_a_law_between():
+    assert law_of(Selection(count="tnb", shape=3, mean=27, deadline_minutes=1), 200).law.shape == 3
+    with pytest.raises(InvalidValue, match=r"selection.shape=None"):
+        law_of(Selection(count="tnb", mean=27, deadline_minutes=1), 200)
+
+
+def test_the_sampler_is_random_where_none_is_named():
+    assert load_spec(SPEC).search.sampler == "random"
+    assert load_spec(load_spec(SPEC).canonical()) == load_spec(SPEC)
+
+
+def test_it_cannot_be_run_yet(tmp_path):
+    with pytest.raises(InvalidValue, match="cannot be run yet"):
+        session.create(load_spec(SPEC), Workspace.at(tmp_path))
