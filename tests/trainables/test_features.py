@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
+import pickle
 import zipfile
 from pathlib import Path
 
@@ -241,7 +242,11 @@ def test_features_are_computed_once_and_by_content(tmp_path: Path, monkeypatch: 
     assert loads(train=24) == 2
     assert loads(features_groups=3) == 2
     assert (folder.stat().st_mode & 0o777, {one.stat().st_mode & 0o077 for one in folder.iterdir()}) == (0o700, {0})
-    assert isinstance(DIGITS.load(SCATTERED, folder).train.inputs[FEATURES], np.memmap)
+    mapped = DIGITS.load(SCATTERED, folder).train.inputs[FEATURES]
+    # Mapped from the disk, and handed to other processes without a copy.
+    assert (type(mapped), type(mapped.base)) == (np.ndarray, np.memmap)
+    buffers: list[pickle.PickleBuffer] = []
+    assert len(pickle.dumps(mapped, protocol=5, buffer_callback=buffers.append)) < 1000
 
 
 def test_a_file_that_was_cut_short_is_computed_again(tmp_path: Path) -> None:

@@ -115,8 +115,10 @@ class Mnist(Source[MnistOptions], HoldsOut):
         validation = _validation(asked)
         whole = facts.n if validation is None else facts.n + facts.n_validation
         train = _part(facts, files[:2], TRAIN, whole)
-        if validation is None:
+        if validation is None and asked.test is None:
             return content.dataset(facts, train, _part(facts, files[2:], TEST, facts.n_validation))
+        if validation is None:
+            return content.dataset(facts, train, content.taken(train, np.arange(0)))
         shares = np.array([share_of(validation.key, one) for one in _contents(train)])
         sides = (np.flatnonzero(side) for side in (shares >= validation.share, shares < validation.share))
         return content.dataset(facts, *(content.taken(train, rows) for rows in sides))

@@ -205,7 +205,7 @@ class Features:
         if self.name not in NAMED and not plugins.OBJECT.fullmatch(self.name):
             place = Path(self.name).expanduser()
             stamp = (os.stat(place).st_mtime_ns, os.stat(place).st_size) if place.is_file() else None
-        return _made(self.name, _Inputs(facts), stamp)
+        return _made(self.name, _Known(facts), stamp)
 
 
 def _origin(given: object) -> str:
@@ -229,25 +229,25 @@ def _bounds(given: object) -> tuple[float, float]:
     raise InvalidValue(f"data.{BOUNDS}", given, expected, "What the map says is cut to them.")
 
 
-class _Inputs:
-    """The inputs that facts declare, compared by content."""
+class _Known:
+    """Facts compared by content; the mapping inside them keeps them from being hashed directly."""
 
     def __init__(self, facts: PublicFacts) -> None:
-        self.facts, self._text = facts, repr((facts.features, facts.task, facts.classes))
+        self.facts, self._text = facts, repr(facts)
 
     def __hash__(self) -> int:
         return hash(self._text)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Inputs) and self._text == other._text
+        return isinstance(other, _Known) and self._text == other._text
 
 
 @lru_cache(maxsize=8)
-def _made(name: str, inputs: _Inputs, stamp: object) -> ExportedProgram:
+def _made(name: str, known: _Known, stamp: object) -> ExportedProgram:
     """Written down once in a process: that takes seconds. `stamp` tells another version of a file."""
     from trainables.features.programs import program_of
 
-    return program_of(name, inputs.facts)
+    return program_of(name, known.facts)
 
 
 def _shape(map_: ExportedProgram, facts: PublicFacts) -> tuple[int, ...]:

@@ -58,7 +58,8 @@ def _private(folder: Path) -> None:
 
 def _mapped(place: Path, shape: tuple[int, ...]) -> Numbers | None:
     try:
-        found = np.load(place, mmap_mode="r", allow_pickle=False)
+        # A plain array over the mapping: processes share it without a copy, which they do not do with np.memmap.
+        found = np.asarray(np.load(place, mmap_mode="r", allow_pickle=False))
     except (FileNotFoundError, ValueError, EOFError):
         # Not there, or cut short by a disk.
         return None
