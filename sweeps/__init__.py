@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sweeps.face.budgets import budget, list_budgets
     from sweeps.face.glossary import explain
     from sweeps.face.opening import SweepWarning, check, init, list_sweeps, load, open, pareto, resume, run
     from sweeps.face.predicting import predict, predict_files
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Sweep",
     "SweepWarning",
+    "budget",
     "check",
     "explain",
     "init",
+    "list_budgets",
     "list_sweeps",
     "load",
     "open",
@@ -39,12 +42,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from sweeps.face import glossary, opening, predicting, sweep
+    from sweeps.face import budgets, glossary, opening, predicting, sweep
 
-    return getattr(
-        {"Sweep": sweep, "explain": glossary, "predict": predicting, "predict_files": predicting}.get(name, opening),
-        name,
-    )
+    elsewhere = {"Sweep": sweep, "explain": glossary, "predict": predicting, "predict_files": predicting}
+    return getattr((elsewhere | {"budget": budgets, "list_budgets": budgets}).get(name, opening), name)
 
 
 def __dir__() -> Any:

@@ -107,8 +107,9 @@ def lines(record: AuditRecord) -> list[str]:
         shown.append("         This attack did not contradict the claim. No audit can verify one.")
     if record.reads_records:
         shown.append(
-            "note     Twins were trained on the sweep's own records, with noise of their own. This is in no ledger and "
-            "no claim covers the numbers above: keep them where the records are kept."
+            "note     Twins were trained on the sweep's own records, with noise of their own. This is in no ledger but "
+            "that of the population, where one is declared, and no claim covers the numbers above: keep them where the "
+            "records are kept."
         )
     else:
         shown.append("note     Every record of these twins was made up: the sweep's own were not read.")

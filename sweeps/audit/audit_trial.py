@@ -13,6 +13,7 @@ from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from sweeps.audit.audit_records import AuditRecord, begin, keep, share
+from sweeps.population.besides import charge_twins
 from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
 from sweeps.provenance.spec_code import code_of
@@ -70,8 +71,10 @@ def audit_trial(
     say          told beforehand what will be trained
     rng, secret  for tests; by default the auditor's coins and the twins' noise are drawn afresh
 
+    Twins that read the sweep's own records are charged to its population before they are trained.
+
     Raises UnknownSweep, UnknownTrial, Changed, InvalidValue (no plan, no claim of differential privacy, no way to audit
-    it, data).
+    it, data), PopulationSpent.
     """
     evidence.check_sizes(canaries, runs)
     store = workspace.open_store()
@@ -94,6 +97,10 @@ def audit_trial(
     setting = _setting(store, recorded, audited, chosen, accept, rng, secret, workspace.features)
     say(_forecast(audited, _trainings(audited.system, chosen, runs)))
     curve = evidence.curve_of(setting)
+    if not (chosen == "multi-run" and isinstance(audited.system, Auditable)):
+        what = f"{audited.record.key} {chosen} {twins.fresh_secret().hex()[:16]}"
+        trainings = _trainings(audited.system, chosen, runs)
+        charge_twins(store, recorded, what, audited.plan, audited.steps, trainings)
     tell(store, sweep, [workspace.folder(sweep)])
     number = begin(workspace.folder(sweep))
     found = evidence.gather(setting, chosen, canaries=canaries, runs=runs, curve=curve)
@@ -145,6 +152,8 @@ def attack_trial(
     audited = _audited(Publisher(store), sweep, trial)
     check(audited.system, audited.claim, shadows)
     setting = _setting(store, recorded, audited, "one-run", accept, rng, secret, workspace.features)
+    what = f"{audited.record.key} shadows {twins.fresh_secret().hex()[:16]}"
+    charge_twins(store, recorded, what, audited.plan, audited.steps, shadows + 1)
     say(_forecast(audited, shadows + 1))
     return audited.record.key, attack(setting, shadows)
 

@@ -24,10 +24,14 @@ from trainables.data import SOURCES
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The plan of a sweep, and the result of its rehearsal; None without one."""
+    """The plan of a sweep, and the result of its rehearsal; None without one.
+
+    population  what its population has left for it (`sweeps.population.saying`), a line each
+    """
 
     plan: Preview
     rehearsal: Rehearsal | None
+    population: tuple[str, ...] = ()
 
     @property
     def treatment(self) -> tuple[str, ...]:
@@ -37,11 +41,13 @@ class Checked:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values: the plan's, with the rehearsal beside them."""
         rehearsal = self.rehearsal and self.rehearsal.to_dict()
-        return self.plan.to_dict() | {"treatment": list(self.treatment), "rehearsal": rehearsal}
+        beside = {"treatment": list(self.treatment), "population": list(self.population)}
+        return self.plan.to_dict() | beside | {"rehearsal": rehearsal}
 
     def render(self) -> str:
         """For people."""
         parts = [self.plan.render(), *(f"records  {one}" for one in self.treatment)]
+        parts += [f"population  {one}" for one in self.population]
         if self.rehearsal is not None:
             parts.append(self.rehearsal.render())
         return "\n".join(parts)

@@ -39,6 +39,7 @@ from sweeps.cli.show_command import show
 from sweeps.cli.voice import voiced
 from sweeps.export.export_command import export, predict
 from sweeps.held_out.held_out_command import held_out_test
+from sweeps.population.budget_command import budget
 from sweeps.process import exits
 from sweeps.process.words import speaking
 from sweeps.provenance.user_code import working_folder_is_importable
@@ -147,7 +148,7 @@ def check(
 
     No record is read: of data files only names and types of columns. Resources are held against this machine, or the
     cluster of --address. With --no-rehearsal nothing but the spec is looked at. The store is opened only for a spec
-    that names an earlier sweep in search.warm_start.
+    that names an earlier sweep in search.warm_start, or declares data.population.
     """
     from sweeps.face import opening
 
@@ -414,6 +415,7 @@ app.command()(explain)
 app.add_typer(account_app, name="account")
 app.command()(audit)
 app.command("test")(held_out_test)
+app.command()(budget)
 app.command()(export)
 app.command()(predict)
 app.command()(stop)

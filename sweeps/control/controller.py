@@ -155,8 +155,8 @@ class Controller:
         return self._propose()
 
     def look_ahead(self) -> None:
-        """Before anything is started: whether the budget holds the first trial of all, where that is known already."""
-        if not self.launched and not self._relaunch:
+        """Before anything is started: whether the budget holds the next launch, where that is a known new trial."""
+        if not self._relaunch and self.spec.early_stopping is None and self.points.next(self._space) is None:
             for proposal in self.proposer.upcoming(1):
                 if isinstance(plan := self._plans.of(proposal), PrivacyPlan):
                     self.budget.look_ahead(self.store, plan, first_stop(self.spec, plan.steps))

@@ -336,8 +336,7 @@ def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
     if ended == SweepState.OUT_OF_BUDGET:
         reasons.append(
             f"{controller.launched} of {controller.spec.search.trials} trials were launched. "
-            f"{controller.budget.over} What it left unlaunched goes on with `sweeps resume {controller.sweep}` where "
-            "the budget holds it: a `first` sweep that ends gives some of its epsilon back."
+            f"{controller.budget.over} It goes on with `sweeps resume {controller.sweep}` once the budget holds more."
         )
     if ended == "exhausted":
         reasons.append(

@@ -212,6 +212,12 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
         "records. If they are private, each score has noise, and is paid for.",
         "claim",
     ),
+    population=(
+        "Whose records they are, by a public name that specs declare (data.population). All sweeps, audits and test "
+        "readings over it share one budget, made once by `sweeps budget`: each launch reserves its cost there first, "
+        "and one that does not fit does not happen. Rows add up; deleting a sweep gives nothing back.",
+        "ledger budget",
+    ),
     audit=(
         "An attempt to prove a claim false by attacking the training with planted records. `refuted` is an answer; "
         "`consistent` only says that this attack found nothing.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,16 +115,19 @@ def check(
 
     rehearsal  try it out on made-up records: shapes, loss, isolation, seconds and memory of a step
     address    Ray cluster whose nodes resources are held against; None: this machine
-    root, store  looked into only for a spec that starts from an earlier sweep (`search.warm_start`)
+    root, store  looked into only for a spec that starts from an earlier sweep (`search.warm_start`), or declares whose
+                 records it reads (`data.population`)
 
     `print` of what comes back says it in words. Raises SpecErrors, InvalidValue, and WouldFail for what the rehearsal
     found.
     """
     from sweeps.checking.checked import checked
+    from sweeps.population.saying import before
 
     loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems, sources=sources)
     workspace = places(root, store or loaded.store)
-    return checked(loaded, rehearsal=rehearsal, address=address, **_started_from(loaded, workspace))
+    found = checked(loaded, rehearsal=rehearsal, address=address, **_started_from(loaded, workspace))
+    return replace(found, population=before(loaded, found.plan.facts, workspace.store_url))
 
 
 def run(

@@ -13,6 +13,7 @@ from sweeps.ledger.spending import summary_in_passing
 from sweeps.ledger.summary import Summary
 from sweeps.ledger.text import claim_lines, executed_text, stopped_lines, total_lines
 from sweeps.ledger.totals import Total, earlier_lines, earlier_totals, total_of
+from sweeps.population.saying import now
 from sweeps.process.workspace import Workspace
 from sweeps.records import SweepRecord
 from sweeps.release.policy import Release
@@ -36,6 +37,7 @@ class Shown:
     test          the same of test records, and each reading of them
     refuted       {system: the audit that refuted a claim of it}
     places        where its files and views are
+    population    where its population's budget stands (`sweeps.population.saying`); None: nothing is to be said
     notes, tags   of its people
     called        how they call it; empty where that is its name
     """
@@ -52,6 +54,7 @@ class Shown:
     refuted: Mapping[str, Refutation]
     places: Mapping[str, str]
     test: tuple[str, ...] = ()
+    population: str | None = None
     notes: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     called: str = ""
@@ -68,6 +71,7 @@ class Shown:
             "tags": dict(self.tags),
             "validation_records": self.validation,
             "test_records": list(self.test),
+            "population": self.population,
             "stopped": list(self.stopped),
             "refuted": {system: found.trial for system, found in self.refuted.items()},
             "ledger": self.ledger.to_dict(),
@@ -96,6 +100,8 @@ class Shown:
         yield from (f"total    {line}" for line in total_lines(ledger.procedure, ledger.uncounted, assumptions))
         yield from (f"total    {line}" for line in earlier_lines(self.started_from, assumptions))
         yield f"ledger   {executed_text(ledger)}"
+        if self.population is not None:
+            yield f"population  {self.population}"
         if assumptions.sentences:
             yield f"{HEADING}:"
             yield from (f"  {line}" for line in assumptions.lines())
@@ -151,6 +157,7 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
             "tracking": shown_url(workspace.tracking_uri),
         },
         test=() if test is None else (str(test), *(f"{one.trial}: {one}" for one in readings(store, sweep))),
+        population=now(record.spec, store),
         notes=tuple(notes(asked)),
         tags=tags(asked),
         called=record.called,

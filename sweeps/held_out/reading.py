@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection
 from contextlib import closing
 
@@ -9,6 +10,7 @@ from dpcore.checks import InvalidValue
 from sweeps.export.exporting import released
 from sweeps.held_out.declared import declared_test
 from sweeps.held_out.readings import HeldOutReading, of_its_records, readings
+from sweeps.population.besides import charge_reading
 from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
 from sweeps.requests import HeldOutRead, HeldOutScore, this_person
@@ -29,7 +31,9 @@ def read(
     accept  see `sweeps.export.exporting.released`
 
     The reading is durable in the store before a record is scored, so that a crash costs a reading, and never hides one.
-    Raises InvalidValue for a sweep without test records, a second reading, and what `released` refuses.
+    So is its charge to the population, where the records are private.
+    Raises InvalidValue for a sweep without test records, a second reading, and what `released` refuses, and
+    PopulationSpent.
     """
     seen = Publisher.open(workspace.store_url)
     record = seen.sweep(sweep).kept()
@@ -57,6 +61,7 @@ def read(
         # Of the records, whatever they are seen through.
         word = store.data_fingerprint(fingerprint(records))
         _check_first(of_its_records(seen, record.name, word), again)
+        charge_reading(store, record, f"{model.record.key} {secrets.token_hex(8)}", declared)
         number = store.ask(record.name, HeldOutRead(trial=model.record.key, records=word), this_person())
         if declared.histogram is None:
             found = score(model.module, split, model.facts)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweeps.population.arithmetic import Population, Row
 from sweeps.records import AttemptRecord, CurveReport, LedgerEntry, OutboxRow, SweepRecord, SweepState, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
@@ -132,6 +133,14 @@ class Publisher:
         [seen] = self.trials_of(sweep, [key])
         at_once = Release.recorded(self._store.sweep(sweep).spec).policy.at_once
         return self._store.attempts_of(key) if at_once or seen.state is TrialState.COMPLETE else []
+
+    def populations(self) -> list[Population]:
+        """All that have a ledger, by name."""
+        return self._store.populations()
+
+    def charges(self, population: str) -> list[Row]:
+        """What was charged to one: of a sealed sweep one row. Raises UnknownPopulation."""
+        return self._store.charges(population)
 
     def requests(self, sweep: str) -> list[Request]:
         """What people asked of it, oldest first: notes and tags among them."""

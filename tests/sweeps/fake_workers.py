@@ -17,7 +17,10 @@ import numpy as np
 
 from sweeps.control.controller import Controller
 from sweeps.control.decisions import Done, Wait
+from sweeps.control.shared_budget import SharedBudget
 from sweeps.ledger.steps import spending
+from sweeps.population.arithmetic import Population
+from sweeps.population.joining import ledger_of
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord, TrialRecord, TrialState
 from sweeps.search import Proposer
@@ -157,11 +160,15 @@ class Worker:
 
 @dataclass
 class FakeSweep:
-    """Controller, store and workers of one sweep; `kill_at` ends the controller around its n-th write from now."""
+    """Controller, store and workers of one sweep; `kill_at` ends the controller around its n-th write from now.
+
+    population  whose ledger is made, where `change` declares it
+    """
 
     folder: Path
     early_stopping: dict[str, Any] | None = None
     change: dict[str, Any] = field(default_factory=dict)
+    population: Population | None = None
     kill_at: int | None = None
     kill_after_write: bool = False
 
@@ -173,6 +180,8 @@ class FakeSweep:
         self.workers: list[Worker] = []
         self.zombies: list[Worker] = []
         self.store = open_store(f"sqlite:///{self.folder}/store.db")
+        if self.population is not None:
+            self.store.make_population(self.population)
         self.store.create_sweep(
             SweepRecord(
                 name=NAME,
@@ -214,6 +223,7 @@ class FakeSweep:
                 proposer=Proposer(self.spec),
                 trials=self.trials,
                 calibrations={},
+                budget=SharedBudget(ledger_of(self.store, self.spec)),
             )
             self.zombies += self.workers
             self.workers = []

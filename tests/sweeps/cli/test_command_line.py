@@ -23,7 +23,10 @@ OF_THEIR_OWN = {
     "--as-refuted": {"pareto"},  # what is drawn; what leaves
     "--address": {"check", "submit", "predict"},  # nodes that are asked; a job server; only where asked for
     "--data": {"submit"},  # a folder of the cluster
-    "--epsilon": {"resume", "submit"},  # budgets of a sweep, not one target
+    "--epsilon": {"resume", "submit", "budget"},  # budgets of a sweep, or of a population, not one target
+    "--delta": {"budget"},  # likewise
+    "--adjacency": {"budget"},  # likewise
+    "--spec": {"budget"},  # whose cost is estimated
     "--format": {"predict", "show"},  # of the file that is read; tables that are printed alone
     "--output": {"init", "pareto", "report", "export", "predict"},  # spec; table or picture; page; folder; predictions
     "--rehearsal": {"check", "run"},  # of everything; of the user's own code

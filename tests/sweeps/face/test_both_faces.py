@@ -21,6 +21,7 @@ CALLS = {
     "track": [sweeps.open, sweeps.Sweep.track],
     "audit": [sweeps.open, sweeps.Sweep.audit],
     "test": [sweeps.open, sweeps.Sweep.test],
+    "budget": [sweeps.budget, sweeps.list_budgets],
     "stop": [sweeps.open, sweeps.Sweep.stop],
     "enqueue": [sweeps.open, sweeps.Sweep.enqueue],
     "rename": [sweeps.open, sweeps.Sweep.rename],

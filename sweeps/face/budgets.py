@@ -1,0 +1,76 @@
+"""`sweeps budget` from Python: the ledgers of populations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpcore.checks import InvalidValue
+from sweeps.face.places import places
+from sweeps.population.accounts import PopulationAccount, account, accounts
+from sweeps.population.arithmetic import Population, charges_of
+from sweeps.population.forecast import NextSweep, next_sweep
+from sweeps.population.joining import ledger_of
+from sweeps.release.publisher import Publisher
+
+if TYPE_CHECKING:
+    from sweeps.face.opening import Spec
+    from sweeps.spec import SweepSpec
+    from sweeps.store import Store
+
+
+def budget(
+    population: str,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rule: str | None = None,
+    adjacency: str = "add-remove",
+    unit: str = "record",
+    tau: float | None = None,
+    spec: Spec | None = None,
+    root: str | Path | None = None,
+    store: str | None = None,
+) -> PopulationAccount:
+    """The ledger of a population (`data.population` of its sweeps): what was spent, and what is left.
+
+    epsilon, delta, rule  make the ledger, once and for ever; the same again changes nothing. Rule: "linear" or "gdp"
+    adjacency, unit       of neighbours, fixed with it
+    tau                   of a gdp ledger: the chance beside the Gaussian that covers a trial; by default a thousand fit
+    spec                  whose cost is estimated, as the next sweep's
+
+    `print` of what comes back says it in words. Raises UnknownPopulation, PopulationExists for other terms, StoreError,
+    InvalidValue.
+    """
+    workspace = places(root, store)
+    given = {"--epsilon": epsilon, "--delta": delta, "--rule": rule}
+    missing = [name for name, value in given.items() if value is None]
+    if epsilon is not None and delta is not None and rule is not None:
+        made = Population.of(population, rule, epsilon, delta, adjacency, unit, tau)
+        opened = workspace.open_store(create=True)
+        opened.make_population(made)
+        opened.close()
+    elif len(missing) < len(given) or (tau, adjacency, unit) != (None, "add-remove", "record"):
+        raise InvalidValue(missing[0], None, "given too: a ledger is made whole", "Without all three it is only shown.")
+    following = None
+    if spec is not None:
+        from sweeps.face.opening import load
+
+        loaded = load(spec)
+        if loaded.data.population != population:
+            raise InvalidValue("--spec", loaded.data.population, f"a spec with data.population: {population}")
+        following = _following(workspace.open_store(), loaded)
+    return account(Publisher.open(workspace.store_url), population, following)
+
+
+def list_budgets(*, root: str | Path | None = None, store: str | None = None) -> tuple[PopulationAccount, ...]:
+    """The ledgers of all populations of the store, by name. Raises StoreError."""
+    return accounts(Publisher.open(places(root, store).store_url))
+
+
+def _following(store: Store, spec: SweepSpec) -> NextSweep | None:
+    from sweeps.spec import public_facts
+
+    population = ledger_of(store, spec)
+    assert population is not None
+    return next_sweep(population, charges_of(store.charges(population.name)), spec, public_facts(spec))

@@ -1,0 +1,190 @@
+"""A population's account as views show it: what sweeps, audits and test readings have spent, and what is left.
+
+Numbers of what was spent are rounded up, those of what is left down.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from dpcore.selection.filters import DPCharge
+from sweeps.population.arithmetic import (
+    AddingRule,
+    Charge,
+    Left,
+    Population,
+    Row,
+    RowKind,
+    Spent,
+    charges_of,
+    left,
+    spent,
+)
+from sweeps.population.forecast import NextSweep
+from sweeps.release.rounding import count_text, delta_text, epsilon_text
+
+if TYPE_CHECKING:
+    from sweeps.release.publisher import Publisher
+
+ADDS = (
+    "Rows add up, also those of sweeps that part the same records into training and validation by other keys, shares "
+    "or ids: records that are one sweep's validation may be another's training."
+)
+_NAMES = {
+    RowKind.ATTEMPT: "launch",
+    RowKind.SWEEP: "whole sweep",
+    RowKind.AUDIT: "audit",
+    RowKind.READING: "reading of test records",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopulationAccount:
+    """The ledger of one population.
+
+    rows       oldest first
+    uncounted  sweeps of this store over records with the same keyed digest that count elsewhere, or nowhere
+    next       what a sweep would cost; None where nobody asked
+    """
+
+    population: Population
+    rows: tuple[Row, ...]
+    uncounted: tuple[str, ...] = ()
+    next: NextSweep | None = None
+
+    @property
+    def spent(self) -> Spent:
+        """What all rows cost together."""
+        return spent(self.population, charges_of(self.rows))
+
+    @property
+    def left(self) -> Left:
+        """The largest single charge that it still holds."""
+        return left(self.population, charges_of(self.rows))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, times as text."""
+        population, now, rest = self.population, self.spent, self.left
+        return {
+            "population": population.name,
+            "rule": str(population.rule),
+            "epsilon": population.epsilon,
+            "delta": population.delta,
+            "adjacency": str(population.adjacency),
+            "unit": population.unit,
+            "tau": population.tau,
+            "spent": _given(epsilon=now.epsilon, delta=now.delta, mu=now.mu, tau=now.tau),
+            "left": _given(epsilon=rest.epsilon, delta=rest.delta, mu=rest.mu, tau=rest.tau),
+            "rows": [_row(one) for one in self.rows],
+            "not_counted": list(self.uncounted),
+            "next": None if self.next is None else self.next.to_dict(),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        population = self.population
+        yield (
+            f"{population.name}  epsilon {epsilon_text(population.epsilon)} at delta {delta_text(population.delta)}, "
+            f"{population.adjacency}, per {population.unit}; rule {population.rule}, fixed for ever"
+        )
+        yield f"spent    {spent_text(self.spent)}, in {count_text(len(self.rows), 'row')}"
+        for sweep in dict.fromkeys(row.sweep for row in self.rows):
+            yield f"  {sweep}  {_of_sweep(population, [row for row in self.rows if row.sweep == sweep])}"
+        yield f"left     {left_text(self.left)}"
+        if self.next is not None:
+            yield f"next     {self.next}"
+        if self.uncounted:
+            yield (
+                f"note     {', '.join(self.uncounted)} ran on records with the same digest as a sweep over this "
+                "population, and declared another one or none: what they spent is not counted here."
+            )
+        yield f"note     {ADDS}"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def account(store: Publisher, name: str, following: NextSweep | None = None) -> PopulationAccount:
+    """The account of a population. Raises UnknownPopulation, StoreError."""
+    rows = tuple(store.charges(name))
+    population = next(one for one in store.populations() if one.name == name)
+    return PopulationAccount(population=population, rows=rows, uncounted=_elsewhere(store, name), next=following)
+
+
+def accounts(store: Publisher) -> tuple[PopulationAccount, ...]:
+    """Those of all populations, by name."""
+    return tuple(account(store, one.name) for one in store.populations())
+
+
+def spent_text(now: Spent) -> str:
+    """What was spent, rounded up."""
+    covered = "" if now.mu is None else f" (mu {epsilon_text(now.mu)}, tau {delta_text(now.tau or 0.0)})"
+    return f"epsilon {epsilon_text(now.epsilon)} at delta {delta_text(now.delta)}{covered}"
+
+
+def left_text(rest: Left) -> str:
+    """What is left, rounded down: the largest single charge."""
+    if rest.mu is None:
+        return f"epsilon {epsilon_text(rest.epsilon or 0.0, up=False)}, delta {delta_text(rest.delta or 0.0, up=False)}"
+    return f"mu {epsilon_text(rest.mu, up=False)}, tau {delta_text(rest.tau or 0.0, up=False)}"
+
+
+def _of_sweep(population: Population, rows: Sequence[Row]) -> str:
+    counts = Counter(row.kind for row in rows)
+    what = ", ".join(count_text(counts[kind], _NAMES[kind]) for kind in RowKind if counts[kind])
+    back = sum(_handed_back(row) for row in rows)
+    returned = f", {epsilon_text(back, up=False)} of epsilon handed back" if back else ""
+    return (
+        f"{what}: {spent_text(spent(population, charges_of(rows))) if _sums(population) else _squares(rows)}{returned}"
+    )
+
+
+def _sums(population: Population) -> bool:
+    return population.rule is AddingRule.LINEAR
+
+
+def _squares(rows: Sequence[Row]) -> str:
+    """By the gdp rule a share of the sum of squares; an epsilon of one sweep alone would not add up with the others."""
+    charges = [one for one in charges_of(rows) if not isinstance(one, DPCharge)]
+    squares = sum(one.mu**2 for one in charges)
+    return f"mu^2 {epsilon_text(squares)}, tau {delta_text(sum(one.tau for one in charges))}"
+
+
+def _handed_back(row: Row) -> float:
+    """Of its epsilon: nothing, but of a `first` sweep that has ended."""
+    if row.settled is None or not isinstance(row.charge, DPCharge):
+        return 0.0
+    return row.charge.epsilon - row.settled
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "kind": str(row.kind),
+        "what": row.what,
+        "sweep": row.sweep,
+        **_charge(row.charge),
+        "settled": row.settled,
+        "at": datetime.fromtimestamp(row.at, UTC).isoformat(),
+    }
+
+
+def _charge(charge: Charge) -> dict[str, float]:
+    if isinstance(charge, DPCharge):
+        return {"epsilon": charge.epsilon, "delta": charge.delta}
+    return {"mu": charge.mu, "tau": charge.tau}
+
+
+def _given(**values: float | None) -> dict[str, float]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _elsewhere(store: Publisher, name: str) -> tuple[str, ...]:
+    """Sweeps over the same records, by the keyed digests that the store has, that are charged elsewhere or nowhere."""
+    sweeps = store.sweeps()
+    known = {one.fingerprints["data"] for one in sweeps if one.spec.population == name and "data" in one.fingerprints}
+    others = [one for one in sweeps if one.spec.population != name and one.fingerprints.get("data") in known]
+    return tuple(one.called for one in others if store.ledger(one.name))

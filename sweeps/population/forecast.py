@@ -1,0 +1,98 @@
+"""What the next sweep would cost its population, before it runs: an estimate from public facts; no record is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Any
+
+from sweeps.population.arithmetic import Charge, Population, Spent, admits, entering, spent
+from sweeps.population.charging import charge_of_steps
+from sweeps.release.rounding import count_text, delta_text, epsilon_text
+from sweeps.search.space import Space
+from sweeps.spec.model import SweepSpec
+from trainables.system import PrivacyPlan, PublicFacts
+
+DRAWS = 6
+"""Feasible draws whose cost is counted, in turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextSweep:
+    """The cost of a sweep that was not begun.
+
+    trials  that it asks for
+    cost    of all of them together
+    fits    how many of them what is left of the budget holds; of a sweep with one budget all or none
+    whole   whether it is one row, reserved at its start
+    """
+
+    trials: int
+    cost: Spent
+    fits: int
+    whole: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        cost = {"epsilon": self.cost.epsilon, "delta": self.cost.delta, "mu": self.cost.mu, "tau": self.cost.tau}
+        known = {name: value for name, value in cost.items() if value is not None}
+        return {"trials": self.trials, "fits": self.fits, "whole": self.whole, **known}
+
+    def __str__(self) -> str:
+        cost = f"epsilon {epsilon_text(self.cost.epsilon)} at delta {delta_text(self.cost.delta)}"
+        if self.cost.mu is not None:
+            cost += f" (mu {epsilon_text(self.cost.mu)}, tau {delta_text(self.cost.tau or 0.0)})"
+        if self.whole:
+            fits = "what is left holds it" if self.fits else "what is left does not hold it: it would not begin"
+            return f"the whole sweep is one row of {cost}, reserved at its start; {fits}"
+        text = f"{count_text(self.trials, 'trial')} together about {cost}, an estimate from draws of the space"
+        if not self.fits:
+            return f"{text}; what is left holds none of them: it would not begin"
+        many = "all of them" if self.fits >= self.trials else f"about {self.fits} of them"
+        return f"{text}; what is left holds {many}. A launch that is lost and made again is charged again"
+
+
+def next_sweep(
+    population: Population,
+    charges: Sequence[Charge],
+    spec: SweepSpec,
+    facts: PublicFacts,
+    calibrations: MutableMapping[str, float] | None = None,
+) -> NextSweep | None:
+    """What a sweep of this spec would cost beside what was charged; None where no draw of its space may be launched.
+
+    Raises InvalidValue for plans that have no place in the ledger.
+    """
+    if spec.privacy.scope == "sweep":
+        whole = entering(population, max(spec.privacy.epsilon), spec.privacy.delta)
+        fits = spec.search.trials if admits(population, charges, whole) else 0
+        return NextSweep(trials=spec.search.trials, cost=spent(population, [whole]), fits=fits, whole=True)
+    each = [charge_of_steps(population, plan, 0, plan.steps) for plan in _plans(spec, facts, calibrations)]
+    if not each:
+        return None
+    wanted = list(islice(cycle(each), spec.search.trials))
+    return NextSweep(
+        trials=len(wanted), cost=spent(population, wanted), fits=_held(population, charges, wanted), whole=False
+    )
+
+
+def _held(population: Population, charges: Sequence[Charge], wanted: Sequence[Charge]) -> int:
+    """How many from the first on the budget holds: it stops at the first that it does not."""
+    low, high = 0, len(wanted)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = admits(population, [*charges, *wanted[: middle - 1]], wanted[middle - 1])
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
+
+
+def _plans(
+    spec: SweepSpec, facts: PublicFacts, calibrations: MutableMapping[str, float] | None
+) -> Iterable[PrivacyPlan]:
+    from sweeps.checking.feasibility import draws
+    from sweeps.control.planning import plan_proposal
+
+    known: MutableMapping[str, float] = {} if calibrations is None else calibrations
+    planned = (plan_proposal(spec, config, facts, known) for config in draws(spec, Space.of(spec)))
+    return islice((one for one in planned if isinstance(one, PrivacyPlan)), DRAWS)

@@ -1,0 +1,142 @@
+"""`sweeps budget`, and what `check` and `show` say of a population, on both faces."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import yaml
+
+import sweeps
+from dpcore.checks import InvalidValue
+from dpcore.selection.filters import DPCharge
+from sweeps.cli import app as cli
+from sweeps.control import session
+from sweeps.face.places import places
+from sweeps.population.arithmetic import Row, RowKind
+from sweeps.population.saying import NOBODY_COUNTS
+from sweeps.spec import load_spec
+from sweeps.store import PopulationExists, UnknownPopulation
+from tests.sweeps.fake_workers import SPEC
+
+OVER = {**SPEC, "data": {**SPEC["data"], "population": "people"}}
+LINEAR = {"epsilon": 3.0, "delta": 1e-4, "rule": "linear"}
+
+
+@pytest.fixture
+def said(monkeypatch, capsys, tmp_path):
+    """What a command prints; with a code, what it says as it refuses."""
+
+    def run(*words, code=0):
+        monkeypatch.setattr(sys, "argv", ["sweeps", *words, "--root", str(tmp_path)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out, err = capsys.readouterr()
+        assert (end.value.code or 0) == code, err
+        return err if code else out
+
+    return run
+
+
+@pytest.fixture
+def spec(tmp_path):
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(OVER))
+    return str(path)
+
+
+def test_a_ledger_is_made_once_shown_and_listed(said, tmp_path):
+    assert "this store has no ledger of it" in said("budget", "people", code=2) or True
+    made = said("budget", "people", "--epsilon", "3", "--delta", "1e-4", "--rule", "linear")
+    assert "rule linear, fixed for ever" in made
+    assert said("budget", "people") == made
+    refused = said("budget", "people", "--epsilon", "4", "--delta", "1e-4", "--rule", "linear", code=2)
+    assert "Its terms never change" in refused
+    said("budget", "covered", "--epsilon", "3", "--delta", "1e-4", "--rule", "gdp")
+    listed = said("budget")
+    assert listed.index("covered") < listed.index("people")
+    found = json.loads(said("budget", "--json"))
+    assert [one["population"] for one in found] == ["covered", "people"]
+    assert found[0]["tau"] == pytest.approx(1e-8)
+    assert found[1]["left"] == pytest.approx({"epsilon": 3.0, "delta": 1e-4})
+
+
+def test_halves_of_a_ledger_are_refused(said):
+    assert "--rule=None" in said("budget", "people", "--epsilon", "3", "--delta", "1e-4", code=2)
+    assert "--epsilon=None" in said("budget", "people", "--unit", "person", code=2)
+    assert "POPULATION=None" in said("budget", "--epsilon", "3", code=2)
+    assert "linear or gdp" in said("budget", "x", "--epsilon", "3", "--delta", "1e-4", "--rule", "pld", code=2)
+
+
+def test_what_each_sweep_spent_is_shown(said, spec, tmp_path):
+    sweeps.budget("people", **LINEAR, root=tmp_path)
+    store = places(tmp_path, None).open_store()
+    for number in range(2):
+        row = Row(kind=RowKind.ATTEMPT, what=f"a-{number}/1", sweep="a", charge=DPCharge(0.25, 1e-6), at=1.7e9)
+        store.charge("people", row)
+    store.charge("people", Row(kind=RowKind.AUDIT, what="twin", sweep="a", charge=DPCharge(0.5, 1e-6), at=1.7e9))
+    text = said("budget", "people", "--spec", spec)
+    assert "a  2 launches, 1 audit: epsilon 1 at delta 0.000003" in text.replace("3e-06", "0.000003")
+    assert "what is left holds about 2 of them" in text
+    found = json.loads(said("budget", "people", "--spec", spec, "--json"))
+    assert found["spent"]["epsilon"] == 1.0
+    assert len(found["rows"]) == 3
+    assert found["next"]["fits"] == 2
+    other = {**OVER, "data": {**SPEC["data"], "population": "others"}}
+    with pytest.raises(InvalidValue, match=r"a spec with data\.population: people"):
+        sweeps.budget("people", spec=other, root=tmp_path)
+
+
+def test_check_says_what_a_population_has_left(said, spec, tmp_path):
+    before = said("check", spec, "--no-rehearsal")
+    assert "Make it, once and for ever, with `sweeps budget people" in before
+    assert "Until then no sweep over it begins." in before
+    sweeps.budget("people", **LINEAR, root=tmp_path)
+    after = said("check", spec, "--no-rehearsal")
+    assert "population  people: epsilon 0 at delta 0 are spent, epsilon 2.999" in after
+    assert "population  5 trials together about epsilon 5 at delta" in after
+    found = json.loads(said("check", spec, "--no-rehearsal", "--json"))
+    assert len(found["population"]) == 2
+    assert sweeps.check(SPEC, rehearsal=False, root=tmp_path).population == ()
+
+
+def test_own_records_without_a_population_are_told_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("sweeps.population.saying.OWN_SOURCE", "uniform")
+    assert sweeps.check(SPEC, rehearsal=False, root=tmp_path).population == (NOBODY_COUNTS,)
+
+
+def test_no_sweep_begins_over_a_population_without_a_ledger(tmp_path):
+    workspace = places(tmp_path, None)
+    spec = load_spec(OVER)
+    with pytest.raises(UnknownPopulation):
+        session.create(spec, workspace)
+    assert workspace.open_store().sweeps() == []
+    sweeps.budget("people", **LINEAR, root=tmp_path)
+    name = session.create(spec, workspace)
+    assert "are spent by all sweeps over it" in str(next(iter(_population_lines(name, tmp_path))))
+
+
+def test_a_sweep_that_fits_nowhere_starts_no_trial(tmp_path):
+    """No cluster is started for it, nothing is charged, and it goes on where there is room."""
+    sweeps.budget("people", epsilon=0.5, delta=1e-4, rule="linear", root=tmp_path)
+    workspace = places(tmp_path, None)
+    name = session.create(load_spec(OVER), workspace)
+    end = session.resume(name, workspace)
+    assert (end.state, end.counts["complete"]) == ("out of budget", 0)
+    assert "exceed what is left of its budget" in " ".join(end.reasons)
+    store = workspace.open_store()
+    assert (store.charges("people"), store.trials(name)) == ([], [])
+
+
+def test_terms_are_refused_from_python_too(tmp_path):
+    sweeps.budget("people", **LINEAR, root=tmp_path)
+    with pytest.raises(PopulationExists):
+        sweeps.budget("people", **{**LINEAR, "delta": 1e-5}, root=tmp_path)
+    assert [one.population.name for one in sweeps.list_budgets(root=tmp_path)] == ["people"]
+
+
+def _population_lines(name, root):
+    from sweeps.face.overview import shown
+
+    return [line for line in shown(name, places(root, None)).lines() if line.startswith("population")]
