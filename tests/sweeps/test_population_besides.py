@@ -1,0 +1,109 @@
+"""Audits and readings of private test records are charged to the population before they begin, or do not begin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dpcore.adjacency import Adjacency
+from dpcore.mechanisms.noisy_histogram import NoisyHistogram
+from dpcore.selection.filters import DPCharge, GDPCharge
+from sweeps.audit.audit_records import audits_of
+from sweeps.audit.audit_trial import attack_trial, audit_trial
+from sweeps.control import session
+from sweeps.control.planning import plan_proposal
+from sweeps.held_out.declared import DeclaredTest
+from sweeps.population.arithmetic import Population, RowKind
+from sweeps.population.besides import charge_reading, charge_twins
+from sweeps.process.workspace import Workspace
+from sweeps.provenance import fingerprint
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.records import Proposal, Settlement
+from sweeps.spec import load_spec
+from sweeps.store import PopulationSpent, open_store
+from tests.sweeps.store_exam.questions_of_populations import of_population
+from tests.sweeps.stores import plan, record
+from trainables.data import SOURCES
+from trainables.data.test_part import HeldOut
+
+PEOPLE = Population.of("people", "linear", 3.0, 1e-2)
+SGD = {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 100, "epochs": 2.0}
+PRIVATE = DeclaredTest(
+    held=HeldOut(n=100, private=True, share=0.2, id="id", key="test"),
+    histogram=NoisyHistogram(cells=4, noise_multiplier=5.0, adjacency=Adjacency.ADD_REMOVE, unit_records=1),
+)
+
+
+@pytest.fixture
+def store(tmp_path):
+    found = open_store(f"sqlite:///{tmp_path}/store.db")
+    found.make_population(PEOPLE)
+    found.make_population(Population.of("covered", "gdp", 3.0, 1e-2, tau=1e-7))
+    return found
+
+
+def over(name, population="people"):
+    sweep = of_population(name, population)
+    privacy = {**sweep.spec.canonical["privacy"], "delta": 1e-5}
+    return replace(sweep, spec=RecordedSpec({**sweep.spec.canonical, "privacy": privacy}))
+
+
+def test_each_twin_costs_what_its_steps_cost_the_trial(store):
+    charge_twins(store, over("a"), "a-0 one-run 1", plan(), 100, 2)
+    charge_twins(store, record("b"), "b-0 one-run 1", plan(), 100, 2)
+    (row,) = store.charges("people")
+    assert (row.kind, row.sweep, row.charge) == (RowKind.AUDIT, "a", DPCharge(2.0, 2e-4))
+    with pytest.raises(PopulationSpent, match="audit a-0 multi-run"):
+        charge_twins(store, over("a"), "a-0 multi-run 2", plan(), 100, 2)
+
+
+def test_a_reading_of_private_test_records_costs_its_histogram(store):
+    charge_reading(store, over("a", "covered"), "a-0 1", PRIVATE)
+    charge_reading(store, over("a", "covered"), "a-0 2", PRIVATE)
+    charge_reading(store, over("a", "covered"), "a-0 3", replace(PRIVATE, histogram=None))
+    rows = store.charges("covered")
+    assert [one.kind for one in rows] == [RowKind.READING] * 2
+    for row in rows:
+        assert isinstance(row.charge, GDPCharge)
+        assert row.charge.mu == pytest.approx(0.2, rel=2e-3)
+    charge_reading(store, over("b"), "b-0 1", PRIVATE)
+    (row,) = store.charges("people")
+    assert row.charge.epsilon == pytest.approx(0.7237, abs=1e-2)
+
+
+def test_an_audit_that_the_budget_does_not_hold_trains_nothing(tmp_path):
+    spec = load_spec(
+        {
+            "name": "audited",
+            "data": {"source": "digits", "population": "people"},
+            "systems": {"noisy-sgd": SGD},
+            "privacy": {"epsilon": 2.0, "delta": 1e-5},
+            "objectives": [{"metric": "accuracy"}],
+            "search": {"sampler": "random", "trials": 1, "seed": 0},
+        }
+    )
+    workspace = Workspace.at(tmp_path)
+    opened = workspace.open_store(create=True)
+    opened.make_population(PEOPLE)
+    name = session.create(spec, workspace)
+    source = SOURCES["digits"]
+    proposed = {"system": "noisy-sgd", "target_epsilon": 2.0, **SGD}
+    planned = plan_proposal(spec, proposed, source.facts({}), {})
+    lease = opened.acquire(name)
+    data = opened.data_fingerprint(source.load({}).fingerprint)
+    opened.set_fingerprints(lease, {"code": fingerprint.code_digest(), "data": data})
+    claim = planned.guarantee
+    charge = DPCharge(claim.epsilon, claim.delta)
+    opened.launch(lease, Proposal(number=0, config=proposed, seed=0), planned, planned.steps, charge)
+    came = Settlement(
+        executed_to=planned.steps, step=planned.steps, metrics={"accuracy": 0.5}, guarantee=claim, seconds=1.0
+    )
+    opened.settle(lease, f"{name}-0", 1, came)
+    lease.release()
+    with pytest.raises(PopulationSpent, match="exceed what is left"):
+        audit_trial(workspace, name, "0")
+    with pytest.raises(PopulationSpent, match="exceed what is left"):
+        attack_trial(workspace, name, "0", 4)
+    assert audits_of(workspace.folder(name)) == []
+    assert len(opened.charges("people")) == 1
