@@ -15,20 +15,17 @@ visible with a durable checkpoint alone, and then every further attempt goes on 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-from dpcore.accounting import headline_of_many
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Event, Gaussian, PoissonSampled, Repeated, UnsupportedEvent, phases
+from dpcore.events import Composed, Event, Repeated, UnsupportedEvent, phases
 from dpcore.guarantee import Guarantee, Status, resting_on, weakest
-from dpcore.parallel import headline_of_parts, larger_of_parts
 from sweeps.held_out.readings import Charged
 from sweeps.ledger.assumptions import OF_ONE_TRIAL
+from sweeps.ledger.composing import ReleasedParts, rounding_line
 from sweeps.ledger.steps import total
 from sweeps.ledger.summary import Choice, Procedure, Summary, largest_claims
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many
@@ -37,12 +34,6 @@ from sweeps.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, Tr
 from sweeps.search import registry
 from trainables.system import PrivacyPlan
 from trainables.training.noise import named_generators
-
-MAX_PHASES = 128
-"""More distinct (rate, noise multiplier) than this are rounded to the safe side onto a coarser grid before counting."""
-
-FINEST_ROUNDING, COARSEST_ROUNDING = 0.001, 0.512
-"""Relative grid steps that are tried, doubling, until the phases are few enough."""
 
 _CUT_SHORT = (
     SweepState.CREATED,
@@ -109,9 +100,9 @@ def procedure_guarantee(
 
     It rests on what its plans rest on, but for `OF_ONE_TRIAL`: choosing among the trials is covered here.
 
-    More than `MAX_PHASES` distinct phases are first rounded to the safe side (`coarsened`), and the guarantee
-    says so. Seconds of work for many phases: call it for display, not on the way of a launch. Raises InvalidValue
-    when the plans differ in adjacency or unit.
+    More than `composing.MAX_PHASES` distinct phases are first rounded to the safe side, and the guarantee says so.
+    Seconds of work for many phases: call it for display, not on the way of a launch. Raises InvalidValue when the plans
+    differ in adjacency or unit.
     """
     if not plans:
         raise InvalidValue("plans", {}, "at least one plan")
@@ -119,76 +110,20 @@ def procedure_guarantee(
     if len(kinds) != 1:
         raise InvalidValue("plans", sorted(kinds), "plans under one adjacency and one unit", "They never add up.")
     ((adjacency, unit),) = kinds
-    training, reports = procedure_event(plans, entries), reported_event(plans, entries)
-    parallel = in_parallel(plans.values())
-    if not parallel:
-        training, reports = Composed(events=(training, reports)), Composed()
-    tested = Composed(events=tuple(one.event for one in tests))
-    apart = all(one.apart for one in tests) and adjacency is Adjacency.ADD_REMOVE
-    if tests and not apart:
-        training, reports, parallel = Composed(events=(training, reports, tested)), Composed(), False
-    event, ratio = coarsened(collapsed(training, adjacency), MAX_PHASES)
-    counted = headline_of_parts(
-        event, collapsed(reports, adjacency), parallel=parallel, delta=delta, adjacency=adjacency, unit=unit
+    together = ReleasedParts(
+        training=procedure_event(plans, entries),
+        reports=reported_event(plans, entries),
+        parallel=in_parallel(plans.values()),
+        tests=Composed(events=tuple(one.event for one in tests)),
+        apart=all(one.apart for one in tests),
     )
-    if tests and apart:
-        counted = larger_of_parts(counted, headline_of_many(collapsed(tested, adjacency), delta, adjacency, unit))
+    counted, ratio = together.claim(delta, adjacency, unit)
     named = named_generators(counted.assumptions, (plan.guarantee for plan in plans.values()))
     own = (line for plan in plans.values() for line in plan.guarantee.assumptions if line not in OF_ONE_TRIAL)
     assumptions = tuple(dict.fromkeys((*named, *own, *(one.assumption for one in tests))))
-    if ratio > 1:
-        # The lower bound belongs to the rounded event, which spends more than the true one.
-        counted = replace(counted, epsilon_lower=None)
-        assumptions += (
-            f"Counted with noise multipliers rounded down and sampling rates up by at most {(ratio - 1):.2%}, which "
-            "only raises epsilon.",
-        )
+    assumptions += rounding_line(ratio)
     found = replace(resting_on(counted, [plan.guarantee for plan in plans.values()]), assumptions=assumptions)
     return replace(found, status=Status.NO_CLAIM) if adaptive else found
-
-
-def collapsed(event: Event, adjacency: Adjacency) -> Event:
-    """The same release with all unsampled Gaussians as one.
-
-    Gaussian noise of multipliers s_i composes to one Gaussian of multiplier 1/sqrt(sum 1/s_i^2) exactly (Dong, Roth
-    & Su 2022, corollary 2). Its float is moved down by 1e-12 of itself, which outweighs the rounding of the sum.
-    """
-    rest: list[Event] = []
-    precision: dict[Adjacency, list[float]] = {}
-    number = 0
-    for part, count in phases(event).items():
-        if isinstance(part, Gaussian):
-            precision.setdefault(part.adjacency, []).append(count / part.noise_multiplier**2)
-            number += 1
-        else:
-            rest.append(Repeated(event=part, count=count))
-    if number <= 1:
-        return event
-    gaussians = [
-        Gaussian(noise_multiplier=(1 - 1e-12) / math.sqrt(math.fsum(parts)), adjacency=stated)
-        for stated, parts in precision.items()
-    ]
-    return Composed(events=(*gaussians, *rest))
-
-
-def coarsened(event: Event, max_phases: int) -> tuple[Event, float]:
-    """An event that spends at least as much, with at most `max_phases` phases where rounding can reach that.
-
-    Returns it with the largest ratio by which a noise multiplier was lowered or a rate raised (1.0: unchanged).
-    A smaller noise multiplier is dominated by adding the missing noise; rate q by keeping each draw at a larger
-    rate q' with probability q/q'. Values move to powers of the ratio, so the largest noise and rates do too.
-    """
-    counts = phases(event)
-    if len(counts) <= max_phases:
-        return event, 1.0
-    ratio, excess = 1.0, FINEST_ROUNDING
-    rounded = Counter(counts)
-    while len(rounded) > max_phases and excess <= COARSEST_ROUNDING:
-        ratio, excess = 1 + excess, 2 * excess
-        rounded = Counter()
-        for part, count in counts.items():
-            rounded[_rounded(part, ratio)] += count
-    return Composed(events=tuple(Repeated(event=part, count=count) for part, count in rounded.items())), ratio
 
 
 def choices_by_results(spec: RecordedSpec) -> tuple[Choice, ...]:
@@ -311,10 +246,8 @@ def summary(
         return replace(found, uncounted=NOT_COVERED)
     delta = min(plan.guarantee.delta for plan in plans.values())
     choices = (*choices, *(choice for one in tests for choice in one.choices))
-    # Where results chose budgets the sum promises nothing, and says what ran.
-    whole = {} if choices else _cut_on_the_way(trials, entries)
-    charged = [whole.get((one.key, one.attempt), one) for one in entries]
-    keys = {key for key, _ in whole}
+    charged = charged_as(trials, entries, choices)
+    keys = {one.key for one, asked in zip(entries, charged, strict=True) if one != asked}
     cut = [one.state for one in trials if one.key in keys]
     try:
         counted = procedure_guarantee(plans, charged, delta, adaptive=bool(choices), tests=tests)
@@ -335,6 +268,14 @@ def summary(
         ),
         reports_charged=sum(phases(reported_event(plans, charged)).values()),
     )
+
+
+def charged_as(
+    trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry], choices: Sequence[Choice]
+) -> list[LedgerEntry]:
+    """The entries as a total counts them. Where results chose budgets the sum promises nothing, and says what ran."""
+    whole = {} if choices else _cut_on_the_way(trials, entries)
+    return [whole.get((one.key, one.attempt), one) for one in entries]
 
 
 def _cut_on_the_way(
@@ -371,19 +312,3 @@ def summary_in_passing(
     if len(entries) > TOTAL_SHOWN_UP_TO:
         return replace(summary(trials, entries), uncounted=too_many(sweep.name, len(entries)))
     return summary(trials, entries, choices_of(sweep, trials), cut_short(sweep, trials), tests)
-
-
-def _rounded(part: Event, ratio: float) -> Event:
-    match part:
-        case Gaussian():
-            return replace(part, noise_multiplier=_down(part.noise_multiplier, ratio))
-        case PoissonSampled(rate=rate, event=Gaussian() as inner):
-            return PoissonSampled(rate=min(1.0, 1 / _down(1 / rate, ratio)), event=_rounded(inner, ratio))
-        case _:
-            return part
-
-
-def _down(value: float, ratio: float) -> float:
-    """The largest power of `ratio` at most `value`."""
-    power = ratio ** math.floor(math.log(value) / math.log(ratio))
-    return power if power <= value else power / ratio

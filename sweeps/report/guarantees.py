@@ -9,18 +9,11 @@ from dpcore.guarantee import Guarantee, Status
 from sweeps.ledger.assumptions import HEADING, Assumptions, spans
 from sweeps.ledger.text import executed_text, total_text
 from sweeps.ledger.totals import earlier_lines, sentences
+from sweeps.release import not_covered
 from sweeps.release.quoting import REFUTED, judged, metric_quotes, quote_of_claim
 from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.release.validation_text import recorded_text
 from sweeps.report.content import ClaimRange, Content
-
-BAYESIAN = (
-    "Bayesian epsilons: an average over records drawn like the data, never a DP epsilon. They are estimated from a "
-    "sample of records, and an outlier rarer than that sample is neither seen by the estimate nor protected: where one "
-    "record in a thousand lies twenty times further out, the estimate from 28 of them fell below the truth in 97% of "
-    "samples, with a failure probability of 1e-15 stated."
-)
-FLOATING_POINT = "Floating point: proofs are over the reals; the low bits of floating-point noise are not covered."
 
 
 def badge(status: str, text: str = "") -> str:
@@ -123,14 +116,13 @@ def _claim(claim: ClaimRange, assumptions: Assumptions) -> str:
 def _uncovered(content: Content) -> str:
     items = [
         *([content.release.heading] if content.release.heading else []),
-        FLOATING_POINT,
-        "Selection: choosing a trial by its result is part of what was done with the data. The epsilon of the chosen "
-        "trial does not include that; the total of the procedure stands beside it.",
-        "The search space itself, if it was chosen by looking at these data.",
-        "Running time, memory and failures: they depend on the batches that were drawn, and so on records.",
+        not_covered.FLOATING_POINT,
+        not_covered.SELECTION,
+        not_covered.SPACE,
+        not_covered.MACHINE,
     ]
     if "bayesian_epsilon" in content.released:
-        items.append(BAYESIAN)
+        items.append(not_covered.BAYESIAN)
     metrics = [one.metric for one in content.objectives if one.metric in content.released]
     items += judged((), metric_quotes(content.trials, metrics))
     items += [f"Metric {name}: {content.released[name]}" for name in metrics]

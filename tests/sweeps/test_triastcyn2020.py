@@ -18,8 +18,8 @@ from sweeps.cli import running as cli_run
 from sweeps.control.session import SweepEnd
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord, TrialState
+from sweeps.release.not_covered import BAYESIAN
 from sweeps.report import gather, report_page
-from sweeps.report.guarantees import BAYESIAN
 from sweeps.reproductions import Effort, reproduce
 from sweeps.reproductions.data_sets import Missing
 from sweeps.reproductions.statements import hold
