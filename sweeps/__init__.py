@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sweeps.face.budgets import budget, list_budgets
+    from sweeps.face.certifying import new_key, verify
     from sweeps.face.glossary import explain
     from sweeps.face.opening import SweepWarning, check, init, list_sweeps, load, open, pareto, resume, run
     from sweeps.face.predicting import predict, predict_files
@@ -30,22 +31,35 @@ __all__ = [
     "list_budgets",
     "list_sweeps",
     "load",
+    "new_key",
     "open",
     "pareto",
     "predict",
     "predict_files",
     "resume",
     "run",
+    "verify",
 ]
+
+_ROOMS = {
+    "Sweep": "sweep",
+    "budget": "budgets",
+    "explain": "glossary",
+    "list_budgets": "budgets",
+    "new_key": "certifying",
+    "predict": "predicting",
+    "predict_files": "predicting",
+    "verify": "certifying",
+}
+"""Where what is not in `sweeps.face.opening` is."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from sweeps.face import budgets, glossary, opening, predicting, sweep
+    from importlib import import_module
 
-    elsewhere = {"Sweep": sweep, "explain": glossary, "predict": predicting, "predict_files": predicting}
-    return getattr((elsewhere | {"budget": budgets, "list_budgets": budgets}).get(name, opening), name)
+    return getattr(import_module(f"sweeps.face.{_ROOMS.get(name, 'opening')}"), name)
 
 
 def __dir__() -> Any:

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from sweeps.account import account_app
 from sweeps.audit.audit_command import audit
+from sweeps.certificate.certify_command import certify
 from sweeps.cli.explain_command import explain
 from sweeps.cli.hidden_passwords import hide_passwords
 from sweeps.cli.life import delete, enqueue, gc, note, rename, stop, tag
@@ -414,6 +415,7 @@ def schema() -> None:
 app.command()(explain)
 app.add_typer(account_app, name="account")
 app.command()(audit)
+app.command()(certify)
 app.command("test")(held_out_test)
 app.command()(budget)
 app.command()(export)

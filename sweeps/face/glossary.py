@@ -223,6 +223,12 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
         "`consistent` only says that this attack found nothing.",
         "refuted claim",
     ),
+    certificate=(
+        "One signed document that says what a sweep claims and everything that this rests on, with a page for people. "
+        "`sweeps certify --verify` recomputes the claim from it alone and names what is the signer's word; it fails on "
+        "any changed byte. Refuted and asymptotic claims get none, average-case ones a statement that says so.",
+        "claim total status ledger",
+    ),
     canary=("A record that an audit plants to see whether the trained model betrays it.", "audit"),
 )  # fmt: skip
 """{word: what it means}."""

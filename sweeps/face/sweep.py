@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sweeps.audit.audit_records import AuditRecord
+    from sweeps.certificate.building import Certificate
     from sweeps.control.asking import EnqueueAnswer, StopAnswer
     from sweeps.control.collecting import Collected
     from sweeps.control.deleting import DeleteAnswer
@@ -316,6 +317,26 @@ class Sweep:
         from sweeps.report import write_report
 
         return write_report(self._published, self.name, output or self.workspace.report(self.name))
+
+    def certify(
+        self, *, key: str | Path, approved_by: str, because: str, ranges: str, trial: int | str | None = None
+    ) -> Certificate:
+        """A signed certificate of all trials together, or of one: `.save(FILE)` writes the document and its page.
+
+        key          file with your Ed25519 private key (PEM); `sweeps.new_key` makes one
+        approved_by, because  who approved this epsilon, and why it is right for these records
+        ranges       how ranges of hyperparameters and public inputs were chosen, and on which data
+        trial        by number or key: its search is then not covered, and the title says so
+
+        Raises CannotCertify for a claim that no certificate may carry, InvalidValue for answers that are missing.
+        """
+        from sweeps.certificate.approval import Approved
+        from sweeps.certificate.building import certified
+        from sweeps.certificate.signing import private_key
+
+        approved = Approved(by=approved_by, because=because, ranges=ranges)
+        chosen = None if trial is None else self.trial(trial)
+        return certified(self._published, self.name, chosen, approved, private_key(Path(key)))
 
     def gc(self, *, dry_run: bool = False) -> Collected:
         """Delete the checkpoints off the front: of trials that cannot run again, and whose models are not on it.

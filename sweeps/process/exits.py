@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
     OK = 0, "all went well; of a sweep: it is finished (or its space exhausted) and every launched trial has a rank"
     FAILED = 1, "the command itself failed, or a question has no answer"
     BAD_INPUT = 2, "bad input, or something that the command needs is missing"
-    REFUTED = 3, "an audit refuted a claim"
+    REFUTED = 3, "an audit refuted a claim, or a certificate does not stand"
     SOME_FAILED = 4, "the sweep is finished, but some trials failed or reported no objective"
     NONE_RANKED = 5, "the sweep is finished, and no trial can be ranked"
     CLUSTER_LOST = 75, "the Ray cluster was lost", True

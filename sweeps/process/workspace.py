@@ -124,6 +124,10 @@ class Workspace:
         """The report page."""
         return self.folder(sweep) / "report.html"
 
+    def certificate(self, sweep: str) -> Path:
+        """The certificate's document; its page lies beside it."""
+        return self.folder(sweep) / "certificate.json"
+
     def create_secret(self, sweep: str) -> bytes:
         """Draw the sweep's secret and keep it, readable by its owner alone. Raises FileExistsError if there is one.
 

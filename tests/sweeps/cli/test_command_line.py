@@ -28,7 +28,7 @@ OF_THEIR_OWN = {
     "--adjacency": {"budget"},  # likewise
     "--spec": {"budget"},  # whose cost is estimated
     "--format": {"predict", "show"},  # of the file that is read; tables that are printed alone
-    "--output": {"init", "pareto", "report", "export", "predict"},  # spec; table or picture; page; folder; predictions
+    "--output": {"init", "pareto", "report", "export", "predict", "certify"},  # of each its own kind of file
     "--rehearsal": {"check", "run"},  # of everything; of the user's own code
     "--trials": {"resume"},  # a new total
     "--root": {"submit"},  # a folder of the cluster's head

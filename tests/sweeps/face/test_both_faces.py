@@ -20,6 +20,7 @@ CALLS = {
     "report": [sweeps.open, sweeps.Sweep.report],
     "track": [sweeps.open, sweeps.Sweep.track],
     "audit": [sweeps.open, sweeps.Sweep.audit],
+    "certify": [sweeps.open, sweeps.Sweep.certify, sweeps.verify, sweeps.new_key],
     "test": [sweeps.open, sweeps.Sweep.test],
     "budget": [sweeps.budget, sweeps.list_budgets],
     "stop": [sweeps.open, sweeps.Sweep.stop],
@@ -46,7 +47,7 @@ PRESENTATION = {
     "verbose",
     "log",
     "progress",  # a terminal is always shown it
-    "output",  # of `export` and `predict`: what a call returns is written by its own method
+    "output",  # of `export`, `certify` and `predict`: what a call returns is written by its own method
     "path",  # of `ParetoFront.write`: --output
     "self",
     "systems",  # objects; a spec says `module:object`

@@ -1,0 +1,234 @@
+"""The body of a certificate, read from the store: every row of the document that is not its arithmetic."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from sweeps.audit.audit_records import AuditRecord, audits_of
+from sweeps.certificate import document
+from sweeps.certificate.approval import Approved
+from sweeps.held_out.readings import readings
+from sweeps.provenance.spec_code import code_of
+from sweeps.records import DECIDED, LedgerEntry, SweepRecord, TrialState
+from sweeps.release import not_covered
+from sweeps.release.policy import Release
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import Verdict, dependence, quote_of_metric
+from sweeps.release.rounding import count_text
+from sweeps.release.validation_text import recorded_text
+from sweeps.search import registry
+from sweeps.spec import SweepSpec, load_spec, public_facts
+from trainables.metrics import Dependence
+from trainables.system import PublicFacts
+from trainables.worker.redaction import redacted
+
+VERSIONS = ("private-sweeps", "torch", "numpy", "scipy", "optuna", "ray", "cryptography")
+TRUST = "central curator: who runs the sweep sees the records, workers and store included; everybody else what leaves"
+_COINS = {
+    "pseudorandom": "pseudorandom: noise and batches from statistical generators, seeded by the sweep's secret",
+    "secure": "secure: noise from a cryptographic source that nobody can seed, batches from a keystream of the secret",
+}
+_PUBLIC_SEED = "starting weights and proposals come from the public seed of the spec"
+_HIDDEN = "hidden: trials are sealed until the sweep is over"
+_NOT_HIDDEN = (
+    "not hidden: metrics leave as they are recorded, and the release of every step is counted as if it had left by "
+    "itself"
+)
+NO_VALIDATION = "there are no validation records"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSweep:
+    """What is known of a sweep, read once.
+
+    chosen  trials that the certificate is about
+    """
+
+    store: Publisher
+    record: SweepRecord
+    spec: SweepSpec
+    facts: PublicFacts
+    release: Release
+    trials: Sequence[Published]
+    chosen: Sequence[Published]
+    entries: Sequence[LedgerEntry]
+    audits: Sequence[AuditRecord]
+
+    @classmethod
+    def of(cls, store: Publisher, sweep: str, trial: Published | None) -> KnownSweep:
+        """Of a sweep that was not deleted. Raises UnknownSweep, InvalidValue, SpecErrors."""
+        record = store.sweep(sweep).kept()
+        spec = load_spec(record.spec.canonical)
+        trials = store.trials(record.name)
+        entries = store.ledger(record.name)
+        return cls(
+            store=store,
+            record=record,
+            spec=spec,
+            facts=public_facts(spec),
+            release=Release.recorded(record.spec),
+            trials=trials,
+            chosen=trials if trial is None else [trial],
+            entries=entries if trial is None else [one for one in entries if one.key == trial.key],
+            audits=audits_of(Path(record.root) / record.name),
+        )
+
+    @property
+    def complete(self) -> int:
+        """Trials that are."""
+        return sum(one.state is TrialState.COMPLETE for one in self.trials)
+
+
+def sweep_row(known: KnownSweep) -> document.CertifiedSweep:
+    """Which sweep."""
+    record = known.record
+    return document.CertifiedSweep(
+        name=record.name, digest=record.digest, state=str(record.state), began=_utc(record.created_at)
+    )
+
+
+def released_row(known: KnownSweep, artefact: str) -> document.ReleaseTerms:
+    """What leaves, and whom one has to trust."""
+    hidden = _NOT_HIDDEN if known.release.policy.at_once else _HIDDEN
+    return document.ReleaseTerms(artefact=artefact, intermediates=hidden, trust=TRUST, heading=known.release.heading)
+
+
+def accesses_row(known: KnownSweep) -> document.Accesses:
+    """Every reading of records, of the whole sweep."""
+    store, record, sampler = known.store, known.record, known.spec.search.sampler
+    learns = registry.learns(known.record.spec.sampler or sampler)
+    how = "chose trials by the results of earlier ones" if learns else "was told no result"
+    return document.Accesses(
+        training=sum(one.attempts for one in known.trials),
+        steps=sum(one.steps_spent for one in store.ledger(record.name)),
+        tuning=f"the {sampler} sampler {how}; whoever chose among {known.complete} finished trials saw their results",
+        validation=recorded_text(record.spec) or NO_VALIDATION,
+        tests=tuple(f"{one.trial}: {one}" for one in readings(store, record.name)),
+        audits=tuple(
+            f"audit {one.number} of {one.trial} trained {one.trainings} twins on the records: no claim covers it"
+            for one in known.audits
+            if one.reads_records
+        ),
+    )
+
+
+def provenance_row(known: KnownSweep) -> document.Provenance:
+    """Which records, and everything public that went in."""
+    spec, facts = known.spec, known.facts
+    options = spec.data.options()
+    named = [f"{name}: {redacted(str(options[name]))}" for name in ("features",) if options.get(name)]
+    named += [f"module of the user's own: {name}" for name in spec.user_modules()]
+    named += [f"file: {text}" for text in spec.texts() if Path(text).expanduser().is_file()]
+    bounds = [f"bounds or categories of {count_text(len(facts.features), 'feature')}"]
+    bounds += [f"{facts.classes} classes"] if facts.classes else []
+    return document.Provenance(
+        source=redacted(facts.dataset or spec.data.source),
+        records=facts.n,
+        validation_records=facts.n_validation,
+        counted=facts.counted,
+        fingerprint=known.record.fingerprints.get("data", ""),
+        public_because=spec.data.records_are_public or "",
+        public_inputs=tuple(named),
+        declared=(*bounds, *facts.treatment),
+    )
+
+
+def searched_row(known: KnownSweep, approved: Approved) -> document.Searched:
+    """What was searched."""
+    canonical = known.record.spec.canonical
+    return document.Searched(
+        sampler=known.spec.search.sampler,
+        trials=known.spec.search.trials,
+        ranges={name: dict(knobs) for name, knobs in canonical["systems"].items()},
+        fixed_points=len(known.spec.search.first),
+        how_chosen=approved.ranges.strip(),
+    )
+
+
+def accuracy_row(known: KnownSweep) -> document.Accuracy:
+    """Published metrics that may be quoted, subgroup accuracy among them."""
+    groups = known.facts.groups
+    found = [one for trial in known.chosen for one in _measured(trial)]
+    return document.Accuracy(groups="" if groups is None else groups.column, metrics=tuple(found))
+
+
+def _measured(trial: Published) -> Iterator[document.Measured]:
+    for name, value in trial.metrics.items():
+        depends = dependence(trial, name)
+        quote = quote_of_metric(name, depends, trial)
+        if name in DECIDED or depends is Dependence.SIDE_CHANNEL or quote.verdict not in (Verdict.YES, Verdict.WITH):
+            continue
+        finite = float(value) if math.isfinite(value) else None
+        said = f"{quote.said}: {quote.sentence}" if quote.sentence else quote.said
+        yield document.Measured(trial=trial.key, metric=name, value=finite, quote=said)
+
+
+def random_rows(known: KnownSweep) -> tuple[str, ...]:
+    """Where coins come from."""
+    return (_COINS[known.spec.privacy.noise_source], _PUBLIC_SEED)
+
+
+def software_row(known: KnownSweep) -> document.Software:
+    """What ran, and what wrote this."""
+    return document.Software(
+        code=known.record.fingerprints.get("code", ""),
+        code_now=code_of(known.spec),
+        versions={"python": platform.python_version()}
+        | {name: found for name in VERSIONS if (found := _version(name))},
+    )
+
+
+def own_version() -> str:
+    """Of this project."""
+    return _version("private-sweeps") or "unknown"
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def approval_row(approved: Approved) -> document.Approval:
+    """Who approved this epsilon, and why; now."""
+    return document.Approval(by=approved.by.strip(), because=approved.because.strip(), at=_utc(time.time()))
+
+
+def audit_rows(known: KnownSweep) -> tuple[document.CertifiedAudit, ...]:
+    """Verdicts, without the numbers that no claim covers."""
+    return tuple(
+        document.CertifiedAudit(
+            trial=one.trial,
+            method=one.audit.method,
+            outcome=str(one.outcome),
+            said=f"audit {one.number}, at level {one.level:.3g}: {one.design}",
+        )
+        for one in known.audits
+    )
+
+
+def uncovered(known: KnownSweep, search_is_covered: bool, earlier: Sequence[str]) -> tuple[str, ...]:
+    """What no number of the certificate says anything about.
+
+    earlier  what the search started from, in words
+    """
+    lines = [not_covered.FLOATING_POINT]
+    lines += [] if search_is_covered else [not_covered.SELECTION]
+    lines += [not_covered.SPACE, not_covered.MACHINE, not_covered.ELSEWHERE, not_covered.FACTS]
+    if any("bayesian_epsilon" in one.metrics for one in known.chosen):
+        lines.append(not_covered.BAYESIAN)
+    if (validation := recorded_text(known.record.spec)) is not None:
+        lines.append(f"Validation records are {validation}.")
+    return (*lines, *earlier)
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

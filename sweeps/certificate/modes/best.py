@@ -1,0 +1,125 @@
+"""`scope: sweep, release: best`: private selection. One trial of a secret number of them leaves, and nothing else.
+
+The price holds for every configuration that meets two public points (`dpcore.selection.two_point`):
+
+    delta(e1) <= d1      and      delta(e_hat) <= d_hat,
+
+with e_hat = epsilon - penalty(law, e1, d1) and d_hat = delta / mean. So the winner's events, which are published, are
+held against them; that every configuration of the prior met them, and that K, the losers and the winner's slot stayed
+secret, is attested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from dpcore.checks import InvalidValue
+from dpcore.events import ApproximateDP, Event
+from dpcore.guarantee import Notion, Status, weakest
+from dpcore.selection import EventProfile, TwoPoint, WorstProfile
+from sweeps.certificate.chain import LedgerRow
+from sweeps.certificate.claimed import Check, Claimed, at_most, number, word
+from sweeps.certificate.fields import Chance, NotNegative
+from sweeps.certificate.modes.counted import Counted
+from sweeps.certificate.modes.laws import TrialsLaw
+from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel
+from sweeps.ledger.composing import ReleasedParts
+
+THEOREM = (
+    "private selection by the privacy profile: Liu & Talwar (2019), Papernot & Steinke (2022), Koskela, Redberg & Wang "
+    "(2024), with one point for both worst cases (dpcore.selection.penalties) and two-point calibration"
+)
+
+
+SEALED = (
+    "That K was drawn once from this law, and that neither K, the losers nor the winner's slot left the boundary.",
+    "That every configuration of the prior met the points that the winner meets.",
+)
+
+
+class Best(Counted):
+    """The price of the best of K.
+
+    law      of K; how many trials there were is not known to whoever reads this
+    e1, d1   the first point
+    penalty  what the number of trials adds
+    e_hat, d_hat  the second point
+    winner   the plan of the trial that left
+    """
+
+    mode: Literal["best"]
+    scope: Literal["sweep"]
+    release: Literal["best"]
+    law: TrialsLaw
+    e1: NotNegative
+    d1: Chance
+    penalty: NotNegative
+    e_hat: NotNegative
+    d_hat: Chance
+    winner: PlannedTrial
+
+    @property
+    def plans(self) -> tuple[PlannedTrial, ...]:
+        """See `Counted.plans`."""
+        return (self.winner,)
+
+    def title(self, sweep: str, claim: Claimed) -> str:
+        """See `Counted.title`."""
+        return f"Privacy certificate of the best trial of {sweep} and the search for it"
+
+    def covers(self, sweep: str) -> str:
+        """See `Counted.covers`."""
+        return f"The released trial of {sweep} with its score, and the sealed search that it was the best of."
+
+    def lines(self) -> list[tuple[str, str]]:
+        """See `Counted.lines`."""
+        points = f"δ({self.e1:.6g}) ≤ {self.d1:.6g} and δ({self.e_hat:.6g}) ≤ {self.d_hat:.6g}"
+        lines = [("mode", "private selection"), ("law of K", str(self.law)), ("two points", points)]
+        return [*lines, ("penalty", f"{self.penalty:.6g}")]
+
+    @property
+    def attested(self) -> tuple[str, ...]:
+        """See `Counted.attested`."""
+        return SEALED
+
+    def parts(self) -> ReleasedParts:
+        """What the winner's plan releases of each part of the records."""
+        return ReleasedParts(
+            training=self.winner.training, reports=self.winner.reports, parallel=composes_in_parallel([self.winner])
+        )
+
+    def checks(self, claim: Claimed, rows: Sequence[LedgerRow]) -> Iterator[Check]:
+        """The price of the selection, and that the winner's events meet both points."""
+        try:
+            rule = TwoPoint(
+                law=self.law.drawn, epsilon=claim.epsilon, delta=claim.delta, e1=float(self.e1), d1=float(self.d1)
+            )
+        except InvalidValue as error:
+            yield Check("the law of K and its points", False, str(error))
+            return
+        yield number("mean of K", self.law.mean, rule.law.priced.mean)
+        yield number("penalty", self.penalty, rule.penalty)
+        yield number("e_hat", self.e_hat, rule.e_hat)
+        yield number("d_hat", self.d_hat, rule.d_hat)
+        events = self.parts().together(claim.adjacency)
+        winner = WorstProfile(tuple(EventProfile(one, claim.adjacency) for one in events))
+        yield at_most("the winner's delta at e1", winner.delta(rule.e1), self.d1)
+        yield at_most("the winner's delta at e_hat", winner.delta(rule.e_hat), self.d_hat)
+        yield sealed_row(claim, rows)
+        yield number("lower end of epsilon", claim.epsilon_lower, None)
+        yield word("notion", claim.notion, Notion.DP)
+        yield word("accountant", claim.accountant, "private-selection")
+        yield word("theorem", claim.theorem, THEOREM)
+        yield word("status", claim.status, weakest(Status.PROVED, self.winner.status))
+
+    def opinions(self, claim: Claimed, rows: Sequence[LedgerRow]) -> tuple[Event, ...]:
+        """The winner's alone: the claim bounds it, and much besides."""
+        return self.parts().together(claim.adjacency)
+
+
+def sealed_row(claim: Claimed, rows: Sequence[LedgerRow]) -> Check:
+    """A sealed search is one row of the ledger: rows of its launches would tell how many trials there were."""
+    spent = ApproximateDP(epsilon=claim.epsilon, delta=claim.delta, adjacency=claim.adjacency)
+    held = len(rows) == 1 and rows[0].training == spent and rows[0].trial == "sealed search"
+    return Check("the ledger has one row for the sealed search", held, f"{len(rows)} rows")

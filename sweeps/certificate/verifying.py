@@ -1,0 +1,107 @@
+"""Verification: what a certificate says of itself, recomputed from the document alone. No store, data or network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
+from dpcore.checks import InvalidValue
+from dpcore.events import UnsupportedEvent
+from sweeps.certificate.canonical import NotCanonical
+from sweeps.certificate.claimed import Check, word
+from sweeps.certificate.document import Body, NotACertificate, Signed, parsed, spelled
+from sweeps.certificate.second_opinion import second_opinion
+from sweeps.certificate.signing import is_signed, key_text
+from sweeps.certificate.titles import attested, title_of
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+UNSIGNED = "it may have been written by anybody: nothing in it was looked at"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What came of it.
+
+    body      what was verified; None where the bytes are no certificate, or nobody's whom one expects
+    checks    in order: form, signature, ledger, arithmetic, second opinion
+    unasked   why another accountant was not asked
+    """
+
+    body: Body | None
+    checks: tuple[Check, ...]
+    unasked: tuple[str, ...] = ()
+
+    @property
+    def stands(self) -> bool:
+        """Whether everything holds."""
+        return self.body is not None and all(check.held for check in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "stands": self.stands,
+            "title": None if self.body is None else self.body.title,
+            "checks": [{"what": one.what, "held": one.held, "said": one.said} for one in self.checks],
+            "attested": [] if self.body is None else list(self.body.attested),
+            "unasked": list(self.unasked),
+        }
+
+    def __str__(self) -> str:
+        body, lines = self.body, []
+        if body is not None:
+            lines += [body.title, f"  {body.claim.covers}"]
+        lines += ["Recomputed from this document alone:", *(f"  {check}" for check in self.checks)]
+        lines += [f"  {line}" for line in self.unasked]
+        if body is not None:
+            lines += ["Attested by the signer, and not recomputed:", *(f"  {line}" for line in body.attested)]
+        return "\n".join([*lines, "The certificate stands." if self.stands else "THE CERTIFICATE DOES NOT STAND."])
+
+
+def verify(data: bytes, signer: Ed25519PublicKey) -> Verification:
+    """Verify the bytes of a certificate, of whose signer one has the public key from elsewhere."""
+    try:
+        signed = parsed(data)
+    except (NotCanonical, NotACertificate) as error:
+        return Verification(body=None, checks=(Check("form", False, str(error)),))
+    form = Check("form", True, "the one spelling of its values, each of its type")
+    by_whom = _signature(signed, signer)
+    if not by_whom.held:
+        return Verification(body=None, checks=(form, by_whom))
+    arithmetic = tuple(recomputed(signed.body))
+    opinions, unasked = _opinion(signed.body)
+    return Verification(body=signed.body, checks=(form, by_whom, *arithmetic, *opinions), unasked=tuple(unasked))
+
+
+def recomputed(body: Body) -> Iterator[Check]:
+    """Everything that the body implies of itself, recomputed."""
+    yield word("title", body.title, title_of(body.mode, body.claim, body.released.heading, body.sweep.name))
+    yield word("what is covered", body.claim.covers, body.mode.covers(body.sweep.name))
+    yield word("what is attested", body.attested, attested(body.mode))
+    yield Check("it may be certified", body.claim.status in body.mode.statuses, str(body.claim.status))
+    yield word("the ledger's sweep", body.ledger.sweep, f"{body.sweep.name} {body.sweep.digest}")
+    links = len(body.ledger.links)
+    yield Check("hash chain of the ledger", body.ledger.is_whole, f"{links} links, the last {body.ledger.links[-1]}")
+    try:
+        yield from body.mode.checks(body.claim, body.ledger.rows)
+    except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
+        yield Check("arithmetic", False, str(error))
+
+
+def _signature(signed: Signed, signer: Ed25519PublicKey) -> Check:
+    wanted = key_text(signer)
+    if signed.signature.key != wanted:
+        said = f"it is of the key {signed.signature.key}, and you expect {wanted}: {UNSIGNED}"
+        return Check("signature", False, said)
+    held = is_signed(signer, spelled(signed.body), signed.signature.value)
+    return Check("signature", held, f"Ed25519 by {wanted}" if held else f"not of these bytes: {UNSIGNED}")
+
+
+def _opinion(body: Body) -> tuple[list[Check], list[str]]:
+    try:
+        return second_opinion(body.mode.opinions(body.claim, body.ledger.rows), body.claim)
+    except (InvalidValue, UnsupportedEvent) as error:
+        return [], [f"no second opinion: {error}"]

@@ -1,0 +1,222 @@
+"""Certificates made by hand: one of each mode, whose numbers are recomputed elsewhere (private_search goldens)."""
+
+from __future__ import annotations
+
+import math
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpcore.accounting import headline
+from dpcore.adjacency import Adjacency
+from dpcore.events import ApproximateDP, Composed, Gaussian, PoissonSampled, Repeated
+from dpcore.guarantee import Notion, Status
+from dpcore.selection import EventProfile, GDPFilter, TwoPoint, covering_mu, geometric
+from sweeps.certificate import document
+from sweeps.certificate.canonical import canonical_bytes
+from sweeps.certificate.chain import Chain, LedgerRow
+from sweeps.certificate.claimed import Claimed
+from sweeps.certificate.document import Body, Signature, Signed, normalised, spelled
+from sweeps.certificate.modes import Best, ComposedTrials, Filtered, OneTrial, StatedTrial
+from sweeps.certificate.modes.best import THEOREM as BEST
+from sweeps.certificate.modes.composition import released_parts
+from sweeps.certificate.modes.filtered import THEOREM as FILTER
+from sweeps.certificate.modes.filtered import ChargedRow, FilterLedger
+from sweeps.certificate.modes.laws import TrialsLaw
+from sweeps.certificate.modes.plans import PlannedTrial
+from sweeps.certificate.modes.profile import Profile
+from sweeps.certificate.signing import key_text, signed
+from sweeps.certificate.titles import attested, title_of
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+ADD_REMOVE = Adjacency.ADD_REMOVE
+DELTA = 1e-5
+NOTHING = Composed()
+FLOATING = "floating-point: not covered"
+
+
+def steps(noise: float, count: int = 200, rate: float = 0.01) -> Repeated:
+    return Repeated(event=PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise)), count=count)
+
+
+def planned(number: int, noise: float, count: int = 200, reports=NOTHING, parts="", status=Status.PROVED, rate=0.01):
+    return PlannedTrial(
+        trial=f"hand-{number}",
+        system="noisy-sgd",
+        publication="Abadi et al. (2016)",
+        mechanism="Poisson-sampled noisy gradients",
+        hyperparameters={"learning_rate": 0.5, "noise_multiplier": noise, "momentum": True},
+        solved=("noise_multiplier",),
+        status=status,
+        steps=count,
+        training=steps(noise, count, rate),
+        reports=reports,
+        parts=parts,
+    )
+
+
+def row(plan: PlannedTrial, **changes):
+    whole = {"trial": plan.trial, "attempt": 1, "from_step": 0, "to_step": plan.steps, "charged_to": plan.steps}
+    return LedgerRow(**{**whole, "training": plan.training, "reports": plan.reports, **changes})
+
+
+def claimed(found, mode, **changes) -> Claimed:
+    return Claimed(
+        covers=mode.covers("hand"), notion=found.notion, epsilon=found.epsilon, delta=found.delta,
+        adjacency=found.adjacency, unit=found.unit, contributions=1, accountant=found.accountant, version="0.1.0",
+        status=found.status, theorem=found.theorem, epsilon_lower=found.epsilon_lower,
+        assumptions=found.assumptions, **changes,
+    )  # fmt: skip
+
+
+def body(mode, claim: Claimed, rows) -> Body:
+    made = Body(
+        format="private-sweeps certificate 1",
+        title=title_of(mode, claim, "", "hand"),
+        claim=claim,
+        mode=mode,
+        sweep=document.CertifiedSweep(name="hand", digest="ab12", state="finished", began="2026-01-01T00:00:00Z"),
+        released=document.ReleaseTerms(artefact="metrics", intermediates="not hidden", trust="central", heading=""),
+        accesses=document.Accesses(
+            training=3, steps=500, tuning="random", validation="public", tests=("hand-1: .9",), audits=("audit 1",)
+        ),
+        provenance=document.Provenance(
+            source="digits",
+            records=1000,
+            validation_records=0,
+            counted="records",
+            fingerprint="cd",
+            public_because="",
+            public_inputs=("file: weights.pt",),
+            declared=("10 classes",),
+        ),
+        searched=document.Searched(
+            sampler="random",
+            trials=3,
+            ranges={"noisy-sgd": {"learning_rate": {"uniform": [0, 1]}, "epochs": 2}},
+            fixed_points=0,
+            how_chosen="from the paper, on no data",
+        ),
+        accuracy=document.Accuracy(
+            groups="région",
+            metrics=(
+                document.Measured(trial="hand-0", metric="accuracy", value=0.93, quote="may be quoted"),
+                document.Measured(trial="hand-1", metric="worst_group_accuracy", value=None, quote="may be quoted"),
+            ),
+        ),
+        random=("secure",),
+        software=document.Software(code="ef", code_now="ef", versions={"python": "3.11"}),
+        approval=document.Approval(by="Ada", because="the board of the hospital", at="2026-01-02T03:04:05Z"),
+        audits=(
+            document.CertifiedAudit(trial="hand-0", method="one-run", outcome="consistent", said="at level 0.025"),
+        ),
+        ledger=Chain.of("hand ab12", rows),
+        not_covered=("Running time.",),
+        attested=attested(mode),
+    )
+    return normalised(made)
+
+
+def composition() -> Body:
+    """Two trials, one of them launched twice, with private reports in parallel and one reading of test records."""
+    reports = Gaussian(noise_multiplier=8.0)
+    plans = tuple(planned(i, noise, reports=reports, parts="a hash of id") for i, noise in enumerate((1.1, 2.0)))
+    lost = row(plans[1], attempt=2, from_step=150, training=steps(2.0, 50))
+    rows, tests = (row(plans[0]), row(plans[1]), lost), Gaussian(noise_multiplier=9.0)
+    parts = released_parts(plans, rows, tests, True)
+    found, _ = parts.claim(DELTA, ADD_REMOVE, "record")
+    profile = Profile.of(parts.together(ADD_REMOVE), ADD_REMOVE, found.epsilon, found.delta)
+    mode = ComposedTrials(
+        mode="composition", scope="trial", release="all", delta=DELTA, trials=plans, tests=tests, tests_apart=True,
+        profile=profile,
+    )  # fmt: skip
+    return body(mode, claimed(found, mode), rows)
+
+
+def one_trial() -> Body:
+    plan = planned(0, 1.0, 1000)
+    found = headline(plan.training, DELTA, ADD_REMOVE)
+    mode = OneTrial(
+        mode="trial", trial=plan, headline=True, profile=Profile.of((plan.training,), ADD_REMOVE, found.epsilon, DELTA)
+    )
+    return body(mode, claimed(found, mode), (row(plan),))
+
+
+def statement(status=Status.AVERAGE_CASE) -> Body:
+    plan = planned(0, 1.0, status=status)
+    mode = StatedTrial(mode="statement", trial=plan)
+    claim = Claimed(
+        covers=mode.covers("hand"), notion=Notion.BAYESIAN_DP, epsilon=0.4, delta=DELTA, adjacency=ADD_REMOVE,
+        unit="record", contributions=1, accountant="bayesian", version="0.1.0", status=status, theorem="an estimate",
+        epsilon_lower=None, assumptions=(FLOATING,),
+    )  # fmt: skip
+    return body(mode, claim, (row(plan),))
+
+
+def filtered() -> Body:
+    """Two trials chosen after looking, and the two points of the budget (3, 1e-5)."""
+    plans = (planned(0, 1.617, 1000), planned(1, 2.0, 500))
+    empty = GDPFilter(epsilon=3.0, delta=DELTA, tau_share=0.1)
+    tau = 1e-7
+    charges = tuple(
+        ChargedRow(trial=p.trial, attempt=1, mu=covering_mu(EventProfile(p.training, ADD_REMOVE), tau), tau=tau)
+        for p in plans
+    )
+    squares, taus = math.fsum(c.mu**2 for c in charges), math.fsum(c.tau for c in charges)
+    ledger = FilterLedger(part="both", charges=charges, squares=squares, taus=taus)
+    mode = Filtered(
+        mode="filter", scope="sweep", release="all", trials=plans, tau_share=0.1, mu_total=empty.mu_total,
+        tau_total=empty.tau_total, ledgers=(ledger,),
+    )  # fmt: skip
+    claim = Claimed(
+        covers=mode.covers("hand"), notion=Notion.DP, epsilon=3.0, delta=DELTA, adjacency=ADD_REMOVE, unit="record",
+        contributions=1, accountant="gdp-filter", version="0.1.0", status=Status.PROVED, theorem=FILTER,
+        epsilon_lower=None, assumptions=(FLOATING,),
+    )  # fmt: skip
+    return body(mode, claim, [row(p) for p in plans])
+
+
+E1, D1 = 0.4903021270520951, 0.024338825436296358
+"""Of a reference configuration with q .01, T 1000 under geometric K of mean 27 at (3, 1e-5)."""
+
+
+def best() -> Body:
+    """A golden of private_search.md: geometric K of mean 27, total (3, 1e-5), q .01, T 1000: sigma 1.053."""
+    winner = planned(0, 1.0527, 1000)
+    law = geometric(27.0)
+    rule = TwoPoint(law=law, epsilon=3.0, delta=DELTA, e1=E1, d1=D1)
+    mode = Best(
+        mode="best", scope="sweep", release="best", law=TrialsLaw.of(law), e1=rule.e1, d1=rule.d1,
+        penalty=rule.penalty, e_hat=rule.e_hat, d_hat=rule.d_hat, winner=winner,
+    )  # fmt: skip
+    claim = Claimed(
+        covers=mode.covers("hand"), notion=Notion.DP, epsilon=3.0, delta=DELTA, adjacency=ADD_REMOVE, unit="record",
+        contributions=1, accountant="private-selection", version="0.1.0", status=Status.PROVED, theorem=BEST,
+        epsilon_lower=None, assumptions=(FLOATING,),
+    )  # fmt: skip
+    spent = ApproximateDP(epsilon=3.0, delta=DELTA)
+    sealed = LedgerRow(
+        trial="sealed search", attempt=1, from_step=0, to_step=1, charged_to=1, training=spent, reports=NOTHING
+    )
+    return body(mode, claim, (sealed,))
+
+
+MADE = {
+    "composition": composition,
+    "trial": one_trial,
+    "statement": statement,
+    "filter": filtered,
+    "best": best,
+}
+
+
+def signed_bytes(made: Body, key: Ed25519PrivateKey = KEY) -> bytes:
+    content = spelled(made)
+    signature = Signature(algorithm="Ed25519", key=key_text(key.public_key()), value=signed(key, content))
+    return spelled(Signed(body=made, signature=signature))
+
+
+def resigned(value: dict, key: Ed25519PrivateKey = KEY) -> bytes:
+    """The bytes of a changed document (plain values), signed anew by the same key: what a lying operator would do."""
+    content = canonical_bytes(value["body"])
+    signature = {"algorithm": "Ed25519", "key": key_text(key.public_key()), "value": signed(key, content)}
+    return canonical_bytes({"body": value["body"], "signature": signature})

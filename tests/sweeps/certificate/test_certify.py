@@ -1,0 +1,112 @@
+"""From a real sweep to a certificate that a fresh process verifies, and every claim that none may carry."""
+
+import json
+import os
+import resource
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+import sweeps
+from dpcore.checks import InvalidValue
+from sweeps.certificate.approval import Approved
+from sweeps.certificate.document import parsed
+from sweeps.certificate.signing import new_key, private_key, public_key
+
+ANSWERS = {
+    "approved_by": "Ada Lovelace, data protection",
+    "because": "no record of these is anybody's",
+    "ranges": "by the closed form of the paper, on no data",
+}
+OPTIONS = [word for name, text in ANSWERS.items() for word in (f"--{name.replace('_', '-')}", text)]
+APPROVED = Approved(by=ANSWERS["approved_by"], because=ANSWERS["because"], ranges=ANSWERS["ranges"])
+
+
+def command(*words, folder, code=0):
+    line = [sys.executable, "-m", "sweeps.cli", *map(str, words)]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=240)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A sweep of the toy example that the command line ran, and a key pair."""
+    made = tmp_path_factory.mktemp("certified")
+    command("run", "toy", "--trials", 3, "--name", "toy", folder=made)
+    command("certify", "--new-key", "key.pem", folder=made)
+    return made
+
+
+def test_a_real_sweep_is_certified_and_a_fresh_process_verifies_it(folder, tmp_path):
+    said = command("certify", "toy", "--key", "key.pem", *OPTIONS, folder=folder)
+    document, page = (folder / ".sweeps" / "toy" / f"certificate.{ending}" for ending in ("json", "html"))
+    assert str(document) in said
+    body = parsed(document.read_bytes()).body
+    total = sweeps.open("toy", root=folder / ".sweeps").claim.procedure
+    assert body.claim.guarantee == total.guarantee
+    assert len(body.mode.trials) == len(body.ledger.rows) == 3
+    assert body.approval.by == ANSWERS["approved_by"]
+    assert "<script" not in page.read_text()
+    assert "Privacy certificate of all trials of toy together" in page.read_text()
+    # Neither store nor data are where the certificate goes.
+    for path in (document, folder / "key.pem.pub"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = command("certify", "--verify", "certificate.json", "--signer", "key.pem.pub", "--json", folder=tmp_path)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert json.loads(found)["stands"]
+    assert (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime) < 5
+
+
+def test_a_changed_file_or_another_signer_ends_with_3(folder, tmp_path):
+    opened = sweeps.open("toy", root=folder / ".sweeps")
+    made = opened.certify(key=folder / "key.pem", **ANSWERS)
+    target, page = made.save(tmp_path / "one.json")
+    assert page.name == "one.html"
+    assert sweeps.verify(target, signer=folder / "key.pem.pub").stands
+    other = new_key(tmp_path / "other.pem")
+    assert "you expect" in command("certify", "--verify", target, "--signer", other, folder=tmp_path, code=3)
+    target.write_bytes(target.read_bytes().replace(b'"delta":0.00001', b'"delta":0.000001', 1))
+    assert "DOES NOT STAND" in str(sweeps.verify(target, signer=folder / "key.pem.pub"))
+
+
+def test_one_trial_is_certified_with_the_search_left_out_in_the_title(folder):
+    opened = sweeps.open("toy", root=folder / ".sweeps")
+    made = opened.certify(key=folder / "key.pem", trial=1, **ANSWERS)
+    assert made.body.title == "Privacy certificate of one trial of toy, the search for its hyperparameters not covered"
+    assert made.body.claim.guarantee == replace(opened.trial(1).guarantee, aimed_at=None)
+    assert any(line.startswith("Selection") for line in made.body.not_covered)
+    assert [row.trial for row in made.body.ledger.rows] == ["toy-1"]
+
+
+def test_what_only_people_know_is_asked_for(folder):
+    said = command("certify", "toy", "--key", "key.pem", "--approved-by", "Ada", folder=folder, code=2)
+    assert "--because" in said
+    assert "--ranges" in said
+    assert "--approved-by:" not in said
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["toy"], ["toy", "--verify", "x"], ["--verify", "x"], ["--verify", "x", "--signer", "y"]]
+)
+def test_a_command_without_what_it_needs_is_refused(words, folder):
+    command("certify", *words, folder=folder, code=2)
+
+
+def test_keys_are_the_owners_alone_and_never_written_over(tmp_path):
+    public = new_key(tmp_path / "key.pem")
+    assert stat.S_IMODE(os.stat(tmp_path / "key.pem").st_mode) == 0o600
+    assert private_key(tmp_path / "key.pem").public_key() == public_key(public)
+    with pytest.raises(InvalidValue, match="not there yet"):
+        new_key(tmp_path / "key.pem")
+    os.chmod(tmp_path / "key.pem", 0o644)
+    with pytest.raises(InvalidValue, match="its owner alone"):
+        private_key(tmp_path / "key.pem")
+    with pytest.raises(InvalidValue, match="public key"):
+        public_key(tmp_path / "key.pem")
+    with pytest.raises(InvalidValue, match="private key"):
+        private_key(public)
