@@ -20,7 +20,7 @@ rule.noise(profile_of)                           # the least noise of a configur
     gdp_cover  the mu that a trial is charged by in a GDP filter
 """
 
-from dpcore.selection.best import BestPrice, PriceRoute, price_best, renyi_of_best
+from dpcore.selection.best import BestPrice, BestProfile, PriceRoute, price_best, renyi_of_best
 from dpcore.selection.clipped import ClippedPrice, clipped_weights, price_clipped, renyi_of_clipped
 from dpcore.selection.counts import (
     BinomialCount,
@@ -56,6 +56,7 @@ from dpcore.selection.two_point import TwoPoint, two_point
 
 __all__ = [
     "BestPrice",
+    "BestProfile",
     "BinomialCount",
     "BudgetExceeded",
     "Capped",

@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,3 +162,41 @@ def _published_renyi(law: CountLaw, trial: TrialProfile, orders: tuple[float, ..
     rising = np.argsort(a)
     found[rising] = np.minimum.accumulate(found[rising][::-1])[::-1]
     return found
+
+
+@dataclass(frozen=True)
+class BestProfile:
+    """The profile of the best of K, for what is composed or mixed with it: by the tight form, at every epsilon.
+
+    delta(epsilon) <= mean delta_Q(epsilon - penalty) for epsilon >= penalty (see the proof above); the penalty depends
+    on no delta, so one profile has them all. Raises InvalidValue.
+    """
+
+    law: CountLaw
+    trial: TrialProfile
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Of the trial."""
+        return self.trial.adjacency
+
+    @cached_property
+    def penalty(self) -> float:
+        """What the number of trials adds, in nats."""
+        return penalties.tight(self.law, self.trial).penalty
+
+    def delta(self, epsilon: float) -> float:
+        """See `TrialProfile.delta`."""
+        left = (epsilon - self.penalty) * (1 - 1e-15)
+        if left < 0:
+            return 1.0
+        return min(1.0, penalties.selectable(self.law).mean * self.trial.delta(left) * ROUND_UP)
+
+    def epsilon(self, delta: float) -> float:
+        """See `TrialProfile.epsilon`."""
+        own = epsilon_at(self.trial, delta / penalties.selectable(self.law).mean)
+        return (own + self.penalty) * ROUND_UP
+
+    def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
+        """See `TrialProfile.renyi`."""
+        return renyi_of_best(self.law, self.trial, orders)

@@ -8,16 +8,25 @@ reveals no more than one that tells all with chance tau and else releases N(0, 1
 theorem 2: the larger divergence at every order is the harder test). Both directions at epsilon >= 0 are all that is
 needed, since delta(-epsilon) = 1 - exp(-epsilon) + exp(-epsilon) delta_reversed(epsilon); one direction is not.
 
-The condition is checked between points e_0 = 0 < e_1 < ...: as neither side rises, delta(e_k) <= right side at e_{k+1}
-covers all in between, and delta(e_last) <= tau all beyond.
+The condition is checked between points e_0 = 0 < e_1 < ...; beyond the last, delta(e_last) <= tau covers all, since
+delta does not rise. In between, both sides are convex in t = exp(e): each is a supremum of P(S) - t P'(S) over events
+S. So the exact delta lies below the chord of two bounds at the ends, and the right side comes nearest to a chord at an
+end, or where it has the chord's slope:
+
+    -(1 - tau) Phi(-e/mu - mu/2) = (delta_right - delta_left) / (t_right - t_left).
+
+One comparison there covers the interval, with a gap that falls with the square of its length.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable
+from itertools import pairwise
 
 from scipy.optimize import brentq
+from scipy.special import ndtri
 
 from dpcore import checks
 from dpcore.gdp_dual import delta_gdp, mu_of_pure_dp, relative_error
@@ -26,6 +35,9 @@ from dpcore.selection.profiles import ROUND_UP, TrialProfile
 TOLERANCE = 1e-3
 _FIRST = 16
 _MOST_POINTS = 2000
+_LARGEST = 600.0
+_LEAST_LOG = -30.0
+_ENOUGH = 700.0
 
 
 def covering_mu(profile: TrialProfile, tau: float, tolerance: float = TOLERANCE) -> float:
@@ -41,13 +53,18 @@ def covering_mu(profile: TrialProfile, tau: float, tolerance: float = TOLERANCE)
         return math.inf
     while profile.delta(last) > tau:
         last = last * (1 + 1e-6) + 1e-9
-    points = [last * k / _FIRST for k in range(_FIRST)]
-    deltas = {point: profile.delta(point) for point in points}
-    # Needed on each interval, the largest first: the delta of its left end under the curve of its right end.
-    ends = [*points[1:], last]
-    needed = [(-_mu_for(deltas[left], right, tau), left, right) for left, right in zip(points, ends, strict=True)]
+    if last == 0:
+        return 0.0
+    ends = [last * k / _FIRST for k in range(_FIRST + 1)]
+    deltas = {point: profile.delta(point) for point in ends}
+    known = max(_mu_for(deltas[point], point, tau) for point in ends[:-1])
+
+    def bound(left: float, right: float) -> tuple[float, float, float]:
+        """Minus a mu that covers the interval, for a heap whose first entry is the largest; and the interval."""
+        return -_mu_between((left, right), (deltas[left], deltas[right]), tau, known), left, right
+
+    needed = [bound(left, right) for left, right in pairwise(ends)]
     heapq.heapify(needed)
-    known = max(_mu_for(deltas[left], left, tau) for left in points)
     for _ in range(_MOST_POINTS):
         most, left, right = needed[0]
         if -most <= known * (1 + tolerance) or right - left <= 1e-12 * last:
@@ -55,8 +72,8 @@ def covering_mu(profile: TrialProfile, tau: float, tolerance: float = TOLERANCE)
         middle = (left + right) / 2
         deltas[middle] = profile.delta(middle)
         known = max(known, _mu_for(deltas[middle], middle, tau))
-        heapq.heapreplace(needed, (-_mu_for(deltas[left], middle, tau), left, middle))
-        heapq.heappush(needed, (-_mu_for(deltas[middle], right, tau), middle, right))
+        heapq.heapreplace(needed, bound(left, middle))
+        heapq.heappush(needed, bound(middle, right))
     return -needed[0][0]
 
 
@@ -71,21 +88,51 @@ def mu_of_approximate_dp(epsilon: float) -> float:
 
 def _mu_for(delta: float, epsilon: float, tau: float) -> float:
     """The least mu with tau + (1 - tau) delta_mu(epsilon) >= delta, rounded up."""
+    return _least_mu(lambda mu: _short(delta, epsilon, mu, tau))
+
+
+def _mu_between(ends: tuple[float, float], deltas: tuple[float, float], tau: float, at_least: float) -> float:
+    """The least mu whose right side is above the chord of `deltas` over all epsilons between `ends`, rounded up; or
+    `at_least` where that is enough."""
+    left, right = ends
+    if right > _LARGEST:
+        # exp(epsilon) leaves double precision: a step is above the chord.
+        return max(at_least, _mu_for(deltas[0], right, tau))
+    slope = (deltas[0] - deltas[1]) / ((1 - tau) * math.exp(left) * math.expm1(right - left))
+
+    def short(mu: float) -> float:
+        nearest = right if slope <= 0 else left if slope >= 1 else -mu * (float(ndtri(slope)) + mu / 2)
+        return min(at(epsilon, mu) for epsilon in {left, min(max(nearest, left), right), right})
+
+    def at(epsilon: float, mu: float) -> float:
+        # Weights of the ends on the chord, each to full relative precision.
+        of_left = math.expm1(epsilon - right) / math.expm1(left - right)
+        of_right = math.exp(epsilon - right) * math.expm1(left - epsilon) / math.expm1(left - right)
+        return _short(of_left * deltas[0] + of_right * deltas[1], epsilon, mu, tau)
+
+    return at_least if at_least > 0 and short(at_least) >= 0 else _least_mu(short)
+
+
+def _short(delta: float, epsilon: float, mu: float, tau: float) -> float:
+    """At least 0 exactly where tau + (1 - tau) delta_mu(epsilon) >= delta, all rounding counted against it."""
     share = (delta * ROUND_UP - tau) / (1 - tau)
     if share <= 0:
-        return 0.0
+        return _ENOUGH
+    found = delta_gdp(epsilon, mu) * (1 - relative_error(mu / 2 - epsilon / mu, mu))
+    return math.log(found / share) if found > 0 else -_ENOUGH
 
-    def short(log_mu: float) -> float:
-        found = delta_gdp(epsilon, math.exp(log_mu))
-        return math.log(found / share) if found > 0 else -700.0
 
-    low, high = -30.0, 0.0
-    while short(high) < 0:
+def _least_mu(short: Callable[[float], float]) -> float:
+    """The least mu at which `short`, which rises with mu, is at least 0, from above; infinite where none is."""
+    low, high = _LEAST_LOG, 0.0
+    if short(math.exp(low)) >= 0:
+        return 0.0 if short(math.exp(low)) == _ENOUGH else math.exp(low)
+    while short(math.exp(high)) < 0:
         if high > 10:
             return math.inf
         low, high = high, high + 1
-    mu = math.exp(float(brentq(short, low, high, xtol=1e-12, rtol=1e-12))) if short(low) < 0 else math.exp(low)
+    mu = math.exp(float(brentq(lambda log_mu: short(math.exp(log_mu)), low, high, xtol=1e-12, rtol=1e-12)))
     step = 1e-11
-    while delta_gdp(epsilon, mu) * (1 - relative_error(mu / 2 - epsilon / mu, mu)) < share:
+    while short(mu) < 0:
         mu, step = mu * (1 + step), 2 * step
     return mu

@@ -7,9 +7,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
+from sweeps.advice import picture, words
+from sweeps.advice.advising import compared
+from sweeps.advice.comparison import Comparison
 from sweeps.checking.feasibility import check_feasible
 from sweeps.checking.preview import Preview, preview
 from sweeps.ledger.totals import Total
@@ -21,10 +25,13 @@ from sweeps.spec.model import FUNCTION
 from trainables import plugins
 from trainables.data import SOURCES
 
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The plan of a sweep, and the result of its rehearsal; None without one.
+    """The plan of a sweep, the result of its rehearsal, and the comparison of modes; None without one.
 
     population  what its population has left for it (`sweeps.population.saying`), a line each
     """
@@ -32,6 +39,7 @@ class Checked:
     plan: Preview
     rehearsal: Rehearsal | None
     population: tuple[str, ...] = ()
+    modes: Comparison | None = None
 
     @property
     def treatment(self) -> tuple[str, ...]:
@@ -39,10 +47,11 @@ class Checked:
         return self.plan.facts.treatment
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values: the plan's, with the rehearsal beside them."""
+        """Plain JSON values: the plan's, with the rehearsal and, where it was asked for, the comparison beside them."""
         rehearsal = self.rehearsal and self.rehearsal.to_dict()
         beside = {"treatment": list(self.treatment), "population": list(self.population)}
-        return self.plan.to_dict() | beside | {"rehearsal": rehearsal}
+        whole = self.plan.to_dict() | beside | {"rehearsal": rehearsal}
+        return whole if self.modes is None else whole | {"modes": self.modes.to_dict()}
 
     def render(self) -> str:
         """For people."""
@@ -50,16 +59,38 @@ class Checked:
         parts += [f"population  {one}" for one in self.population]
         if self.rehearsal is not None:
             parts.append(self.rehearsal.render())
+        if self.modes is not None:
+            parts.append(words.text(self.modes))
         return "\n".join(parts)
 
     def __str__(self) -> str:
         return self.render()
+
+    def figure(self) -> go.Figure:
+        """The comparison of modes as a plot: noise of a trial against the chance of a good one.
+
+        Raises InvalidValue where it was not asked for, and where no mode solves for noise.
+        """
+        return picture.figure(self._compared())
+
+    def write(self, path: str | Path) -> Path:
+        """Write that plot as a page that needs no network, to a file whose name ends in .html, and return its path.
+
+        Raises InvalidValue, OSError.
+        """
+        return picture.write(self._compared(), Path(path))
+
+    def _compared(self) -> Comparison:
+        if self.modes is None:
+            raise InvalidValue("modes", None, "a comparison of modes", "Ask for it: check(spec, modes=True).")
+        return self.modes
 
 
 def checked(
     spec: SweepSpec,
     *,
     rehearsal: bool = True,
+    modes: bool = False,
     address: str | None = None,
     warm: Sequence[Published] = (),
     started_from: Sequence[Total] = (),
@@ -67,6 +98,7 @@ def checked(
     """Plan, look at the places, rehearse. Raises SpecErrors, WouldFail, and what `check_places` raises.
 
     rehearsal           False: only plan, from public facts alone
+    modes               compare the ways to charge for the search too (`sweeps.advice`)
     address             see `check_places`
     warm, started_from  as in `sweeps.checking.preview.preview`
     """
@@ -95,7 +127,7 @@ def checked(
             found = first or rehearsing.finished()
     if not plan.feasible and (found is None or not found.ran):
         check_feasible(spec, plan.facts)
-    return Checked(plan, found)
+    return Checked(plan, found, modes=compared(spec, plan.facts, found) if modes else None)
 
 
 def check_places(spec: SweepSpec, address: str | None = None) -> None:

@@ -140,6 +140,10 @@ def check(
     rehearsal: Annotated[
         bool, typer.Option(help="Try it out on made-up records: shapes, loss, isolation, time of a step, metrics.")
     ] = True,
+    modes: Annotated[
+        bool, typer.Option("--modes", help="Compare what each way to charge for the search would cost.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="With --modes: its plot, FILE.html.")] = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
     address: Annotated[str | None, typer.Option("--address", help="Ray cluster: auto or HOST:PORT.")] = None,
@@ -159,10 +163,13 @@ def check(
         trials=trials,
         changes=changes or (),
         rehearsal=rehearsal,
+        modes=modes or output is not None,
         root=root,
         store=store,
         address=address,
     )
+    if output is not None:
+        found.write(output)
     if as_json:
         print_json(found.to_dict())
     else:

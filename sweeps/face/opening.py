@@ -107,6 +107,7 @@ def check(
     systems: Sequence[Any] = (),
     sources: Sequence[Any] = (),
     rehearsal: bool = True,
+    modes: bool = False,
     root: str | Path | None = None,
     store: str | None = None,
     address: str | None = None,
@@ -114,6 +115,7 @@ def check(
     """Plan a spec (space, noise, cost, total) and rehearse it on made-up records; no record is read.
 
     rehearsal  try it out on made-up records: shapes, loss, isolation, seconds and memory of a step
+    modes      compare what each way to charge for the search would cost: `.modes`, drawn by `.figure()`
     address    Ray cluster whose nodes resources are held against; None: this machine
     root, store  looked into only for a spec that starts from an earlier sweep (`search.warm_start`), or declares whose
                  records it reads (`data.population`)
@@ -126,7 +128,7 @@ def check(
 
     loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems, sources=sources)
     workspace = places(root, store or loaded.store)
-    found = checked(loaded, rehearsal=rehearsal, address=address, **_started_from(loaded, workspace))
+    found = checked(loaded, rehearsal=rehearsal, modes=modes, address=address, **_started_from(loaded, workspace))
     return replace(found, population=before(loaded, found.plan.facts, workspace.store_url))
 
 

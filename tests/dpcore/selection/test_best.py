@@ -12,7 +12,7 @@ from dpcore.calibrate import CannotCalibrate, Target, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, NonPrivate, Unknown, UnsupportedEvent
 from dpcore.selection import penalties
-from dpcore.selection.best import price_best, renyi_of_best
+from dpcore.selection.best import BestProfile, price_best, renyi_of_best
 from dpcore.selection.counts import (
     BinomialCount,
     Capped,
@@ -25,7 +25,7 @@ from dpcore.selection.counts import (
 from dpcore.selection.noise import least_noise, least_noise_meeting
 from dpcore.selection.profiles import EventProfile, MixtureProfile, WorstProfile, epsilon_at
 from dpcore.selection.two_point import TwoPoint, two_point
-from tests.dpcore.selection.finite import FiniteProfile, laws, ratio, share, worst
+from tests.dpcore.selection.finite import FiniteProfile, both, laws, ratio, share, start, worst
 
 THEIR_ORDERS = tuple(map(float, RdpAccountant()._orders))
 D1, D2 = sampled_gaussian(1.0, 0.01, 1000), sampled_gaussian(2.0, 0.02, 2000)
@@ -165,6 +165,23 @@ def test_a_hundred_configurations_are_priced_in_a_tenth_of_a_second():
     start = time.process_time()
     assert all(rule.covers(one) for one in configurations)
     assert time.process_time() - start < 0.1
+
+
+@pytest.mark.parametrize("law", [geometric(5), logarithmic(8), BinomialCount(6, 0.4), PoissonCount(3.0)], ids=str)
+def test_the_profile_of_the_best_is_above_the_exact_one_at_every_epsilon(law):
+    rng = np.random.default_rng(5)
+    nearest = 0.0
+    for _ in range(60):
+        p, q = laws(start(rng))
+        profile = BestProfile(law, FiniteProfile(p, q))
+        for epsilon in (0.0, 0.3, 1.0, 2.5, profile.penalty, profile.penalty + 0.1):
+            exact, bound = both(released(law, p), released(law, q), epsilon), profile.delta(epsilon)
+            assert exact <= bound * (1 + 1e-9) + 1e-15
+            nearest = max(nearest, exact / bound) if 0 < bound < 1 else nearest
+        for delta in (1e-6, 1e-3):
+            assert profile.epsilon(delta) == pytest.approx(tight(law, FiniteProfile(p, q), delta), rel=1e-9)
+            assert profile.delta(profile.epsilon(delta)) <= delta * (1 + 1e-6)
+    assert nearest > 0.2, "a bound that is never near shows little"
 
 
 @pytest.mark.parametrize("mean", [5, 40])

@@ -54,6 +54,28 @@ def test_a_gaussian_is_covered_by_itself():
     assert covering_mu(EventProfile(NonPrivate()), 1e-9) == math.inf
 
 
+@pytest.mark.parametrize("event", [Gaussian(noise_multiplier=2.0), D1], ids=repr)
+def test_the_cover_holds_between_the_points_where_it_is_checked(event):
+    """A cover from few points is as valid as one from many; what fits at few points alone is none."""
+    profile, tau = EventProfile(event, tolerance=1e-2), 1e-7
+    epsilons = np.linspace(0, profile.epsilon(tau), 300).tolist()
+    for tolerance in (0.2, 1e-2):
+        mu = covering_mu(profile, tau, tolerance)
+        assert all(profile.delta(e) <= tau + (1 - tau) * delta_gdp(e, mu) for e in epsilons)
+    exact = covering_mu(profile, tau, 1e-4)
+    assert exact <= mu
+    assert any(profile.delta(e) > tau + (1 - tau) * delta_gdp(e, exact * 0.99) for e in epsilons)
+
+
+def test_a_cover_of_random_profiles_touches_none_of_them():
+    """Between kinks a finite profile is a chord itself: the bound is as sharp as can be."""
+    for profile in random_profiles(12):
+        for tolerance in (0.5, 1e-3):
+            mu = covering_mu(profile, 1e-3, tolerance)
+            at = np.linspace(0, 4, 160).tolist()
+            assert all(profile.delta(e) <= (1e-3 + (1 - 1e-3) * delta_gdp(e, mu)) * (1 + 1e-9) for e in at)
+
+
 def test_fixed_numbers():
     """private_search.md: section 2 (filter, per-trial epsilon, mu of budgets) and 1b (mu of pure DP)."""
     assert advanced_sum([0.1] * 100, 1e-6) == pytest.approx(5.7565, abs=5.1e-5)

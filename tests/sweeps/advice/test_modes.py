@@ -1,0 +1,256 @@
+"""Modes side by side: noise as the theorems print it, chances, what a spec refuses, and how long it takes."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import replace
+
+import pytest
+
+import sweeps
+from dpcore.calibrate import Target
+from dpcore.checks import InvalidValue
+from dpcore.events import Gaussian
+from dpcore.gdp_dual import mu_gdp
+from dpcore.selection import EventProfile, geometric, least_noise, logarithmic, price_threshold, with_mean
+from sweeps.advice import open_modes, parted_modes, sealed_modes, words
+from sweeps.advice.advising import compared
+from sweeps.advice.comparison import BudgetFor
+from sweeps.advice.laws import MEAN, default_chance
+from sweeps.advice.middle import Middle
+from sweeps.budget.fitting import NEAR
+from sweeps.budget.trial_profiles import trial_profile
+from sweeps.cli import app as cli
+from sweeps.rehearsal.result import Rehearsal, Tried
+from sweeps.spec import load_spec, public_facts
+from tests.sweeps.cli.test_command_line import commands
+from trainables.rehearsal.findings import Rehearsed, Step
+
+CLOSE = 2 * NEAR
+"""Of a noise whose plan spends its budget to within NEAR."""
+
+
+def middle(**changes: object) -> Middle:
+    """Of the teaching system: one Gaussian release, unless more steps are given."""
+    changed = {"systems.noisy-mean.steps": 1, "privacy.epsilon": 3.0, "privacy.delta": 1e-5, **changes}
+    spec = sweeps.load("toy", changes=changed)
+    return Middle.of(spec, public_facts(spec), {})
+
+
+def sgd(epsilon: float = 3.0, delta: float = 1e-5) -> Middle:
+    """DP-SGD of rate .01 and 1000 steps."""
+    spec = sweeps.load(
+        "quickstart",
+        changes={
+            "privacy.epsilon": epsilon,
+            "privacy.delta": delta,
+            "systems.noisy-sgd.batch_size": 100,
+            "systems.noisy-sgd.epochs": 10,
+        },
+    )
+    return Middle.of(spec, replace(public_facts(spec), n=10_000), {})
+
+
+def noise(row: object) -> float:
+    (found,) = row.noise  # type: ignore[attr-defined]
+    return float(found)
+
+
+def test_one_gaussian_release_needs_the_printed_noise() -> None:
+    """private_search.md section 2: public and compose, for (3, 1e-5)."""
+    assert noise(open_modes.one_run(middle())) == pytest.approx(1.391, abs=6e-4)
+    for trials, printed in ((10, 4.397), (100, 13.906)):
+        row = open_modes.composed(middle(**{"search.trials": trials}))
+        assert printed * (1 - 1e-4) <= noise(row) <= printed * (1 + CLOSE)
+        assert row.chance == pytest.approx(1 - 0.9**trials)
+        assert 3.0 * (1 - CLOSE) <= row.epsilon <= 3.0
+
+
+@pytest.mark.parametrize(
+    ("law", "printed"),
+    [(logarithmic(10), 1.9612), (geometric(10), 2.0915), (geometric(27), 2.3867), (geometric(100), 2.7587)],
+)
+def test_the_best_of_gaussian_trials_needs_the_printed_noise(law, printed) -> None:
+    """private_search.md section 1c, tight form, for (3, 1e-5)."""
+    row = sealed_modes.best(middle(), "this", law)
+    assert printed * (1 - 1e-4) <= noise(row) <= printed * (1 + CLOSE)
+
+
+@pytest.mark.parametrize(("mean", "printed"), [(10, 0.9786), (27, 1.0526), (100, 1.1501)])
+def test_the_best_of_dp_sgd_needs_the_printed_noise(mean, printed) -> None:
+    """private_search.md section 1c: q = .01, T = 1000."""
+    assert printed * (1 - 2e-4) <= noise(sealed_modes.best(sgd(), "this", geometric(mean))) <= printed * (1 + CLOSE)
+
+
+def test_the_first_success_needs_what_the_threshold_needs() -> None:
+    """For success at the whole of delta private_search.md prints 1.991220; here a tenth of it is for failure."""
+    success = 1e-5 * (1 - sealed_modes.FAILURE_SHARE)
+
+    def price(sigma: float) -> float:
+        trial = EventProfile(Gaussian(noise_multiplier=sigma))
+        return price_threshold(geometric(MEAN), trial, success, 1e-5 - success, points=16).epsilon
+
+    least = least_noise(Target(epsilon=3.0, delta=1e-5), price)
+    assert 1.991220 < least < 2.01
+    row = sealed_modes.first(middle(), default_chance())
+    assert least * (1 - 1e-4) <= noise(row) <= least * (1 + CLOSE)
+    assert row.epsilon <= 3.0
+
+
+def test_each_rung_of_a_ladder_has_its_own_budget() -> None:
+    at = middle(**{"privacy.epsilon": [0.5, 1.0, 3.0]})
+    row = sealed_modes.first(at, default_chance())
+    assert len(row.noise) == 3
+    # A rung costs a run of its own 1.6 to 2 times.
+    for epsilon, spent in zip((0.5, 1.0, 3.0), row.spent, strict=True):
+        assert 1.5 < epsilon / spent < 2.6
+    assert row.chance == pytest.approx(sealed_modes.first(middle(), default_chance()).chance, abs=0.02)
+
+
+def test_a_filter_costs_a_little_more_than_composition_and_lets_more_follow_from_results() -> None:
+    at = middle(**{"search.trials": 10})
+    exact, filtered = noise(open_modes.composed(at)), noise(open_modes.filtered(at))
+    assert exact < filtered < 1.04 * exact
+    first, last = open_modes.front_loaded(at).noise
+    assert first < filtered < last
+
+
+def test_halving_buys_noise_where_trials_have_steps() -> None:
+    at = middle(**{"search.trials": 27, "systems.noisy-mean.steps": 54})
+    halved = open_modes.halving(at)
+    # 27, 9, 3 and 1 trials run 2, 4, 12 and 36 steps; mu^2 of a step is 1 / noise^2.
+    exact = math.sqrt(27 * 2 + 9 * 4 + 3 * 12 + 36) / mu_gdp(3.0, 0.9e-5)
+    assert exact < noise(halved) < 1.02 * exact
+    assert noise(halved) < 0.7 * noise(open_modes.filtered(at))
+    assert halved.work[1] < 0.3 * open_modes.filtered(at).work[1]
+
+
+def test_holdout_spends_the_whole_budget_on_both_parts() -> None:
+    at = sgd()
+    row = parted_modes.holdout(at, geometric(MEAN))
+    assert 2.9 < row.epsilon <= 3.0
+    assert row.noise[0] > noise(open_modes.one_run(at)), "fewer records, a larger rate"
+    assert "population" in row.declare
+    assert row.work[0] < sealed_modes.best(at, "this", geometric(MEAN)).work[0]
+
+
+@pytest.fixture(scope="module")
+def toy():
+    spec = load_spec({**sweeps.load("toy").canonical(), "name": "t"})
+    begun = time.process_time()
+    found = compared(spec)
+    return found, time.process_time() - begun
+
+
+def test_the_toy_is_compared_in_five_seconds(toy) -> None:
+    found, seconds = toy
+    assert seconds < 5
+    assert not found.without
+
+
+def test_rows_keep_their_budget_and_say_what_it_is_for(toy) -> None:
+    found, _ = toy
+    for row in found.rows:
+        assert row.epsilon <= found.epsilon or row.budget_for is BudgetFor.EACH_TRIAL
+        assert row.expected <= row.most
+    assert found.row("trial").epsilon > 5 * found.epsilon
+    default = [found.row(f"best, {law}") for law in ("geometric", "logarithmic", "Poisson", "binomial")]
+    assert max(row.chance for row in default) - min(row.chance for row in default) < 0.02
+    with pytest.raises(KeyError):
+        found.row("none")
+
+
+def test_modes_that_the_spec_cannot_ask_for_say_why(toy) -> None:
+    found, _ = toy
+    assert not found.row("trial").refused
+    assert "privacy.release" in found.row("first, 4 rungs").refused
+    assert found.row("public").declare
+    assert found.row("public").chance is None
+    text = words.text(found)
+    assert max(map(len, text.splitlines())) <= 120
+    assert "declare the proxy data" in text
+
+
+def test_a_mode_that_the_space_cannot_have_is_named_with_its_reason() -> None:
+    found = compared(sweeps.load("toy", changes={"systems.noisy-mean.steps": 1}))
+    (missing,) = found.without
+    assert missing.mode == "compose, halving"
+    assert "one step" in missing.reason
+    assert "compose, halving: not possible here" in words.text(found)
+
+
+def test_the_law_of_a_spec_sets_the_chance_that_laws_are_compared_at() -> None:
+    changes = {
+        "privacy.scope": "sweep",
+        "privacy.release": "best",
+        "privacy.epsilon": 1.0,
+        "objectives": [{"metric": "expected_error"}],
+        "selection": {"mean": 81, "deadline_minutes": 5},
+        "search.trials": 200,
+    }
+    found = compared(sweeps.load("toy", changes=changes))
+    assert not found.row("best, geometric").refused
+    assert found.row("best, geometric").chance == pytest.approx(0.9, abs=0.01)
+    assert "selection" not in found.row("trial").refused
+    assert [one.mode for one in found.without] == ["best, logarithmic"]
+
+
+def test_nothing_under_a_finite_budget_is_refused() -> None:
+    spec = sweeps.load("toy", changes={"limits.noise_multiplier": 1e-3})
+    with pytest.raises(InvalidValue, match="may be launched"):
+        compared(spec)
+
+
+def test_both_faces_print_the_same(tmp_path, capsys, monkeypatch) -> None:
+    plot = tmp_path / "modes.html"
+    monkeypatch.setattr("sys.argv", ["sweeps", "check", "toy", "--modes", "--json", "--no-rehearsal", "-o", str(plot)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert not ended.value.code
+    printed = json.loads(capsys.readouterr().out)["modes"]
+    found = sweeps.check("toy", modes=True, rehearsal=False)
+    assert printed == json.loads(json.dumps(found.modes.to_dict()))
+    assert words.text(found.modes) in str(found)
+    assert len(found.figure().data) == 3
+    assert "hours" in printed["rows"][0]
+    assert printed["rows"][0]["hours"] is None
+    page = plot.read_text()
+    assert "best, geometric" in page
+    assert "src=" not in page.split("<body>")[1][:200], "it needs no network"
+    with pytest.raises(InvalidValue, match=r"\.html"):
+        found.write(tmp_path / "modes.png")
+    with pytest.raises(InvalidValue, match="modes=True"):
+        sweeps.check("toy", rehearsal=False).figure()
+    assert "--modes" in {name for one in commands()["check"].params for name in one.opts}
+
+
+def test_a_rehearsal_tells_the_time() -> None:
+    """32 records in 0.016 s: a trial of 10 epochs over 10,000 records takes 50 s."""
+    at = sgd()
+    spec = at.spec.model_copy(update={"resources": at.spec.resources.model_copy(update={"concurrency": 2})})
+    step = Step(
+        records=32, planned=100, seconds=0.016, memory_mb=None, device="cpu", loss=2.3, parameters=10, routes={},
+        looped=(), unreached=(),
+    )  # fmt: skip
+    ran = Rehearsed(
+        system="noisy-sgd", config=at.config, records=32, steps=2, seconds=1.0, reported=("accuracy",), step=step
+    )
+    rehearsal = Rehearsal(ran=(Tried("noisy-sgd", ran),), infeasible=0, left=0, seconds=1.0)
+    found = compared(spec, at.facts, rehearsal)
+    assert found.hours(found.row("one run")) == pytest.approx((25 / 3600, 25 / 3600), rel=1e-3)
+    row = found.row("best, geometric")
+    expected, worst = found.hours(row)
+    assert worst == pytest.approx(80 * 25 / 3600, rel=1e-3)
+    assert expected == pytest.approx(row.expected * 25 / 3600, rel=1e-3)
+    text = " ".join(words.text(found).split())
+    assert "2 at once on this machine, at the rehearsal's 0.0005 s per unit of work" in text
+    assert "33 min" in text
+
+
+def test_noise_covers_its_own_price() -> None:
+    """The plan that a row is made of is priced anew, from the plan alone."""
+    at = sgd()
+    plan = at.costing(sealed_modes.best_price(with_mean(0.5, 45), at.delta))
+    assert sealed_modes.best_price(with_mean(0.5, 45), at.delta)(trial_profile(plan)) <= at.epsilon

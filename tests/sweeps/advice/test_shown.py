@@ -1,0 +1,19 @@
+"""The comparison that README.md shows is the one that is printed, and DP-SGD is compared in half a minute."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import sweeps
+from sweeps.advice.advising import compared
+from sweeps.advice.words import table
+
+README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    begun = time.process_time()
+    found = compared(sweeps.load("quickstart"))
+    assert time.process_time() - begun < 30
+    assert "\n".join(f"  {line}" for line in table(found)) in README
