@@ -32,7 +32,8 @@ def check_apart(name: str, map_: ExportedProgram, facts: PublicFacts) -> None:
     Also for one that takes other inputs than `facts` declare, or a fixed number of records.
     """
     module, inputs = map_.module(check_guards=False), made_up_inputs(facts)
-    before = [one.clone() for one in (*module.state_dict().values(), *inputs)]
+    held = (*module.parameters(), *module.buffers(), *inputs)
+    before = [one.clone() for one in held]
 
     def mapped(rows: list[int]) -> Tensor:
         found = module(*(one[rows] for one in inputs))
@@ -55,8 +56,7 @@ def check_apart(name: str, map_: ExportedProgram, facts: PublicFacts) -> None:
         why = f"a map of {given}, for any number of records ({str(error).strip().partition(chr(10))[0]})"
         remedy = "Export it with a dynamic first axis: dynamic_shapes=({0: Dim('records')},)."
         raise _refused(name, why, remedy) from error
-    after = (*module.state_dict().values(), *inputs)
-    if any(not torch.equal(one, other) for one, other in zip(before, after, strict=True)):
+    if any(not torch.equal(one, other) for one, other in zip(before, held, strict=True)):
         raise _refused(name, "a map that keeps nothing of a record: called, it writes to its tensors or to its inputs")
     if not torch.isfinite(alone).all():
         raise _refused(name, "finite features of made-up records")

@@ -45,6 +45,8 @@ OPTIONS = (MAP, FROM, BOUNDS, GROUPS)
 FORMAT = 1
 _LONGEST = 500
 _BLOCK = 4096
+_SHOWN = 16
+"""Of a digest, in a sentence."""
 
 
 def parted(options: Mapping[str, object]) -> tuple[dict[str, object], Features | None]:
@@ -52,6 +54,28 @@ def parted(options: Mapping[str, object]) -> tuple[dict[str, object], Features |
     given = {name: options[name] for name in OPTIONS if name in options.keys()}  # noqa: SIM118
     own = options if not given else {name: one for name, one in options.items() if name not in given}
     return own if isinstance(own, dict) else dict(own), Features.of(given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where a map is from, as claims say it.
+
+    source    the publication of a named map, or the operator's words
+    digest    SHA-256, in hex: of a named map's code, else of all that decides what it says
+    declared  whether this is the operator's word, and not known here
+    """
+
+    name: str
+    source: str
+    digest: str
+    declared: bool
+
+    def __str__(self) -> str:
+        if not self.declared:
+            word = f"{self.name} ({self.source}; code {self.digest[:_SHOWN]})"
+            return f"Features are {word}, a public function of one record, which was fitted to no records."
+        word = f"{self.name} (SHA-256 {self.digest[:_SHOWN]})"
+        return f"Features are {word}, declared a public function that no private record had a part in: {self.source}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +134,19 @@ class Features:
             facts,
             dataset=f"{facts.dataset}-{word}",
             features={FEATURES: feature},
-            assumptions=(*facts.assumptions, self._assumption(facts)),
+            assumptions=(*facts.assumptions, str(self.provenance(facts))),
             treatment=(*facts.treatment, *self._treatment()),
         )
+
+    def provenance(self, facts: PublicFacts) -> Provenance:
+        """Where the map is from, over the inputs of `facts`. Raises InvalidValue."""
+        if self.name in NAMED:
+            source, digest_ = NAMED[self.name].source, _code_of(self.name)
+        else:
+            from trainables.features.programs import digest
+
+            source, digest_ = self.origin, digest(self._program(facts))
+        return Provenance(name=self.name, source=source, digest=digest_, declared=self.name not in NAMED)
 
     def check(self, facts: PublicFacts) -> None:
         """Raises InvalidValue for a map that does not keep made-up records apart, or cannot leave with a model."""
@@ -185,15 +219,6 @@ class Features:
         # A number of m with mean 0 and variance 1 is at most sqrt(m - 1).
         largest = math.sqrt(numbers // self.groups - 1)
         return replace(feature, low=-largest, high=largest)
-
-    def _assumption(self, facts: PublicFacts) -> str:
-        if self.name in NAMED:
-            word = f"{self.name} ({NAMED[self.name].source}; code {_code_of(self.name)[:16]})"
-            return f"Features are {word}, a public function of one record, which was fitted to no records."
-        from trainables.features.programs import digest
-
-        word = f"{self.name} (SHA-256 {digest(self._program(facts))[:16]})"
-        return f"Features are {word}, declared a public function that no private record had a part in: {self.origin}"
 
     def _treatment(self) -> tuple[str, ...]:
         if self.bounds is None:
