@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ from tests.sweeps.published_sweeps import NAME, swept
 from tests.trainables.source_cases import mnist_small, mnist_write
 from trainables.data import SOURCES
 from trainables.export.model import ReleasedModel
+from trainables.units import share_of
 
 LINEAR = {
     "model": "linear",
@@ -79,6 +81,31 @@ def test_features_lie_inside_the_boundary_and_in_no_other_file(scattered, tmp_pa
     files = [*folder.parent.rglob("*"), *(tmp_path / "model").iterdir()]
     holding = {one.parent.name for one in files if one.is_file() and row in one.read_bytes()}
     assert holding == {".features"}
+
+
+def test_a_table_with_two_inputs_leaves_with_its_map_too(tmp_path):
+    rng = np.random.default_rng(3)
+    rows = pd.DataFrame({"id": range(200), "age": rng.uniform(0, 100, 200), "scan": list(rng.uniform(-1, 1, (200, 4)))})
+    rows["label"] = np.where(np.stack(rows["scan"].to_list())[:, 0] ** 2 > 0.25, "out", "in")
+    rows.to_parquet(tmp_path / "people.parquet")
+    table = {
+        "source": "table",
+        "path": str(tmp_path / "people.parquet"),
+        "n": 200,
+        "label": "label",
+        "classes": ["in", "out"],
+        "columns": {"age": {"low": 0, "high": 100}, "scan": {"low": -1, "high": 1, "shape": [4]}},
+        "validation": {"records": "public", "share": 0.3, "id": "id"},
+        "features": "tests.trainables.feature_maps:side",
+        "features_from": "a formula, made for tests",
+        "features_bounds": [0, 1],
+    }
+    swept(tmp_path, raw(table, privacy={"epsilon": 8.0, "delta": 1e-3}), views=False)
+    sweep = sweeps.open(NAME, root=tmp_path)
+    held = rows[[share_of("validation", one) < 0.3 for one in rows["id"]]]
+    said = sweep.model(0).predict(held).values
+    assert float((said == held["label"]).mean()) == pytest.approx(sweep.trial(0).metrics["accuracy"])
+    assert any("no private record had a part in: a formula" in line for line in sweep.trial(0).guarantee.assumptions)
 
 
 def test_another_map_is_another_sweep(tmp_path, monkeypatch):

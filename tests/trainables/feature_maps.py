@@ -27,6 +27,13 @@ class Rows(nn.Module):
         return torch.cat([self.down @ image, self.right @ image.mT], -1)
 
 
+class Side(nn.Module):
+    """The numbers of a record beside the square of its scan."""
+
+    def forward(self, x: Tensor, scan: Tensor) -> Tensor:
+        return torch.cat([x, scan.square()], 1)
+
+
 class Centred(nn.Module):
     """Minus the mean of the batch: records are mixed."""
 
@@ -61,6 +68,10 @@ class Logarithm(nn.Module):
 
 def rows(facts: PublicFacts) -> nn.Module:
     return Rows(facts)
+
+
+def side(facts: PublicFacts) -> nn.Module:
+    return Side()
 
 
 def centred(facts: PublicFacts) -> nn.Module:

@@ -18,6 +18,7 @@ from torch.export import Dim
 from dpcore.checks import InvalidValue
 from tests.trainables import feature_maps
 from trainables.data import SOURCES, content
+from trainables.export.program import program
 from trainables.features import kept as keeping
 from trainables.features.declared import FEATURES, Features, parted
 from trainables.features.kept import kept
@@ -162,6 +163,17 @@ def test_a_file_of_torch_export_is_the_map_that_was_saved(tmp_path: Path) -> Non
     # Another file at the same place is another map.
     saved(tmp_path / "rows.pt2", nn.Flatten(0, 0))
     assert rows_of(DIGITS.load(from_file(tmp_path / "rows.pt2"))).shape == (25, 8, 8)
+
+
+def test_a_model_leaves_behind_a_map_from_a_file(tmp_path: Path) -> None:
+    """BatchNorm by statistics that it came with is a fixed map."""
+    asked = from_file(saved(tmp_path / "map.pt2", feature_maps.public_statistics(DIGITS.facts(FEW))))
+    features, data = parted(asked)[1], DIGITS.load(asked)
+    assert features is not None
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    whole = program(features.first(model, DIGITS.facts(FEW)), DIGITS.facts(FEW).features).module()
+    images = torch.from_numpy(DIGITS.load(FEW).train.inputs["image"].copy())
+    assert torch.allclose(whole(images), model(torch.from_numpy(rows_of(data))), atol=1e-5)
 
 
 def test_a_file_that_takes_so_many_records_and_no_others_is_refused(tmp_path: Path) -> None:

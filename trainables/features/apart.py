@@ -6,7 +6,6 @@ exported model is asked with many at once: there a map that mixes would say some
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
@@ -23,7 +22,7 @@ ROUNDING = 1e-4
 def made_up_inputs(facts: PublicFacts, records: int = RECORDS) -> tuple[Tensor, ...]:
     """Tensors [records, ...] of nobody's, in the order of the features."""
     split = made_up(facts, records, 0).train.inputs
-    return tuple(torch.from_numpy(np.ascontiguousarray(one[:records])) for one in split.values())
+    return tuple(torch.from_numpy(one[:records].copy()) for one in split.values())
 
 
 def check_apart(name: str, map_: ExportedProgram, facts: PublicFacts) -> None:

@@ -57,7 +57,7 @@ def parted(options: Mapping[str, object]) -> tuple[dict[str, object], Features |
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
+class MapOrigin:
     """Where a map is from, as claims say it.
 
     source    the publication of a named map, or the operator's words
@@ -134,11 +134,11 @@ class Features:
             facts,
             dataset=f"{facts.dataset}-{word}",
             features={FEATURES: feature},
-            assumptions=(*facts.assumptions, str(self.provenance(facts))),
+            assumptions=(*facts.assumptions, str(self.origin_of(facts))),
             treatment=(*facts.treatment, *self._treatment()),
         )
 
-    def provenance(self, facts: PublicFacts) -> Provenance:
+    def origin_of(self, facts: PublicFacts) -> MapOrigin:
         """Where the map is from, over the inputs of `facts`. Raises InvalidValue."""
         if self.name in NAMED:
             source, digest_ = NAMED[self.name].source, _code_of(self.name)
@@ -146,7 +146,7 @@ class Features:
             from trainables.features.programs import digest
 
             source, digest_ = self.origin, digest(self._program(facts))
-        return Provenance(name=self.name, source=source, digest=digest_, declared=self.name not in NAMED)
+        return MapOrigin(name=self.name, source=source, digest=digest_, declared=self.name not in NAMED)
 
     def check(self, facts: PublicFacts) -> None:
         """Raises InvalidValue for a map that does not keep made-up records apart, or cannot leave with a model."""
