@@ -169,6 +169,14 @@ def _setting(
     kept_in: Path,
 ) -> evidence.AuditSetting:
     spec = load_spec(recorded.spec.canonical)
+    if spec.privacy.scope == "sweep" and spec.data.records_are_public is None:
+        raise InvalidValue(
+            "sweep",
+            recorded.called,
+            "one whose trials have budgets of their own: twins are trained on its records, and its one budget does not "
+            "count them",
+            "Audit the system in a sweep over records that are public.",
+        )
     return evidence.AuditSetting(
         system=audited.system,
         plan=audited.plan,

@@ -13,6 +13,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import STANDING, Status, resting_on
 from sweeps.held_out.readings import Charged, planned
+from sweeps.ledger.filtered import filtered_guarantee, sweep_total
 from sweeps.ledger.spending import NOT_COVERED, choices_by_results, in_parallel
 from sweeps.ledger.summary import Choice
 from sweeps.ledger.text import COUNTS, COVERS, PROMISES_NOTHING
@@ -50,6 +51,7 @@ class TotalEstimate:
     choices  what will let results choose budgets: then what was executed will have no total that is a claim
     standing  of the weakest claim among the draws
     public   whether the records are declared public: then more leaves than is counted
+    budget   whether it is the budget of the whole sweep, which its filter keeps: no estimate then
     """
 
     trials: int
@@ -59,11 +61,17 @@ class TotalEstimate:
     choices: tuple[Choice, ...] = ()
     standing: str = Status.PROVED
     public: bool = False
+    budget: bool = False
 
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
             return f"all {self.trials} trials together: {PROMISES_NOTHING}"
         number = f"epsilon {epsilon_text(self.epsilon)} at delta {delta_text(self.delta)}"
+        if self.budget:
+            return (
+                f"all {self.trials} trials together: at most {number}, whichever are launched. After the run it can be "
+                f"quoted. {COUNTS if self.public else COVERS}"
+            )
         estimate = (
             f"all {self.trials} trials together: about {number}, an estimate by {self.accountant} from draws of the "
             "space"
@@ -95,6 +103,20 @@ def estimated_total(
         return None, []
     if not Release.of(spec).covered:
         return None, [f"total of the procedure: {NOT_COVERED}"]
+    if (whole := sweep_total(RecordedSpec(spec.canonical()))) is not None:
+        claim = filtered_guarantee(whole, plans)
+        return (
+            TotalEstimate(
+                trials=spec.search.trials,
+                epsilon=claim.epsilon,
+                delta=claim.delta,
+                accountant=claim.accountant,
+                standing=claim.standing,
+                public=spec.data.records_are_public is not None,
+                budget=True,
+            ),
+            [],
+        )
     from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
     from dpcore.parallel import headline_of_parts, larger_of_parts
 

@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcore.group_privacy import group_epsilon_lower
+from sweeps.budget.sweep_budget import budget_of
 from sweeps.checking.estimates import Spread, TotalEstimate, estimated_total
 from sweeps.checking.feasibility import DRAWS, draws
 from sweeps.checking.notes import notes_on, notes_on_withheld
+from sweeps.checking.spread_lines import spread_lines
 from sweeps.control.planning import check_corners, plan_proposal
 from sweeps.control.resolving import resolution_of
 from sweeps.held_out.declared import DeclaredTest, declared_test
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 SEALED_SAMPLES = 40
 """Draws that are planned under the price of a selection: each is a few plans."""
+SPREAD_DRAWS = 24
+"""Draws that are planned where the whole sweep has one budget: each plan is fitted to its part, by several plans."""
 GROUP_SAMPLES = 20
 """Draws whose group privacy is counted: each takes as long as a dozen plans."""
 
@@ -60,6 +64,7 @@ class Preview:
     noise       standard deviation on a count of a report on private validation records; None without such reports
     resolution  what `sampler: auto` comes to; None for other samplers
     selection   what releasing the best trial alone costs; None where every trial is released
+    spread      how one budget of the whole sweep is spread, and what that buys; empty where each trial has its own
     """
 
     spec: SweepSpec
@@ -79,6 +84,7 @@ class Preview:
     noise: Spread | None
     resolution: Resolution | None
     selection: SelectionPreview | None = None
+    spread: tuple[str, ...] = ()
 
     @property
     def heading(self) -> str:
@@ -150,6 +156,7 @@ class Preview:
             "noise": self.noise and asdict(self.noise),
             "feasible_share": self.feasible_share,
             **({} if self.selection is None else {"selection": self.selection.to_dict()}),
+            **({"spread": self.spread} if self.spread else {}),
         }
 
     def render(self) -> str:
@@ -163,12 +170,15 @@ class Preview:
             sampler += f", {'systems and budgets' if search.stratified else 'budgets'} in turn,"
         assumptions = Assumptions.of(claim for total in self.started_from for claim in total.claims())
         most, bounded = ("", "each trial") if self.selection is None else ("at most ", "the whole search")
+        if self.spread:
+            bounded = "everything that leaves the sweep"
         lines = [
             *filter(None, [self.heading]),
             f"{self.spec.name}: {most}{search.trials} trials by {sampler} on {self.facts.dataset} (n={self.facts.n})",
             f"budget   epsilon {budgets} at delta {delta_text(privacy.delta)}, {privacy.adjacency}, "
             f"unit {privacy.unit}, for {bounded}",
             *(self.selection.lines() if self.selection is not None else ()),
+            *(f"spread   {line}" for line in self.spread),
         ]
         if privacy.unit != RECORD:
             lines.append(f"unit     {_unit_text(privacy.unit, self.facts.unit_records, self.per_record)}")
@@ -216,12 +226,13 @@ def preview(
     calibrations: MutableMapping[str, float] | None = None,
     *,
     systems: Mapping[str, System] | None = None,
-    samples: int = DRAWS,
+    samples: int | None = None,
     warm: Sequence[Published] = (),
     started_from: Sequence[EarlierTotal] = (),
 ) -> Preview:
     """Plan `samples` draws from the prior and sum up. Reads no record.
 
+    samples       DRAWS unless given, SPREAD_DRAWS where the whole sweep has one budget
     warm          trials of the sweep that `search.warm_start` names
     started_from  `sweeps.ledger.totals.earlier_totals` of this spec
 
@@ -232,8 +243,13 @@ def preview(
     check_corners(spec, facts, calibrations, systems)
     space = Space.of(spec)
     selection = None
+    if samples is None:
+        samples = DRAWS if budget_of(spec) is None else SPREAD_DRAWS
     if spec.selection is None:
-        outcomes = [plan_proposal(spec, config, facts, calibrations, systems) for config in draws(spec, space, samples)]
+        outcomes = [
+            plan_proposal(spec, config, facts, calibrations, systems, number=number)
+            for number, config in enumerate(draws(spec, space, samples))
+        ]
     else:
         samples = min(samples, SEALED_SAMPLES)
         drawn = list(draws(spec, space, samples))
@@ -271,6 +287,7 @@ def preview(
         noise=Spread.of([plan.validation.histogram.deviation for plan in plans if plan.validation is not None]),
         resolution=resolution_of(spec, facts, calibrations, systems),
         selection=selection,
+        spread=spread_lines(spec, plans),
     )
 
 

@@ -22,7 +22,7 @@ from sweeps.control.newest_store import check_newest
 from sweeps.control.planning import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.control.plans_ahead import GROUP_AHEAD, GROUP_LIMIT, PlansAhead, together
 from sweeps.control.settlements import NoResult, curve_of, doubted, settlement_of
-from sweeps.control.shared_budget import SharedBudget
+from sweeps.control.shared_budget import NO_RETRY, SharedBudget
 from sweeps.control.stopped_trials import claim_of
 from sweeps.control.time_limits import OVERRAN, seconds_left
 from sweeps.records import AttemptRecord, Proposal, Reservation, TrialRecord, TrialState
@@ -81,7 +81,9 @@ class Controller:
 
     def __post_init__(self) -> None:
         self._release, self._space = Release.of(self.spec), Space.of(self.spec)
-        self._plans = PlansAhead(lambda one: plan_proposal(self.spec, one.config, self.facts, self.calibrations))
+        self._plans = PlansAhead(
+            lambda one: plan_proposal(self.spec, one.config, self.facts, self.calibrations, number=one.number)
+        )
 
     # -- at start ---------------------------------------------------------------------------------------
 
@@ -93,6 +95,7 @@ class Controller:
         """
         self.records = {record.key: record for record in self.store.trials(self.sweep)}
         check_newest(self.sweep, self.records, self.trials)
+        self.budget.open_filter(self.spec, self.records, self.store.ledger(self.sweep), self.calibrations)
         for record in list(self.records.values()):
             if record.state is TrialState.RUNNING:
                 self._conclude(record, reason=CONTROLLER_ENDED)
@@ -108,6 +111,8 @@ class Controller:
 
     def has_work(self) -> bool:
         """Whether anything may still be launched (False spares a finished sweep the start of a cluster)."""
+        if self.budget.is_final:
+            return bool(self._relaunch)
         promotion = next_rung(self.spec, self.published(), self.running)
         if self._relaunch or isinstance(promotion, Promote) or self.points.next(self._space) is not None:
             return True
@@ -132,13 +137,13 @@ class Controller:
 
     def decide(self) -> Decision:
         """The next launch, its reservation already durable; or Wait; or Done."""
-        if not self.budget.over and (launch := self._next()) is not None:
+        if (launch := self._next()) is not None:
             return launch
         return Wait() if self.running else Done(exhausted=self._exhausted, over_budget=bool(self.budget.over))
 
     def _next(self) -> TrialGroup | None:
-        """The next launch; None where there is none, or where the population's budget does not hold it."""
-        while self._relaunch and not self.budget.over:
+        """The next launch; None where there is none, or where the budget does not hold it."""
+        while self._relaunch and self.budget.lets_go_on:
             if (again := self._again()) is not None:
                 return again
         while not self.budget.over and isinstance(
@@ -209,7 +214,7 @@ class Controller:
         ][:GROUP_LIMIT]
         members = []
         for key in keys:
-            if self.budget.over:
+            if not self.budget.lets_go_on:
                 break
             self._relaunch.remove(key)
             member = self._relaunched(key, self.store.ledger_of(key)[-1].to_step)
@@ -250,6 +255,9 @@ class Controller:
             lambda charge: self.store.relaunch(self.lease, key, start.step, to_step, charge),
         )
         if reserved is None:
+            if self.budget.is_final and record.state is TrialState.PLANNED:
+                self.store.abandon(self.lease, key, NO_RETRY)
+                self._changed(replace(record, state=TrialState.FAILED, reason=NO_RETRY))
             return None
         again = replace(record, state=TrialState.RUNNING, attempts=reserved.attempt)
         return self._reserved(again, reserved, start.attempt)

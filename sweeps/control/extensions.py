@@ -37,10 +37,20 @@ def extended(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
     spec = widened(spec, extensions)
     for one in extensions:
         if one.trials is not None:
-            spec = spec.model_copy(update={"search": spec.search.model_copy(update={"trials": one.trials})})
+            spec = _with_shares(spec).model_copy(
+                update={"search": spec.search.model_copy(update={"trials": one.trials})}
+            )
         if one.hours is not None:
             spec = spec.model_copy(update={"limits": spec.limits.model_copy(update={"hours": one.hours})})
     return spec
+
+
+def _with_shares(spec: SweepSpec) -> SweepSpec:
+    """The spec whose budget for the whole sweep, if it has one, stays spread over as many trials as it began with."""
+    privacy = spec.privacy
+    if privacy.scope == "trial" or privacy.shares is not None:
+        return spec
+    return spec.model_copy(update={"privacy": privacy.model_copy(update={"shares": spec.search.trials})})
 
 
 def begun(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -> SweepSpec:
@@ -146,6 +156,10 @@ def _proposed(spec: SweepSpec, records: Sequence[TrialRecord]) -> int:
 
 
 def _check_open(recorded: SweepRecord, spec: SweepSpec, name: str, value: float, what: str) -> None:
+    spread = name == "trials" and (spec.privacy.scope, spec.privacy.release) == ("sweep", "all")
+    if spread and recorded.state is not SweepState.OUT_OF_BUDGET:
+        # What more of them cost was fixed before the first one: they run as far as its budget goes.
+        return
     if not Release.of(spec).policy.at_once or spec.privacy.scope != "trial":
         raise InvalidValue(
             name,

@@ -18,10 +18,12 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, phases
 from dpcore.guarantee import STANDING
+from sweeps.budget.sweep_budget import budget_of
 from sweeps.ledger.assumptions import ONE_TRIAL
 from sweeps.records import SYSTEM, TARGET_EPSILON, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.search.curve_steps import report_steps
+from sweeps.search.rungs import stops
 from sweeps.search.space import Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.model import SweepSpec
@@ -57,8 +59,11 @@ def plan_proposal(
     facts: PublicFacts,
     calibrations: MutableMapping[str, float],
     systems: Mapping[str, System] | None = None,
+    number: int = 0,
 ) -> PrivacyPlan | Refusal:
     """Plan one proposal, or say why it is not launched.
+
+    number  of the proposal, which decides its part of a budget of the whole sweep
 
     A combination of knobs that makes no sense is refused like one that is too large: others of the space may do
     (`check_corners` finds values that never do).
@@ -69,7 +74,7 @@ def plan_proposal(
     InvalidValue, loudly. So is an unprotected plan that no reason was given for. What the claims of a sound plan are
     worth in this sweep is the publisher's to say.
     """
-    planner = _Planner(spec, facts, calibrations, _systems(systems), Space.of(spec))
+    planner = _Planner(spec, facts, calibrations, _systems(systems), Space.of(spec), number)
     if broken := planner.space.broken(config):
         return Refusal(
             violations=broken, reason=f"{planner.space.said(config)}. Narrow the space, or drop the constraint."
@@ -94,6 +99,7 @@ class _Planner:
     calibrations: MutableMapping[str, float]
     systems: Mapping[str, System]
     space: Space
+    number: int = 0
 
     def planned(self, config: Config) -> PrivacyPlan | Refusal:
         """The system's own plan, if what the objectives ask can be measured of it. Raises _Senseless."""
@@ -102,15 +108,34 @@ class _Planner:
         try:
             check_unit(system, self.facts, spec.privacy.unit)
             check_weights(system, self.facts)
-            target = spec.privacy.target(float(config[TARGET_EPSILON]))
-            plan = plan_with_reports(
-                system, knobs, self.facts, target, self.calibrations, lambda steps: report_steps(spec, system, steps)
-            )
+            plan = self._fitted(system, knobs, float(config[TARGET_EPSILON]))
             if isinstance(plan, PrivacyPlan):
                 check_measurable(spec.asked, system, plan)
         except InvalidValue as error:
             raise _Senseless(error) from error
         return plan if isinstance(plan, Refusal) else named(plan, spec.privacy.noise_source)
+
+    def _fitted(self, system: System, knobs: Config, epsilon: float) -> PrivacyPlan | Refusal:
+        """For a trial's own budget, or for its part of that of the whole sweep."""
+        spec = self.spec
+
+        def plan_at(target: float) -> PrivacyPlan | Refusal:
+            return plan_with_reports(
+                system,
+                knobs,
+                self.facts,
+                spec.privacy.target(target),
+                self.calibrations,
+                lambda steps: report_steps(spec, system, steps),
+            )
+
+        budget = budget_of(spec)
+        if budget is None:
+            return plan_at(epsilon)
+        # The mathematics of search takes a while to import.
+        from sweeps.budget.planning import fitted_to_part
+
+        return fitted_to_part(plan_at, lambda steps: stops(spec, steps), budget, self.number, self.calibrations)
 
     def held(self, config: Config, plan: PrivacyPlan) -> PrivacyPlan | Refusal:
         """The plan, if its claim and its size are within the spec. Raises InvalidValue as `plan_proposal`."""

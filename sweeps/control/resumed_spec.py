@@ -78,6 +78,8 @@ def stated(before: SweepSpec, given: SweepSpec) -> list[str]:
         "data.validation": recorded_text(recorded) != recorded_text(now),
         "data.test": before.data.options().get("test") != given.data.options().get("test"),
         "data.population": before.data.population != given.data.population,
+        "privacy, where the whole sweep has one budget,": before.privacy != given.privacy
+        and "sweep" in (before.privacy.scope, given.privacy.scope),
         "data.unit and privacy.unit": (recorded.data_unit, recorded.unit) != (now.data_unit, now.unit),
     }
     return [name for name, differs in changed.items() if differs] or launching(before, given)

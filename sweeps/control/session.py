@@ -29,7 +29,7 @@ from sweeps.control.time_limits import Deadline, seconds_run
 from sweeps.control.unmeasured import unmeasured_lines
 from sweeps.front.pareto import rankable, spec_objectives
 from sweeps.ledger.text import stopped_lines
-from sweeps.population.joining import ledger_of
+from sweeps.population.joining import ledger_of, reserve_whole
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
@@ -207,7 +207,10 @@ def resume(
         controller.points.heard = listener.points
         tracking = effective.tracking.uri or workspace.tracking_uri
         say_decided(began, facts, workspace, name, tracking, address, store.calibrations())
+        reserve_whole(store, lease, began)
         controller.recover()
+        if recorded.state is SweepState.OUT_OF_BUDGET:
+            controller.budget.stays_spent()
         working = controller.has_work()
         if working:
             controller.look_ahead()
@@ -218,7 +221,7 @@ def resume(
                 # The process ends next, with the code that says why, whatever comes of this.
                 operator.tell_apart(EndNotice.of(store, sweep, ExitCode.CLUSTER_LOST))
 
-        if working and not controller.budget.over:
+        if working and controller.budget.lets_go_on:
             # Ray takes seconds to import and start: not for a sweep that is already over.
             from sweeps.runner.cluster import check_reachable
 
@@ -228,7 +231,7 @@ def resume(
             Drain(Publisher(store), name, tracking) as drain,
         ):
             store.set_state(lease, "running")
-            if controller.budget.over:
+            if controller.budget.over and not (working and controller.budget.is_final):
                 state.ended = "out of budget"
             elif working:
                 state.ended = _launch_all(
@@ -336,7 +339,12 @@ def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
     if ended == SweepState.OUT_OF_BUDGET:
         reasons.append(
             f"{controller.launched} of {controller.spec.search.trials} trials were launched. "
-            f"{controller.budget.over} It goes on with `sweeps resume {controller.sweep}` once the budget holds more."
+            f"{controller.budget.over} "
+            + (
+                "Nothing gives any of it back: for more trials start a new sweep."
+                if controller.budget.is_final
+                else f"It goes on with `sweeps resume {controller.sweep}` once the budget holds more."
+            )
         )
     if ended == "exhausted":
         reasons.append(

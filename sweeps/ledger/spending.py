@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.checks import InvalidValue
@@ -26,8 +27,9 @@ from dpcore.guarantee import Guarantee, Status, resting_on, weakest
 from sweeps.held_out.readings import Charged
 from sweeps.ledger.assumptions import OF_ONE_TRIAL
 from sweeps.ledger.composing import ReleasedParts, rounding_line
+from sweeps.ledger.filtered import IN_TIME, filtered_guarantee, sweep_total
 from sweeps.ledger.steps import total
-from sweeps.ledger.summary import Choice, Procedure, Summary, largest_claims
+from sweeps.ledger.summary import Choice, Procedure, Summary, SweepTotal, largest_claims
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState
@@ -231,12 +233,15 @@ def summary(
     choices: Sequence[Choice] | None = None,
     rests_on: Sequence[str] = (),
     tests: Sequence[Charged] = (),
+    budget: SweepTotal | None = None,
 ) -> Summary:
     """What `show` prints about the ledger: steps and claims always; with `choices` given, the procedure's total at
     the plans' smallest delta, or why no accountant can count the whole, or that more left than is counted.
 
     rests_on  assumptions of the total besides those of its plans
     tests     see `procedure_guarantee`
+    budget    of the whole sweep, which its filter kept: then that is the total where results chose budgets, and stands
+              beside it where they did not
     """
     found = Summary(spent=total(entries), claims=largest_claims(trials))
     if choices is None or not entries:
@@ -246,13 +251,20 @@ def summary(
         return replace(found, uncounted=NOT_COVERED)
     delta = min(plan.guarantee.delta for plan in plans.values())
     choices = (*choices, *(choice for one in tests for choice in one.choices))
+    if budget is not None and choices:
+        return replace(found, **_filtered(budget, plans, entries))
     charged = charged_as(trials, entries, choices)
     keys = {one.key for one, asked in zip(entries, charged, strict=True) if one != asked}
     cut = [one.state for one in trials if one.key in keys]
     try:
         counted = procedure_guarantee(plans, charged, delta, adaptive=bool(choices), tests=tests)
     except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
+        if budget is not None:
+            return replace(found, **_filtered(budget, plans, entries))
         return replace(found, uncounted=str(error))
+    if budget is not None and counted.epsilon > budget.epsilon:
+        # Of two bounds that hold the smaller.
+        return replace(found, **_filtered(budget, plans, entries))
     counted = replace(counted, assumptions=(*counted.assumptions, *rests_on))
     return replace(
         found,
@@ -265,6 +277,7 @@ def summary(
             standing=weakest(*(plan.guarantee.status for plan in plans.values())),
             whole=sum(state is TrialState.FAILED for state in cut),
             unfinished=sum(state is not TrialState.FAILED for state in cut),
+            budget=budget,
         ),
         reports_charged=sum(phases(reported_event(plans, charged)).values()),
     )
@@ -276,6 +289,23 @@ def charged_as(
     """The entries as a total counts them. Where results chose budgets the sum promises nothing, and says what ran."""
     whole = {} if choices else _cut_on_the_way(trials, entries)
     return [whole.get((one.key, one.attempt), one) for one in entries]
+
+
+def _filtered(budget: SweepTotal, plans: Mapping[str, PrivacyPlan], entries: Sequence[LedgerEntry]) -> dict[str, Any]:
+    """What a summary says of trials that a filter let through."""
+    guarantee = filtered_guarantee(budget, plans.values())
+    return {
+        "procedure": Procedure(
+            guarantee=replace(guarantee, assumptions=(*guarantee.assumptions, IN_TIME)),
+            trials=len(plans),
+            rests_on=(IN_TIME,),
+            refuted=tuple(sorted({one.system for one in plans.values() if one.guarantee.status is Status.REFUTED})),
+            standing=weakest(*(one.guarantee.status for one in plans.values())),
+            budget=budget,
+            filtered=True,
+        ),
+        "reports_charged": sum(phases(reported_event(plans, entries)).values()),
+    }
 
 
 def _cut_on_the_way(
@@ -309,6 +339,7 @@ def summary_in_passing(
     tests: Sequence[Charged] = (),
 ) -> Summary:
     """`summary` with the procedure's total where that takes well under a second, and else why it is left out."""
-    if len(entries) > TOTAL_SHOWN_UP_TO:
+    budget, choices = sweep_total(sweep.spec), choices_of(sweep, trials)
+    if len(entries) > TOTAL_SHOWN_UP_TO and (budget is None or not choices):
         return replace(summary(trials, entries), uncounted=too_many(sweep.name, len(entries)))
-    return summary(trials, entries, choices_of(sweep, trials), cut_short(sweep, trials), tests)
+    return summary(trials, entries, choices, cut_short(sweep, trials), tests, budget)

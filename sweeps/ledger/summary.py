@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dpcore.guarantee import STANDING, Guarantee, Status
@@ -45,6 +45,15 @@ class LargestClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepTotal:
+    """The budget of everything that leaves a sweep, and the filter that keeps it: "gdp" or "renyi"."""
+
+    epsilon: float
+    delta: float
+    filter: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Procedure:
     """All that the sweep executed, taken as released.
 
@@ -57,6 +66,8 @@ class Procedure:
     whole      failed trials that are counted further than they ran
     unfinished  trials on their way that are
     sweeps     whose trials they are, where they are of several
+    budget     of everything that leaves the sweep, which a filter keeps; None where each trial has its own
+    filtered   whether `guarantee` is that budget itself, since results chose what was launched
     """
 
     guarantee: Guarantee
@@ -68,6 +79,8 @@ class Procedure:
     whole: int = 0
     unfinished: int = 0
     sweeps: tuple[str, ...] = ()
+    budget: SweepTotal | None = None
+    filtered: bool = False
 
     @property
     def is_claim(self) -> bool:
@@ -87,6 +100,7 @@ class Procedure:
             **({"refuted": list(self.refuted)} if self.refuted else {}),
             **({"failed_counted_whole": self.whole} if self.whole else {}),
             **({"unfinished_counted_whole": self.unfinished} if self.unfinished else {}),
+            **({} if self.budget is None else {"budget": asdict(self.budget), "by_filter": self.filtered}),
         }
 
 

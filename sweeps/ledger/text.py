@@ -11,7 +11,7 @@ from sweeps.ledger.summary import LargestClaim, Procedure, Summary
 from sweeps.records import TrialRecord
 from sweeps.release.policy import is_demonstration
 from sweeps.release.quoting import quote_of_claim, quote_of_total
-from sweeps.release.rounding import claim_text, count_text
+from sweeps.release.rounding import claim_text, count_text, delta_text, epsilon_text
 
 TAKEN = "steps_taken"
 """Metric of systems that stop themselves."""
@@ -48,8 +48,19 @@ def total_text(total: Procedure, assumptions: Assumptions) -> str:
         covers = COUNTS if is_demonstration(claim) else COVERS
         covers = covers.replace("this sweep", "these sweeps") if total.sweeps else covers
         said = quote_of_total(total).said.capitalize()
-        return f"{who}: {claim_text(claim, assumptions.status(claim))}. {said}. {covers}{_cut_text(total)}"
+        stated = f"{who}: {claim_text(claim, assumptions.status(claim))}. {said}. {covers}"
+        return f"{stated}{_budget_text(total)}{_cut_text(total)}"
     return f"{who}: no guarantee, because {_no_total_text(total)} (Added up as it ran: {claim_text(claim, None)}.)"
+
+
+def _budget_text(total: Procedure) -> str:
+    """That of the whole sweep, if it has one."""
+    if total.budget is None:
+        return ""
+    if total.filtered:
+        return f" It is the sweep's budget: its {total.budget.filter} filter launched nothing beyond it."
+    said = f"epsilon {epsilon_text(total.budget.epsilon)} at delta {delta_text(total.budget.delta)}"
+    return f" The sweep's budget is {said}; what ran was fixed beforehand, and is counted as it ran."
 
 
 def _cut_text(total: Procedure) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter
+from sweeps.budget.sweep_budget import budget_of
 from sweeps.population.arithmetic import Population
-from sweeps.population.blocks import ledger_named
+from sweeps.population.blocks import ledger_named, reserve_block
 from sweeps.population.charging import check_terms
 from sweeps.spec.model import SweepSpec
-from sweeps.store import Store
+from sweeps.store import Lease, Store
 
 
 def ledger_of(store: Store, spec: SweepSpec) -> Population | None:
@@ -19,3 +21,15 @@ def ledger_of(store: Store, spec: SweepSpec) -> Population | None:
     population = ledger_named(store, spec.data.population)
     check_terms(population, spec.privacy.adjacency, spec.privacy.unit)
     return population
+
+
+def reserve_whole(store: Store, lease: Lease, spec: SweepSpec) -> None:
+    """The one row of a sweep whose one budget a filter keeps, before its first trial; for any other sweep nothing.
+
+    Raises PopulationSpent where the population does not hold it, and as `reserve_block`.
+    """
+    budget = budget_of(spec)
+    if budget is not None and spec.data.population is not None:
+        whole, filter = DPCharge(budget.epsilon, budget.delta), budget.filter
+        gdp = GDPCharge(filter.mu_total, filter.tau_total) if isinstance(filter, GDPFilter) else None
+        reserve_block(store, lease, spec.data.population, whole, gdp)

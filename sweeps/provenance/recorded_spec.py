@@ -51,6 +51,14 @@ class RecordedSpec:
     """Why metrics leave that read training records outside of every claim."""
     release = _At[str]("privacy.release", "all")
     """The word for what leaves the sweep: all of it, before there was a word."""
+    scope = _At[str]("privacy.scope", "trial")
+    """The word for what its budget bounds."""
+    budgets = _At[Sequence[float]]("privacy.epsilon", ())
+    """Target epsilons, ascending."""
+    delta = _At[float | None]("privacy.delta", None)
+    """Of all its claims."""
+    filter = _At[str]("privacy.filter", "gdp")
+    """What adds up in a budget of the whole sweep."""
     references = _At[Mapping[str, Mapping[str, Any]]]("front.reference", {})
     """{metric: {"value": ..., "source": ...}}: where the axes of a front end."""
     sampler = _At[str | None]("search.sampler", None)

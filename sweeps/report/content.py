@@ -14,6 +14,7 @@ from sweeps.front.pareto import LABELS, axis_ends, front, label_of, spec_objecti
 from sweeps.held_out.readings import charged
 from sweeps.ledger import spending as ledger
 from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.filtered import sweep_total
 from sweeps.ledger.summary import Summary
 from sweeps.ledger.totals import Total, earlier_totals, total_of
 from sweeps.records import CurveReport, SweepRecord, TrialState, by_trial
@@ -87,7 +88,9 @@ def gather(store: Publisher, sweep: str) -> Content:
     mix = [name for position, name in enumerate(LABELS) if len({kind[position] for kind in kinds}) > 1]
     release = Release.recorded(record.spec)
     choices, rests_on = ledger.choices_of(record, trials), ledger.cut_short(record, trials)
-    spending = ledger.summary(trials, store.ledger(sweep), choices, rests_on, charged(store, record))
+    spending = ledger.summary(
+        trials, store.ledger(sweep), choices, rests_on, charged(store, record), sweep_total(record.spec)
+    )
     started_from = earlier_totals(store, record.spec.warm_start)
     counted = (total_of(sweep, spending), *started_from)
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]

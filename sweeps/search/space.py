@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sweeps.budget.sweep_budget import trial_budgets
 from sweeps.records import SYSTEM, TARGET_EPSILON
 from sweeps.spec.conditions import needs
 from sweeps.spec.constraints import Constraint
@@ -103,7 +104,8 @@ class Space:
     @classmethod
     def of(cls, spec: SweepSpec) -> Space:
         """The space of a spec."""
-        return cls.over(spec.systems, spec.privacy.epsilon, spec.constraints)
+        budgets = trial_budgets(spec.privacy, spec.search, spec.early_stopping)
+        return cls.over(spec.systems, budgets, spec.constraints)
 
     @classmethod
     def over(

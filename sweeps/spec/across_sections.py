@@ -11,6 +11,7 @@ from typing import Literal
 
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from sweeps.budget.sweep_budget import trial_budgets
 from sweeps.process.suggestions import did_you_mean
 from sweeps.process.tracking_uri import check_tracking_uri
 from sweeps.search import registry
@@ -115,16 +116,7 @@ def check_test(draft: Draft, problems: Problems) -> None:
 def check_unavailable(draft: Draft, problems: Problems) -> None:
     """Settings that are understood and not built yet."""
     scope, release = draft.written_privacy.get("scope"), draft.written_privacy.get("release")
-    if (scope, release) == ("sweep", "best"):
-        return  # `sweeps.spec.selection_section`
-    if scope == "sweep":
-        problems.add(
-            "privacy.scope",
-            scope,
-            "trial: a budget for the whole sweep is available with `release: best` alone",
-            "The total of all trials is computed and shown beside each trial's claim.",
-        )
-    if release == "best":
+    if scope != "sweep" and release == "best":
         problems.add(
             "privacy.release",
             release,
@@ -360,7 +352,12 @@ def first_points(draft: Draft, problems: Problems) -> tuple[dict[str, Scalar], .
     """`search.first`, each point complete; problems of those that are none are noted."""
     assert draft.search is not None
     assert draft.privacy is not None
-    space = Space.over(draft.systems, draft.privacy.epsilon, sound(draft, problems))
+    try:
+        budgets = trial_budgets(draft.privacy, draft.search, draft.early_stopping)
+    except InvalidValue:
+        # `sweeps.spec.sweep_scope` says why.
+        budgets = draft.privacy.epsilon
+    space = Space.over(draft.systems, budgets, sound(draft, problems))
     points = (read_point(space, one, f"search.first.{i}", problems) for i, one in enumerate(draft.search.first))
     return tuple(point for point in points if point is not None)
 

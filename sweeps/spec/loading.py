@@ -30,6 +30,7 @@ from sweeps.spec.references import check_references, references
 from sweeps.spec.reported import check_reported
 from sweeps.spec.secrecy import check_no_secrets
 from sweeps.spec.selection_section import check_selection, selects
+from sweeps.spec.sweep_scope import check_sweep_scope
 from sweeps.spec.systems_section import read_systems
 from sweeps.spec.yaml_text import read_document
 from trainables.named import OrImported
@@ -43,6 +44,7 @@ CHECKS = (
     across_sections.check_units,
     across_sections.check_unavailable,
     check_selection,
+    check_sweep_scope,
     across_sections.check_validation,
     across_sections.check_test,
     across_sections.check_delta,

@@ -99,7 +99,10 @@ class Privacy(Section):
                         what leaves the sweep is not covered, and nothing in it is called proved
     unit               what neighbours differ in: `record`, or a word for what `data.unit` groups, such as `person`
     scope, release     what the budget bounds and what leaves the sweep: trial/all bounds each trial, and all of them
-                       leave; sweep/best bounds the whole search, of which the best trial alone leaves (`Selection`)
+                       leave; sweep/all bounds all of them together, enforced while it runs (`sweeps.budget`);
+                       sweep/best bounds the whole search, of which the best trial alone leaves (`Selection`)
+    spread, shares     of sweep/all: how the budget is spread over how many trials; `search.trials` unless given
+    filter, order      of sweep/all: what adds up, mu^2 or the Renyi divergence at this order
     solve              what the calibration sets: the noise, the steps, or nothing
     noise_source       pseudorandom: noise and batches from statistical generators seeded by the sweep's secret; secure:
                        noise from a cryptographic source that nobody can seed, batches from a keystream of the secret.
@@ -118,6 +121,10 @@ class Privacy(Section):
     unit: str = RECORD
     scope: Literal["trial", "sweep"] = "trial"
     release: Literal["all", "best"] = "all"
+    spread: Literal["equal", "front-loaded", "halving"] = "equal"
+    shares: PositiveCount | None = None
+    filter: Literal["gdp", "renyi"] = "gdp"
+    order: Annotated[float, Field(allow_inf_nan=False, gt=1, le=10_000), _NUMBER] | None = None
     solve: Literal["noise", "steps", "none"] = "noise"
     noise_source: Literal["pseudorandom", "secure"] = "pseudorandom"
 
@@ -351,6 +358,8 @@ class SweepSpec(Section):
         for name in ("constraints", "report", "curve", "selection"):
             if not canonical[name]:
                 del canonical[name]
+        if (self.privacy.scope, self.privacy.release) != ("sweep", "all"):
+            del canonical["privacy"]["spread"], canonical["privacy"]["filter"]
         return canonical
 
     def meaning(self) -> dict[str, Any]:
@@ -399,6 +408,7 @@ class SweepSpec(Section):
 ABSENT_UNLESS_GIVEN = {
     "data": ("population",),
     "limits": ("hours", "trial_minutes"),
+    "privacy": ("shares", "order"),
     "search": ("first", "resolved"),
     "tracking": ("models",),
 }

@@ -88,7 +88,7 @@ def test_a_space_that_ran_dry_stays_dry():
         asked(spec, [*some, infeasible(spec, points[200], 1.0)], 30)
 
 
-@pytest.mark.parametrize("privacy", [{"release": "best"}, {"scope": "sweep"}])
+@pytest.mark.parametrize("privacy", [{"release": "best"}, {"scope": "sweep", "release": "best"}])
 def test_one_release_is_not_made_twice(privacy):
     spec = spec_with()
     closed = spec.model_copy(update={"privacy": spec.privacy.model_copy(update=privacy)})
@@ -117,7 +117,7 @@ def test_a_budget_that_is_none_or_there_already_is_refused(epsilon):
         extensions.asked(record(), spec_with(), [], None, None, [8.0, 8.0])
 
 
-@pytest.mark.parametrize("privacy", [{"release": "best"}, {"scope": "sweep"}])
+@pytest.mark.parametrize("privacy", [{"release": "best"}, {"scope": "sweep", "release": "best"}])
 def test_one_release_gets_no_more_budgets(privacy):
     spec = spec_with()
     closed = spec.model_copy(update={"privacy": spec.privacy.model_copy(update=privacy)})

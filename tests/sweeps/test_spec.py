@@ -169,12 +169,6 @@ BAD: list[tuple[str, Any, str]] = [
         "privacy.adjacency='add_remove': expected one of 'add-remove' or 'replace-one'. Did you mean `add-remove`?",
     ),
     (
-        "privacy/scope",
-        "sweep",
-        "privacy.scope='sweep': expected trial: a budget for the whole sweep is available with `release: best` alone. "
-        "The total of all trials is computed and shown beside each trial's claim.",
-    ),
-    (
         "privacy/release",
         "best",
         "privacy.release='best': expected all, or `scope: sweep` beside it: which trial is best is a result of the "

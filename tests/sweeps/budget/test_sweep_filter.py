@@ -1,0 +1,139 @@
+"""The budget of a whole sweep is never exceeded, whatever is launched, lost, killed or chosen by results."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dpcore.selection import BudgetExceeded
+from sweeps.budget.filling import Filled, SweepFilter
+from sweeps.budget.sweep_budget import budget_of
+from sweeps.control.decisions import Done
+from sweeps.control.shared_budget import NO_RETRY
+from sweeps.records import LedgerEntry, Reservation, TrialState
+from tests.sweeps.budget.adaptive_schedules import CHANGE, PRIVACY, Exceeded, check, simulate, spent
+from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, launched, memory_folder
+
+SHAPES: list[tuple[dict[str, Any] | None, dict[str, Any]]] = [
+    (None, {}),
+    (ASHA, {}),
+    (ASHA, {"privacy": {**PRIVACY, "spread": "halving"}}),
+    (None, {"privacy": {**PRIVACY, "spread": "front-loaded"}}),
+]
+
+
+def schedule(number: int) -> list[int]:
+    """Of random acts, the same for each number."""
+    rng = random.Random(number)
+    return [rng.randrange(8 * 64) for _ in range(rng.randrange(4, 16))]
+
+
+def run(numbers: range, bug: Callable[[FakeSweep], None] | None = None) -> None:
+    """Simulate schedules, each in one of the shapes."""
+    for number in numbers:
+        stopping, change = SHAPES[number % len(SHAPES)]
+        simulate(schedule(number), stopping, change, bug)
+
+
+def test_300_random_adaptive_schedules_stay_within_the_budget() -> None:
+    run(range(300))
+
+
+@pytest.mark.chaos
+def test_10000_random_adaptive_schedules_stay_within_the_budget() -> None:
+    run(range(300, 10_300))
+
+
+def test_results_may_choose_trials_by_tpe() -> None:
+    for number in range(3):
+        simulate(schedule(number), ASHA, {"search": {"sampler": "tpe", "trials": 6, "seed": 3}})
+
+
+Keep = Callable[[LedgerEntry], LedgerEntry | None]
+"""What a filter counts of an entry: what it should is all that was reserved."""
+
+
+def _what_ran(entry: LedgerEntry) -> LedgerEntry | None:
+    return replace(entry, to_step=entry.from_step + entry.steps_spent) if entry.steps_spent else None
+
+
+def _what_has_ended(entry: LedgerEntry) -> LedgerEntry | None:
+    return None if entry.executed_to is None else entry
+
+
+def _first_attempts(entry: LedgerEntry) -> LedgerEntry | None:
+    return entry if entry.attempt == 1 else None
+
+
+@pytest.mark.parametrize("keep", [_what_ran, _what_has_ended, _first_attempts])
+def test_a_filter_that_forgets_something_is_caught(keep: Keep) -> None:
+    def forget(sweep: FakeSweep) -> None:
+        budget = sweep.controller.budget
+        assert budget.filter is not None
+        plans = {one.key: one.plan for one in sweep.store.trials(NAME) if one.plan is not None}
+        entries = [kept for one in sweep.store.ledger(NAME) if (kept := keep(one)) is not None]
+        budget.filter = SweepFilter.begun(budget.filter.budget, plans, entries, {})
+
+    # Seen from outside, or by the next controller, which reads the ledger anew.
+    with pytest.raises((Exceeded, BudgetExceeded)):
+        run(range(60), forget)
+
+
+def test_a_sweep_ends_when_a_lost_attempt_has_taken_the_part_of_the_last_trial() -> None:
+    change = {"privacy": {**PRIVACY, "shares": 5}, "search": {"sampler": "random", "trials": 5, "seed": 3}}
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, None, CHANGE | change)
+        worker = launched(sweep)
+        worker.execute(1, 1, stop_inside=True)
+        sweep.lose(worker)
+        sweep.finish()
+        assert sweep.controller.decide() == Done(over_budget=True)
+        assert len(sweep.store.trials(NAME)) == 4
+        check(sweep)
+        before = sweep.controller.budget.filter
+        sweep.lease.release()
+        sweep.start()
+        after = sweep.controller.budget.filter
+        assert before is not None
+        assert after is not None
+        # The ledger alone says how much is left.
+        assert sorted(before.filled.training.charges, key=str) == sorted(after.filled.training.charges, key=str)
+        assert sweep.controller.decide() == Done(over_budget=True)
+
+
+def test_a_retry_that_does_not_fit_fails_its_trial() -> None:
+    change = {"privacy": {**PRIVACY, "shares": 1}, "search": {"sampler": "random", "trials": 3, "seed": 3}}
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, None, CHANGE | change)
+        worker = launched(sweep)
+        worker.execute(1, 1, stop_inside=True)
+        sweep.lose(worker)
+        assert sweep.controller.decide() == Done(over_budget=True)
+        (trial,) = sweep.store.trials(NAME)
+        assert (trial.state, trial.reason) == (TrialState.FAILED, NO_RETRY)
+        assert not sweep.controller.has_work()
+
+
+def test_rungs_that_are_not_launched_leave_room_for_trials_beyond_the_shares() -> None:
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, ASHA, CHANGE)
+        sweep.finish()
+        assert len(sweep.store.trials(NAME)) > PRIVACY["shares"]
+        assert 0.8 < spent(sweep) / 0.72 <= 1
+
+
+def test_a_ledger_beyond_the_budget_launches_nothing() -> None:
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, None, CHANGE)
+        launched(sweep)
+        (trial,), budget = sweep.store.trials(NAME), budget_of(sweep.spec)
+        assert trial.plan is not None
+        assert budget is not None
+        several = [Reservation(key=trial.key, attempt=n, from_step=0, to_step=trial.planned_steps) for n in range(1, 4)]
+        assert SweepFilter.begun(budget, {trial.key: trial.plan}, several[:2], {}).filled != Filled.of(budget)
+        with pytest.raises(BudgetExceeded, match="3 launches"):
+            SweepFilter.begun(budget, {trial.key: trial.plan}, several, {})
