@@ -16,7 +16,7 @@ from dpcore.checks import InvalidValue
 from sweeps.cli.output import print_json
 from sweeps.face import overview
 from sweeps.face.listing import Listed, listed
-from sweeps.face.selecting import selected
+from sweeps.face.selecting import page_of, place_of, selected
 from sweeps.face.trial_rows import assumptions_of
 from sweeps.front.csv_text import csv_text
 from sweeps.process.suggestions import closest
@@ -62,7 +62,7 @@ def show_asked(
         if value and (sweep is None or trial is not None):
             whose = "one trial is shown" if trial is not None else "no sweep is named"
             raise InvalidValue(name, value, f"left out where {whose}", "It chooses among the trials of one sweep.")
-    for name, value in {"--sort": sort, "--page": page, "--watch": watched}.items():
+    for name, value in {"--sort": sort, "--watch": watched}.items():
         if curves and value:
             raise InvalidValue(name, value, "left out where --curves is asked for", "--where chooses the trials.")
     if watched and form != "table":
@@ -72,7 +72,7 @@ def show_asked(
     elif trial is not None:
         _trial(workspace, sweep, trial, form)
     elif curves:
-        _curves(workspace, sweep, where, form)
+        _curves(workspace, sweep, where, page, form)
     elif watched:
         _watched(workspace, sweep, where, sort, page, every)
     else:
@@ -128,12 +128,17 @@ def _sweep(
         Console().print(trials.table(found.assumptions))
 
 
-def _curves(workspace: Workspace, sweep: str, where: Sequence[str], form: str) -> None:
+def _curves(workspace: Workspace, sweep: str, where: Sequence[str], page: int | None, form: str) -> None:
     from sweeps.face.curve_rows import CLAIMED, curve_columns, curve_rows
 
     store = Publisher.open(workspace.store_url)
     heading = Release.recorded(store.sweep(sweep).spec).heading
-    rows = curve_rows(selected(store.trials(sweep), where), by_trial(store.curves(sweep)), heading)
+    curves = by_trial(store.curves(sweep))
+    told = [trial for trial in selected(store.trials(sweep), where) if trial.key in curves]
+    # A program reads them all unless it asks for a page.
+    number = page if page is not None or form != "table" else 1
+    shown = told if number is None else page_of(told, number)
+    rows = curve_rows(shown, curves, heading)
     if form == "json":
         print_json(rows)
     elif form == "csv":
@@ -148,6 +153,8 @@ def _curves(workspace: Workspace, sweep: str, where: Sequence[str], form: str) -
         for row in rows:
             table.add_row(*(_cell(name, row.get(name)) for name in columns))
         Console().print(table)
+        if number is not None and len(told) > len(shown):
+            print(place_of(number, len(shown), len(told), " trials with a curve"))
 
 
 def _cell(name: str, value: object) -> str:

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from dpcore.guarantee import Guarantee
-from sweeps.face.selecting import PAGE, named_in, page_of, pages, selected, value_of
+from sweeps.face.selecting import named_in, page_of, place_of, selected, value_of
 from sweeps.face.trial_rows import assumptions_of, row_columns, trial_rows
 from sweeps.face.under_way import UnderWay, under_way
 from sweeps.front.csv_text import csv_text
@@ -136,9 +136,7 @@ class Listed:
         if len(ended) > _REASONS:
             yield f"and {len(ended) - _REASONS} more with a reason: {MORE}"
         if self.page is not None and self.matching > len(self.trials):
-            first, last = (self.page - 1) * PAGE + 1, pages(self.matching)
-            more = f"; --page {self.page + 1} has the next" if self.page < last else ""
-            yield f"{first} to {first + len(self.trials) - 1} of {self.matching} (page {self.page} of {last}{more})"
+            yield place_of(self.page, len(self.trials), self.matching)
 
 
 _WORDS = {

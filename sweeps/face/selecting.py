@@ -211,6 +211,13 @@ def page_of(trials: Sequence[Published], page: int) -> Sequence[Published]:
     return trials[(page - 1) * PAGE : page * PAGE]
 
 
+def place_of(page: int, shown: int, count: int, what: str = "") -> str:
+    """Which of `count` are `shown` on a page, in words, and how to see the next ones."""
+    first, last = (page - 1) * PAGE + 1, pages(count)
+    more = f"; --page {page + 1} has the next" if page < last else ""
+    return f"{first} to {first + shown - 1} of {count}{what} (page {page} of {last}{more})"
+
+
 def pages(count: int) -> int:
     """How many pages so many trials have: one at least."""
     return max(1, -(-count // PAGE))
