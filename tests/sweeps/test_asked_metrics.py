@@ -14,8 +14,8 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.published import Published
 from sweeps.spec import SpecErrors, load_spec
 from tests.sweeps.front_records import record
+from tests.sweeps.private_people import PUBLIC, people, spec_of
 from tests.sweeps.published_sweeps import REASON, attacked
-from tests.sweeps.test_private_validation import PUBLIC, people, spec_of
 from trainables.measures.objectives import MEASURES
 from trainables.measures.quality import QUALITY
 from trainables.metrics import Task

@@ -10,8 +10,8 @@ import pytest
 from sweeps.provenance.spec_code import code_of
 from sweeps.release.policy import Release
 from sweeps.spec import load_spec
+from tests.sweeps.private_people import people
 from tests.sweeps.test_asked_metrics import errors, of
-from tests.sweeps.test_private_validation import people
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from tests.trainables.test_measures import member
 from trainables import plugins

@@ -20,7 +20,6 @@ from dpcore.events import Composed, Repeated
 from dpcore.gradients import Refused
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.parallel import headline_of_parts
-from sweeps.checking.preview import preview
 from sweeps.control import session
 from sweeps.control.controller import Controller
 from sweeps.control.decisions import Done
@@ -29,12 +28,11 @@ from sweeps.control.stopped_trials import ex_post
 from sweeps.face.overview import shown
 from sweeps.ledger.spending import in_parallel, procedure_event, procedure_guarantee, reported_event
 from sweeps.process.workspace import Workspace
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import LedgerEntry
-from sweeps.release.validation_text import recorded_text
 from sweeps.report import write_report
-from sweeps.spec import SpecErrors, load_spec
+from sweeps.spec import load_spec
 from sweeps.store import open_store
+from tests.sweeps.private_people import DELTA, N, spec_of
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
@@ -44,47 +42,6 @@ from trainables.validation import judging
 from trainables.validation.judging import UncountedReport
 from trainables.worker.results import Told
 from trainables.worker.trial import run_group
-
-N, DELTA = 400, 1e-5
-
-
-@pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rng = np.random.default_rng(5)
-    x = rng.uniform(0, 1, (N, 3))
-    frame = pd.DataFrame(x, columns=["a", "b", "c"])
-    frame["id"] = [f"person {i}" for i in range(N)]
-    frame["rich"] = (x @ [2.0, -1.0, 1.0] + rng.normal(0, 0.3, N) > 1).astype(int)
-    path = tmp_path_factory.mktemp("own") / "people.parquet"
-    frame.to_parquet(path)
-    return path
-
-
-def spec_of(path: Path, **changes: Any) -> dict[str, Any]:
-    return {
-        "name": "own",
-        "data": {
-            "source": "table",
-            "path": str(path),
-            "n": N,
-            "label": "rich",
-            "classes": 2,
-            "columns": {name: {"low": 0, "high": 1} for name in "abc"},
-            "validation": {"records": "private", "share": 0.3, "id": "id"},
-        },
-        "systems": {
-            "noisy-sgd": {
-                "model": "linear",
-                "learning_rate": {"log_uniform": [0.1, 2.0]},
-                "clip_norm": 1.0,
-                "batch_size": 40,
-                "epochs": 3,
-            }
-        },
-        "privacy": {"epsilon": 2.0, "delta": DELTA},
-        "objectives": [{"metric": "auc"}],
-        "search": {"sampler": "random", "trials": 3, "seed": 1},
-    } | changes
 
 
 class NoViews:
@@ -394,58 +351,3 @@ def test_plans_that_part_the_records_in_other_ways_add(people):
     assert not in_parallel([one, other])
     same, mixed = (procedure_guarantee({"a": one, "b": two}, entries, DELTA, adaptive=False) for two in (one, other))
     assert mixed.epsilon > same.epsilon * 1.2
-
-
-def test_the_preview_says_what_is_private_and_counts_reports_in_its_total(people):
-    spec = load_spec(spec_of(people))
-    found = preview(spec, samples=5)
-    assert found.total.epsilon > 2.0
-    assert "validation records: private" in found.render()
-    assert "on each count of a report" in found.render()
-    public = load_spec(spec_of(people, data=spec_of(people)["data"] | {"validation": PUBLIC}))
-    lines = [line for line in preview(public, samples=5).render().splitlines() if line.startswith("validation records")]
-    assert len(lines) == 1
-    assert "treated as public" in lines[0]
-    assert "no claim covers" in lines[0]
-
-
-@pytest.mark.parametrize(
-    ("validation", "says"),
-    [
-        ({"records": "private", "share": 0.3, "id": "id"}, "in parallel with training"),
-        ({"records": "private", "path": "gone.parquet", "n": 9}, "added to training's"),
-        ({"records": "public", "share": 0.3, "id": "id"}, "treated as public"),
-        ({"share": 0.3, "id": "id"}, "treated as public"),  # recorded before an answer was asked for
-    ],
-)
-def test_a_recorded_sweep_says_in_one_line_whose_its_validation_records_are(people, validation, says):
-    raw = spec_of(people)
-    recorded = raw | {"data": raw["data"] | {"validation": validation}}
-    recorded["privacy"] = {"adjacency": "add-remove"}
-    assert says in recorded_text(RecordedSpec(recorded))
-    assert "\n" not in recorded_text(RecordedSpec(recorded))
-    assert recorded_text(RecordedSpec(recorded | {"data": {"source": "uniform"}})) is None
-
-
-PUBLIC = {"records": "public", "share": 0.3, "id": "id"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "path"),
-    [
-        ({"systems": {"subsample-and-aggregate": {"models": 4}}}, "data.validation.records"),
-        ({"objectives": [{"metric": "rmse"}]}, "objectives.0.metric"),
-        ({"objectives": [{"metric": "rmse_noise_sd"}]}, "objectives.0.metric"),
-    ],
-)
-def test_check_refuses_what_no_noised_report_gives(people, changes, path):
-    with pytest.raises(SpecErrors) as raised:
-        load_spec(spec_of(people, **changes))
-    assert path in {error.path for error in raised.value.errors}
-
-
-def test_check_demands_an_answer(people):
-    data = spec_of(people)["data"]
-    with pytest.raises(SpecErrors, match="public or private") as raised:
-        load_spec(spec_of(people, data={**data, "validation": {"share": 0.3, "id": "id"}}))
-    assert [error.path for error in raised.value.errors] == ["data.validation.records"]

@@ -1,8 +1,7 @@
-"""Specs are read whole: every mistake at once, in words; two spellings of one sweep are one sweep."""
+"""Specs are read whole: every mistake at once, in words."""
 
 from __future__ import annotations
 
-import json
 import pickle
 from copy import deepcopy
 from pathlib import Path
@@ -13,32 +12,11 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec, spec_schema
+from sweeps.spec import SpecErrors, load_spec, spec_schema
 from sweeps.spec.domains import Domain
+from tests.sweeps.toy_specs import changed, load
 from tests.sweeps.toys import SOURCES, SPEC, SYSTEMS, Points
-
-
-def load(raw: Any, **changes: Any) -> SweepSpec:
-    return load_spec(raw, systems=SYSTEMS, sources=SOURCES, **changes)
-
-
-def changed(path: str, value: Any) -> dict[str, Any]:
-    """The exam's spec with one value put in, or taken out when it is `...`."""
-    raw = deepcopy(SPEC)
-    *parents, last = path.split("/")
-    inner: Any = raw
-    for parent in parents:
-        inner = inner[int(parent)] if isinstance(inner, list) else inner.setdefault(parent, {})
-    if isinstance(inner, list):
-        inner[int(last)] = value
-    elif value is ...:
-        del inner[last]
-    else:
-        inner[last] = value
-    return raw
-
 
 # (where, value put there, the one error that comes of it)
 BAD: list[tuple[str, Any, str]] = [
@@ -280,16 +258,6 @@ def test_a_reason_allows_a_large_delta() -> None:
     assert load(changed("privacy", {"epsilon": 1, "delta": 0.01, "allow_large_delta": reason})).privacy.delta == 0.01
 
 
-@pytest.mark.parametrize("path", ["data/records_are_public", "privacy/allow_raw_measures"])
-def test_the_reasons_for_raw_measures_are_part_of_the_meaning_and_no_option_of_the_source(path):
-    reason = "a benchmark that anybody may download"
-    spec = load(changed(path, reason))
-    assert reason in json.dumps(spec.meaning())
-    assert spec.digest != load(SPEC).digest
-    assert spec.data.options() == load(SPEC).data.options()
-    assert load(spec.canonical()) == spec
-
-
 YAML = """
 name: {name}
 data: {{source: points}}
@@ -348,69 +316,6 @@ def test_a_failing_source_is_an_error_of_its_own_option() -> None:
 
     with pytest.raises(SpecErrors, match=r"No such file or directory: images.gz"):
         load_spec(SPEC, systems=SYSTEMS, sources={"points": Gone()})
-
-
-def test_canonical_form_loads_to_the_same_spec() -> None:
-    for path, value in [
-        ("systems/hill/clip", {"uniform": [1, 2], "points": 3}),
-        ("early_stopping", {"method": "asha"}),
-    ]:
-        spec = load(changed(path, value))
-        again = load(json.loads(json.dumps(spec.canonical(), sort_keys=True)))
-        assert again == spec
-        assert again.digest == spec.digest
-        assert pickle.loads(pickle.dumps(spec)) == spec
-    assert load(SPEC).objectives[0].goal == "maximize"
-    with pytest.raises(ValidationError):
-        load(SPEC).name = "other"  # type: ignore[misc]
-
-
-def test_digest_is_of_the_meaning() -> None:
-    spec = load(SPEC)
-    same = [
-        changed("name", "other"),
-        changed("tracking/uri", "http://localhost:5000"),
-        changed("store", "sqlite:///x.db"),
-        changed("resources/cpus", 2),
-        changed("execution/threads", 2),
-        changed("systems/hill/steps", 27),  # the default, spelled out
-        changed("objectives/0", {"metric": "accuracy"}),
-        dict(reversed(SPEC.items())),
-    ]
-    for raw in same:
-        assert load(raw).digest == spec.digest
-    other = [
-        changed("search/seed", 8),
-        changed("search/trials", 21),
-        changed("systems/hill/steps", 28),
-        changed("systems/hill/clip", {"uniform": [0.1, 6]}),
-        changed("privacy/delta", 2e-5),
-        changed("privacy/noise_source", "secure"),
-        changed("data/n", 1001),
-        changed("early_stopping", {"method": "asha"}),
-        changed("limits/work", 100),
-    ]
-    assert len({spec.digest, *(load(raw).digest for raw in other)}) == len(other) + 1
-
-
-def test_diff_names_every_change_and_whether_it_matters() -> None:
-    old = load(SPEC)
-    raw = changed("systems/hill/clip", {"uniform": [0.1, 6]})
-    raw |= {"name": "other", "resources": {"cpus": 2}}
-    changes = diff(old, load(raw))
-    assert {(change.path, change.meaning) for change in changes} == {
-        ("name", False),
-        ("resources.cpus", False),
-        ("systems.hill.clip.uniform", True),
-    }
-    assert "systems.hill.clip.uniform: [0.1, 5.0] -> [0.1, 6.0]" in str(changes)
-    assert not diff(old, old)
-
-
-def test_user_modules_are_found_in_text_knobs() -> None:
-    spec = load(changed("systems/hill/model", {"choice": ["mlp", "mine.nets:small", "mine.nets:large"]}))
-    assert spec.user_modules() == ("mine.nets",)
-    assert load(SPEC).user_modules() == ()
 
 
 def test_schema_accepts_what_loads_and_refuses_slips() -> None:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.gradients.losses import cross_entropy
+from tests.sweeps.private_people import people
 from tests.sweeps.test_asked_metrics import errors, of
-from tests.sweeps.test_private_validation import people
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.capabilities import capabilities_of
 from trainables.claims import check_weights

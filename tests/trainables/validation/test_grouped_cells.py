@@ -14,8 +14,8 @@ from sweeps.control.planning import plan_proposal
 from sweeps.spec import load_spec
 from sweeps.spec.loading import public_facts
 from tests.dpcore.audited_releases import noise
+from tests.sweeps.private_people import people
 from tests.sweeps.test_asked_metrics import errors, of
-from tests.sweeps.test_private_validation import people
 from tests.trainables.test_measures import member
 from tests.trainables.validation.test_cells import WIDE, N, facts, judged
 from trainables.data import SOURCES
