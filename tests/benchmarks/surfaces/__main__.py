@@ -28,7 +28,9 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,8 @@ from numpy.typing import NDArray
 from sweeps.records import TARGET_EPSILON
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec
-from tests.benchmarks.surfaces.searches import STOCK, Search, Trials, asha, ours, stock
+from tests.benchmarks.surfaces.results import RESULTS, Question, Result, line_of, read, write
+from tests.benchmarks.surfaces.searches import STOCK, Search, asha, ours, stock
 from tests.benchmarks.surfaces.sets import BUDGETS, SETS, sweep
 from tests.benchmarks.surfaces.surface import Surface
 
@@ -95,72 +98,114 @@ def volumes(surface: Surface, tried: Sequence[tuple[Any, float]]) -> NDArray[np.
     return np.array(found)
 
 
-def _runs(search: Search, surface: Surface, spec: SweepSpec, options: argparse.Namespace) -> tuple[list[Any], float]:
-    """(what was tried by each seed, processor seconds a trial)."""
-    start, tried = time.process_time(), []
-    for seed in range(options.start, options.start + options.seeds):
-        trials: Trials = search(spec, surface, options.trials, seed)
-        tried.append(list(trials))
-    return tried, (time.process_time() - start) / (options.seeds * options.trials)
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A question about one data set, and what may be asked."""
+
+    question: Question
+    surface: Surface
+    spec: SweepSpec
+    searches: Mapping[str, Search]
+    best: float = 1.0
+    """The best score at `BUDGET`, which regret is held against."""
+
+    def result(self, name: str, seed: int, trials: int) -> Result:
+        """What one search comes to."""
+        start = time.process_time()
+        tried = list(self.searches[name](self.spec, self.surface, trials, seed))
+        seconds = (time.process_time() - start) / trials
+        if self.question is Question.VOLUMES:
+            values = volumes(self.surface, tried)
+        else:
+            values = np.array([self.best - chosen(self.surface, tried)[-1] if tried else self.best])
+        return Result(
+            surface=self.surface.digest,
+            data=self.surface.data,
+            question=self.question,
+            search=name,
+            seed=seed,
+            trials=trials,
+            values=tuple(round(float(value), 5) for value in values),
+            seconds=round(seconds, 4),
+        )
 
 
-def one_budget(surface: Surface, options: argparse.Namespace) -> None:
-    """Print the table of regrets."""
+def tasks(surface: Surface, folder: str) -> list[Task]:
+    """Both questions about a data set."""
+    stocks = {name: stock(build) for name, build in STOCK.items()}
     budget = {"epsilon": BUDGET, "delta": 1e-5, "allow_large_delta": "a surface has no records"}
-    spec = sweep(surface.data, options.folder, privacy=budget, early_stopping=None, **ACCURACY)
-    spec = spec.model_copy(update={"search": spec.search.model_copy(update={"sampler": "auto", "stratified": False})})
-    best = optimum(surface, spec, BUDGET)
-    searches = {"auto": ours} | {name: stock(build) for name, build in STOCK.items()} | {"ASHA": asha}
-    print(f"  epsilon {BUDGET:g}, best score {best:.4f}; regret after {options.trials} trials, {options.seeds} seeds")
-    for name, search in searches.items():
-        if options.only and name not in options.only:
-            continue
-        tried, seconds = _runs(search, surface, spec, options)
-        regrets = np.array([best - chosen(surface, one)[-1] if one else best for one in tried])
-        error = regrets.std() / np.sqrt(len(regrets))
-        print(f"    {name:16} mean {regrets.mean():.4f} +- {error:.4f}   {1000 * seconds:6.1f} ms a trial", flush=True)
+    one = _automatic(sweep(surface.data, folder, privacy=budget, early_stopping=None, **ACCURACY))
+    four = _automatic(sweep(surface.data, folder, early_stopping=None))
+    searches = {"auto": ours, **stocks}
+    return [
+        Task(Question.REGRET, surface, one, searches | {"ASHA": asha}, optimum(surface, one, BUDGET)),
+        Task(Question.VOLUMES, surface, four, searches),
+    ]
 
 
-def four_budgets(surface: Surface, options: argparse.Namespace) -> None:
-    """Print the trials to the same hypervolume."""
-    spec = sweep(surface.data, options.folder, early_stopping=None)
-    spec = spec.model_copy(update={"search": spec.search.model_copy(update={"sampler": "auto", "stratified": False})})
-    searches = {FIRST: stock(STOCK[FIRST]), "auto": ours} | {
-        name: stock(build) for name, build in STOCK.items() if name != FIRST
-    }
-    goal = np.nan
-    print(
-        f"  epsilon {BUDGETS}: trials to the mean hypervolume of {FIRST} after {options.trials}, {options.seeds} seeds"
-    )
-    for name, search in searches.items():
-        if options.only and name not in (*options.only, FIRST):
-            continue
-        tried, _ = _runs(search, surface, spec, options)
-        mean = np.mean([volumes(surface, one) for one in tried], axis=0)
-        goal = float(mean[-1]) if name == FIRST else goal
+def _automatic(spec: SweepSpec) -> SweepSpec:
+    return spec.model_copy(update={"search": spec.search.model_copy(update={"sampler": "auto", "stratified": False})})
+
+
+def table(surface: Surface, found: Sequence[Result], trials: int) -> str:
+    """What was found on a surface, in words and figures."""
+    mine = [one for one in found if (one.surface, one.trials) == (surface.digest, trials)]
+    lines = [
+        f"{surface.data}: {surface.count} recorded trials, accuracy varies by {surface.spread:.3f}, "
+        f"left-out error of the score {surface.error:.3f}"
+    ]
+    lines.append(f"  epsilon {BUDGET:g}: regret after {trials} trials")
+    for name, results in _by_search(mine, Question.REGRET).items():
+        regrets = np.array([one.values[0] for one in results])
+        error = regrets.std(ddof=1) / np.sqrt(len(regrets)) if len(regrets) > 1 else np.nan
+        spent = 1000 * np.mean([one.seconds for one in results])
+        lines.append(
+            f"    {name:16} mean {regrets.mean():.4f} +- {error:.4f}   {len(regrets):3} seeds   {spent:6.1f} ms a trial"
+        )
+    lines.append(f"  epsilon {BUDGETS}: trials to the mean hypervolume of {FIRST} after {trials}")
+    by_search = _by_search(mine, Question.VOLUMES)
+    goal = np.mean([one.values[-1] for one in by_search[FIRST]]) if FIRST in by_search else np.nan
+    for name, results in by_search.items():
+        mean = np.mean([one.values for one in results], axis=0)
         enough = np.flatnonzero(mean >= goal - 1e-12)
-        needed = str(enough[0] + 1) if len(enough) else f"more than {options.trials}"
-        print(f"    {name:16} {needed:>12}   volume after {options.trials}: {mean[-1]:.4f}", flush=True)
+        needed = str(enough[0] + 1) if len(enough) else f"more than {trials}"
+        lines.append(f"    {name:16} {needed:>12}   {len(results):3} seeds   volume after {trials}: {mean[-1]:.4f}")
+    return "\n".join(lines)
+
+
+def _by_search(found: Sequence[Result], question: Question) -> dict[str, list[Result]]:
+    asked = [one for one in found if one.question is question]
+    return {name: [one for one in asked if one.search == name] for name in dict.fromkeys(one.search for one in asked)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--seeds", type=int, default=50, help="0 prints what is kept")
     parser.add_argument("--start", type=int, default=100, help="the first seed; those below 10 were used for tuning")
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--set", choices=SETS, action="append")
     parser.add_argument("--only", action="append", help="searches to run; all unless given")
     parser.add_argument("--folder", default="data", help="of the data sets, of which no file is read")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file that is gone on with")
     options = parser.parse_args()
-    for data in options.set or SETS:
-        surface = Surface.of(data)
-        print(
-            f"{data}: {surface.count} recorded trials, accuracy varies by {surface.spread:.3f}, "
-            f"left-out error of the score {surface.error:.3f}",
-            flush=True,
-        )
-        one_budget(surface, options)
-        four_budgets(surface, options)
+    surfaces = [Surface.of(data) for data in options.set or SETS]
+    found = read(options.results)
+    write(options.results, found)
+    known = {one.asked for one in found}
+    asked = [task for surface in surfaces for task in tasks(surface, options.folder)] if options.seeds else []
+    with options.results.open("a") as file:
+        # All of them with one seed, then with the next: whenever it is ended, the seeds are shared.
+        for seed in range(options.start, options.start + options.seeds):
+            for task in asked:
+                for name in task.searches:
+                    wanted = (task.surface.digest, task.question, name, seed, options.trials)
+                    if wanted in known or (options.only and name not in options.only):
+                        continue
+                    found.append(task.result(name, seed, options.trials))
+                    file.write(line_of(found[-1]))
+                    file.flush()
+    for surface in surfaces:
+        print(table(surface, found, options.trials))
 
 
 if __name__ == "__main__":
