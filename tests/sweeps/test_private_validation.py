@@ -32,7 +32,7 @@ from sweeps.records import LedgerEntry
 from sweeps.report import write_report
 from sweeps.spec import load_spec
 from sweeps.store import open_store
-from tests.sweeps.private_people import DELTA, N, spec_of
+from tests.sweeps.private_people import DELTA, N, people, spec_of
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
@@ -42,6 +42,8 @@ from trainables.validation import judging
 from trainables.validation.judging import UncountedReport
 from trainables.worker.results import Told
 from trainables.worker.trial import run_group
+
+__all__ = ["people"]
 
 
 class NoViews:

@@ -8,7 +8,9 @@ from sweeps.checking.preview import preview
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.validation_text import recorded_text
 from sweeps.spec import SpecErrors, load_spec
-from tests.sweeps.private_people import PUBLIC, spec_of
+from tests.sweeps.private_people import PUBLIC, people, spec_of
+
+__all__ = ["people"]
 
 
 def test_the_preview_says_what_is_private_and_counts_reports_in_its_total(people):
