@@ -1,11 +1,13 @@
 """Seconds from the command to the first step, and from the last step to the prompt, of a sweep of one trial.
 
-    python -m tests.benchmarks.startup [--rounds 5] [--json FILE]
+    python -m tests.benchmarks.startup [--cluster] [--rounds 5] [--json FILE]
 
 Bare   a Python process that imports Ray, starts it, runs one task that imports torch, and ends Ray: to the task's end,
        and from there to the end of the process. One CPU, no dashboard, as a local sweep has it.
 Ours   `sweeps run`: to the record that a worker writes before its first step, and from the checkpoint behind its last
        step to the end of the process. What is spent on the drain of MLflow is told apart: until its process is gone.
+
+With --cluster a head with two CPUs, its dashboard and a token runs already, and both sides connect to it.
 
 Both sides take turns; the median of the rounds is printed, and the processor time of each whole command beside it.
 """
@@ -21,12 +23,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
+
+from tests.sweeps.clusters import Cluster, ray_cluster
 
 BARE = """
 import sys, time
 import ray
-ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, configure_logging=False)
+started = {"address": sys.argv[1]} if sys.argv[1:] else {"address": "local", "num_cpus": 1, "include_dashboard": False}
+ray.init(**started, log_to_driver=False, configure_logging=False)
 @ray.remote
 def step():
     import torch
@@ -45,7 +52,9 @@ search: {sampler: random, trials: 1, seed: 0}
 """
 
 
-def _environment() -> dict[str, str]:
+def _environment(cluster: Cluster | None) -> Mapping[str, str]:
+    if cluster:
+        return cluster.environment()
     return {**os.environ, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
@@ -54,22 +63,24 @@ def _processor() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def bare() -> dict[str, float]:
+def bare(cluster: Cluster | None) -> dict[str, float]:
     """One round of the bare side."""
+    words = [sys.executable, "-c", BARE, *([cluster.address] if cluster else [])]
     before, began = _processor(), time.time()
-    out = subprocess.run([sys.executable, "-c", BARE], env=_environment(), capture_output=True, text=True, check=True)
+    out = subprocess.run(words, env=_environment(cluster), capture_output=True, text=True, check=True)
     worked, ended = float(out.stdout.split()[-1]), time.time()
     return {"first": worked - began, "after": ended - worked, "processor": _processor() - before}
 
 
-def ours() -> dict[str, float]:
+def ours(cluster: Cluster | None) -> dict[str, float]:
     """One round of a sweep."""
     with tempfile.TemporaryDirectory() as root:
         spec = Path(root) / "one.yaml"
         spec.write_text(SPEC)
-        before, began = _processor(), time.time()
         words = [sys.executable, "-m", "sweeps.cli", "run", str(spec), "--root", f"{root}/state"]
-        subprocess.run(words, env=_environment(), capture_output=True, check=True)
+        words += ["--address", cluster.address] if cluster else []
+        before, began = _processor(), time.time()
+        subprocess.run(words, env=_environment(cluster), capture_output=True, check=True)
         ended = time.time()
         trial = Path(root) / "state" / "one" / "trials" / "one-0" / "1"
         first = (trial / "horizon.copy.json").stat().st_mtime
@@ -86,10 +97,12 @@ def ours() -> dict[str, float]:
 def main() -> None:
     """Print the medians of both sides."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cluster", action="store_true", help="on one that runs already")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    rounds = [(bare(), ours()) for _ in range(options.rounds)]
+    with ray_cluster(cpus=2) if options.cluster else nullcontext() as cluster:
+        rounds = [(bare(cluster), ours(cluster)) for _ in range(options.rounds)]
     found = {
         side: {name: statistics.median(one[place][name] for one in rounds) for name in rounds[0][place]}
         for place, side in enumerate(("bare Ray", "sweeps run"))
