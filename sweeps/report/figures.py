@@ -158,7 +158,8 @@ def parallel_figure(trials: Sequence[Published], objectives: Sequence[FrontAxis]
     }
     around = {"annotations": notes, "shapes": lines, "margin": {"l": 24, "r": 24, "t": 30 + 16 * words, "b": 16}}
     figure = _figure(data, 400, xaxis, {"visible": False, "range": [-0.12, 1.12]}, **around)
-    return figure | {"coloured_by": measured, "lines": len(kept), "of": len(finished)}
+    broken = any(math.isnan(place) for column in scaled.values() for place in column.places)
+    return figure | {"coloured_by": measured, "lines": len(kept), "of": len(finished), "broken": broken}
 
 
 def curves_figure(

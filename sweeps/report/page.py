@@ -123,9 +123,11 @@ def _parallel(content: Content, charts: dict[str, figures.Figure]) -> str:
         return ""
     charts["parallel"] = figure
     lines = "every finished trial" if figure["lines"] == figure["of"] else f"{figure['lines']} of {figure['of']} trials"
+    parted = " A line is parted where its trial has no such knob." if figure["broken"] else ""
     return (
         f'<h2>Knobs and results together</h2><div class="card"><p class="soft">One line is one trial ({lines}), '
-        f"coloured by {escape(figure['coloured_by'])}: blue is low, orange is high. Bold lines are on the front.</p>"
+        f"coloured by {escape(figure['coloured_by'])}: blue is low, orange is high. Bold lines are on the "
+        f"front.{parted}</p>"
         f"{_chart('parallel')}</div>"
     )
 

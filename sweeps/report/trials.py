@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -53,11 +53,15 @@ def _table(content: Content, trials: Sequence[Published], front: set[str]) -> st
     knobs = list(dict.fromkeys(name for trial in trials for name in trial.config if name not in beside))
     varied = [name for name in knobs if len({trial.config.get(name) for trial in trials}) > 1]
     measured = [name for name in metrics if name not in DECIDED]
-    names = ["trial", "state", *measured, EPSILON, TARGET_EPSILON, "status", "quote", *varied]
+    # What is the same for all stands once, above.
+    quotes = {trial.key: quote_of_claim(trial.guarantee).words for trial in trials if trial.guarantee is not None}
+    quoted = quotes if len(set(quotes.values())) > 1 else None
+    beside_status = [] if quoted is None else ["quote"]
+    names = ["trial", "state", *measured, EPSILON, TARGET_EPSILON, "status", *beside_status, *varied]
     numbers = (name for name in varied if all(_is_number(trial.config.get(name)) for trial in trials))
     numeric = {*measured, EPSILON, TARGET_EPSILON, *numbers}
     head = "".join(f'<th class="n">{escape(n)}</th>' if n in numeric else f"<th>{escape(n)}</th>" for n in names)
-    rows = "".join(_row(content, trial, measured, varied, numeric, front, len(names)) for trial in trials)
+    rows = "".join(_row(content, trial, measured, quoted, varied, numeric, front, len(names)) for trial in trials)
     return f'<div class="card scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
@@ -65,6 +69,7 @@ def _row(
     content: Content,
     trial: Published,
     measured: list[str],
+    quoted: Mapping[str, str] | None,
     varied: list[str],
     numeric: set[str],
     front: set[str],
@@ -81,7 +86,7 @@ def _row(
         f'<td class="n">{"" if guarantee is None else epsilon_text(guarantee.epsilon)}</td>',
         f'<td class="n">{_show(trial.target_epsilon)}</td>',
         f"<td>{'' if guarantee is None else claim_badge(guarantee, content.assumptions)}</td>",
-        f"<td class='words'>{'' if guarantee is None else escape(quote_of_claim(guarantee).words)}</td>",
+        *([] if quoted is None else [f"<td class='words'>{escape(quoted.get(trial.key, ''))}</td>"]),
         *(f"<td{' class=n' if name in numeric else ''}>{_show(trial.config.get(name))}</td>" for name in varied),
     ]
     return f'<tr>{"".join(cells)}</tr><tr id="{number}" hidden><td colspan="{width}">{_plan(content, trial)}</td></tr>'

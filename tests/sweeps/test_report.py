@@ -98,6 +98,24 @@ def test_what_is_refuted_stands_in_no_panel_and_in_no_range_of_what_is_proved(tm
     assert "Not in the picture: 1 refuted" in words(page)
     assert "ε = 0.999 at" in words(page)
     assert page.count('class="badge refuted"') >= 3  # the box, the total of claims, the trial's row and plan
+    assert "<th>quote" in page
+
+
+def test_trials_do_not_repeat_a_quote_that_is_the_same_for_all(page: str):
+    assert "epsilon: may be quoted as one trial's" in words(page)
+    assert "<th>status" in page
+    assert "<th>quote" not in page
+
+
+def test_a_line_that_is_parted_at_an_absent_knob_is_explained(store: Store, page: str):
+    content = gather(store, "views")
+    trials = tuple(
+        replace(trial, config={**trial.config, "hidden": 32 + trial.number}) if trial.number % 2 else trial
+        for trial in content.trials
+    )
+    said = "A line is parted where its trial has no such knob."
+    assert said in words(report_page(replace(content, trials=trials)))
+    assert said not in words(page)
 
 
 @pytest.mark.parametrize(("objectives", "lines"), [(2, 3), (3, 0)])
