@@ -21,6 +21,7 @@ from sweeps.runner.ray_private.machine_resources import machine_resources
 from sweeps.runner.resources import Node, lacking
 from sweeps.runner.watchdog import Watchdog
 from sweeps.spec import Resources
+from trainables.worker.credentials import Credentials
 from trainables.worker.files import Folder
 from trainables.worker.redaction import redacted, shown_url
 
@@ -128,13 +129,18 @@ def check_resources(resources: Resources, nodes: Sequence[Node], who: str) -> No
 
 
 def data_path_seen_by_all(trials: Folder) -> None:
-    """Write here and read back on a worker of each node. Raises ClusterUnreachable naming the nodes that differ."""
+    """Write here and read back on a worker of each node, with the credentials of this process.
+
+    Raises ClusterUnreachable naming the nodes that differ.
+    """
     probe = f"probe-{os.getpid()}"
     trials.write(probe, b"read me")
     try:
         if len([node for node in ray.nodes() if node["Alive"]]) == 1:
             return
-        asked = {node["NodeID"]: answer for node, answer in on_every_node(_reads, trials, probe)}
+        # A value of the object store: what is given to a task directly stands in what Ray keeps of tasks.
+        credentials = ray.put(Credentials.of_this_process())
+        asked = {node["NodeID"]: answer for node, answer in on_every_node(_reads, credentials, trials, probe)}
         nodes = list(asked)
         try:
             with waiting(f"{len(nodes)} nodes to read {trials.url}"):
@@ -156,7 +162,8 @@ def data_path_seen_by_all(trials: Folder) -> None:
         trials.delete(probe)
 
 
-def _reads(folder: Folder, name: str) -> bool:
+def _reads(credentials: Credentials, folder: Folder, name: str) -> bool:
+    credentials.take()
     return folder.read(name) == b"read me"
 
 
