@@ -167,6 +167,16 @@ def test_a_hundred_configurations_are_priced_in_a_tenth_of_a_second():
     assert time.process_time() - start < 0.1
 
 
+def test_a_hundred_configurations_of_dp_sgd_are_priced_in_a_tenth_of_a_second_where_their_deltas_are_known():
+    rule = two_point(geometric(27), TARGET, lambda noise: EventProfile(sampled_gaussian(noise, *SGD)))
+    parts = [EventProfile(sampled_gaussian(1.0 + 0.01 * one, 0.005 + 1e-4 * one, 500 + 20 * one)) for one in range(100)]
+    first = [rule.covers(one) for one in parts]
+    start = time.process_time()
+    assert [rule.covers(one) for one in parts] == first
+    assert time.process_time() - start < 0.1
+    assert 0 < sum(first) < 100
+
+
 @pytest.mark.parametrize("law", [geometric(5), logarithmic(8), BinomialCount(6, 0.4), PoissonCount(3.0)], ids=str)
 def test_the_profile_of_the_best_is_above_the_exact_one_at_every_epsilon(law):
     rng = np.random.default_rng(5)
