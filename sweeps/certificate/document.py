@@ -51,20 +51,22 @@ class ReleaseTerms(FrozenPart):
 class Accesses(FrozenPart):
     """Every reading of records.
 
-    training    launches of trials, lost ones included
-    steps       that they were charged
+    training    launches of trials, lost ones included; null where their number is secret
+    steps       that they were charged; likewise
     tuning      how results of one trial came to bear on others
     validation  how validation records were read
     tests       readings of test records, with what came of each
     audits      audits that read the sweep's own records, which no claim covers
+    population  of which these records are, by declaration, and what all sweeps over it have spent by now
     """
 
-    training: int
-    steps: int
+    training: int | None
+    steps: int | None
     tuning: Sentence
     validation: Sentence
     tests: tuple[Sentence, ...]
     audits: tuple[Sentence, ...]
+    population: tuple[Sentence, ...]
 
 
 class Provenance(FrozenPart):

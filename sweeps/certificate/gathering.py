@@ -14,6 +14,7 @@ from sweeps.audit.audit_records import AuditRecord, audits_of
 from sweeps.certificate import document
 from sweeps.certificate.approval import Approved
 from sweeps.held_out.readings import readings
+from sweeps.population.accounts import account, left_text, spent_text
 from sweeps.provenance.spec_code import code_of
 from sweeps.records import DECIDED, LedgerEntry, SweepRecord, TrialState
 from sweeps.release import not_covered
@@ -25,6 +26,7 @@ from sweeps.release.rounding import count_text
 from sweeps.release.validation_text import recorded_text
 from sweeps.search import registry
 from sweeps.spec import SweepSpec, load_spec, public_facts
+from trainables.features.declared import FROM
 from trainables.metrics import Dependence
 from trainables.system import PublicFacts
 from trainables.worker.redaction import redacted
@@ -36,7 +38,8 @@ _COINS = {
     "secure": "secure: noise from a cryptographic source that nobody can seed, batches from a keystream of the secret",
 }
 _PUBLIC_SEED = "starting weights and proposals come from the public seed of the spec"
-_HIDDEN = "hidden: trials are sealed until the sweep is over"
+_HIDDEN = "hidden: every trial but the one that left, how many there were, and which of them it was"
+_SELECTED = "independent draws from a public prior with secret coins, ranked inside the release boundary; one left"
 _NOT_HIDDEN = (
     "not hidden: metrics leave as they are recorded, and the release of every step is counted as if it had left by "
     "itself"
@@ -81,6 +84,11 @@ class KnownSweep:
         )
 
     @property
+    def sealed(self) -> bool:
+        """Whether its trials are, so that how many there were is secret."""
+        return not self.release.policy.at_once
+
+    @property
     def complete(self) -> int:
         """Trials that are."""
         return sum(one.state is TrialState.COMPLETE for one in self.trials)
@@ -96,7 +104,7 @@ def sweep_row(known: KnownSweep) -> document.CertifiedSweep:
 
 def released_row(known: KnownSweep, artefact: str) -> document.ReleaseTerms:
     """What leaves, and whom one has to trust."""
-    hidden = _NOT_HIDDEN if known.release.policy.at_once else _HIDDEN
+    hidden = _HIDDEN if known.sealed else _NOT_HIDDEN
     return document.ReleaseTerms(artefact=artefact, intermediates=hidden, trust=TRUST, heading=known.release.heading)
 
 
@@ -106,9 +114,11 @@ def accesses_row(known: KnownSweep) -> document.Accesses:
     learns = registry.learns(known.record.spec.sampler or sampler)
     how = "chose trials by the results of earlier ones" if learns else "was told no result"
     return document.Accesses(
-        training=sum(one.attempts for one in known.trials),
-        steps=sum(one.steps_spent for one in store.ledger(record.name)),
-        tuning=f"the {sampler} sampler {how}; whoever chose among {known.complete} finished trials saw their results",
+        training=None if known.sealed else sum(one.attempts for one in known.trials),
+        steps=None if known.sealed else sum(one.steps_spent for one in store.ledger(record.name)),
+        tuning=_SELECTED
+        if known.sealed
+        else f"the {sampler} sampler {how}; whoever chose among {known.complete} finished trials saw their results",
         validation=recorded_text(record.spec) or NO_VALIDATION,
         tests=tuple(f"{one.trial}: {one}" for one in readings(store, record.name)),
         audits=tuple(
@@ -116,14 +126,24 @@ def accesses_row(known: KnownSweep) -> document.Accesses:
             for one in known.audits
             if one.reads_records
         ),
+        population=_population(known),
     )
+
+
+def _population(known: KnownSweep) -> tuple[str, ...]:
+    name = known.spec.data.population
+    if name is None:
+        return ("none is declared: nothing is counted across sweeps",)
+    found = account(known.store, name)
+    return (f"{name}: all sweeps over it spent {spent_text(found.spent)}", f"left: {left_text(found.left)}")
 
 
 def provenance_row(known: KnownSweep) -> document.Provenance:
     """Which records, and everything public that went in."""
     spec, facts = known.spec, known.facts
     options = spec.data.options()
-    named = [f"{name}: {redacted(str(options[name]))}" for name in ("features",) if options.get(name)]
+    named = [f"map of records: {redacted(spec.data.feature_map)}"] if spec.data.feature_map else []
+    named += [f"where the map is from: {options[FROM]}"] if options.get(FROM) else []
     named += [f"module of the user's own: {name}" for name in spec.user_modules()]
     named += [f"file: {text}" for text in spec.texts() if Path(text).expanduser().is_file()]
     bounds = [f"bounds or categories of {count_text(len(facts.features), 'feature')}"]

@@ -18,6 +18,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import ApproximateDP, Event
 from dpcore.guarantee import Notion, Status, weakest
 from dpcore.selection import EventProfile, TwoPoint, WorstProfile
+from dpcore.selection.best import TIGHT
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number, word
 from sweeps.certificate.fields import Chance, NotNegative
@@ -26,12 +27,10 @@ from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel
 from sweeps.ledger.composing import ReleasedParts
 
-THEOREM = (
-    "private selection by the privacy profile: Liu & Talwar (2019), Papernot & Steinke (2022), Koskela, Redberg & Wang "
-    "(2024), with one point for both worst cases (dpcore.selection.penalties) and two-point calibration"
-)
-
-
+ACCOUNTANT = "private-selection"
+THEOREM = f"{TIGHT}; two-point calibration: dpcore.selection.two_point"
+SEARCH = "sealed search"
+"""In place of a trial in the one row of the ledger."""
 SEALED = (
     "That K was drawn once from this law, and that neither K, the losers nor the winner's slot left the boundary.",
     "That every configuration of the prior met the points that the winner meets.",
@@ -109,9 +108,9 @@ class Best(Counted):
         yield sealed_row(claim, rows)
         yield number("lower end of epsilon", claim.epsilon_lower, None)
         yield word("notion", claim.notion, Notion.DP)
-        yield word("accountant", claim.accountant, "private-selection")
+        yield word("accountant", claim.accountant, ACCOUNTANT)
         yield word("theorem", claim.theorem, THEOREM)
-        yield word("status", claim.status, weakest(Status.PROVED, self.winner.status))
+        yield word("status", claim.status, weakest(Status.PROVED_UNDER_ASSUMPTIONS, self.winner.status))
 
     def opinions(self, claim: Claimed, rows: Sequence[LedgerRow]) -> tuple[Event, ...]:
         """The winner's alone: the claim bounds it, and much besides."""
@@ -121,5 +120,5 @@ class Best(Counted):
 def sealed_row(claim: Claimed, rows: Sequence[LedgerRow]) -> Check:
     """A sealed search is one row of the ledger: rows of its launches would tell how many trials there were."""
     spent = ApproximateDP(epsilon=claim.epsilon, delta=claim.delta, adjacency=claim.adjacency)
-    held = len(rows) == 1 and rows[0].training == spent and rows[0].trial == "sealed search"
+    held = len(rows) == 1 and rows[0].training == spent and rows[0].trial == SEARCH
     return Check("the ledger has one row for the sealed search", held, f"{len(rows)} rows")

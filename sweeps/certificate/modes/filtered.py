@@ -1,9 +1,11 @@
-"""`scope: sweep, release: all` under a GDP filter: budgets adapt to results, and stop before the total is exceeded.
+"""`scope: sweep, release: all` under a filter: budgets adapt to results, and stop before the total is exceeded.
 
-The claim is the budget itself, fixed before the first trial: whatever was chosen after looking, all releases together
-are (epsilon, delta_mu_total(epsilon) + tau_total)-DP while the charges keep
+The claim is the budget itself, fixed before the first trial, whatever was chosen after looking (`dpcore.selection.
+filters`). Every launch is charged for all steps that it might have run.
 
-    sum mu_i^2 <= mu_total^2      and      sum tau_i <= tau_total       (`dpcore.selection.filters`).
+rule   a launch is charged                                         while
+gdp    mu of a Gaussian that covers its events up to chance tau    sum mu^2 <= mu_total^2, sum tau <= tau_total
+renyi  the Renyi divergence of its events at one order             sum <= the divergence that converts to the budget
 """
 
 from __future__ import annotations
@@ -15,29 +17,48 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from dpcore.accountants.gdp import GDPAccountant
 from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Event, phases
+from dpcore.checks import InvalidValue
+from dpcore.events import Composed, Event, Gaussian, phases
 from dpcore.guarantee import Notion, Status, weakest
-from dpcore.selection import BudgetExceeded, EventProfile, GDPCharge, GDPFilter, covering_mu
+from dpcore.selection import (
+    BudgetExceeded,
+    EventProfile,
+    GDPCharge,
+    GDPFilter,
+    PrivacyFilter,
+    RenyiCharge,
+    RenyiFilter,
+    covering_mu,
+)
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number, word
 from sweeps.certificate.fields import Chance, Delta, FrozenPart, NotNegative, Sentence
 from sweeps.certificate.modes.counted import Counted
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel, slices
 
-THEOREM = (
-    "Gaussian differential privacy filter: Smith & Thakurta (2022), Koskela, Tobaben & Honkela (2023); for launches in "
-    "parallel Haney et al. (2023)"
-)
+_CONCURRENT = "launches in parallel: Haney et al. (2023), concurrent composition of filters"
+THEOREMS = {
+    "gdp": "Gaussian privacy filter: Smith & Thakurta (2022), fully adaptive composition; Koskela, Tobaben & Honkela "
+    f"(2023); each launch covered by a Gaussian up to a chance that delta holds; {_CONCURRENT}",
+    "renyi": f"Renyi filter at one order fixed beforehand: Feldman & Zrnic (2021); {_CONCURRENT}",
+}
+TOLERANCE = 2e-3
+"""Of a mu that covers, relative and from above."""
 Part = Literal["training", "reports", "both"]
 
 
-class ChargedRow(FrozenPart):
-    """What a filter was charged for one launch: a Gaussian that covers its events up to the chance `tau`."""
+class ChargedLaunch(FrozenPart):
+    """What a filter was charged for one launch.
+
+    amount  mu, or the Renyi divergence
+    tau     the chance beside the Gaussian; 0 where there is none
+    """
 
     trial: Sentence
     attempt: Annotated[int, Field(ge=1)]
-    mu: NotNegative
+    amount: NotNegative
     tau: Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -45,29 +66,93 @@ class FilterLedger(FrozenPart):
     """The charges of one part of the records, and their sums.
 
     part  training records, private validation records (which then compose in parallel), or both added
-    squares, taus  sum mu_i^2 and sum tau_i
+    sum   of mu^2, or of divergences
+    taus  sum of tau
     """
 
     part: Part
-    charges: tuple[ChargedRow, ...]
-    squares: NotNegative
+    charges: tuple[ChargedLaunch, ...]
+    sum: NotNegative
     taus: Chance
+
+
+class GaussianRule(FrozenPart):
+    """The filter of Gaussian privacy.  tau_share  the part of delta that is kept for the chances tau"""
+
+    kind: Literal["gdp"]
+    tau_share: Delta
+    mu_total: NotNegative
+    tau_total: Chance
+
+    def empty(self, claim: Claimed) -> GDPFilter:
+        """Before the first launch."""
+        return GDPFilter(epsilon=claim.epsilon, delta=claim.delta, tau_share=self.tau_share)
+
+    def constants(self, claim: Claimed) -> Iterator[Check]:
+        """Whether they follow from the budget."""
+        yield number("mu_total of the budget", self.mu_total, self.empty(claim).mu_total)
+        yield number("tau_total of the budget", self.tau_total, self.empty(claim).tau_total)
+
+    def charge(self, one: ChargedLaunch) -> GDPCharge:
+        """As the filter takes it."""
+        return GDPCharge(one.amount, one.tau)
+
+    def added(self, one: ChargedLaunch) -> float:
+        """What adds up."""
+        return one.amount * one.amount
+
+    def needed(self, event: Event, tau: float, adjacency: Adjacency) -> float:
+        """The least amount for these events."""
+        return _covering(event, tau, adjacency)
+
+    def __str__(self) -> str:
+        return f"Σμ² ≤ {self.mu_total**2:.6g}, Στ ≤ {self.tau_total:.6g} (μ total {self.mu_total:.6g})"
+
+
+class RenyiRule(FrozenPart):
+    """The filter at one order, declared before the search.  budget  the largest divergence that it admits in all"""
+
+    kind: Literal["renyi"]
+    order: Annotated[float, Field(gt=1)]
+    budget: NotNegative
+
+    def empty(self, claim: Claimed) -> RenyiFilter:
+        """Before the first launch. Raises InvalidValue for an order that leaves nothing."""
+        return RenyiFilter(epsilon=claim.epsilon, delta=claim.delta, order=self.order)
+
+    def constants(self, claim: Claimed) -> Iterator[Check]:
+        """Whether they follow from the budget."""
+        yield number("divergence of the budget", self.budget, self.empty(claim).budget)
+
+    def charge(self, one: ChargedLaunch) -> RenyiCharge:
+        """As the filter takes it. Raises InvalidValue for a tau, which it has none of."""
+        if one.tau:
+            raise InvalidValue("tau", one.tau, "0 in a Renyi filter")
+        return RenyiCharge(one.amount)
+
+    def added(self, one: ChargedLaunch) -> float:
+        """What adds up."""
+        return one.amount
+
+    def needed(self, event: Event, tau: float, adjacency: Adjacency) -> float:
+        """The least amount for these events."""
+        return _divergence(event, self.order, adjacency)
+
+    def __str__(self) -> str:
+        return f"sum of divergences at order {self.order:g} ≤ {self.budget:.6g}"
 
 
 class Filtered(Counted):
     """The filter, its constants, and all that it was charged.
 
-    tau_share  the part of delta that is kept for the chances tau
-    ledgers    one; or one of training and one of reports, where both compose in parallel
+    ledgers  one; or one of training and one of reports, where both compose in parallel
     """
 
     mode: Literal["filter"]
     scope: Literal["sweep"]
     release: Literal["all"]
     trials: Annotated[tuple[PlannedTrial, ...], Field(min_length=1)]
-    tau_share: Delta
-    mu_total: NotNegative
-    tau_total: Chance
+    rule: Annotated[GaussianRule | RenyiRule, Field(discriminator="kind")]
     ledgers: Annotated[tuple[FilterLedger, ...], Field(min_length=1, max_length=2)]
 
     @property
@@ -85,27 +170,25 @@ class Filtered(Counted):
 
     def lines(self) -> list[tuple[str, str]]:
         """See `Counted.lines`."""
-        sums = "; ".join(f"{one.part}: Σμ² = {one.squares:.6g}, Στ = {one.taus:.6g}" for one in self.ledgers)
-        constants = f"Σμ² ≤ {self.mu_total**2:.6g}, Στ ≤ {self.tau_total:.6g} (μ total {self.mu_total:.6g})"
-        return [("mode", "Gaussian filter"), ("budget", constants), ("charged", sums)]
+        sums = "; ".join(f"{one.part}: {one.sum:.6g}, Στ = {one.taus:.6g}" for one in self.ledgers)
+        return [("mode", f"{self.rule.kind} filter"), ("budget", str(self.rule)), ("charged", sums)]
 
     def checks(self, claim: Claimed, rows: Sequence[LedgerRow]) -> Iterator[Check]:
         """The filter's constants, its sums, and that every charge covers what its launch released."""
         yield from slices(self.trials, rows)
-        empty = GDPFilter(epsilon=claim.epsilon, delta=claim.delta, tau_share=self.tau_share)
-        yield number("mu_total of the budget", self.mu_total, empty.mu_total)
-        yield number("tau_total of the budget", self.tau_total, empty.tau_total)
+        yield from self.rule.constants(claim)
         yield self._parts(claim.adjacency)
         for ledger in self.ledgers:
-            yield number(f"sum of mu^2, {ledger.part}", ledger.squares, math.fsum(one.mu**2 for one in ledger.charges))
+            found = math.fsum(self.rule.added(one) for one in ledger.charges)
+            yield number(f"sum of charges, {ledger.part}", ledger.sum, found)
             yield number(f"sum of tau, {ledger.part}", ledger.taus, math.fsum(one.tau for one in ledger.charges))
-            yield _admitted(empty, ledger)
+            yield self._admitted(claim, ledger)
             yield _complete(ledger, rows)
-            yield from _covered(ledger, rows, claim.adjacency)
+            yield from self._covered(ledger, rows, claim.adjacency)
         yield number("lower end of epsilon", claim.epsilon_lower, None)
         yield word("notion", claim.notion, Notion.DP)
-        yield word("accountant", claim.accountant, "gdp-filter")
-        yield word("theorem", claim.theorem, THEOREM)
+        yield word("accountant", claim.accountant, f"{self.rule.kind}-filter")
+        yield word("theorem", claim.theorem, THEOREMS[self.rule.kind])
         yield word("status", claim.status, weakest(Status.PROVED, *(one.status for one in self.trials)))
 
     def _parts(self, adjacency: Adjacency) -> Check:
@@ -114,40 +197,34 @@ class Filtered(Counted):
         allowed = [("both",), ("training", "reports")] if apart else [("both",)]
         return Check("ledgers", found in allowed, " and ".join(found))
 
+    def _admitted(self, claim: Claimed, ledger: FilterLedger) -> Check:
+        filled: PrivacyFilter = self.rule.empty(claim)
+        what = f"the filter admits every charge, {ledger.part}"
+        try:
+            for index, one in enumerate(ledger.charges):
+                filled = filled.reserve(str(index), self.rule.charge(one))
+        except (BudgetExceeded, InvalidValue) as error:
+            return Check(what, False, str(error))
+        return Check(what, True, f"{len(ledger.charges)} charges within the budget")
 
-def _admitted(empty: GDPFilter, ledger: FilterLedger) -> Check:
-    filled = empty
-    what = f"the filter admits every charge, {ledger.part}"
-    try:
-        for index, one in enumerate(ledger.charges):
-            filled = filled.reserve(str(index), GDPCharge(one.mu, one.tau))
-    except BudgetExceeded as error:
-        return Check(what, False, str(error))
-    return Check(what, True, f"{len(ledger.charges)} charges within the budget")
+    def _covered(self, ledger: FilterLedger, rows: Sequence[LedgerRow], adjacency: Adjacency) -> Iterator[Check]:
+        """One check for each pair of events and tau."""
+        released = {(row.trial, row.attempt): _released(row, ledger.part) for row in rows}
+        least: dict[tuple[Event, float], float] = {}
+        for one in ledger.charges:
+            event = released.get((one.trial, one.attempt), Composed())
+            least[event, one.tau] = min(least.get((event, one.tau), math.inf), one.amount)
+        for (event, tau), amount in least.items():
+            needed = self.rule.needed(event, tau, adjacency) if phases(event) else 0.0
+            yield at_most(f"what covers a launch, {ledger.part}", needed, amount)
 
 
 def _complete(ledger: FilterLedger, rows: Sequence[LedgerRow]) -> Check:
     charged = [(one.trial, one.attempt) for one in ledger.charges]
     wanted = [(row.trial, row.attempt) for row in rows if phases(_released(row, ledger.part))]
-    held = charged == wanted
-    return Check(f"every launch is charged, {ledger.part}", held, f"{len(charged)} charges of {len(wanted)} launches")
-
-
-def _covered(ledger: FilterLedger, rows: Sequence[LedgerRow], adjacency: Adjacency) -> Iterator[Check]:
-    """One check for each pair of events and tau."""
-    released = {(row.trial, row.attempt): _released(row, ledger.part) for row in rows}
-    least: dict[tuple[Event, float], float] = {}
-    for one in ledger.charges:
-        event = released.get((one.trial, one.attempt), Composed())
-        mu = least.get((event, one.tau), math.inf)
-        least[event, one.tau] = min(mu, one.mu)
-    for (event, tau), mu in least.items():
-        yield at_most("mu that covers a launch", _needed(event, tau, adjacency), mu)
-
-
-@lru_cache(maxsize=4096)
-def _needed(event: Event, tau: float, adjacency: Adjacency) -> float:
-    return covering_mu(EventProfile(event, adjacency), tau) if phases(event) else 0.0
+    whole = all(row.charged_to == row.to_step for row in rows)
+    said = f"{len(charged)} charges of {len(wanted)} launches, {'each' if whole else 'not each'} for all its steps"
+    return Check(f"every launch is charged, {ledger.part}", charged == wanted and whole, said)
 
 
 def _released(row: LedgerRow, part: Part) -> Event:
@@ -158,3 +235,16 @@ def _released(row: LedgerRow, part: Part) -> Event:
             return row.reports
         case "both":
             return Composed(events=(row.training, row.reports))
+
+
+@lru_cache(maxsize=4096)
+def _covering(event: Event, tau: float, adjacency: Adjacency) -> float:
+    if all(isinstance(part, Gaussian) for part in phases(event)):
+        # Exact, and nothing stands beside it (Dong, Roth & Su 2022, corollary 2).
+        return GDPAccountant(adjacency).compose(event).mu
+    return covering_mu(EventProfile(event, adjacency), tau, TOLERANCE) if tau else math.inf
+
+
+@lru_cache(maxsize=4096)
+def _divergence(event: Event, order: float, adjacency: Adjacency) -> float:
+    return float(EventProfile(event, adjacency).renyi((order,))[0])

@@ -10,7 +10,7 @@ from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.events import ApproximateDP, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Notion, Status
-from dpcore.selection import EventProfile, GDPFilter, TwoPoint, covering_mu, geometric
+from dpcore.selection import EventProfile, GDPFilter, RenyiFilter, TwoPoint, covering_mu, geometric
 from sweeps.certificate import document
 from sweeps.certificate.canonical import canonical_bytes
 from sweeps.certificate.chain import Chain, LedgerRow
@@ -19,8 +19,14 @@ from sweeps.certificate.document import Body, Signature, Signed, normalised, spe
 from sweeps.certificate.modes import Best, ComposedTrials, Filtered, OneTrial, StatedTrial
 from sweeps.certificate.modes.best import THEOREM as BEST
 from sweeps.certificate.modes.composition import released_parts
-from sweeps.certificate.modes.filtered import THEOREM as FILTER
-from sweeps.certificate.modes.filtered import ChargedRow, FilterLedger
+from sweeps.certificate.modes.filtered import (
+    THEOREMS,
+    TOLERANCE,
+    ChargedLaunch,
+    FilterLedger,
+    GaussianRule,
+    RenyiRule,
+)
 from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial
 from sweeps.certificate.modes.profile import Profile
@@ -77,7 +83,13 @@ def body(mode, claim: Claimed, rows) -> Body:
         sweep=document.CertifiedSweep(name="hand", digest="ab12", state="finished", began="2026-01-01T00:00:00Z"),
         released=document.ReleaseTerms(artefact="metrics", intermediates="not hidden", trust="central", heading=""),
         accesses=document.Accesses(
-            training=3, steps=500, tuning="random", validation="public", tests=("hand-1: .9",), audits=("audit 1",)
+            training=3,
+            steps=500,
+            tuning="random",
+            validation="public",
+            tests=("hand-1: .9",),
+            audits=("audit 1",),
+            population=("none is declared",),
         ),
         provenance=document.Provenance(
             source="digits",
@@ -153,26 +165,38 @@ def statement(status=Status.AVERAGE_CASE) -> Body:
 
 
 def filtered() -> Body:
-    """Two trials chosen after looking, and the two points of the budget (3, 1e-5)."""
-    plans = (planned(0, 1.617, 1000), planned(1, 2.0, 500))
-    empty = GDPFilter(epsilon=3.0, delta=DELTA, tau_share=0.1)
-    tau = 1e-7
-    charges = tuple(
-        ChargedRow(trial=p.trial, attempt=1, mu=covering_mu(EventProfile(p.training, ADD_REMOVE), tau), tau=tau)
-        for p in plans
+    """Two launches chosen after looking, one of them of Gaussians alone, within the budget (3, 1e-5)."""
+    releases = Repeated(event=Gaussian(noise_multiplier=20.0), count=4)
+    plans = (planned(0, 1.617, 1000), planned(1, 2.0, 4).model_copy(update={"training": releases}))
+    empty, tau = GDPFilter(epsilon=3.0, delta=DELTA, tau_share=0.1), 1e-7
+    covering = covering_mu(EventProfile(plans[0].training, ADD_REMOVE), tau, TOLERANCE)
+    charges = (
+        ChargedLaunch(trial="hand-0", attempt=1, amount=covering, tau=tau),
+        ChargedLaunch(trial="hand-1", attempt=1, amount=0.1 * (1 + 1e-12), tau=0.0),
     )
-    squares, taus = math.fsum(c.mu**2 for c in charges), math.fsum(c.tau for c in charges)
-    ledger = FilterLedger(part="both", charges=charges, squares=squares, taus=taus)
-    mode = Filtered(
-        mode="filter", scope="sweep", release="all", trials=plans, tau_share=0.1, mu_total=empty.mu_total,
-        tau_total=empty.tau_total, ledgers=(ledger,),
-    )  # fmt: skip
+    ledger = FilterLedger(part="both", charges=charges, sum=math.fsum(one.amount**2 for one in charges), taus=tau)
+    rule = GaussianRule(kind="gdp", tau_share=0.1, mu_total=empty.mu_total, tau_total=empty.tau_total)
+    return _under(rule, ledger, plans)
+
+
+def renyi() -> Body:
+    """One launch under the filter at order 8."""
+    plan, order = planned(0, 1.617, 1000), 8.0
+    amount = float(EventProfile(plan.training, ADD_REMOVE).renyi((order,))[0])
+    charge = ChargedLaunch(trial="hand-0", attempt=1, amount=amount, tau=0.0)
+    ledger = FilterLedger(part="both", charges=(charge,), sum=amount, taus=0.0)
+    budget = RenyiFilter(epsilon=3.0, delta=DELTA, order=order).budget
+    return _under(RenyiRule(kind="renyi", order=order, budget=budget), ledger, (plan,))
+
+
+def _under(rule, ledger, plans) -> Body:
+    mode = Filtered(mode="filter", scope="sweep", release="all", trials=plans, rule=rule, ledgers=(ledger,))
     claim = Claimed(
         covers=mode.covers("hand"), notion=Notion.DP, epsilon=3.0, delta=DELTA, adjacency=ADD_REMOVE, unit="record",
-        contributions=1, accountant="gdp-filter", version="0.1.0", status=Status.PROVED, theorem=FILTER,
-        epsilon_lower=None, assumptions=(FLOATING,),
+        contributions=1, accountant=f"{rule.kind}-filter", version="0.1.0", status=Status.PROVED,
+        theorem=THEOREMS[rule.kind], epsilon_lower=None, assumptions=(FLOATING,),
     )  # fmt: skip
-    return body(mode, claim, [row(p) for p in plans])
+    return body(mode, claim, [row(plan) for plan in plans])
 
 
 E1, D1 = 0.4903021270520951, 0.024338825436296358
@@ -181,7 +205,7 @@ E1, D1 = 0.4903021270520951, 0.024338825436296358
 
 def best() -> Body:
     """A golden of private_search.md: geometric K of mean 27, total (3, 1e-5), q .01, T 1000: sigma 1.053."""
-    winner = planned(0, 1.0527, 1000)
+    winner = planned(0, 1.0527, 1000, status=Status.PROVED_UNDER_ASSUMPTIONS)
     law = geometric(27.0)
     rule = TwoPoint(law=law, epsilon=3.0, delta=DELTA, e1=E1, d1=D1)
     mode = Best(
@@ -190,8 +214,8 @@ def best() -> Body:
     )  # fmt: skip
     claim = Claimed(
         covers=mode.covers("hand"), notion=Notion.DP, epsilon=3.0, delta=DELTA, adjacency=ADD_REMOVE, unit="record",
-        contributions=1, accountant="private-selection", version="0.1.0", status=Status.PROVED, theorem=BEST,
-        epsilon_lower=None, assumptions=(FLOATING,),
+        contributions=1, accountant="private-selection", version="0.1.0", theorem=BEST,
+        status=Status.PROVED_UNDER_ASSUMPTIONS, epsilon_lower=None, assumptions=(FLOATING,),
     )  # fmt: skip
     spent = ApproximateDP(epsilon=3.0, delta=DELTA)
     sealed = LedgerRow(
@@ -205,6 +229,7 @@ MADE = {
     "trial": one_trial,
     "statement": statement,
     "filter": filtered,
+    "renyi": renyi,
     "best": best,
 }
 

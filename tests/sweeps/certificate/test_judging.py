@@ -6,18 +6,19 @@ from dataclasses import replace
 import pytest
 
 from dpcore.guarantee import STANDING, Status
-from sweeps.certificate import building
+from sweeps.certificate import built_trials
 from sweeps.certificate.approval import Approved
 from sweeps.certificate.building import certified
 from sweeps.certificate.judging import CannotCertify, check_trial
 from sweeps.certificate.modes.statement import STATED
 from sweeps.certificate.verifying import verify
+from sweeps.population.arithmetic import Population
 from sweeps.records import SweepState, TrialState
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.requests import Refutation, this_person
 from tests.sweeps.certificate.documents import KEY, statement
-from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, launched
+from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, launched
 
 APPROVED = Approved(by="Ada", because="no record of these is anybody's", ranges="by a formula, on no data")
 EIGHT = {"systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1]}, "steps": 8}}}
@@ -111,8 +112,8 @@ def test_an_infinite_epsilon_and_a_trial_under_way_are_refused(trial):
 def test_a_claim_that_its_events_do_not_give_back_is_not_signed(tmp_path, monkeypatch):
     """The mutant: a total that was counted too small."""
     _, store = over(tmp_path)
-    honest = building.summary
-    monkeypatch.setattr(building, "summary", lambda *args: _smaller(honest(*args)))
+    honest = built_trials.summary
+    monkeypatch.setattr(built_trials, "summary", lambda *args: _smaller(honest(*args)))
     with pytest.raises(CannotCertify, match="it is not signed"):
         certified(store, NAME, None, APPROVED, KEY)
 
@@ -121,3 +122,14 @@ def _smaller(found):
     claim = found.procedure.guarantee
     less = replace(claim, epsilon=claim.epsilon * 0.999, epsilon_lower=None)
     return replace(found, procedure=replace(found.procedure, guarantee=less))
+
+
+def test_what_all_sweeps_over_a_population_spent_stands_beside_it(tmp_path):
+    data = {"data": {**SPEC["data"], "population": "people"}}
+    sweep = FakeSweep(tmp_path, change=data, population=Population.of("people", "linear", 30.0, 1e-2))
+    sweep.finish()
+    sweep.store.set_state(sweep.lease, SweepState.FINISHED)
+    made = certified(Publisher(sweep.store), NAME, None, APPROVED, KEY)
+    spent, left = made.body.accesses.population
+    assert spent.startswith("people: all sweeps over it spent epsilon ")
+    assert left.startswith("left: epsilon ")

@@ -36,6 +36,7 @@ BOUNDED = {
     "trial": re.compile(r"mode\.trial\.(parts|steps)"),
     "statement": re.compile(r"mode\.trial\.steps"),
     "filter": re.compile(r"mode\.trials\.\d\.(parts|steps)"),
+    "renyi": re.compile(r"mode\.trials\.\d\.(parts|steps)"),
     # A winner that meets both points is as good as any other: see the test of one that does not.
     "best": re.compile(
         r"mode\.winner\.(trial|parts|steps|training\..*)|mode\.law\.cap|ledger\.rows\.0\.(attempt|.*step)"
@@ -51,6 +52,7 @@ WORDS = {
     "trial": "sweep",
     "truncated-negative-binomial": "poisson",
     "both": "training",
+    "gdp": "renyi",
 }
 
 

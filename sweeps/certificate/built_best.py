@@ -1,0 +1,52 @@
+"""`scope: sweep, release: best`: the price of a private selection, and the plan of the trial that left.
+
+The two points are those that every configuration of the prior was planned by, found anew from the public spec alone.
+"""
+
+from __future__ import annotations
+
+from dpcore.events import ApproximateDP, Composed
+from sweeps.certificate.built import Built, planned
+from sweeps.certificate.chain import LedgerRow
+from sweeps.certificate.gathering import KnownSweep
+from sweeps.certificate.judging import CannotCertify, check_trial
+from sweeps.certificate.modes import Best
+from sweeps.certificate.modes.best import SEARCH
+from sweeps.certificate.modes.laws import TrialsLaw
+from sweeps.records import TrialState
+from sweeps.sealed.planning import SealedPlanner, middles
+from trainables.system import Refusal
+
+
+def of_search(known: KnownSweep) -> Built:
+    """The winner of a sealed search, and the search. Raises CannotCertify, InvalidValue."""
+    winners = [one for one in known.trials if one.state is TrialState.COMPLETE]
+    if len(winners) != 1:
+        raise CannotCertify(
+            f"{known.record.called}: {len(winners)} trials left; expected the one winner of a sealed search that is "
+            "over. One that released nothing has spent its budget all the same."
+        )
+    (winner,) = winners
+    check_trial(winner)
+    assert winner.plan is not None
+    assert winner.guarantee is not None
+    planner = SealedPlanner.of(known.spec, known.facts, {}, middles(known.spec))
+    if isinstance(planner, Refusal):
+        raise CannotCertify(f"{known.record.called}: its search has no price any more ({planner.reason}).")
+    rule, claim = planner.pricing.rule, winner.guarantee
+    mode = Best(
+        mode="best",
+        scope="sweep",
+        release="best",
+        law=TrialsLaw.of(rule.law),
+        e1=rule.e1,
+        d1=rule.d1,
+        penalty=rule.penalty,
+        e_hat=rule.e_hat,
+        d_hat=rule.d_hat,
+        winner=planned(winner.key, winner.plan, claim),
+    )
+    spent = ApproximateDP(epsilon=claim.epsilon, delta=claim.delta, adjacency=claim.adjacency)
+    row = LedgerRow(trial=SEARCH, attempt=1, from_step=0, to_step=1, charged_to=1, training=spent, reports=Composed())
+    artefact = f"the winner alone, with its score, as {winner.key}: which of the trials it was is not told"
+    return Built(mode=mode, claim=claim, rows=(row,), artefact=artefact, searched=True)

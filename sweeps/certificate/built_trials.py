@@ -1,0 +1,64 @@
+"""`scope: trial`: all trials together, by composition; or one trial's own claim."""
+
+from __future__ import annotations
+
+from dpcore.events import Composed
+from sweeps.certificate.built import Built, ledger_rows, planned, whole_row
+from sweeps.certificate.gathering import KnownSweep
+from sweeps.certificate.judging import check_total, check_trial
+from sweeps.certificate.modes import ComposedTrials, Mode, OneTrial, StatedTrial
+from sweeps.certificate.modes.composition import released_parts
+from sweeps.certificate.modes.profile import Profile
+from sweeps.certificate.modes.statement import STATED
+from sweeps.held_out.readings import charged
+from sweeps.ledger.spending import charged_as, choices_of, cut_short, summary
+from sweeps.ledger.totals import total_of
+from sweeps.release.published import Published
+
+
+def of_all(known: KnownSweep) -> Built:
+    """All trials of a sweep together. Raises CannotCertify."""
+    store, record, trials, entries = known.store, known.record, known.trials, known.entries
+    tests = charged(store, record)
+    choices, rests_on = choices_of(record, trials), cut_short(record, trials)
+    counted = summary(trials, entries, choices, rests_on, tests)
+    check_total(record, total_of(record.name, counted))
+    assert counted.procedure is not None
+    claim = counted.procedure.guarantee
+    plans = {one.key: one.plan for one in trials if one.plan is not None}
+    rows = ledger_rows(plans, charged_as(trials, entries, choices))
+    listed = tuple(planned(key, plan) for key, plan in plans.items())
+    tested, apart = Composed(events=tuple(one.event for one in tests)), all(one.apart for one in tests)
+    parts = released_parts(listed, rows, tested, apart).together(claim.adjacency)
+    mode = ComposedTrials(
+        mode="composition",
+        scope="trial",
+        release="all",
+        delta=min(plan.guarantee.delta for plan in plans.values()),
+        trials=listed,
+        tests=tested,
+        tests_apart=apart,
+        profile=Profile.of(parts, claim.adjacency, claim.epsilon, claim.delta),
+    )
+    artefact = f"every published metric of {len(plans)} trials at every report, and their models where systems have any"
+    return Built(mode=mode, claim=claim, rows=rows, artefact=artefact, searched=True)
+
+
+def of_trial(known: KnownSweep, trial: Published) -> Built:
+    """One trial's own claim, or the statement of a weaker one. Raises CannotCertify."""
+    check_trial(trial)
+    assert trial.plan is not None
+    assert trial.guarantee is not None
+    claim, plan = trial.guarantee, planned(trial.key, trial.plan, trial.guarantee)
+    rows = ledger_rows({trial.key: trial.plan}, known.entries)
+    mode: Mode
+    if claim.status in STATED:
+        mode = StatedTrial(mode="statement", trial=plan)
+    else:
+        parts = released_parts([plan], [whole_row(trial.key, trial.plan)], Composed(), False)
+        found, _ = parts.claim(claim.delta, claim.adjacency, claim.unit)
+        profile = Profile.of(parts.together(claim.adjacency), claim.adjacency, claim.epsilon, claim.delta)
+        headline = found.accountant == claim.accountant
+        mode = OneTrial(mode="trial", trial=plan, headline=headline, profile=profile)
+    artefact = f"the metrics of {trial.key} at every report, and its model where its system has one"
+    return Built(mode=mode, claim=claim, rows=rows, artefact=artefact, searched=False)
