@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweeps.face.budgets import budget, list_budgets
+    from sweeps.face.budgets import list_budgets, population_budget
     from sweeps.face.certifying import new_key, verify
     from sweeps.face.glossary import explain
     from sweeps.face.opening import SweepWarning, check, init, list_sweeps, load, open, pareto, resume, run
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Sweep",
     "SweepWarning",
-    "budget",
     "check",
     "explain",
     "init",
@@ -34,6 +33,7 @@ __all__ = [
     "new_key",
     "open",
     "pareto",
+    "population_budget",
     "predict",
     "predict_files",
     "resume",
@@ -43,10 +43,10 @@ __all__ = [
 
 _ROOMS = {
     "Sweep": "sweep",
-    "budget": "budgets",
     "explain": "glossary",
     "list_budgets": "budgets",
     "new_key": "certifying",
+    "population_budget": "budgets",
     "predict": "predicting",
     "predict_files": "predicting",
     "verify": "certifying",

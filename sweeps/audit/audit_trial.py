@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -98,7 +99,7 @@ def audit_trial(
     say(_forecast(audited, _trainings(audited.system, chosen, runs)))
     curve = evidence.curve_of(setting)
     if not (chosen == "multi-run" and isinstance(audited.system, Auditable)):
-        what = f"{audited.record.key} {chosen} {twins.fresh_secret().hex()[:16]}"
+        what = f"{audited.record.key} {chosen} {secrets.token_hex(8)}"
         trainings = _trainings(audited.system, chosen, runs)
         charge_twins(store, recorded, what, audited.plan, audited.steps, trainings)
     tell(store, sweep, [workspace.folder(sweep)])
@@ -152,7 +153,7 @@ def attack_trial(
     audited = _audited(Publisher(store), sweep, trial)
     check(audited.system, audited.claim, shadows)
     setting = _setting(store, recorded, audited, "one-run", accept, rng, secret, workspace.features)
-    what = f"{audited.record.key} shadows {twins.fresh_secret().hex()[:16]}"
+    what = f"{audited.record.key} shadows {secrets.token_hex(8)}"
     charge_twins(store, recorded, what, audited.plan, audited.steps, shadows + 1)
     say(_forecast(audited, shadows + 1))
     return audited.record.key, attack(setting, shadows)

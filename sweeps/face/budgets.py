@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sweeps.store import Store
 
 
-def budget(
+def population_budget(
     population: str,
     *,
     epsilon: float | None = None,

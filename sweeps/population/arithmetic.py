@@ -217,6 +217,21 @@ def left(population: Population, charges: Sequence[Charge]) -> Left:
     return Left(mu=math.sqrt(max(0.0, squares)), tau=max(0.0, population.tau_total * _LESS - now.tau))
 
 
+def together(population: Population, pairs: Iterable[tuple[float, float]]) -> list[Charge]:
+    """Many rows as the one charge that they come to, or none: for a ledger of tens of thousands.
+
+    pairs  (epsilon, delta) of each by rule linear, (mu, tau) by rule gdp. Their sums are rounded once; what that may
+           lack is a ten-thousandth of the allowance of every filter (`dpcore.selection.filters`)
+    """
+    listed = list(pairs)
+    if not listed:
+        return []
+    second = math.fsum(tail for _, tail in listed)
+    if population.rule is AddingRule.LINEAR:
+        return [DPCharge(math.fsum(epsilon for epsilon, _ in listed), second)]
+    return [GDPCharge(math.sqrt(math.fsum(mu * mu for mu, _ in listed)), second)]
+
+
 def entering(population: Population, epsilon: float, delta: float, gdp: GDPCharge | None = None) -> Charge:
     """What a release known to be (epsilon, delta)-DP is charged, by the ledger's rule.
 

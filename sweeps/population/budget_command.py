@@ -42,7 +42,7 @@ def budget(
         else:
             print("\n".join(str(one) for one in found) or "No population has a ledger in this store.")
         return
-    one = budgets.budget(
+    one = budgets.population_budget(
         population,
         epsilon=epsilon,
         delta=delta,

@@ -7,6 +7,8 @@ together. So it holds whatever other sweeps part the records by, and rows add.
 linear  the epsilon of these steps at the plan's delta. Of a whole plan its claim
 gdp     the least mu that covers the events of these steps up to the ledger's own public tau: no limit theorem. Events
         that no accountant bounds, and claims that are known as (epsilon, delta) alone, enter by `GDPCharge.of_dp`
+
+Where a plan's first claim is of another notion, its events may be that notion's: then the claim beside it is charged.
 """
 
 from __future__ import annotations
@@ -37,6 +39,9 @@ def charge_of_steps(population: Population, plan: PrivacyPlan, from_step: int, t
     """
     claim = standing_claim(plan)
     check_terms(population, claim.adjacency, claim.unit)
+    if claim is not plan.guarantee:
+        # Beside a first claim of another notion, whose events the plan has.
+        return _of_claim(population, claim)
     whole = (from_step, to_step) == (0, plan.steps)
     if population.rule is AddingRule.LINEAR:
         return _of_claim(population, claim if whole else _slice_claim(plan, claim, from_step, to_step))
@@ -93,16 +98,11 @@ def check_terms(population: Population, adjacency: Adjacency, unit: str) -> None
 
 
 def _slice_claim(plan: PrivacyPlan, claim: Guarantee, from_step: int, to_step: int) -> Guarantee:
-    """Of some steps, at the claim's delta; the claim of all where no accountant counts the slice: it holds of it too.
-
-    A claim beside the plan's own counts another event than the plan's: there too it is that of all steps.
-    """
+    """Of some steps at the claim's delta; where no accountant counts them, the claim of all, which holds of them."""
     from sweeps.ledger.spending import procedure_guarantee
     from sweeps.records import LedgerEntry
 
     entry = LedgerEntry(key=plan.system, attempt=1, from_step=from_step, to_step=to_step)
-    if claim is not plan.guarantee:
-        return claim
     try:
         counted = procedure_guarantee({plan.system: plan}, [entry], claim.delta, adaptive=False)
     except (InvalidValue, *_UNCOUNTED):

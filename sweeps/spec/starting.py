@@ -71,6 +71,7 @@ def _lines(path: str, columns: Sequence[FileColumn], target: FileColumn | None) 
     yield f"name: {_sweep_name(path)}\n\n"
     yield f"data:\n  source: table\n  path: {_quoted(path)}\n"
     yield f"  n: {BLANK}                   # how many records; public, and off by at most a tenth\n"
+    yield "  # population: people     # whose they are: all sweeps over them share a budget (`sweeps budget people`)\n"
     number = target is not None and target.kind is ColumnKind.NUMBER
     if target is None:
         yield f"  label: {BLANK}               # the column to predict; take it out of `columns` below\n"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.selection.filters import DPCharge, GDPCharge, LinearLedger
-from sweeps.population.arithmetic import AddingRule, Charge, Population, Row, RowKind, admits, charges_of, refusal
+from sweeps.population.arithmetic import AddingRule, Charge, Population, Row, RowKind, admits, refusal, together
 from sweeps.store.errors import Conflict, PopulationExists, PopulationSpent, UnknownPopulation
 from sweeps.store.schema import charges, populations
 
@@ -69,7 +69,7 @@ def add(connection: Connection, population: str, row: Row) -> None:
         if (there.sweep, there.charge) != (row.sweep, row.charge):
             raise Conflict(f"population {population!r}: {row.kind} {row.what} was charged before, with other content")
         return
-    counted = charges_of(read_charges(connection, population))
+    counted = _counted(connection, ledger)
     if not admits(ledger, counted, row.charge):
         raise PopulationSpent(f"{row.kind} {row.what}: {refusal(ledger, counted, row.charge)}")
     connection.execute(insert(charges).values(population=population, **_values(row)))
@@ -116,6 +116,14 @@ def settle(connection: Connection, population: str, sweep: str, epsilon: float) 
 def block_of(sweep: str, charge: Charge) -> Row:
     """The row of a whole sweep."""
     return Row(kind=RowKind.SWEEP, what=sweep, sweep=sweep, charge=charge, at=time.time())
+
+
+def _counted(connection: Connection, ledger: Population) -> list[Charge]:
+    """All rows as one charge: a ledger may have tens of thousands, and each launch asks."""
+    paid = (func.coalesce(charges.c.settled, charges.c.epsilon), charges.c.delta)
+    columns = paid if ledger.rule is AddingRule.LINEAR else (charges.c.mu, charges.c.tau)
+    rows = connection.execute(select(*columns).where(charges.c.population == ledger.name))
+    return together(ledger, ((first, second) for first, second in rows))
 
 
 def _there(connection: Connection, population: str, kind: RowKind, what: str) -> Row | None:

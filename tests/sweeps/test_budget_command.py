@@ -19,6 +19,8 @@ from sweeps.population.saying import NOBODY_COUNTS
 from sweeps.spec import load_spec
 from sweeps.store import PopulationExists, UnknownPopulation
 from tests.sweeps.fake_workers import SPEC
+from tests.sweeps.store_exam.questions_of_populations import of_population
+from tests.sweeps.stores import plan, proposal, record
 
 OVER = {**SPEC, "data": {**SPEC["data"], "population": "people"}}
 LINEAR = {"epsilon": 3.0, "delta": 1e-4, "rule": "linear"}
@@ -70,7 +72,7 @@ def test_halves_of_a_ledger_are_refused(said):
 
 
 def test_what_each_sweep_spent_is_shown(said, spec, tmp_path):
-    sweeps.budget("people", **LINEAR, root=tmp_path)
+    sweeps.population_budget("people", **LINEAR, root=tmp_path)
     store = places(tmp_path, None).open_store()
     for number in range(2):
         row = Row(kind=RowKind.ATTEMPT, what=f"a-{number}/1", sweep="a", charge=DPCharge(0.25, 1e-6), at=1.7e9)
@@ -85,20 +87,40 @@ def test_what_each_sweep_spent_is_shown(said, spec, tmp_path):
     assert found["next"]["fits"] == 2
     other = {**OVER, "data": {**SPEC["data"], "population": "others"}}
     with pytest.raises(InvalidValue, match=r"a spec with data\.population: people"):
-        sweeps.budget("people", spec=other, root=tmp_path)
+        sweeps.population_budget("people", spec=other, root=tmp_path)
 
 
 def test_check_says_what_a_population_has_left(said, spec, tmp_path):
     before = said("check", spec, "--no-rehearsal")
     assert "Make it, once and for ever, with `sweeps budget people" in before
     assert "Until then no sweep over it begins." in before
-    sweeps.budget("people", **LINEAR, root=tmp_path)
+    sweeps.population_budget("people", **LINEAR, root=tmp_path)
     after = said("check", spec, "--no-rehearsal")
     assert "population  people: epsilon 0 at delta 0 are spent, epsilon 2.999" in after
     assert "population  5 trials together about epsilon 5 at delta" in after
     found = json.loads(said("check", spec, "--no-rehearsal", "--json"))
     assert len(found["population"]) == 2
     assert sweeps.check(SPEC, rehearsal=False, root=tmp_path).population == ()
+
+
+def test_sweeps_on_the_same_records_that_count_elsewhere_are_named(tmp_path):
+    """By the keyed digests that the store has; none is refused for them."""
+    sweeps.population_budget("people", **LINEAR, root=tmp_path)
+    store = places(tmp_path, None).open_store()
+    for name, sweep, digest in (
+        ("in", of_population("in"), "a"),
+        ("out", record("out"), "a"),
+        ("other", record("other"), "b"),
+    ):
+        store.create_sweep(sweep)
+        lease = store.acquire(name)
+        store.set_fingerprints(lease, {"code": "c", "data": digest})
+        charge = DPCharge(0.5, 1e-6) if name == "in" else None
+        store.launch(lease, proposal(0), plan(), 100, charge)
+        lease.release()
+    account = sweeps.population_budget("people", root=tmp_path)
+    assert account.uncounted == ("out",)
+    assert "note     out ran on records with the same digest" in str(account)
 
 
 def test_own_records_without_a_population_are_told_so(tmp_path, monkeypatch):
@@ -112,14 +134,14 @@ def test_no_sweep_begins_over_a_population_without_a_ledger(tmp_path):
     with pytest.raises(UnknownPopulation):
         session.create(spec, workspace)
     assert workspace.open_store().sweeps() == []
-    sweeps.budget("people", **LINEAR, root=tmp_path)
+    sweeps.population_budget("people", **LINEAR, root=tmp_path)
     name = session.create(spec, workspace)
     assert "are spent by all sweeps over it" in str(next(iter(_population_lines(name, tmp_path))))
 
 
 def test_a_sweep_that_fits_nowhere_starts_no_trial(tmp_path):
     """No cluster is started for it, nothing is charged, and it goes on where there is room."""
-    sweeps.budget("people", epsilon=0.5, delta=1e-4, rule="linear", root=tmp_path)
+    sweeps.population_budget("people", epsilon=0.5, delta=1e-4, rule="linear", root=tmp_path)
     workspace = places(tmp_path, None)
     name = session.create(load_spec(OVER), workspace)
     end = session.resume(name, workspace)
@@ -130,9 +152,9 @@ def test_a_sweep_that_fits_nowhere_starts_no_trial(tmp_path):
 
 
 def test_terms_are_refused_from_python_too(tmp_path):
-    sweeps.budget("people", **LINEAR, root=tmp_path)
+    sweeps.population_budget("people", **LINEAR, root=tmp_path)
     with pytest.raises(PopulationExists):
-        sweeps.budget("people", **{**LINEAR, "delta": 1e-5}, root=tmp_path)
+        sweeps.population_budget("people", **{**LINEAR, "delta": 1e-5}, root=tmp_path)
     assert [one.population.name for one in sweeps.list_budgets(root=tmp_path)] == ["people"]
 
 

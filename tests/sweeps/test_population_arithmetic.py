@@ -22,6 +22,7 @@ from sweeps.population.arithmetic import (
     left,
     refusal,
     spent,
+    together,
 )
 
 LINEAR = Population.of("people", "linear", 3.0, 1e-5)
@@ -93,6 +94,24 @@ def test_no_order_of_charges_exceeds_a_budget(population, data):
     rest = left(population, charges)
     largest = DPCharge(rest.epsilon, rest.delta) if population is LINEAR else GDPCharge(rest.mu, rest.tau)
     assert admits(population, charges, largest)
+
+
+@pytest.mark.parametrize("population", [LINEAR, GDP], ids=str)
+def test_many_rows_are_the_charge_that_they_come_to(population):
+    kind = DPCharge if population is LINEAR else GDPCharge
+    pairs = [(0.001 * (1 + number % 7), 1e-10) for number in range(400)]
+    each = [kind(*pair) for pair in pairs]
+    (one,) = together(population, pairs)
+    assert spent(population, [one]).epsilon == pytest.approx(spent(population, each).epsilon, rel=1e-12)
+    rest = left(population, each)
+    last = kind(*((rest.epsilon, rest.delta) if population is LINEAR else (rest.mu, rest.tau)))
+    assert admits(population, [one], last)
+    assert not admits(population, [one], kind(last_of(last) * (1 + 1e-9), 0.0))
+    assert together(population, []) == []
+
+
+def last_of(charge):
+    return charge.epsilon if isinstance(charge, DPCharge) else charge.mu
 
 
 def test_only_a_settled_block_counts_less():

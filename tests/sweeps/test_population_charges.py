@@ -128,6 +128,7 @@ def test_a_claim_beside_the_first_stands_for_it():
     one = replace(plan(), guarantee=average, beside=(guarantee(1.2),))
     assert charge_of_steps(LINEAR, one, 0, 100) == DPCharge(1.2, 1e-4)
     assert charge_of_steps(LINEAR, one, 0, 50) == DPCharge(1.2, 1e-4)
+    assert charge_of_steps(GDP, one, 0, 100) == charge_of_steps(GDP, one, 0, 50) == GDPCharge.of_dp(1.2, 1e-4)
 
 
 @pytest.mark.parametrize("terms", [{"adjacency": "replace-one"}, {"unit": "person"}])

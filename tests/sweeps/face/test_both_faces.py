@@ -22,7 +22,7 @@ CALLS = {
     "audit": [sweeps.open, sweeps.Sweep.audit],
     "certify": [sweeps.open, sweeps.Sweep.certify, sweeps.verify, sweeps.new_key],
     "test": [sweeps.open, sweeps.Sweep.test],
-    "budget": [sweeps.budget, sweeps.list_budgets],
+    "budget": [sweeps.population_budget, sweeps.list_budgets],
     "stop": [sweeps.open, sweeps.Sweep.stop],
     "enqueue": [sweeps.open, sweeps.Sweep.enqueue],
     "rename": [sweeps.open, sweeps.Sweep.rename],

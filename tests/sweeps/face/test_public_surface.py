@@ -49,6 +49,12 @@ def test_the_public_surface_is_as_it_was_frozen():
     assert surface() == yaml.safe_load(FROZEN.read_text())
 
 
+def test_no_name_is_that_of_a_package_inside():
+    """Importing `sweeps.budget` makes `sweeps.budget` that package, whatever it was before."""
+    inside = {one.stem for one in Path(sweeps.__file__).parent.iterdir()}
+    assert not inside & set(sweeps.__all__)
+
+
 def test_an_argument_that_goes_is_seen(monkeypatch):
     """The mutant."""
     frozen = surface()
