@@ -95,10 +95,18 @@ def audit_trial(
     if chosen not in possible:
         offered = f"{' or '.join(possible)} for {audited.plan.system} under {audited.claim.adjacency}"
         raise InvalidValue("method", chosen, offered)
+    if recorded.spec.selection is not None and recorded.spec.public_because is None and not _made_up(audited, chosen):
+        raise InvalidValue(
+            "method",
+            chosen,
+            "multi-run on made-up records, where the system offers it: twins on the sweep's own records would be a "
+            "release that the price of a sealed search does not cover",
+            "Audit the same system in an open sweep, or on public data.",
+        )
     setting = _setting(store, recorded, audited, chosen, accept, rng, secret, workspace.features)
     say(_forecast(audited, _trainings(audited.system, chosen, runs)))
     curve = evidence.curve_of(setting)
-    if not (chosen == "multi-run" and isinstance(audited.system, Auditable)):
+    if not _made_up(audited, chosen):
         what = f"{audited.record.key} {chosen} {secrets.token_hex(8)}"
         trainings = _trainings(audited.system, chosen, runs)
         charge_twins(store, recorded, what, audited.plan, audited.steps, trainings)
@@ -263,6 +271,11 @@ def _trainings(system: System, method: evidence.Method, runs: int | None) -> int
     default = evidence.RUNS if isinstance(system, Auditable) else evidence.RUNS_OF_SLOW
     wanted = default if runs is None else runs
     return 2 * (wanted + max(5, int(wanted * evidence.CALIBRATION)))
+
+
+def _made_up(audited: Audited, chosen: evidence.Method) -> bool:
+    """Whether the twins of an audit read made-up records alone."""
+    return chosen == "multi-run" and isinstance(audited.system, Auditable)
 
 
 def _forecast(audited: Audited, trainings: int) -> str:

@@ -196,6 +196,9 @@ def _listed(budgets: Sequence[float]) -> str:
 
 
 def _more_hours(recorded: SweepRecord, spec: SweepSpec, hours: float) -> float:
+    if spec.selection is not None:
+        expected = f"none: sweep {recorded.name!r} ends at the deadline that was announced, which nothing moves"
+        raise InvalidValue("hours", hours, expected, "Start a new sweep.")
     least = spec.limits.hours or 0.0
     if isinstance(hours, bool) or not isinstance(hours, int | float) or not least < hours < float("inf"):
         raise InvalidValue(

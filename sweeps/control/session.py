@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dpcore.checks import InvalidValue
 from sweeps.control.controller import Controller
@@ -121,9 +121,6 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
     """
     if name is not None and not NAME.fullmatch(name):
         raise InvalidValue("name", name, "letters, digits, dots, dashes and underscores, at most 100")
-    if spec.selection is not None:
-        expected = "all: a private selection is planned and priced by `sweeps check`, and cannot be run yet"
-        raise InvalidValue("privacy.release", spec.privacy.release, expected)
     store = workspace.open_store(create=True)
     ledger_of(store, spec)
     spec = resolved(spec, public_facts(spec), store.calibrations())
@@ -182,6 +179,9 @@ def resume(
     store = workspace.open_store()
     recorded = store.sweep(name)
     name, workspace = recorded.name, workspace.of(recorded)
+    if accept and recorded.spec.selection is not None:
+        expected = "nothing: all trials of a sealed search are alike but for their configurations, or its price is none"
+        raise InvalidValue("accept", ", ".join(accept), expected, "Restore what it was, or start a new sweep.")
     began = effective_spec(recorded, spec, accept)
     source = SOURCES[began.data.source]
     facts = source.facts(began.data.options())
@@ -203,17 +203,8 @@ def resume(
             effective = grown(store, lease, effective, extension)
             recorded = store.sweep(name)
         log = workspace.folder(name) / RAY_LOG
-        controller = _controller(store, lease, recorded, (began, effective), facts, workspace, progress, on_failure)
-        controller.points.heard = listener.points
         tracking = effective.tracking.uri or workspace.tracking_uri
         say_decided(began, facts, workspace, name, tracking, address, store.calibrations())
-        reserve_whole(store, lease, began)
-        controller.recover()
-        if recorded.state is SweepState.OUT_OF_BUDGET:
-            controller.budget.stays_spent()
-        working = controller.has_work()
-        if working:
-            controller.look_ahead()
 
         def cluster_lost(sweep: str) -> None:
             on_cluster_lost(sweep)
@@ -221,24 +212,26 @@ def resume(
                 # The process ends next, with the code that says why, whatever comes of this.
                 operator.tell_apart(EndNotice.of(store, sweep, ExitCode.CLUSTER_LOST))
 
-        if working and controller.budget.lets_go_on:
-            # Ray takes seconds to import and start: not for a sweep that is already over.
-            from sweeps.runner.cluster import check_reachable
+        course: Course
+        if effective.selection is not None:
+            from sweeps.control.sealed_session import SealedCourse
 
-            check_reachable(address, effective.resources)
+            course = SealedCourse.prepared(store, lease, recorded, effective, facts, workspace, address, log)
+        else:
+            controller = _controller(store, lease, recorded, (began, effective), facts, workspace, progress, on_failure)
+            controller.points.heard = listener.points
+            reserve_whole(store, lease, began)
+            controller.recover()
+            if recorded.state is SweepState.OUT_OF_BUDGET:
+                controller.budget.stays_spent()
+            course = _OpenCourse(controller, controller.has_work(), address)
+            course.prepare()
         with (
             _left_as(store, lease, operator) as state,
             Drain(Publisher(store), name, tracking) as drain,
         ):
             store.set_state(lease, "running")
-            if controller.budget.over and not (working and controller.budget.is_final):
-                state.ended = "out of budget"
-            elif working:
-                state.ended = _launch_all(
-                    controller, loaded, workspace, address, interruption, cluster_lost, drain.start
-                )
-            else:
-                state.ended = "exhausted" if controller.is_exhausted() else "finished"
+            state.ended = course.run(loaded, workspace, interruption, cluster_lost, drain.start)
             listener.end()
             # Written before the drain ends, so that the views learn it too.
             store.set_state(lease, state.ended)
@@ -251,13 +244,72 @@ def resume(
             ranked=rankable(
                 seen.trials(name, states=[TrialState.COMPLETE]), spec_objectives(RecordedSpec(effective.canonical()))
             ),
-            failure=_first_failure(seen, name, controller.trials, log),
+            failure=_first_failure(seen, name, workspace.trials(name), log),
             tracking=drain.uri if drain.delivered else None,
-            reasons=_reasons(controller, state.ended),
+            reasons=course.reasons(state.ended),
         )
         notice = EndNotice.of(store, name, end.code)
     operator.tell(notice)
     return end
+
+
+class Course(Protocol):
+    """What a session runs, once everything is open."""
+
+    def run(
+        self,
+        loaded: list[Dataset],
+        workspace: Workspace,
+        interruption: Interruption,
+        on_cluster_lost: Callable[[str], None],
+        on_first_sign: Callable[[], None],
+    ) -> str:
+        """Until it ends; how it ended."""
+        ...
+
+    def reasons(self, ended: str) -> tuple[str, ...]:
+        """Why that is no full success, one sentence each."""
+        ...
+
+
+@dataclass(slots=True)
+class _OpenCourse:
+    """Every trial is released as it ends."""
+
+    controller: Controller
+    working: bool
+    address: str | None
+
+    def prepare(self) -> None:
+        if self.working:
+            self.controller.look_ahead()
+        if self.working and self.controller.budget.lets_go_on:
+            # Ray takes seconds to import and start: not for a sweep that is already over.
+            from sweeps.runner.cluster import check_reachable
+
+            check_reachable(self.address, self.controller.spec.resources)
+
+    def run(
+        self,
+        loaded: list[Dataset],
+        workspace: Workspace,
+        interruption: Interruption,
+        on_cluster_lost: Callable[[str], None],
+        on_first_sign: Callable[[], None],
+    ) -> str:
+        """See `Course.run`."""
+        budget = self.controller.budget
+        if budget.over and not (self.working and budget.is_final):
+            return "out of budget"
+        if self.working:
+            return _launch_all(
+                self.controller, loaded, workspace, self.address, interruption, on_cluster_lost, on_first_sign
+            )
+        return "exhausted" if self.controller.is_exhausted() else "finished"
+
+    def reasons(self, ended: str) -> tuple[str, ...]:
+        """See `Course.reasons`."""
+        return _reasons(self.controller, ended)
 
 
 def _first_failure(store: Publisher, name: str, trials: Folder, log: Path) -> Failure | None:

@@ -23,6 +23,15 @@ OF_ONE_TRIAL = (
 )
 """That sentence, now and as earlier releases worded it."""
 
+PRIVATE_SELECTION = "private-selection"
+"""The accountant of a claim on everything that a sealed search releases: the best of a secret number of trials."""
+
+
+def covers_search(claim: Guarantee) -> bool:
+    """Whether a trial's claim covers how it was found, too."""
+    return claim.accountant == PRIVATE_SELECTION
+
+
 HEADING = "What the statuses rest on"
 _BARE = (Status.NOT_COVERED, Status.REFUTED, Status.NO_CLAIM)
 NOT_RECORDED = ("assumptions not recorded",)

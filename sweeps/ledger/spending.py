@@ -25,7 +25,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Repeated, UnsupportedEvent, phases
 from dpcore.guarantee import Guarantee, Status, resting_on, weakest
 from sweeps.held_out.readings import Charged
-from sweeps.ledger.assumptions import OF_ONE_TRIAL
+from sweeps.ledger.assumptions import OF_ONE_TRIAL, covers_search
 from sweeps.ledger.composing import ReleasedParts, rounding_line
 from sweeps.ledger.filtered import IN_TIME, filtered_guarantee, sweep_total
 from sweeps.ledger.steps import total
@@ -249,6 +249,8 @@ def summary(
     plans = {trial.key: trial.plan for trial in trials if trial.plan is not None}
     if any(plan.guarantee.status is Status.NOT_COVERED for plan in plans.values()):
         return replace(found, uncounted=NOT_COVERED)
+    if any(covers_search(plan.guarantee) for plan in plans.values()):
+        return _of_searches(found, list(plans.values()), tests)
     delta = min(plan.guarantee.delta for plan in plans.values())
     choices = (*choices, *(choice for one in tests for choice in one.choices))
     if budget is not None and choices:
@@ -308,6 +310,15 @@ def _filtered(budget: SweepTotal, plans: Mapping[str, PrivacyPlan], entries: Seq
     }
 
 
+def _of_searches(found: Summary, plans: Sequence[PrivacyPlan], tests: Sequence[Charged]) -> Summary:
+    """With the price of a sealed search for its total: what its winner's own steps cost says nothing of it."""
+    if len(plans) > 1 or tests:
+        return replace(found, uncounted="the price of a sealed search adds to others by sums alone: `sweeps budget`")
+    (plan,) = plans
+    claim = plan.guarantee
+    return replace(found, procedure=Procedure(guarantee=claim, trials=1, standing=claim.status))
+
+
 def _cut_on_the_way(
     trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry]
 ) -> dict[tuple[str, int], LedgerEntry]:
@@ -340,6 +351,8 @@ def summary_in_passing(
 ) -> Summary:
     """`summary` with the procedure's total where that takes well under a second, and else why it is left out."""
     budget, choices = sweep_total(sweep.spec), choices_of(sweep, trials)
+    if not entries and sweep.spec.selection is not None and sweep.state is not SweepState.CREATED:
+        return replace(summary(trials, entries), uncounted="a sealed search that has begun: its whole budget is spent")
     if len(entries) > TOTAL_SHOWN_UP_TO and (budget is None or not choices):
         return replace(summary(trials, entries), uncounted=too_many(sweep.name, len(entries)))
     return summary(trials, entries, choices, cut_short(sweep, trials), tests, budget)

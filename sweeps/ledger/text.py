@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from dpcore.guarantee import STANDING
-from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.assumptions import Assumptions, covers_search
 from sweeps.ledger.summary import LargestClaim, Procedure, Summary
 from sweeps.records import TrialRecord
 from sweeps.release.policy import is_demonstration
@@ -32,7 +32,8 @@ def claim_lines(claims: Sequence[LargestClaim], assumptions: Assumptions) -> Ite
     for one in claims:
         whose = f"the largest of {one.trials} trials, {one.trial}" if one.trials > 1 else one.trial
         claim, quote = claim_text(one.guarantee, assumptions.status(one.guarantee)), quote_of_claim(one.guarantee)
-        yield f"one trial by itself: {claim} ({whose}); {quote.said}"
+        whole = "the whole search" if covers_search(one.guarantee) else "one trial by itself"
+        yield f"{whole}: {claim} ({whose}); {quote.said}"
     if not claims:
         yield "none yet: no trial has reported"
 
@@ -40,6 +41,8 @@ def claim_lines(claims: Sequence[LargestClaim], assumptions: Assumptions) -> Ite
 def total_text(total: Procedure, assumptions: Assumptions) -> str:
     """What all trials promise together, and which number may be quoted for what."""
     who, claim = "all trials together" if total.trials > 1 else "the one trial", total.guarantee
+    if covers_search(claim):
+        who = "the whole search, of which the best trial alone leaves"
     if total.sweeps:
         who = f"all trials of {', '.join(total.sweeps[:-1])} and {total.sweeps[-1]} together"
     if math.isinf(claim.epsilon):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dpcore.guarantee import STANDING, Guarantee, Notion, Status
+from sweeps.ledger.assumptions import covers_search
 from sweeps.ledger.summary import Procedure
 from sweeps.records import DECIDED
 from sweeps.release.policy import is_demonstration
@@ -69,6 +70,7 @@ class Quote:
 REFUTED = Quote(Verdict.REFUTED, "refuted", "its claim is shown to be false, so that nothing protects who is in it")
 _YES = Quote(Verdict.YES, "yes")
 _ALONE = "it leaves out the search for its hyperparameters, which the total counts"
+_SEARCHED = "it covers the search: the best of a secret number of trials, and nothing of the others, left"
 _NAMED = "name the assumptions beside it"
 _DEMONSTRATION = Quote(
     Verdict.WITH, "as a demonstration", "the records are public, and more of them leaves than it counts"
@@ -86,6 +88,8 @@ def quote_of_claim(claim: Guarantee) -> Quote:
         return Quote(Verdict.NO, f"no guarantee: {claim.standing}", _WHY.get(claim.status, ""))
     if is_demonstration(claim):
         return _DEMONSTRATION
+    if covers_search(claim):
+        return Quote(Verdict.WITH, "as the whole search's", f"{_SEARCHED}; {_NAMED}")
     notion = "" if claim.notion is Notion.DP else f" {claim.notion}"
     named = f"; {_NAMED}" if claim.status is Status.PROVED_UNDER_ASSUMPTIONS else ""
     return Quote(Verdict.WITH, f"as one trial's{notion}", f"{_ALONE}{named}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from dpcore.guarantee import Guarantee, Status
-from sweeps.ledger.assumptions import HEADING, Assumptions, spans
+from sweeps.ledger.assumptions import HEADING, Assumptions, covers_search, spans
 from sweeps.ledger.text import executed_text, total_text
 from sweeps.ledger.totals import earlier_lines, sentences
 from sweeps.release import not_covered
@@ -66,9 +66,13 @@ def _two_numbers(content: Content) -> str:
         )
     else:
         claim = "<b>several kinds</b> see below; they cannot be compared"
+    whose = "one trial by itself"
+    what = "What the training of one trial released. It leaves out the search among the trials."
+    if claims and all(covers_search(c.bound) for c in claims):
+        whose, what = "the whole search", "What the best of a secret number of trials released: nothing else left."
     return (
-        '<div class="card numbers"><div><span class="soft">Claim: one trial by itself</span>'
-        f"{claim}<p>What the training of one trial released. It leaves out the search among the trials.</p></div>"
+        f'<div class="card numbers"><div><span class="soft">Claim: {whose}</span>'
+        f"{claim}<p>{what}</p></div>"
         f'<div><span class="soft">Total: all trials together</span>{_total(content)}'
         f'<p class="soft">Ledger: {executed_text(content.spending)}.</p></div></div>'
     )

@@ -26,6 +26,12 @@ def law_of(selection: Selection, most: int) -> Capped:
         raise InvalidValue("search.trials", most, error.expected, remedy) from error
 
 
+def law_text(selection: Selection, most: int) -> str:
+    """The law in words."""
+    shape = "" if selection.shape is None else f" of shape {selection.shape:g}"
+    return f"{selection.count}{shape}, mean {selection.mean:g} before its cap at {most}"
+
+
 def _uncapped(selection: Selection) -> CountLaw:
     mean, shape = selection.mean, selection.shape
     if (shape is None) == (selection.count == "tnb"):

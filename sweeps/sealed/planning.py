@@ -19,14 +19,13 @@ from dpcore.selection.profiles import epsilon_at
 from sweeps.budget.fitting import fitted
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.control.planning import plan_proposal
-from sweeps.ledger.assumptions import OF_ONE_TRIAL
+from sweeps.ledger.assumptions import OF_ONE_TRIAL, PRIVATE_SELECTION
 from sweeps.records import TARGET_EPSILON
-from sweeps.sealed.law import law_of
+from sweeps.sealed.law import law_of, law_text
 from sweeps.search.space import Space
 from sweeps.spec.model import SweepSpec
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
 
-ACCOUNTANT = "private-selection"
 THEOREM = f"{TIGHT}; two-point calibration: dpcore.selection.two_point"
 SEALED = (
     "The number of trials, the other trials, and which of them won stay inside the release boundary for ever: nobody "
@@ -116,15 +115,17 @@ class SealedPlanner:
     def claim(self, plan: PrivacyPlan) -> Guarantee:
         """What the winner claims, whichever it is: the budget, for everything that leaves."""
         own, rule = plan.guarantee, self.pricing.rule
+        assert self.spec.selection is not None
+        law = law_text(self.spec.selection, self.pricing.law.cap)
         assumptions = [line for line in own.assumptions if line not in OF_ONE_TRIAL]
         return Guarantee(
             epsilon=rule.epsilon,
             delta=rule.delta,
             adjacency=own.adjacency,
             unit=own.unit,
-            accountant=ACCOUNTANT,
+            accountant=PRIVATE_SELECTION,
             status=weakest(own.status, Status.PROVED_UNDER_ASSUMPTIONS),
-            theorem=THEOREM,
+            theorem=f"The best of a secret number of trials ({law}): {THEOREM}",
             assumptions=(*assumptions, *ASSUMPTIONS),
             aimed_at=rule.epsilon,
         )

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from sweeps.release.rounding import delta_text, epsilon_text
+from sweeps.sealed.law import law_text
 from sweeps.sealed.planning import SealedPlanner, middles
 from sweeps.search.automatic import SECONDS_PER_GRADIENT
-from sweeps.spec.model import Resources, Selection, SweepSpec
+from sweeps.spec.model import Resources, SweepSpec
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
 
 DECILE = 0.1
@@ -59,7 +60,7 @@ class SelectionPreview:
             "of all trials, the search included: nothing else leaves",
             f"         of trials like the one in the middle by route: {routes}; the tight one is claimed. Such a "
             f"trial alone would claim {epsilon_text(self.alone)}",
-            f"trials   a secret number, {self.law}: {self.mean:.3g} in the mean and at most {self.most}; one of the "
+            f"trials   a secret number, {self.law}: {self.mean:.3g} in the mean; one of the "
             f"best tenth of the prior is among them with a chance of {self.decile:.0%}",
             f"time     the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner. {self.most} "
             f"trials of about {self.trial_seconds:.3g} s, {self.workers} at once, are planned to take "
@@ -105,7 +106,7 @@ def _of(planner: SealedPlanner, seconds: float) -> SelectionPreview:
     assert selection is not None
     rounds = -(-law.cap // workers)
     return SelectionPreview(
-        law=law_text(selection),
+        law=law_text(selection, law.cap),
         mean=law.mean,
         most=law.cap,
         epsilon=pricing.rule.epsilon,
@@ -118,9 +119,3 @@ def _of(planner: SealedPlanner, seconds: float) -> SelectionPreview:
         worst_minutes=rounds * seconds / 60,
         deadline_minutes=selection.deadline_minutes,
     )
-
-
-def law_text(selection: Selection) -> str:
-    """The law of the number of trials in words, without its cap."""
-    shape = "" if selection.shape is None else f" of shape {selection.shape:g}"
-    return f"{selection.count}{shape} of mean {selection.mean:g} before its cap"

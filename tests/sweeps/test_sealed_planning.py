@@ -12,10 +12,8 @@ from dpcore.guarantee import Status
 from dpcore.selection import Capped, geometric, price_best
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.checking.preview import preview
-from sweeps.control import session
 from sweeps.control.planning import plan_proposal
 from sweeps.ledger.assumptions import ONE_TRIAL
-from sweeps.process.workspace import Workspace
 from sweeps.records import TARGET_EPSILON
 from sweeps.sealed.law import law_of
 from sweeps.sealed.planning import ASSUMPTIONS, SealedPlanner, middles
@@ -144,8 +142,3 @@ def test_a_law_between():
 def test_the_sampler_is_random_where_none_is_named():
     assert load_spec(SPEC).search.sampler == "random"
     assert load_spec(load_spec(SPEC).canonical()) == load_spec(SPEC)
-
-
-def test_it_cannot_be_run_yet(tmp_path):
-    with pytest.raises(InvalidValue, match="cannot be run yet"):
-        session.create(load_spec(SPEC), Workspace.at(tmp_path))

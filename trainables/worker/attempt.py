@@ -232,9 +232,10 @@ class Attempt:
         """Note that nothing went wrong: the worker stops between two intervals."""
         self.folder.write(MOVED, b"")
 
-    def explain(self, text: str) -> None:
-        """Keep the full text of a failure here, inside the release boundary: it may quote private values."""
+    def explain(self, text: str) -> str:
+        """Keep the full text of a failure here, inside the release boundary: it may quote private values. Its place."""
         self.folder.write(ERROR, redacted(text).encode())
+        return f"{self.folder.url}/{ERROR}"
 
     def explained(self) -> str | None:
         """The full text of its failure, None without one. It may quote private values."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dpcore.randomness import Streams
 from trainables.measures.own_metrics import NoFiniteNumber, own_metrics
@@ -20,7 +20,6 @@ from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Member, State, System, TrialGroup
 from trainables.worker import memory
 from trainables.worker.attempt import (
-    ERROR,
     NODE_LEAVES,
     UNWRITABLE,
     AlreadyExecuted,
@@ -31,7 +30,7 @@ from trainables.worker.attempt import (
     RecordsUnwritable,
 )
 from trainables.worker.files import Folder, NotAFolder
-from trainables.worker.results import Told, TrialResult
+from trainables.worker.results import Curve, Told, TrialResult
 from trainables.worker.sealed import Damaged
 
 
@@ -53,6 +52,22 @@ class Clock:
         return now - (self._first - self.opened)
 
 
+class Records(Protocol):
+    """Where a run keeps what is to last: the folder of an attempt, or memory."""
+
+    def may_execute(self, until_step: int) -> None: ...
+
+    def save(
+        self, step: int, state: State, result: Mapping[str, Any] | None = None, curve: Curve | None = None
+    ) -> None: ...
+
+    def explain(self, text: str) -> str:
+        """Keep the full text of a failure, and say where it is."""
+        ...
+
+    def move(self) -> None: ...
+
+
 @dataclass(slots=True)
 class RecordedRun:
     """A `Run` that keeps its records in an attempt folder (see trainables.worker.attempt for the order of writes).
@@ -71,7 +86,7 @@ class RecordedRun:
     start_step: int
     state: State | None
     streams: Streams
-    attempt: Attempt
+    attempt: Records
     measured: Callable[[State], Mapping[str, float]] = lambda state: {}
     judged: Callable[[State], Mapping[str, float]] = lambda state: {}
     withheld: frozenset[Dependence] = WITHHELD
@@ -210,7 +225,7 @@ def run_group(
     if runs:
         for run in runs:
             run.tell = tell
-        refused |= _trained(group, runs, data, leaving)
+        refused |= train(group, runs, data, leaving)
     results = {run.member.key: run.result for run in runs if run.result is not None}
     return [
         dict(results[member.key])
@@ -220,10 +235,15 @@ def run_group(
     ]
 
 
-def _trained(
-    group: TrialGroup, runs: list[RecordedRun], data: Dataset, leaving: Callable[[], bool]
+def train(
+    group: TrialGroup, runs: list[RecordedRun], data: Dataset, leaving: Callable[[], bool] = lambda: False
 ) -> dict[str, tuple[str, str]]:
-    """Train these members; {key: (kind, why)} for those that end without a result."""
+    """Train these runs; {key: (kind, why)} for those that end without a result, as `run_group` says it.
+
+    group  how they execute, what is measured, what is withheld, how long: its members are not looked at
+
+    Raises NodeLeaves, and other OSErrors, which say nothing about the configuration.
+    """
     memory.forget_peak()
     clock = Clock()
     for run in runs:
@@ -231,7 +251,7 @@ def _trained(
         if group.execution.team is not None:
             run.memory_elsewhere = group.execution.team.peak_memory_mb
     kind, why = "error", dict.fromkeys((run.member.key for run in runs), "ended before its last step")
-    system = SYSTEMS[group.members[0].plan.system]
+    system = SYSTEMS[runs[0].member.plan.system]
     if group.measures:
         for run in runs:
             run.measured = partial(_measured, group, group.measures, system, run.member, data)
@@ -261,8 +281,8 @@ def _trained(
         raise
     except Exception as failure:
         for run in runs:
-            run.attempt.explain(traceback.format_exc())
-            why[run.member.key] = f"{_without_values(failure)}; the whole text is in {run.attempt.folder.url}/{ERROR}"
+            where = run.attempt.explain(traceback.format_exc())
+            why[run.member.key] = f"{_without_values(failure)}; the whole text is in {where}"
     return {key: (kind, text) for key, text in why.items()}
 
 

@@ -1,0 +1,208 @@
+"""How a sealed search begins, once: what is drawn, under which key, and what is announced of it.
+
+    <root>/<sweep>/sealed.key    of all that is encrypted, for its owner alone; destroyed at the end
+    <root>/<sweep>/sealed.json   when it ends and by how many workers; written last
+    <records>/<sweep>/sealed/    what was drawn, and two files of each worker, encrypted
+
+The number of trials, their configurations and all their randomness are drawn here, before the first trial, and never
+again: a search that has begun and whose files are gone releases nothing. That it has begun, and so that its whole price
+is spent, the store's row of the sweep says from before the first trial on, by its spec and its state.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, MutableMapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from dpcore.checks import InvalidValue
+from dpcore.selection import draw
+from sweeps.process.workspace import Workspace
+from sweeps.records import SweepRecord, SweepState, trial_key
+from sweeps.release.policy import Release
+from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.sealed.preview import workers_of
+from sweeps.search.space import Space
+from sweeps.spec.model import SweepSpec
+from trainables.measures.objectives import measured
+from trainables.sealed.box import KEY_BYTES, Box
+from trainables.sealed.drawn import COINS, Coins, SealedDraw, Slot
+from trainables.sealed.ranking import BestScore, Ranking
+from trainables.sealed.schedule import Schedule
+from trainables.sealed.standing import Standing
+from trainables.sealed.worker import SealedWork
+from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, TrialGroup
+from trainables.worker.files import Folder
+
+SEALED = "sealed"
+KEY, ANNOUNCED = "sealed.key", "sealed.json"
+MOST_DRAWS = 1000
+"""For one slot, of which none may be launched: then the search does not begin."""
+FEWEST_RECORDS = 20
+"""Times that are announced, at least."""
+_MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedPlaces:
+    """Where the files of one search are.
+
+    own      the controller's, with the key
+    records  the workers'
+    """
+
+    own: Path
+    records: Folder
+
+    @classmethod
+    def of(cls, workspace: Workspace, sweep: str) -> SealedPlaces:
+        """Those of a sweep."""
+        return cls(own=workspace.folder(sweep), records=workspace.records_of(sweep).child(SEALED))
+
+    def key(self) -> bytes | None:
+        """The key; None where there is none (any more)."""
+        try:
+            found = (self.own / KEY).read_bytes()
+        except FileNotFoundError:
+            return None
+        return found if len(found) == KEY_BYTES else None
+
+    def make_key(self) -> bytes:
+        """A new key, readable by its owner alone."""
+        self.own.mkdir(parents=True, exist_ok=True)
+        (self.own / KEY).unlink(missing_ok=True)
+        key = Box.new_key()
+        descriptor = os.open(self.own / KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(key)
+            stream.flush()
+            os.fsync(stream.fileno())
+        return key
+
+    def destroy(self) -> None:
+        """Nothing that was encrypted can be read any more; then the files go too."""
+        path = self.own / KEY
+        if path.exists():
+            with path.open("r+b") as stream:
+                stream.write(secrets.token_bytes(KEY_BYTES))
+                stream.flush()
+                os.fsync(stream.fileno())
+            path.unlink()
+        self.records.clear()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """What of a search is public while it runs."""
+
+    schedule: Schedule
+    workers: int
+
+    def write(self, folder: Path) -> None:
+        """Durably."""
+        Folder(str(folder)).write(ANNOUNCED, json.dumps(asdict(self)).encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> Announcement | None:
+        """What was announced; None before that."""
+        content = Folder(str(folder)).read(ANNOUNCED)
+        if content is None:
+            return None
+        data = json.loads(content)
+        return cls(schedule=Schedule(**data["schedule"]), workers=data["workers"])
+
+
+def opened(
+    sweep: SweepRecord,
+    spec: SweepSpec,
+    facts: PublicFacts,
+    workspace: Workspace,
+    calibrations: MutableMapping[str, float],
+    address: str | None = None,
+    clock: Callable[[], float] = time.time,
+) -> SealedWork | None:
+    """The work of a sweep's workers, drawn now where it never began; None where it did, and its files are gone.
+
+    Raises InvalidValue where the space has nothing that may be launched, or nobody can say how many workers there are.
+    """
+    places = SealedPlaces.of(workspace, sweep.name)
+    announced, key = Announcement.read(places.own), places.key()
+    if announced is not None and key is not None:
+        return _work(sweep.name, spec, places, announced, key)
+    if announced is not None or sweep.state is not SweepState.CREATED:
+        return None
+    assert spec.selection is not None
+    workers = min(workers_at(spec, address), spec.search.trials)
+    drawn = drawn_for(spec, facts, calibrations)
+    key, begins = places.make_key(), clock()
+    length = 60 * spec.selection.deadline_minutes
+    cadence = min(spec.execution.checkpoint_seconds, length / FEWEST_RECORDS)
+    schedule = Schedule(begins=begins, deadline=begins + length, cadence=cadence)
+    announcement = Announcement(schedule=schedule, workers=workers)
+    work = _work(sweep.name, spec, places, announcement, key)
+    work.keep_drawn(drawn)
+    for worker in range(workers):
+        for number in (-1, -2):
+            work.keep(worker, Standing(following=worker, written=number))
+    announcement.write(places.own)
+    return work
+
+
+def workers_at(spec: SweepSpec, address: str | None) -> int:
+    """How many workers there are: as the spec says, or as many as this machine has CPUs for. Raises InvalidValue."""
+    if spec.resources.concurrency is None and (address is not None or spec.resources.per_worker()[1] > 0):
+        expected = "a number on a cluster or with GPUs: how many run at once is announced before the search"
+        raise InvalidValue("resources.concurrency", None, expected, "Set it.")
+    return workers_of(spec.resources)
+
+
+def drawn_for(spec: SweepSpec, facts: PublicFacts, calibrations: MutableMapping[str, float]) -> SealedDraw:
+    """The draw of a spec: all slots up to the cap, planned, whatever the count. Raises InvalidValue."""
+    space = Space.of(spec)
+    coins = Coins(secrets.token_bytes(COINS))
+    planner = SealedPlanner.of(spec, facts, calibrations, middles(spec))
+    if isinstance(planner, Refusal):
+        raise InvalidValue("feasible", 0, f"a plan in the middle of the space ({planner.reason})", "Move the space.")
+    slots = tuple(_slot(planner, space, coins, number) for number in range(planner.pricing.law.cap))
+    return SealedDraw(count=draw(planner.pricing.law, secrets.SystemRandom()), coins=coins, slots=slots)
+
+
+def _slot(planner: SealedPlanner, space: Space, coins: Coins, number: int) -> Slot:
+    """The first draw of the prior that may be launched: what may not is no part of the prior."""
+    prior = coins.prior(number)
+    for _ in range(MOST_DRAWS):
+        config: Config = space.draw(prior)
+        if isinstance(plan := planner.plan(config), PrivacyPlan):
+            return Slot(config=config, seed=coins.seed(number), plan=plan)
+    expected = f"one of {MOST_DRAWS} draws from the prior that may be launched"
+    raise InvalidValue("feasible", 0, expected, "Raise epsilon or `limits`, or narrow the space.")
+
+
+def ranking_of(spec: SweepSpec) -> Ranking:
+    """Which trial leaves."""
+    (objective,) = spec.objectives
+    return BestScore(metric=objective.metric, maximised=objective.goal == "maximize")
+
+
+def _work(sweep: str, spec: SweepSpec, places: SealedPlaces, announced: Announcement, key: bytes) -> SealedWork:
+    assert spec.selection is not None
+    known = measured(spec.asked)
+    return SealedWork(
+        folder=places.records,
+        box=Box(key),
+        schedule=announced.schedule,
+        workers=announced.workers,
+        room=int(spec.selection.megabytes * _MEGABYTE),
+        winner=trial_key(sweep, 0),
+        group=TrialGroup(
+            members=(),
+            execution=spec.settings(),
+            measures=tuple(metric for metric in spec.asked if metric in known),
+            withheld=Release.of(spec).withheld,
+        ),
+        ranking=ranking_of(spec),
+    )

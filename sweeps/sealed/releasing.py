@@ -1,0 +1,73 @@
+"""What leaves a sealed search, at its deadline: the winner as trial 0, or nothing.
+
+The winner becomes an ordinary trial of the store, with its files where those of any trial are. Its number, its times
+and its attempt are alike whichever slot it was. What was not chosen is gone with the key.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from sweeps.records import Proposal, Settlement, TrialState, trial_key
+from sweeps.release.policy import Release
+from sweeps.sealed.opening import SealedPlaces
+from sweeps.spec.model import SweepSpec
+from sweeps.store import Lease, Store
+from trainables.sealed.drawn import Slot
+from trainables.sealed.standing import Candidate
+from trainables.sealed.worker import SealedWork
+from trainables.worker.attempt import Attempt
+from trainables.worker.files import Folder
+from trainables.worker.results import TrialResult
+from trainables.worker.sealed import Damaged
+
+NUMBER, ATTEMPT = 0, 1
+NOTHING = (
+    "Nothing was released: no trial may leave, or not every one had ended in time. Which of the two is nobody's to "
+    "know, and the price is paid all the same."
+)
+GONE = "Nothing was released: the search had begun, and what was drawn for it is gone. It is not drawn again."
+
+
+def release(
+    store: Store, lease: Lease, spec: SweepSpec, work: SealedWork | None, places: SealedPlaces, trials: Folder
+) -> bool:
+    """Make the winner a trial of the store, and destroy what else there was; whether there is one.
+
+    The same again, after a kill at any line, ends the same way.
+    """
+    [*there] = store.trials(lease.sweep)
+    if not any(one.state is TrialState.COMPLETE for one in there) and work is not None:
+        with suppress(Damaged):
+            if (found := work.best()) is not None:
+                _commit(store, lease, spec, work, work.drawn().slots[found.slot], found, trials)
+    places.destroy()
+    return any(one.state is TrialState.COMPLETE for one in store.trials(lease.sweep))
+
+
+def _commit(
+    store: Store, lease: Lease, spec: SweepSpec, work: SealedWork, slot: Slot, found: Candidate, trials: Folder
+) -> None:
+    plan, key = slot.plan, trial_key(lease.sweep, NUMBER)
+    metrics = Release.of(spec).metrics(found.metrics, plan.system, plan.config)
+    seconds = work.schedule.deadline - work.schedule.begins
+    result = TrialResult(
+        key=key, attempt=ATTEMPT, step=plan.steps, metrics=metrics, seconds=seconds, peak_memory_mb=0.0
+    )
+    if not store.trials(lease.sweep):
+        store.launch(lease, Proposal(number=NUMBER, config=slot.config, seed=slot.seed), plan, plan.steps)
+    attempt = Attempt.of(trials, key, ATTEMPT)
+    # What an earlier release was killed over.
+    attempt.folder.clear()
+    attempt.claim(0)
+    attempt.may_execute(plan.steps)
+    attempt.save(plan.steps, found.state, result.to_dict())
+    came = Settlement(
+        executed_to=plan.steps,
+        step=plan.steps,
+        metrics=metrics | {"epsilon": plan.guarantee.epsilon},
+        guarantee=plan.guarantee,
+        seconds=seconds,
+        announced=Release.of(spec).policy.at_once,
+    )
+    store.settle(lease, key, ATTEMPT, came)

@@ -1,0 +1,341 @@
+"""A sealed search from its draw to its release: what is drawn once, what lies on the disk, what leaves, and kills.
+
+Store, files, training and release are real; workers run in threads of this process, where Ray would run them elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Status
+from sweeps.control import session
+from sweeps.control.asking import enqueue
+from sweeps.control.sealed_session import SealedCourse
+from sweeps.face.overview import shown
+from sweeps.ledger.assumptions import covers_search
+from sweeps.process.workspace import Workspace
+from sweeps.records import SweepState, TrialState
+from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import quote_of_claim
+from sweeps.report import write_report
+from sweeps.sealed.opening import ANNOUNCED, KEY, SealedPlaces, opened
+from sweeps.sealed.releasing import GONE, NOTHING, release
+from sweeps.spec import load_spec, public_facts
+from sweeps.store import Store
+from trainables.data import SOURCES
+from trainables.sealed.box import Box, TooLarge
+from trainables.sealed.schedule import Schedule
+from trainables.sealed.slot import run_slot
+from trainables.sealed.worker import SealedWork, serve
+from trainables.worker.attempt import Attempt
+from trainables.worker.sealed import Damaged
+
+SECONDS = 1.2
+SPEC: dict[str, Any] = {
+    "name": "sealed",
+    "data": {"source": "uniform", "n": 1000},
+    "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": {"int_log_uniform": [1, 64]}}},
+    "privacy": {"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "best"},
+    "objectives": [{"metric": "estimate", "goal": "maximize"}],
+    "search": {"trials": 8},
+    "selection": {"deadline_minutes": SECONDS / 60, "mean": 3, "megabytes": 0.01},
+    "resources": {"concurrency": 2},
+}
+
+
+class Search:
+    """One sealed search in a folder."""
+
+    def __init__(self, root: Path, **changes: Any) -> None:
+        self.spec = load_spec({**SPEC, **changes})
+        self.workspace = Workspace.at(root)
+        self.name = session.create(self.spec, self.workspace)
+        self.store: Store = self.workspace.open_store()
+        self.facts = public_facts(self.spec)
+        self.data = SOURCES[self.spec.data.source].load(self.spec.data.options())
+        self.places = SealedPlaces.of(self.workspace, self.name)
+
+    def opened(self) -> SealedWork | None:
+        return opened(self.store.sweep(self.name), self.spec, self.facts, self.workspace, {})
+
+    def begin(self) -> SealedWork:
+        work = self.opened()
+        assert work is not None
+        lease = self.store.acquire(self.name)
+        self.store.set_state(lease, SweepState.RUNNING)
+        lease.release()
+        return work
+
+    def serve(self, work: SealedWork) -> None:
+        threads = [threading.Thread(target=serve, args=(work, one, self.data)) for one in range(work.workers)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+
+    def release(self, work: SealedWork | None) -> bool:
+        lease = self.store.acquire(self.name)
+        won = release(self.store, lease, self.spec, work, self.places, self.workspace.trials(self.name))
+        self.store.set_state(lease, SweepState.FINISHED)
+        lease.release()
+        return won
+
+
+def files(work: SealedWork) -> dict[str, int]:
+    return work.folder.sizes()
+
+
+def test_the_winner_is_the_best_of_the_slots_that_were_drawn(tmp_path):
+    search = Search(tmp_path)
+    work = search.begin()
+    drawn = work.drawn()
+    assert 1 <= drawn.count <= 8 == len(drawn.slots)
+    search.serve(work)
+    best = work.best()
+    assert best is not None
+    assert best.slot < drawn.count
+    assert search.release(work)
+    [winner] = search.store.trials(search.name)
+    slot = drawn.slots[best.slot]
+    assert (winner.number, winner.attempts, winner.state) == (0, 1, TrialState.COMPLETE)
+    assert (dict(winner.config), winner.seed, winner.plan) == (dict(slot.config), slot.seed, slot.plan)
+    assert winner.metrics == dict(best.metrics) | {"epsilon": 3.0}
+    assert "seconds" not in winner.metrics
+    assert winner.guarantee == slot.plan.guarantee
+    assert (winner.guarantee.epsilon, winner.guarantee.status) == (3.0, Status.PROVED_UNDER_ASSUMPTIONS)
+    assert covers_search(winner.guarantee)
+    state = Attempt.of(search.workspace.trials(search.name), winner.key, 1).load(slot.plan.steps)
+    assert {name: value.tolist() for name, value in state.items()} == {
+        name: value.tolist() for name, value in best.state.items()
+    }
+
+
+def test_every_slot_is_worse_or_later_than_the_winner(tmp_path):
+    search = Search(tmp_path)
+    work = search.begin()
+    search.serve(work)
+    drawn, best = work.drawn(), work.best()
+    every = [run_slot(drawn, n, work.winner, work.group, search.data, work.ranking) for n in range(drawn.count)]
+    assert best.slot == min(range(drawn.count), key=lambda n: (every[n].rank, n))
+    again = every[best.slot]
+    assert again.metrics == best.metrics
+    assert all(np.array_equal(again.state[name], value) for name, value in best.state.items())
+
+
+def test_what_lies_there_is_alike_whatever_is_drawn_and_however_far_it_is(tmp_path):
+    sizes, names = set(), set()
+    for number in range(3):
+        search = Search(tmp_path / str(number))
+        work = search.begin()
+        before = files(work)
+        search.serve(work)
+        after = files(work)
+        sizes |= {tuple(sorted(before.items())), tuple(sorted(after.items()))}
+        names |= {frozenset(after)}
+        assert search.store.counts(search.name) == dict.fromkeys(search.store.counts(search.name), 0)
+        assert not search.store.ledger(search.name)
+        assert not search.workspace.trials(search.name).names()
+    assert len(sizes) == len(names) == 1
+    assert set(names.pop()) == {"draw", "0.a", "0.b", "1.a", "1.b"}
+
+
+def test_nothing_of_the_draw_is_in_clear(tmp_path):
+    search = Search(tmp_path)
+    work = search.begin()
+    search.serve(work)
+    for path in Path(work.folder.url).iterdir():
+        content = path.read_bytes()
+        assert b"noisy-mean" not in content
+        assert b"following" not in content
+        assert b"PK" not in content[:64]
+    assert (search.places.own / KEY).stat().st_mode & 0o777 == 0o600
+    assert b"count" not in (search.places.own / ANNOUNCED).read_bytes()
+
+
+def test_files_are_written_at_the_announced_times_by_idle_workers_too(tmp_path):
+    search = Search(tmp_path)
+    work = search.begin()
+    first = work.folder.times()
+    search.serve(work)
+    times, last = work.folder.times(), work.schedule.last
+    for worker in range(2):
+        newer = max(times[f"{worker}.a"], times[f"{worker}.b"]) / 1e9
+        assert abs(newer - last) < 0.5
+        assert times[f"{worker}.a"] != first[f"{worker}.a"]
+        assert work.standing(worker).written == work.schedule.records - 1
+
+
+def test_the_draw_is_made_once(tmp_path):
+    search = Search(tmp_path)
+    work = search.begin()
+    drawn = work.drawn()
+    again = search.opened()
+    assert again is not None
+    assert again.drawn() == drawn
+    assert (again.schedule, again.workers) == (work.schedule, work.workers)
+    # Of another search everything differs.
+    other = Search(tmp_path / "other").begin().drawn()
+    assert other.coins != drawn.coins
+    assert [one.config for one in other.slots] != [one.config for one in drawn.slots]
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 5])
+def test_a_lost_worker_goes_on_to_the_same_winner(tmp_path, after, monkeypatch):
+    """Killed after so many of its records: what it had not written yet is run again, the same."""
+    search = Search(tmp_path)
+    work = search.begin()
+    drawn = work.drawn()
+    expected = [run_slot(drawn, n, work.winner, work.group, search.data, work.ranking) for n in range(drawn.count)]
+    pid = os.fork()
+    if pid == 0:
+        count = 0
+        keep = SealedWork.keep
+
+        def counted(self, worker, standing):
+            nonlocal count
+            if count == after:
+                os.kill(os.getpid(), 9)
+            keep(self, worker, standing)
+            count += 1
+
+        SealedWork.keep = counted  # type: ignore[method-assign]
+        serve(work, 0, search.data)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    again = search.opened()
+    assert again.drawn() == drawn
+    search.serve(again)
+    best = again.best()
+    assert best.slot == min(range(drawn.count), key=lambda n: (expected[n].rank, n))
+    assert best.metrics == expected[best.slot].metrics
+
+
+def test_a_search_that_has_begun_and_whose_files_are_gone_releases_nothing(tmp_path):
+    search = Search(tmp_path)
+    search.begin()
+    (search.places.own / KEY).unlink()
+    assert search.opened() is None
+    assert not search.release(None)
+    assert search.store.sweep(search.name).state is SweepState.FINISHED
+    assert not search.store.trials(search.name)
+
+
+def test_files_of_a_search_that_never_began_are_drawn_anew(tmp_path):
+    search = Search(tmp_path)
+    first = search.opened().drawn()
+    (search.places.own / ANNOUNCED).unlink()
+    assert search.opened().drawn() != first
+
+
+def test_what_is_late_is_not_the_best_so_far(tmp_path):
+    search = Search(tmp_path)
+    work = search.begin()
+    search.serve(work)
+    assert work.best() is not None
+    late = replace(work.standing(0), following=0, written=10_000)
+    work.keep(0, late)
+    assert late.best is not None or work.standing(1).best is not None
+    assert work.best() is None
+    assert not search.release(work)
+
+
+def test_a_release_that_was_killed_ends_the_same_way(tmp_path, monkeypatch):
+    search = Search(tmp_path)
+    work = search.begin()
+    search.serve(work)
+    expected = work.best()
+    for name in ("claim", "save"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Attempt, name, lambda *args, **options: (_ for _ in ()).throw(KeyboardInterrupt))
+            lease = search.store.acquire(search.name)
+            with pytest.raises(KeyboardInterrupt):
+                release(search.store, lease, search.spec, work, search.places, search.workspace.trials(search.name))
+            lease.release()
+    assert search.release(search.opened())
+    [winner] = search.store.trials(search.name)
+    assert winner.metrics["estimate"] == expected.metrics["estimate"]
+    assert search.release(search.opened())
+
+
+def test_the_end_leaves_no_key_and_nothing_to_open(tmp_path):
+    search = Search(tmp_path)
+    work = search.begin()
+    search.serve(work)
+    search.release(work)
+    assert not (search.places.own / KEY).exists()
+    assert not work.folder.names()
+    with pytest.raises(Damaged):
+        work.drawn()
+
+
+def test_views_say_that_the_price_covers_the_search(tmp_path):
+    search = Search(tmp_path)
+    work = search.begin()
+    search.serve(work)
+    search.release(work)
+    text = repr(shown(search.name, search.workspace).to_dict())
+    assert shown(search.name, search.workspace).ledger.procedure.is_claim
+    assert "'accountant': 'private-selection'" in text
+    page = write_report(Publisher(search.store), search.name, tmp_path / "report.html").read_text()
+    assert "Claim: the whole search" in page
+    assert "It leaves out the search" not in page
+    assert "the whole search, of which the best trial alone leaves" in page.lower()
+    assert quote_of_claim(search.store.trials(search.name)[0].guarantee).words == "as the whole search's"
+    assert "secret number of trials (geometric, mean 3 before its cap at 8)" in repr(
+        Publisher(search.store).trials(search.name)[0].guarantee
+    )
+    assert "one trial by itself" not in page
+
+
+def test_a_search_without_a_release_has_spent_its_price(tmp_path):
+    search = Search(tmp_path)
+    work = search.begin()
+    assert not search.release(work)
+    assert "its whole budget is spent" in str(shown(search.name, search.workspace))
+    course = SealedCourse(
+        search.store, search.store.acquire(search.name), search.spec, True, None, None, tmp_path / "ray.log"
+    )
+    assert course.reasons("finished") == (NOTHING,)
+    course.over = False
+    assert course.reasons("finished") == (GONE,)
+
+
+@pytest.mark.parametrize("more", [{"trials": 100}, {"epsilon": [4.0]}, {"hours": 3.0}, {"accept": ["data"]}])
+def test_nothing_is_added_to_it(tmp_path, more):
+    search = Search(tmp_path)
+    with pytest.raises(InvalidValue, match=r"[Ss]tart a new sweep"):
+        session.resume(search.name, search.workspace, **more)
+    with pytest.raises(InvalidValue, match="this one releases one result"):
+        enqueue(search.store, search.name, {"clip": 0.5, "steps": 3})
+
+
+def test_a_model_that_is_too_large_never_leaves(tmp_path):
+    search = Search(tmp_path)
+    work = search.begin()
+    with pytest.raises(TooLarge):
+        work.box.seal("here", bytes(100), 99)
+    sealed = work.box.seal("here", b"body", 99)
+    assert work.box.open("here", sealed) == b"body"
+    for place, content in (("there", sealed), ("here", sealed[:-1]), ("here", sealed[:-1] + b"x"), ("here", b"")):
+        with pytest.raises(Damaged):
+            work.box.open(place, content)
+    with pytest.raises(InvalidValue, match=r"\(hidden\)"):
+        Box(b"short")
+
+
+def test_announced_times_do_not_depend_on_when_one_looks():
+    schedule = Schedule(begins=100.0, deadline=200.0, cadence=7.0)
+    times = [schedule.at(number) for number in range(schedule.records)]
+    assert times[-1] == schedule.last == 190.0
+    assert times[0] >= 100.0
+    assert schedule.following(0.0) == 0
+    assert [schedule.following(one - 0.01) for one in times] == list(range(schedule.records))
+    assert schedule.following(190.0) is None

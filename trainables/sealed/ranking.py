@@ -1,0 +1,36 @@
+"""Which trial of a sealed search leaves: a total order, fixed in public, of what trials put out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from trainables.sealed.drawn import Slot
+
+
+class Ranking(Protocol):
+    """An order of the trials, as a function of what one of them puts out."""
+
+    def rank(self, slot: Slot, metrics: Mapping[str, float]) -> tuple[float, ...] | None:
+        """The smaller leaves; None for a trial that never does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BestScore:
+    """The best by one metric. A trial without a finite value ranks last: it never leaves.
+
+    Equal ones are parted by their slots, which are exchangeable: as by a coin that no record decides.
+    """
+
+    metric: str
+    maximised: bool
+
+    def rank(self, slot: Slot, metrics: Mapping[str, float]) -> tuple[float, ...] | None:
+        """See `Ranking.rank`."""
+        value = metrics.get(self.metric, math.nan)
+        if not all(math.isfinite(one) for one in (value, *metrics.values())):
+            return None
+        return (-value if self.maximised else value,)

@@ -1,0 +1,197 @@
+"""A worker of a sealed search, from its start to the announced end.
+
+It runs its slots one after the other and says nothing in between. Beside it a thread writes what it stands at, at each
+announced time, whether or not there is anything new: to the one of its two files whose turn it is, always as long. A
+worker that is lost begins again at the slot that it was in, and what it had not written yet it runs again, the same.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+from trainables.sealed.box import Box
+from trainables.sealed.drawn import SealedDraw
+from trainables.sealed.ranking import Ranking
+from trainables.sealed.schedule import Schedule
+from trainables.sealed.slot import OutOfTime, run_slot
+from trainables.sealed.standing import HEAD_BYTES, Candidate, Standing
+from trainables.system import Dataset, TrialGroup
+from trainables.worker.credentials import Credentials
+from trainables.worker.files import Folder, NotAFolder, NotARecord
+from trainables.worker.ray_shared import SharedData
+from trainables.worker.sealed import Damaged
+
+DRAW = "draw"
+"""The file of what was drawn."""
+TWO = ("a", "b")
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedWork:
+    """All that the workers of one search have in common. Nothing in it depends on a record.
+
+    folder    of their files
+    workers   how many there are; worker w runs slots w, w + workers, ...
+    room      bytes of the largest model that is kept
+    winner    the key of the trial that leaves, the same for all
+    group     how each slot executes; of no members
+    """
+
+    folder: Folder
+    box: Box
+    schedule: Schedule
+    workers: int
+    room: int
+    winner: str
+    group: TrialGroup
+    ranking: Ranking
+
+    def keep_drawn(self, drawn: SealedDraw) -> None:
+        """Write what was drawn, durably, before anything runs."""
+        body = drawn.to_bytes()
+        size = -(-len(body) // _BLOCK) * _BLOCK
+        self.folder.write(DRAW, self.box.seal(self._place(DRAW), body, size))
+
+    def drawn(self) -> SealedDraw:
+        """What was drawn. Raises Damaged."""
+        return SealedDraw.from_bytes(self._opened(DRAW, DRAW))
+
+    def keep(self, worker: int, standing: Standing) -> None:
+        """Write where a worker stands, to the file whose turn it is. Raises TooLarge, OSError."""
+        body = standing.to_bytes()
+        name = f"{worker}.{TWO[standing.written % len(TWO)]}"
+        self.folder.write(name, self.box.seal(self._place(str(worker)), body, self.room + HEAD_BYTES))
+
+    def fits(self, standing: Standing) -> bool:
+        """Whether it can be written."""
+        return len(standing.to_bytes()) <= self.room + HEAD_BYTES
+
+    def standing(self, worker: int) -> Standing:
+        """Where a worker stands by its newer file. Without one it begins anew, which gives the same trials again."""
+        found = [Standing(following=worker)]
+        for one in TWO:
+            with suppress(Damaged):
+                found.append(Standing.from_bytes(self._opened(f"{worker}.{one}", str(worker))))
+        return max(found, key=lambda standing: standing.written)
+
+    def best(self) -> Candidate | None:
+        """The trial that leaves; None where none may, or where not all of them were done in time. Raises Damaged."""
+        count = self.drawn().count
+        standings = [self.standing(worker) for worker in range(self.workers)]
+        if any(one.following < count for one in standings):
+            return None
+        found: Candidate | None = None
+        for one in standings:
+            if one.best is not None and one.best.before(found):
+                found = one.best
+        return found
+
+    def _place(self, name: str) -> str:
+        return f"{self.winner}/{name}"
+
+    def _opened(self, name: str, place: str) -> bytes:
+        try:
+            content = self.folder.read(name)
+        except (NotARecord, NotAFolder) as refused:
+            raise Damaged(str(refused)) from refused
+        if content is None:
+            raise Damaged(f"{self.folder.url}/{name}: not there")
+        return self.box.open(self._place(place), content)
+
+
+class Keeper:
+    """Writes where a worker stands at the announced times, from a thread of its own, while the block runs."""
+
+    def __init__(self, work: SealedWork, worker: int, standing: Standing) -> None:
+        self._work, self._worker, self._standing = work, worker, standing
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._loop, daemon=True, name="keeper")
+
+    def now(self, standing: Standing) -> None:
+        """What is written from the next announced time on."""
+        self._standing = standing
+
+    def _loop(self) -> None:
+        schedule = self._work.schedule
+        while (number := schedule.following(time.time())) is not None:
+            if self._over.wait(max(0.0, schedule.at(number) - time.time())):
+                return
+            # A place that refuses a write may take the next one.
+            with suppress(OSError, NotAFolder):
+                self._work.keep(self._worker, replace(self._standing, written=number))
+
+    def __enter__(self) -> Keeper:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        if kind is not None:
+            self._over.set()
+        self._thread.join()
+
+
+def serve(work: SealedWork, worker: int, data: Dataset) -> None:
+    """Run the slots of `worker` until the last announced time, whether they take that long or not.
+
+    Raises Damaged where what was drawn is gone.
+    """
+    drawn, standing = work.drawn(), work.standing(worker)
+    with Keeper(work, worker, standing) as keeper:
+        while standing.following < drawn.count and (left := work.schedule.last - time.time()) > 0:
+            group = replace(work.group, seconds=left)
+            try:
+                found = run_slot(drawn, standing.following, work.winner, group, data, work.ranking)
+            except OutOfTime:
+                break
+            except OSError:
+                # The machine or the records went away: the same slot again, the same.
+                time.sleep(min(1.0, work.schedule.cadence))
+                continue
+            standing = _after(work, standing, found)
+            keeper.now(standing)
+
+
+def _after(work: SealedWork, standing: Standing, found: Candidate | None) -> Standing:
+    further = replace(standing, following=standing.following + work.workers)
+    if found is None or not found.before(standing.best):
+        return further
+    better = replace(further, best=found)
+    # How large a model is follows from its configuration alone: one that is too large ranks last.
+    return better if work.fits(better) else further
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteWork:
+    """The work as it travels through the object store of a cluster, with the records beside it."""
+
+    work: SealedWork
+    data: SharedData
+    credentials: Credentials
+
+
+def serve_remotely(remote: RemoteWork, worker: int) -> None:
+    """`serve` as Ray calls it. Nothing that is printed meanwhile is kept: how much it is would tell how many ran."""
+    remote.credentials.take()
+    with _silent():
+        serve(remote.work, worker, remote.data.get())
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    kept = [os.dup(number) for number in (1, 2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for number in (1, 2):
+            os.dup2(nowhere, number)
+        yield
+    finally:
+        for number, before in zip((1, 2), kept, strict=True):
+            os.dup2(before, number)
+            os.close(before)
+        os.close(nowhere)
