@@ -8,6 +8,7 @@ composition  every trial                                 their events composed b
 trial        one trial, and the search is not covered    its plan's events
 filter       every trial, budgets adapting to results    the budget that a GDP filter kept
 best         the best of a secret number of trials       the price of private selection
+first        the first that reaches a public target      the ex-post price of the rung that it was of
 statement    one trial of another notion                 none that anybody recomputes
 """
 
@@ -18,9 +19,10 @@ from pydantic import Field
 from sweeps.certificate.modes.best import Best
 from sweeps.certificate.modes.composition import ComposedTrials
 from sweeps.certificate.modes.filtered import Filtered
+from sweeps.certificate.modes.first import First
 from sweeps.certificate.modes.one_trial import OneTrial
 from sweeps.certificate.modes.statement import StatedTrial
 
-Mode = Annotated[ComposedTrials | OneTrial | Filtered | Best | StatedTrial, Field(discriminator="mode")]
+Mode = Annotated[ComposedTrials | OneTrial | Filtered | Best | First | StatedTrial, Field(discriminator="mode")]
 
-__all__ = ["Best", "ComposedTrials", "Filtered", "Mode", "OneTrial", "StatedTrial"]
+__all__ = ["Best", "ComposedTrials", "Filtered", "First", "Mode", "OneTrial", "StatedTrial"]

@@ -105,7 +105,7 @@ class Best(Counted):
         winner = WorstProfile(tuple(EventProfile(one, claim.adjacency) for one in events))
         yield at_most("the winner's delta at e1", winner.delta(rule.e1), self.d1)
         yield at_most("the winner's delta at e_hat", winner.delta(rule.e_hat), self.d_hat)
-        yield sealed_row(claim, rows)
+        yield sealed_row(claim.epsilon, claim, rows)
         yield number("lower end of epsilon", claim.epsilon_lower, None)
         yield word("notion", claim.notion, Notion.DP)
         yield word("accountant", claim.accountant, ACCOUNTANT)
@@ -117,8 +117,11 @@ class Best(Counted):
         return self.parts().together(claim.adjacency)
 
 
-def sealed_row(claim: Claimed, rows: Sequence[LedgerRow]) -> Check:
-    """A sealed search is one row of the ledger: rows of its launches would tell how many trials there were."""
-    spent = ApproximateDP(epsilon=claim.epsilon, delta=claim.delta, adjacency=claim.adjacency)
+def sealed_row(epsilon: float, claim: Claimed, rows: Sequence[LedgerRow]) -> Check:
+    """A sealed search is one row of the ledger: rows of its launches would tell how many trials there were.
+
+    epsilon  that the row holds
+    """
+    spent = ApproximateDP(epsilon=epsilon, delta=claim.delta, adjacency=claim.adjacency)
     held = len(rows) == 1 and rows[0].training == spent and rows[0].trial == SEARCH
     return Check("the ledger has one row for the sealed search", held, f"{len(rows)} rows")

@@ -10,13 +10,23 @@ from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.events import ApproximateDP, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Notion, Status
-from dpcore.selection import EventProfile, GDPFilter, RenyiFilter, TwoPoint, covering_mu, geometric
+from dpcore.selection import (
+    EventProfile,
+    GDPFilter,
+    Ladder,
+    LadderRelease,
+    RenyiFilter,
+    TwoPoint,
+    covering_mu,
+    geometric,
+    price_ladder,
+)
 from sweeps.certificate import document
 from sweeps.certificate.canonical import canonical_bytes
 from sweeps.certificate.chain import Chain, LedgerRow
 from sweeps.certificate.claimed import Claimed
 from sweeps.certificate.document import Body, Signature, Signed, normalised, spelled
-from sweeps.certificate.modes import Best, ComposedTrials, Filtered, OneTrial, StatedTrial
+from sweeps.certificate.modes import Best, ComposedTrials, Filtered, First, OneTrial, StatedTrial
 from sweeps.certificate.modes.best import THEOREM as BEST
 from sweeps.certificate.modes.composition import released_parts
 from sweeps.certificate.modes.filtered import (
@@ -27,6 +37,8 @@ from sweeps.certificate.modes.filtered import (
     GaussianRule,
     RenyiRule,
 )
+from sweeps.certificate.modes.first import THEOREM as FIRST
+from sweeps.certificate.modes.first import Rung
 from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial
 from sweeps.certificate.modes.profile import Profile
@@ -217,11 +229,40 @@ def best() -> Body:
         contributions=1, accountant="private-selection", version="0.1.0", theorem=BEST,
         status=Status.PROVED_UNDER_ASSUMPTIONS, epsilon_lower=None, assumptions=(FLOATING,),
     )  # fmt: skip
-    spent = ApproximateDP(epsilon=3.0, delta=DELTA)
-    sealed = LedgerRow(
+    return body(mode, claim, (sealed(3.0, DELTA),))
+
+
+def first(ended=3) -> Body:
+    """The ladder of private_search.md, 1g: Gaussian noise (8, 4, 2, 1), weights 1/4, geometric K of mean 108."""
+    noises, law = (8.0, 4.0, 2.0, 1.0), geometric(108.0)
+    rungs = tuple(EventProfile(Gaussian(noise_multiplier=noise)) for noise in noises)
+    price = price_ladder(Ladder(law=law, rungs=rungs, weights=(0.25,) * 4), (2e-6,) * 4, 2e-6)
+    won = None
+    if ended is not None:
+        own = {"training": Gaussian(noise_multiplier=noises[ended - 1])}
+        won = planned(0, 1.0, 1, status=Status.PROVED_UNDER_ASSUMPTIONS).model_copy(update=own)
+    mode = First(
+        mode="first", scope="sweep", release="first", law=TrialsLaw.of(law), which=LadderRelease.FIRST_IN_LOWEST,
+        rungs=tuple(
+            Rung(reference=Gaussian(noise_multiplier=noise), weight=0.25, delta=2e-6, price=epsilon)
+            for noise, epsilon in zip(noises, price.rungs, strict=True)
+        ),
+        failure_delta=2e-6, failure=price.failure, ended=ended, ex_ante=price.epsilon, winner=won,
+    )  # fmt: skip
+    claim = Claimed(
+        covers=mode.covers("hand"), notion=Notion.EX_POST, adjacency=ADD_REMOVE, unit="record", contributions=1,
+        epsilon=price.failure if ended is None else price.rungs[ended - 1], delta=price.delta,
+        accountant="private-selection", version="0.1.0", status=Status.PROVED_UNDER_ASSUMPTIONS, theorem=FIRST,
+        epsilon_lower=None, assumptions=(FLOATING,),
+    )  # fmt: skip
+    return body(mode, claim, (sealed(price.epsilon, price.delta),))
+
+
+def sealed(epsilon: float, delta: float) -> LedgerRow:
+    spent = ApproximateDP(epsilon=epsilon, delta=delta)
+    return LedgerRow(
         trial="sealed search", attempt=1, from_step=0, to_step=1, charged_to=1, training=spent, reports=NOTHING
     )
-    return body(mode, claim, (sealed,))
 
 
 MADE = {
@@ -231,6 +272,7 @@ MADE = {
     "filter": filtered,
     "renyi": renyi,
     "best": best,
+    "first": first,
 }
 
 

@@ -41,6 +41,9 @@ BOUNDED = {
     "best": re.compile(
         r"mode\.winner\.(trial|parts|steps|training\..*)|mode\.law\.cap|ledger\.rows\.0\.(attempt|.*step)"
     ),
+    "first": re.compile(
+        r"mode\.winner\.(trial|parts|steps|training\..*)|mode\.law\.cap|ledger\.rows\.0\.(attempt|.*step)"
+    ),
 }
 """Leaves that another value may take as well, within the bounds that are checked."""
 WORDS = {
