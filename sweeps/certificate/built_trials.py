@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dpcore.events import Composed
+from dpcore.guarantee import Guarantee
 from sweeps.certificate.built import Built, ledger_rows, planned, whole_row
 from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.judging import check_total, check_trial
-from sweeps.certificate.modes import ComposedTrials, Mode, OneTrial, StatedTrial
+from sweeps.certificate.modes import ComposedTrials, OneTrial, StatedTrial
 from sweeps.certificate.modes.composition import released_parts
+from sweeps.certificate.modes.one_trial import headline_of
 from sweeps.certificate.modes.profile import Profile
 from sweeps.certificate.modes.statement import STATED
 from sweeps.held_out.readings import charged
 from sweeps.ledger.spending import charged_as, choices_of, cut_short, summary
 from sweeps.ledger.totals import total_of
 from sweeps.release.published import Published
+from trainables.system import PrivacyPlan
 
 
 def of_all(known: KnownSweep) -> Built:
@@ -49,16 +52,18 @@ def of_trial(known: KnownSweep, trial: Published) -> Built:
     check_trial(trial)
     assert trial.plan is not None
     assert trial.guarantee is not None
-    claim, plan = trial.guarantee, planned(trial.key, trial.plan, trial.guarantee)
     rows = ledger_rows({trial.key: trial.plan}, known.entries)
-    mode: Mode
-    if claim.status in STATED:
-        mode = StatedTrial(mode="statement", trial=plan)
-    else:
-        parts = released_parts([plan], [whole_row(trial.key, trial.plan)], Composed(), False)
-        found, _ = parts.claim(claim.delta, claim.adjacency, claim.unit)
-        profile = Profile.of(parts.together(claim.adjacency), claim.adjacency, claim.epsilon, claim.delta)
-        headline = found.accountant == claim.accountant
-        mode = OneTrial(mode="trial", trial=plan, headline=headline, profile=profile)
     artefact = f"the metrics of {trial.key} at every report, and its model where its system has one"
-    return Built(mode=mode, claim=claim, rows=rows, artefact=artefact, searched=False)
+    mode = one_trial(trial.key, trial.plan, trial.guarantee)
+    return Built(mode=mode, claim=trial.guarantee, rows=rows, artefact=artefact, searched=False)
+
+
+def one_trial(key: str, plan: PrivacyPlan, claim: Guarantee) -> OneTrial | StatedTrial:
+    """How the claim of one trial with this plan is counted."""
+    own = planned(key, plan, claim)
+    if claim.status in STATED:
+        return StatedTrial(mode="statement", trial=own)
+    parts = released_parts([own], [whole_row(key, plan)], Composed(), False).together(claim.adjacency)
+    found = headline_of(parts, claim.delta, claim.adjacency, claim.unit)
+    profile = Profile.of(parts, claim.adjacency, claim.epsilon, claim.delta)
+    return OneTrial(mode="trial", trial=own, headline=found.accountant == claim.accountant, profile=profile)

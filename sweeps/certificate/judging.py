@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dpcore.guarantee import STANDING
 from sweeps.certificate.modes.statement import STATED
 from sweeps.ledger.totals import Total
@@ -37,7 +39,7 @@ def check_trial(trial: Published) -> None:
     if trial.state is not TrialState.COMPLETE or claim is None or trial.plan is None:
         raise CannotCertify(f"{trial.key}: {trial.state}; expected a trial that is complete, with a claim.")
     quote = quote_of_claim(claim)
-    if claim.status in STATED:
+    if claim.status in STATED and math.isfinite(claim.epsilon):
         return
     if quote.verdict in (Verdict.NO, Verdict.REFUTED) or claim.status not in STANDING:
         raise CannotCertify(f"{trial.key}: its epsilon {quote.said}: {quote.sentence or quote.words}.")

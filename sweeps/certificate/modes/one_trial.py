@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from dpcore.accounting import headline
+from dpcore.adjacency import Adjacency
 from dpcore.events import Event
-from dpcore.guarantee import Notion, weakest
+from dpcore.guarantee import Guarantee, Notion, weakest
+from dpcore.parallel import larger_of_parts
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number, rests_on, word
 from sweeps.certificate.modes.counted import Counted
@@ -61,7 +64,8 @@ class OneTrial(Counted):
     def checks(self, claim: Claimed, rows: Sequence[LedgerRow]) -> Iterator[Check]:
         """The claim, recomputed from the events of the plan."""
         yield from slices([self.trial], rows)
-        found, _ = self.parts.claim(claim.delta, claim.adjacency, claim.unit)
+        parts = self.parts.together(claim.adjacency)
+        found = headline_of(parts, claim.delta, claim.adjacency, claim.unit)
         if self.headline:
             yield word("accountant", claim.accountant, found.accountant)
             yield number("epsilon of the trial", claim.epsilon, found.epsilon)
@@ -80,6 +84,13 @@ class OneTrial(Counted):
     def opinions(self, claim: Claimed, rows: Sequence[LedgerRow]) -> tuple[Event, ...]:
         """See `Counted.opinions`."""
         return self.parts.together(claim.adjacency)
+
+
+def headline_of(parts: tuple[Event, ...], delta: float, adjacency: Adjacency, unit: str) -> Guarantee:
+    """The headline at `delta` of one or two parts that compose in parallel. What is known at a delta of its own alone
+    counts within it, as in a trial's plan. Raises as `dpcore.accounting.headline` does."""
+    claims = [headline(part, delta, adjacency, unit) for part in parts]
+    return claims[0] if len(claims) == 1 else larger_of_parts(*claims)
 
 
 def covers_one(trial: str, sweep: str) -> str:
