@@ -57,7 +57,8 @@ class Interruption:
         self._seen = True
         with suppress(OSError):
             # There may be no terminal any more.
-            os.write(sys.__stderr__.fileno(), f"{_stopping()}\n".encode())  # type: ignore[union-attr]
+            if voice().least <= Event.NOTICE.level:
+                os.write(sys.__stderr__.fileno(), f"{_stopping()}\n".encode())  # type: ignore[union-attr]
         raise KeyboardInterrupt
 
 

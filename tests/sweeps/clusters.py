@@ -136,7 +136,9 @@ def _ports(agent: int, agent_grpc: int, metrics: int, runtime: int) -> list[str]
 
 
 def _start(words: list[str], log: Path) -> subprocess.Popen[bytes]:
-    environment = {**base_environment(), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+    # Ray gives its workers niceness 15: beside other work they would hardly be heard.
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+    environment = {**base_environment(), **token, "RAY_worker_niceness": "0"}
     with log.open("ab") as stream:
         return subprocess.Popen(words, stdout=stream, stderr=stream, start_new_session=True, env=environment)
 

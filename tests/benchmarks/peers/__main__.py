@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -34,25 +34,30 @@ def seen(tried: Callable[[], str]) -> str:
         return f"no: {none}"
 
 
+def _print_markdown(cells: Sequence[str]) -> None:
+    # At once: a row takes minutes, and whoever ends the run has those before.
+    print(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--row", action="append", choices=[row.name.lower() for row in Row])
     parser.add_argument("--markdown", action="store_true")
     asked = parser.parse_args()
     rows = [row for row in Row if asked.row is None or row.name.lower() in asked.row]
-    table = []
-    for row in rows:
-        cells = [seen(getattr(peer, row.name.lower())) for peer in PEERS.values()]
-        table.append((str(row), *cells, seen(lambda row=row: wandb_rows.said(row))))  # type: ignore[misc]
     versions = {name: importlib.metadata.version(package) for name, package in PACKAGES.items()}
     heads = ["", *(f"{name} {versions.get(name, '')}".strip() for name in PEERS), "W&B"]
+    drawn = Table(*heads, show_lines=True)
     if asked.markdown:
-        for line in (heads, ["---"] * len(heads), *table):
-            print(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |")
-    else:
-        drawn = Table(*heads, show_lines=True)
-        for line in table:
-            drawn.add_row(*line)
+        for line in (heads, ["---"] * len(heads)):
+            _print_markdown(line)
+    for row in rows:
+        cells = [seen(getattr(peer, row.name.lower())) for peer in PEERS.values()]
+        line = [str(row), *cells, seen(lambda row=row: wandb_rows.said(row))]  # type: ignore[misc]
+        if asked.markdown:
+            _print_markdown(line)
+        drawn.add_row(*line)
+    if not asked.markdown:
         Console().print(drawn)
     print(f"W&B: {wandb_rows.tried()}")
 
