@@ -21,6 +21,9 @@ Half of TPE's regret was aimed at, and a third of its trials. The first is reach
 auto from TPE on the others, nor from ASHA on digits. The second is reached on mnist alone, and missed narrowly on the
 others. Optuna's GP and NSGA-II, and 50 seeds, have not been run. A process on a process's surface is at home.
 
+What each seed comes to is appended to `results.jsonl` beside this file, with the surface that it was found on: a run
+that was ended goes on where it stood, and `--seeds 0` prints what is kept.
+
 Run: python -m tests.benchmarks.surfaces [--seeds 50] [--trials 40] [--set digits] [--only auto]
 """
 
