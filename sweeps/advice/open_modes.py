@@ -95,6 +95,7 @@ def front_loaded(middle: Middle) -> ModeRow:
     row = _row(middle, "compose, front-loaded", plans, theorem=FILTERED, epsilon=middle.epsilon)
     return replace(
         row,
+        setting=f"{_ALL}, spread: front-loaded",
         trials=f"{middle.trials}",
         chance=_chance(middle.trials),
         expected=middle.trials,
@@ -136,7 +137,7 @@ def halving(middle: Middle) -> ModeRow:
     row = _row(middle, "compose, halving", [plan] * middle.trials, theorem=FILTERED, epsilon=middle.epsilon)
     return replace(
         row,
-        setting=f"{_ALL}, early_stopping: {{method: asha}}",
+        setting=f"{_ALL}, spread: halving, early_stopping: {{method: asha}}",
         trials=", ".join(str(trials) for trials, _, _ in rungs),
         work=(work, work),
         says=f"As above, with early stopping: {', '.join(str(trials) for trials, _, _ in rungs)} trials run the rungs, "

@@ -4,13 +4,13 @@ What adds up is mu^2 of Gaussian differential privacy, or the Renyi divergence a
 The sweep has so much of it in all. It is spread over `shares` trials by their numbers, which are public: nothing here
 looks at a result. Whether a launch still fits is the filter's to say (`sweeps.budget.filling`).
 
-spread        trial i of N gets                                   rung r of a trial
-equal         total / N                                           counts N times
-front-loaded  from 1.5 total / N, falling evenly to .5 total / N  counts N times
+spread        the parts of N trials                               rung r of a trial
+equal         total / N each                                      counts N times
+front-loaded  as 1, 1/2, 1/3, ..., 1/N                            counts N times
 halving       total / (what rungs cost under successive halving)  counts N / reduction^r times, rounded up
 
-By `halving` the sum over all rungs that successive halving launches is within the total, so that a trial that reaches
-the last rung has more noise taken off it. Where more than that share is promoted the filter ends the sweep earlier.
+By `halving` the sum over the rungs that successive halving launches is within the total: rungs that most trials never
+reach are paid for few times, and every trial has less noise. Where more go on, the filter ends it earlier.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ Spread = Literal["equal", "front-loaded", "halving"]
 LAUNCHES = 4
 """For each rung of each share the delta beside a Gaussian is kept so many times: retries, and trials beyond the shares,
 need theirs too. Each of them takes as much; it enters mu by its logarithm."""
-FIRST, LAST = 1.5, 0.5
-"""Of an equal share: the first and the last one by `front-loaded`."""
 _BELOW = 1 - 1e-9
 """Rounding of sums must not exceed what the plans were fitted to."""
 
@@ -114,9 +112,9 @@ class SweepBudget:
 
     def _weight(self, number: int) -> float:
         """Of a part, beside the equal one."""
-        if self.spread != "front-loaded" or self.shares == 1:
+        if self.spread != "front-loaded":
             return 1.0
-        return FIRST - (FIRST - LAST) * min(number, self.shares - 1) / (self.shares - 1)
+        return self.shares / (_harmonic(self.shares) * (min(number, self.shares - 1) + 1))
 
     def _shares_of_steps(self) -> list[float]:
         """Of each rung; costs of training rise with steps."""
@@ -132,6 +130,12 @@ def _total(budget: SweepBudget) -> float:
 
     empty = budget.filter
     return empty.mu_total**2 if isinstance(empty, GDPFilter) else empty.budget
+
+
+@lru_cache(maxsize=256)
+def _harmonic(count: int) -> float:
+    """1 + 1/2 + ... + 1/count."""
+    return math.fsum(1 / one for one in range(1, count + 1))
 
 
 @lru_cache(maxsize=256)

@@ -109,9 +109,21 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
     ),
     total=(
         "What all trials of a sweep promise together, the choice of the best included. This is the number to quote "
-        "for a model that was chosen by its results. It is a guarantee only where every budget was fixed beforehand; "
-        "where results chose what ran next, it is none, and the screen says so.",
-        "claim ledger sampler no-claim",
+        "for a model that was chosen by its results. It is a guarantee where every budget was fixed beforehand, or "
+        "where the sweep has one budget that a filter keeps; where results chose what ran next without one, it is "
+        "none, and the screen says so.",
+        "claim ledger sampler filter no-claim",
+    ),
+    filter=(
+        "What keeps the one budget of a sweep (`privacy.scope: sweep`): before each launch it adds up all that was "
+        "ever launched, lost and running launches included, and refuses the one that would exceed the budget; the "
+        "sweep then ends. So the budget is the total, whatever sampler, early stopping or people chose.",
+        "total budget spread ledger",
+    ),
+    spread=(
+        "How the one budget of a sweep is divided among its trials, by their numbers alone: equal; front-loaded, as 1, "
+        "1/2, 1/3; or halving, for early stopping, where rungs that few trials reach are paid for few times.",
+        "filter budget",
     ),
     ledger=(
         "The book of every step of training that drew noise, written before the step runs. What was lost in a crash is "
@@ -163,7 +175,8 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
         "epsilon noise-multiplier",
     ),
     budget=(
-        "The epsilon that a trial may spend at most (`target_epsilon`). The noise is calculated to fit it before "
+        "The epsilon that a trial may spend at most (`target_epsilon`); of a sweep with one budget, that of the "
+        "largest part that a trial gets. The noise is calculated to fit it before "
         "anything runs, and the claim ends a little below it.",
         "epsilon noise-multiplier claim",
     ),

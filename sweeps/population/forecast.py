@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
 
+from sweeps.budget.sweep_budget import budget_of
 from sweeps.population.arithmetic import Charge, Population, Spent, admits, entering, spent
 from sweeps.population.charging import charge_of_steps
+from sweeps.population.joining import covered
 from sweeps.release.rounding import count_text, delta_text, epsilon_text
 from sweeps.search.space import Space
 from sweeps.spec.model import SweepSpec
@@ -65,7 +67,9 @@ def next_sweep(
     Raises InvalidValue for plans that have no place in the ledger.
     """
     if spec.privacy.scope == "sweep":
-        whole = entering(population, max(spec.privacy.epsilon), spec.privacy.delta)
+        budget = budget_of(spec)
+        gdp = None if budget is None else covered(budget)
+        whole = entering(population, max(spec.privacy.epsilon), spec.privacy.delta, gdp)
         fits = spec.search.trials if admits(population, charges, whole) else 0
         return NextSweep(trials=spec.search.trials, cost=spent(population, [whole]), fits=fits, whole=True)
     each = [charge_of_steps(population, plan, 0, plan.steps) for plan in _plans(spec, facts, calibrations)]

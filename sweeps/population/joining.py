@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter
-from sweeps.budget.sweep_budget import budget_of
+from sweeps.budget.sweep_budget import SweepBudget, budget_of
 from sweeps.population.arithmetic import Population
 from sweeps.population.blocks import ledger_named, reserve_block
 from sweeps.population.charging import check_terms
@@ -30,6 +30,11 @@ def reserve_whole(store: Store, lease: Lease, spec: SweepSpec) -> None:
     """
     budget = budget_of(spec)
     if budget is not None and spec.data.population is not None:
-        whole, filter = DPCharge(budget.epsilon, budget.delta), budget.filter
-        gdp = GDPCharge(filter.mu_total, filter.tau_total) if isinstance(filter, GDPFilter) else None
-        reserve_block(store, lease, spec.data.population, whole, gdp)
+        whole = DPCharge(budget.epsilon, budget.delta)
+        reserve_block(store, lease, spec.data.population, whole, covered(budget))
+
+
+def covered(budget: SweepBudget) -> GDPCharge | None:
+    """What covers a sweep within its filter of Gaussian privacy, closer than its epsilon does; None by another one."""
+    filter = budget.filter
+    return GDPCharge(filter.mu_total, filter.tau_total) if isinstance(filter, GDPFilter) else None

@@ -1,0 +1,177 @@
+"""Sweeps with one budget from outside: what they say of their total, of more trials, and after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcore.checks import InvalidValue
+from dpcore.gdp_dual import mu_gdp
+from dpcore.guarantee import Status
+from dpcore.selection import GDPCharge
+from sweeps.control.extensions import asked
+from sweeps.control.planning import check_corners
+from sweeps.ledger.filtered import IN_TIME, sweep_total
+from sweeps.ledger.spending import choices_of, cut_short, summary
+from sweeps.ledger.summary import Procedure
+from sweeps.ledger.text import total_text
+from sweeps.ledger.totals import Assumptions, own_total
+from sweeps.population.arithmetic import Population
+from sweeps.population.joining import reserve_whole
+from sweeps.records import SweepState
+from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import Verdict, quote_of_total
+from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
+from sweeps.store import PopulationSpent
+from tests.sweeps.budget.adaptive_schedules import CHANGE, DELTA, EPSILON, PRIVACY, check
+from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, launched, memory_folder
+from tests.sweeps.test_cli_processes import Sweep, settled
+
+TPE = {"search": {"sampler": "tpe", "trials": 6, "seed": 3}}
+TOY = """
+name: toy
+data: {source: uniform, n: 1000}
+systems: {noisy-mean: {clip: {uniform: [0.2, 1.0]}, shrinkage: {uniform: [0, 1]}, steps: 18, step_seconds: 0.05}}
+privacy: {epsilon: 3.0, delta: 1.0e-5, scope: sweep, spread: halving}
+objectives: [{metric: expected_error}]
+search: {sampler: tpe, trials: 9, seed: 0}
+early_stopping: {method: asha, reduction: 3, rungs: 3}
+execution: {checkpoint_seconds: 0.2}
+"""
+
+
+def total_of(sweep: FakeSweep) -> Procedure:
+    """As views state it."""
+    store = Publisher(sweep.store)
+    found = own_total(store, NAME, store.trials(NAME)).procedure
+    assert found is not None
+    return found
+
+
+def finished(change: dict[str, Any], early_stopping: dict[str, Any] | None = None) -> Procedure:
+    """The total of a sweep that ran without accidents, within its budget."""
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, early_stopping, CHANGE | change)
+        sweep.finish()
+        check(sweep)
+        return total_of(sweep)
+
+
+def test_where_results_chose_the_total_is_the_budget() -> None:
+    total = finished(TPE, ASHA)
+    claim = total.guarantee
+    assert (claim.epsilon, claim.delta, claim.accountant) == (EPSILON, DELTA, "gdp-filter")
+    assert claim.status is Status.PROVED
+    assert all(name in claim.theorem for name in ("Smith & Thakurta (2022)", "Koskela, Tobaben & Honkela", "Haney"))
+    assert IN_TIME in claim.assumptions
+    assert total.is_claim
+    assert quote_of_total(total).verdict is Verdict.WITH
+    said = total_text(total, Assumptions.of([claim]))
+    assert "May be quoted under its assumptions" in said
+    assert said.endswith("It is the sweep's budget: its gdp filter launched nothing beyond it.")
+    assert total.to_dict()["by_filter"] is True
+
+
+def test_where_all_was_fixed_the_composition_of_what_ran_is_smaller() -> None:
+    total = finished({"privacy": {**PRIVACY, "shares": 6}})
+    assert 0.9 * EPSILON < total.guarantee.epsilon <= EPSILON
+    assert total.guarantee.accountant == "pld"
+    assert total.is_claim
+    assert "The sweep's budget is epsilon 3 at delta 1e-05" in total_text(total, Assumptions.of([total.guarantee]))
+    fewer = finished({"privacy": {**PRIVACY, "shares": 12}})
+    assert fewer.guarantee.epsilon < 0.8 * EPSILON
+
+
+def test_a_renyi_filter_names_its_theorem() -> None:
+    total = finished({**TPE, "privacy": {**PRIVACY, "filter": "renyi", "order": 8}})
+    assert (total.guarantee.accountant, total.guarantee.epsilon) == ("renyi-filter", EPSILON)
+    assert "Feldman & Zrnic (2021)" in total.guarantee.theorem
+
+
+def test_people_who_see_results_take_nothing_from_the_total() -> None:
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, None, CHANGE | {"search": {"sampler": "random", "trials": 2, "seed": 3}})
+        launched(sweep).finish()
+        record, trials = sweep.store.sweep(NAME), sweep.store.trials(NAME)
+        wish = asked(record, sweep.spec, trials, 6)
+        assert wish is not None
+        sweep.store.extend(sweep.lease, wish)
+        record = sweep.store.sweep(NAME)
+        assert choices_of(record, trials)
+        found = summary(
+            trials, sweep.store.ledger(NAME), choices_of(record, trials), cut_short(record, trials), (),
+            sweep_total(record.spec),
+        ).procedure  # fmt: skip
+        assert found is not None
+        assert found.filtered
+        assert found.is_claim
+        with pytest.raises(InvalidValue, match="the budgets 3"):
+            asked(record, sweep.spec, trials, None, None, [5.0])
+        sweep.store.set_state(sweep.lease, SweepState.OUT_OF_BUDGET)
+        with pytest.raises(InvalidValue, match="those of the trials that it began with"):
+            asked(sweep.store.sweep(NAME), sweep.spec, trials, 8)
+
+
+def test_a_sweep_that_ended_spent_is_asked_for_nothing_new() -> None:
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, None, CHANGE)
+        sweep.finish()
+        assert sweep.controller.budget.is_final
+        sweep.lease.release()
+        sweep.start()
+        sweep.controller.budget.stays_spent()
+        assert not sweep.controller.has_work()
+
+
+def test_a_whole_sweep_is_one_row_of_its_population() -> None:
+    def over(population: str) -> SweepSpec:
+        return load_spec({**SPEC, **CHANGE, "data": {**SPEC["data"], "population": population}})
+
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, None, CHANGE)
+        sweep.store.make_population(Population.of("people", "gdp", 4.0, 1e-4))
+        sweep.store.make_population(Population.of("few", "linear", 2.0, 1e-4))
+        with pytest.raises(PopulationSpent):
+            reserve_whole(sweep.store, sweep.lease, over("few"))
+        reserve_whole(sweep.store, sweep.lease, over("people"))
+        reserve_whole(sweep.store, sweep.lease, over("people"))
+        (row,) = sweep.store.charges("people")
+        assert isinstance(row.charge, GDPCharge)
+        assert row.charge.mu == pytest.approx(mu_gdp(EPSILON, 0.9 * DELTA))
+        assert row.charge.tau == pytest.approx(DELTA / 10)
+
+
+def test_claims_that_do_not_stand_are_refused_before_compute() -> None:
+    knobs = {"learning_rate": 0.1, "batch_size": 64, "epochs": 2, "clip_norm": 1.0, "noise_multiplier": 8.0}
+    privacy = {"epsilon": 3.0, "delta": 1e-5, "scope": "sweep", "solve": "none"}
+    spec = load_spec(
+        SPEC
+        | {"data": {"source": "digits"}, "systems": {"average-case-sgd": knobs}, "privacy": privacy}
+        | {"objectives": [{"metric": "accuracy"}]}
+    )
+    with pytest.raises(SpecErrors, match="claim='average-case': expected proved or proved-under-assumptions"):
+        check_corners(spec, public_facts(spec), {})
+
+
+def test_a_killed_sweep_with_tpe_and_early_stopping_ends_within_its_budget(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, TOY)
+    process = sweep.start("run", str(sweep.spec))
+    sweep.until_steps(process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    sweep.run("resume", "toy")
+    store = settled(sweep)
+    noise = {one.key: float(one.plan.config["noise_multiplier"]) for one in store.trials("toy") if one.plan is not None}
+    entries = store.ledger("toy")
+    reserved = sum((one.to_step - one.from_step) / noise[one.key] ** 2 for one in entries)
+    assert reserved**0.5 <= mu_gdp(3.0, 1e-5)
+    assert max(one.attempt for one in entries) > 1
+    assert store.sweep("toy").state in (SweepState.FINISHED, SweepState.OUT_OF_BUDGET)
+    shown = json.loads(sweep.run("show", "toy", "--format", "json"))
+    total = shown["ledger"]["procedure"]
+    assert (total["epsilon"], total["is_claim"], total["by_filter"]) == (3.0, True, True)
