@@ -225,6 +225,12 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
         "records. If they are private, each score has noise, and is paid for.",
         "claim",
     ),
+    selection=(
+        "A sealed search (release: best): a secret number of trials runs, only the best leaves, at an announced time, "
+        "and its epsilon covers the whole search. Nothing of the others may ever be seen, nor how many there were: "
+        "that secret is why it costs about two or three trials, and not all of them.",
+        "claim total budget",
+    ),
     population=(
         "Whose records they are, by a public name that specs declare (data.population). All sweeps, audits and test "
         "readings over it share one budget, made once by `sweeps budget`: each launch reserves its cost there first, "

@@ -68,6 +68,7 @@ def _commit(
         metrics=metrics | {"epsilon": plan.guarantee.epsilon},
         guarantee=plan.guarantee,
         seconds=seconds,
-        announced=Release.of(spec).policy.at_once,
+        # Views are told when the sweep is over, which it is next.
+        announced=False,
     )
     store.settle(lease, key, ATTEMPT, came)

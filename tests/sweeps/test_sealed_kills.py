@@ -1,0 +1,75 @@
+"""A whole sealed search on a real Ray is killed and goes on: the draw stays, and the winner is that of its draw."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sweeps.process.workspace import Workspace
+from sweeps.records import SweepState
+from sweeps.sealed.opening import ANNOUNCED, Announcement, SealedPlaces, opened
+from sweeps.spec import load_spec, public_facts
+from trainables.data import SOURCES
+from trainables.sealed.slot import run_slot
+
+pytestmark = pytest.mark.chaos
+SPEC = {
+    "name": "killed",
+    "data": {"source": "uniform", "n": 1000},
+    "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4, "step_seconds": 0.5}},
+    "privacy": {"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "best"},
+    "objectives": [{"metric": "estimate", "goal": "maximize"}],
+    "search": {"trials": 6},
+    "selection": {"deadline_minutes": 2.0, "mean": 3, "megabytes": 0.01},
+    "resources": {"concurrency": 2},
+}
+
+
+def start(*words: str, root: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "sweeps.cli", *words, "--root", str(root)]
+    environment = {**os.environ, "RAY_worker_niceness": "0"}
+    log = (root.parent / "log").open("ab")
+    return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+
+@pytest.mark.parametrize("after", [8.0, 30.0])
+def test_a_search_that_is_killed_goes_on_to_the_winner_of_its_draw(tmp_path: Path, after: float) -> None:
+    root, file = tmp_path / "root", tmp_path / "spec.yaml"
+    file.write_text(yaml.safe_dump(SPEC))
+    root.mkdir()
+    running = start("run", str(file), root=root)
+    workspace, spec = Workspace.at(root), load_spec(SPEC)
+    places = SealedPlaces.of(workspace, "killed")
+    while not (places.own / ANNOUNCED).exists():
+        assert running.poll() is None
+        time.sleep(0.1)
+    time.sleep(after)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    store = workspace.open_store()
+    work = opened(store.sweep("killed"), spec, public_facts(spec), workspace, {})
+    assert work is not None
+    drawn, sizes = work.drawn(), work.folder.sizes()
+    data = SOURCES["uniform"].load(spec.data.options())
+    every = [run_slot(drawn, n, work.winner, work.group, data, work.ranking) for n in range(drawn.count)]
+    going_on = start("resume", "killed", root=root)
+    time.sleep(15)
+    assert work.drawn() == drawn
+    assert work.folder.sizes() == sizes
+    assert not store.trials("killed")
+    announced = Announcement.read(places.own)
+    assert announced is not None
+    assert going_on.wait(timeout=240) == 0, (tmp_path / "log").read_text()
+    assert time.time() >= announced.schedule.deadline
+    assert store.sweep("killed").state is SweepState.FINISHED
+    [winner] = store.trials("killed")
+    best = min((one for one in every if one is not None), key=lambda one: (one.rank, one.slot))
+    assert (winner.number, winner.metrics["estimate"]) == (0, best.metrics["estimate"])
+    assert dict(winner.config) == dict(drawn.slots[best.slot].config)
