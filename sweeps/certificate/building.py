@@ -90,7 +90,7 @@ def certified(
 def _built(known: KnownSweep, trial: Published | None) -> Built:
     """A mode of release is one file, and one line here."""
     match known.spec.privacy.scope, known.spec.privacy.release:
-        case "trial", "all":
+        case "trial" | "sweep", "all":
             return of_all(known) if trial is None else of_trial(known, trial)
         case "sweep", "best" if trial is None:
             return of_search(known)

@@ -14,6 +14,7 @@ from sweeps.certificate.modes import Best
 from sweeps.certificate.modes.best import SEARCH
 from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.records import TrialState
+from sweeps.sealed.law import law_text
 from sweeps.sealed.planning import SealedPlanner, middles
 from trainables.system import Refusal
 
@@ -27,6 +28,7 @@ def of_search(known: KnownSweep) -> Built:
             "over. One that released nothing has spent its budget all the same."
         )
     (winner,) = winners
+    assert known.spec.selection is not None
     check_trial(winner)
     assert winner.plan is not None
     assert winner.guarantee is not None
@@ -39,6 +41,7 @@ def of_search(known: KnownSweep) -> Built:
         scope="sweep",
         release="best",
         law=TrialsLaw.of(rule.law),
+        named=law_text(known.spec.selection, known.spec.search.trials),
         e1=rule.e1,
         d1=rule.d1,
         penalty=rule.penalty,

@@ -1,10 +1,11 @@
-"""`scope: trial`: all trials together, by composition; or one trial's own claim."""
+"""`release: all`: all trials together, by composition or by the budget that a filter kept; or one trial's own claim."""
 
 from __future__ import annotations
 
 from dpcore.events import Composed
 from dpcore.guarantee import Guarantee
 from sweeps.certificate.built import Built, ledger_rows, planned, whole_row
+from sweeps.certificate.built_filter import of_filter
 from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.judging import check_total, check_trial
 from sweeps.certificate.modes import ComposedTrials, OneTrial, StatedTrial
@@ -13,6 +14,7 @@ from sweeps.certificate.modes.one_trial import headline_of
 from sweeps.certificate.modes.profile import Profile
 from sweeps.certificate.modes.statement import STATED
 from sweeps.held_out.readings import charged
+from sweeps.ledger.filtered import sweep_total
 from sweeps.ledger.spending import charged_as, choices_of, cut_short, summary
 from sweeps.ledger.totals import total_of
 from sweeps.release.published import Published
@@ -24,19 +26,23 @@ def of_all(known: KnownSweep) -> Built:
     store, record, trials, entries = known.store, known.record, known.trials, known.entries
     tests = charged(store, record)
     choices, rests_on = choices_of(record, trials), cut_short(record, trials)
-    counted = summary(trials, entries, choices, rests_on, tests)
+    budget = sweep_total(record.spec)
+    counted = summary(trials, entries, choices, rests_on, tests, budget)
     check_total(record, total_of(record.name, counted))
     assert counted.procedure is not None
     claim = counted.procedure.guarantee
     plans = {one.key: one.plan for one in trials if one.plan is not None}
+    if counted.procedure.filtered:
+        return of_filter(known, plans, claim)
     rows = ledger_rows(plans, charged_as(trials, entries, choices))
     listed = tuple(planned(key, plan) for key, plan in plans.items())
     tested, apart = Composed(events=tuple(one.event for one in tests)), all(one.apart for one in tests)
     parts = released_parts(listed, rows, tested, apart).together(claim.adjacency)
     mode = ComposedTrials(
         mode="composition",
-        scope="trial",
+        scope="trial" if budget is None else "sweep",
         release="all",
+        budget=None if budget is None else budget.epsilon,
         delta=min(plan.guarantee.delta for plan in plans.values()),
         trials=listed,
         tests=tested,

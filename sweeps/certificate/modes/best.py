@@ -21,7 +21,7 @@ from dpcore.selection import EventProfile, TwoPoint, WorstProfile
 from dpcore.selection.best import TIGHT
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number, word
-from sweeps.certificate.fields import Chance, NotNegative
+from sweeps.certificate.fields import Chance, NotNegative, Sentence
 from sweeps.certificate.modes.counted import Counted
 from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel
@@ -37,10 +37,16 @@ SEALED = (
 )
 
 
+def theorem_of(law: str) -> str:
+    """The argument of a claim.  law  in words"""
+    return f"The best of a secret number of trials ({law}): {THEOREM}"
+
+
 class Best(Counted):
     """The price of the best of K.
 
     law      of K; how many trials there were is not known to whoever reads this
+    named    the law in words, as the spec has it
     e1, d1   the first point
     penalty  what the number of trials adds
     e_hat, d_hat  the second point
@@ -51,6 +57,7 @@ class Best(Counted):
     scope: Literal["sweep"]
     release: Literal["best"]
     law: TrialsLaw
+    named: Sentence
     e1: NotNegative
     d1: Chance
     penalty: NotNegative
@@ -74,7 +81,7 @@ class Best(Counted):
     def lines(self) -> list[tuple[str, str]]:
         """See `Counted.lines`."""
         points = f"δ({self.e1:.6g}) ≤ {self.d1:.6g} and δ({self.e_hat:.6g}) ≤ {self.d_hat:.6g}"
-        lines = [("mode", "private selection"), ("law of K", str(self.law)), ("two points", points)]
+        lines = [("mode", "private selection"), ("law of K", f"{self.named}: {self.law}"), ("two points", points)]
         return [*lines, ("penalty", f"{self.penalty:.6g}")]
 
     @property
@@ -109,7 +116,7 @@ class Best(Counted):
         yield number("lower end of epsilon", claim.epsilon_lower, None)
         yield word("notion", claim.notion, Notion.DP)
         yield word("accountant", claim.accountant, ACCOUNTANT)
-        yield word("theorem", claim.theorem, THEOREM)
+        yield word("theorem", claim.theorem, theorem_of(self.named))
         yield word("status", claim.status, weakest(Status.PROVED_UNDER_ASSUMPTIONS, self.winner.status))
 
     def opinions(self, claim: Claimed, rows: Sequence[LedgerRow]) -> tuple[Event, ...]:

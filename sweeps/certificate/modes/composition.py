@@ -10,8 +10,8 @@ from pydantic import Field
 from dpcore.events import Composed, Event
 from dpcore.guarantee import Notion, weakest
 from sweeps.certificate.chain import LedgerRow
-from sweeps.certificate.claimed import Check, Claimed, number, rests_on, word
-from sweeps.certificate.fields import Delta, EventText
+from sweeps.certificate.claimed import Check, Claimed, at_most, number, rests_on, word
+from sweeps.certificate.fields import Delta, EventText, NotNegative
 from sweeps.certificate.modes.counted import Counted
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel, slices
 from sweeps.certificate.modes.profile import Profile
@@ -22,14 +22,16 @@ class ComposedTrials(Counted):
     """Every launch of every trial, counted as one release.
 
     scope, release  as the spec says
+    budget    epsilon of the whole sweep, which the composition keeps; null where each trial has its own
     delta     that the accountant was asked at; what approximate releases have fixed themselves comes on top
     trials    plans, fixed before each ran
     tests     readings of private test records; `tests_apart` where nobody among them trains or validates
     """
 
     mode: Literal["composition"]
-    scope: Literal["trial"]
+    scope: Literal["trial", "sweep"]
     release: Literal["all"]
+    budget: NotNegative | None
     delta: Delta
     trials: Annotated[tuple[PlannedTrial, ...], Field(min_length=1)]
     tests: EventText
@@ -60,6 +62,9 @@ class ComposedTrials(Counted):
     def checks(self, claim: Claimed, rows: Sequence[LedgerRow]) -> Iterator[Check]:
         """The claim, recomputed from the events of the ledger rows."""
         yield from slices(self.trials, rows)
+        yield Check("scope", (self.scope == "sweep") is (self.budget is not None), self.scope)
+        if self.budget is not None:
+            yield at_most("epsilon within the sweep's budget", claim.epsilon, self.budget)
         parts = self.parts(rows)
         found, ratio = parts.claim(self.delta, claim.adjacency, claim.unit)
         yield number("epsilon of all trials together", claim.epsilon, found.epsilon)

@@ -27,7 +27,7 @@ from sweeps.certificate.chain import Chain, LedgerRow
 from sweeps.certificate.claimed import Claimed
 from sweeps.certificate.document import Body, Signature, Signed, normalised, spelled
 from sweeps.certificate.modes import Best, ComposedTrials, Filtered, First, OneTrial, StatedTrial
-from sweeps.certificate.modes.best import THEOREM as BEST
+from sweeps.certificate.modes.best import theorem_of
 from sweeps.certificate.modes.composition import released_parts
 from sweeps.certificate.modes.filtered import (
     THEOREMS,
@@ -150,8 +150,8 @@ def composition() -> Body:
     found, _ = parts.claim(DELTA, ADD_REMOVE, "record")
     profile = Profile.of(parts.together(ADD_REMOVE), ADD_REMOVE, found.epsilon, found.delta)
     mode = ComposedTrials(
-        mode="composition", scope="trial", release="all", delta=DELTA, trials=plans, tests=tests, tests_apart=True,
-        profile=profile,
+        mode="composition", scope="trial", release="all", budget=None, delta=DELTA, trials=plans, tests=tests,
+        tests_apart=True, profile=profile,
     )  # fmt: skip
     return body(mode, claimed(found, mode), rows)
 
@@ -221,12 +221,12 @@ def best() -> Body:
     law = geometric(27.0)
     rule = TwoPoint(law=law, epsilon=3.0, delta=DELTA, e1=E1, d1=D1)
     mode = Best(
-        mode="best", scope="sweep", release="best", law=TrialsLaw.of(law), e1=rule.e1, d1=rule.d1,
-        penalty=rule.penalty, e_hat=rule.e_hat, d_hat=rule.d_hat, winner=winner,
+        mode="best", scope="sweep", release="best", law=TrialsLaw.of(law), named="geometric, mean 27",
+        e1=rule.e1, d1=rule.d1, penalty=rule.penalty, e_hat=rule.e_hat, d_hat=rule.d_hat, winner=winner,
     )  # fmt: skip
     claim = Claimed(
         covers=mode.covers("hand"), notion=Notion.DP, epsilon=3.0, delta=DELTA, adjacency=ADD_REMOVE, unit="record",
-        contributions=1, accountant="private-selection", version="0.1.0", theorem=BEST,
+        contributions=1, accountant="private-selection", version="0.1.0", theorem=theorem_of(mode.named),
         status=Status.PROVED_UNDER_ASSUMPTIONS, epsilon_lower=None, assumptions=(FLOATING,),
     )  # fmt: skip
     return body(mode, claim, (sealed(3.0, DELTA),))

@@ -9,6 +9,7 @@ from sweeps.certificate.building import certified
 from sweeps.certificate.judging import CannotCertify
 from sweeps.certificate.modes import best as mode
 from sweeps.certificate.verifying import recomputed, verify
+from sweeps.ledger.assumptions import PRIVATE_SELECTION
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Proposal, Settlement, SweepRecord, SweepState
 from sweeps.release.publisher import Publisher
@@ -64,7 +65,7 @@ def test_a_sealed_search_is_certified_once_it_is_over(searched):
 
 
 def test_words_are_those_of_the_plan_that_was_priced():
-    assert (mode.ACCOUNTANT, mode.THEOREM) == (planning.ACCOUNTANT, planning.THEOREM)
+    assert (mode.ACCOUNTANT, mode.THEOREM) == (PRIVATE_SELECTION, planning.THEOREM)
 
 
 def test_the_price_is_that_of_the_published_golden():

@@ -4,10 +4,16 @@ import pytest
 
 from dpcore.gdp_dual import mu_gdp
 from dpcore.selection import GDPFilter
+from sweeps.budget import charges
+from sweeps.certificate.building import certified
 from sweeps.certificate.chain import Chain
+from sweeps.certificate.modes import filtered as mode
 from sweeps.certificate.modes.filtered import ChargedLaunch
-from sweeps.certificate.verifying import recomputed
-from tests.sweeps.certificate.documents import filtered, renyi, row, steps
+from sweeps.certificate.verifying import recomputed, verify
+from sweeps.ledger import filtered as ledger
+from tests.sweeps.certificate.documents import KEY, filtered, renyi, row, steps
+from tests.sweeps.certificate.test_judging import APPROVED, EIGHT, over
+from tests.sweeps.fake_workers import ASHA, NAME
 
 
 def with_charges(made, *charges):
@@ -62,3 +68,29 @@ def test_a_launch_that_is_charged_for_fewer_steps_than_it_was_allowed_is_caught(
     short = row(made.mode.trials[0], charged_to=500, training=steps(1.617, 500))
     chain = Chain.of(made.ledger.sweep, (short, *made.ledger.rows[1:]))
     assert wrong(made.model_copy(update={"ledger": chain})) == ["every launch is charged, both"]
+
+
+@pytest.mark.parametrize(
+    ("privacy", "kind"), [({}, "gdp"), ({"filter": "renyi", "order": 8.0}, "renyi")], ids=["gdp", "renyi"]
+)
+def test_a_sweep_whose_trials_results_chose_is_certified_with_its_budget(privacy, kind, tmp_path):
+    whole = {"privacy": {"epsilon": 3.0, "delta": 1e-5, "scope": "sweep", **privacy}}
+    sweep, store = over(tmp_path, early_stopping=ASHA, change={**EIGHT, **whole})
+    made = certified(store, NAME, None, APPROVED, KEY)
+    assert (made.body.claim.epsilon, made.body.claim.delta) == (3.0, 1e-5)
+    assert made.body.mode.rule.kind == kind
+    assert len(made.body.mode.ledgers[0].charges) == len(sweep.store.ledger(NAME)) > 5
+    assert verify(made.data, KEY.public_key()).stands
+
+
+def test_a_fixed_schedule_within_the_budget_of_its_sweep_is_composed(tmp_path):
+    whole = {"privacy": {"epsilon": 3.0, "delta": 1e-5, "scope": "sweep"}}
+    _, store = over(tmp_path, change=whole)
+    made = certified(store, NAME, None, APPROVED, KEY)
+    assert made.body.mode.budget == 3.0
+    assert made.body.claim.epsilon < 3.0
+    assert verify(made.data, KEY.public_key()).stands
+
+
+def test_words_and_tolerance_are_those_of_the_filter_that_ran():
+    assert (mode.THEOREMS, mode.TOLERANCE) == (ledger.THEOREMS, charges.TOLERANCE)
