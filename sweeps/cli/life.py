@@ -53,7 +53,7 @@ def enqueue(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for a trial of a known good point, besides those of the search; the total is then no guarantee any more."""
+    """Ask for a trial of a known good point besides; the total stays a guarantee where the sweep has one budget."""
     from sweeps.face import opening
 
     answer = opening.open(sweep, root=root, store=store).enqueue(point)

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcore.checks import InvalidValue
+from sweeps.budget.sweep_budget import budget_of
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.process.patience import patience
 from sweeps.process.workspace import Workspace
-from sweeps.records import Driver
+from sweeps.records import Driver, SweepState
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 from sweeps.release.rounding import claim_text
@@ -155,6 +156,7 @@ class EnqueueAnswer:
     config   the whole point
     plan     what its trial will release at most
     driver   who runs the sweep now, and tries it next; None where that is whoever resumes it
+    within_budget  whether the sweep has one budget, whose filter holds the trial or refuses it
     """
 
     sweep: str
@@ -162,6 +164,7 @@ class EnqueueAnswer:
     config: Mapping[str, Scalar]
     plan: PrivacyPlan
     driver: Driver | None
+    within_budget: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -180,12 +183,16 @@ class EnqueueAnswer:
         when = f"tried next by {self.driver.who}" if self.driver else f"tried first by `sweeps resume {self.sweep}`"
         claim = self.plan.guarantee
         claimed = claim_text(claim, Assumptions.of([claim]).status(claim))
-        return (
-            f"Enqueued {point}: {when}, beside the trials that the search has.\n"
-            f"Its trial will claim {claimed}. From its launch on the sweep's total is no "
-            "guarantee any more: whoever enqueues a point may have seen results. Points of `search.first`, in the spec "
-            "before the first trial, leave it one."
+        return f"Enqueued {point}: {when}, beside the trials that the search has.\nIts trial will claim {claimed}. " + (
+            _WITHIN if self.within_budget else _BEYOND
         )
+
+
+_BEYOND = (
+    "From its launch on the sweep's total is no guarantee any more: whoever enqueues a point may have seen results. "
+    "Points of `search.first`, in the spec before the first trial, leave it one."
+)
+_WITHIN = "It is launched where the budget of the sweep holds it, which then stays the total."
 
 
 def enqueue(store: Store, sweep: str, written: Mapping[str, Any]) -> EnqueueAnswer:
@@ -204,10 +211,15 @@ def enqueue(store: Store, sweep: str, written: Mapping[str, Any]) -> EnqueueAnsw
     if not Release.recorded(record.spec).policy.at_once:
         raise InvalidValue("sweep", record.called, "another: this one releases one result, of the trials it began with")
     spec, problems = extended(load_spec(record.spec.canonical), record.extensions), Problems()
+    one_budget = budget_of(spec) is not None
+    if one_budget and record.state is SweepState.OUT_OF_BUDGET:
+        raise InvalidValue("sweep", record.called, "one whose budget is not spent", "Start a new sweep.")
     config = read_point(Space.of(spec), written, "point", problems)
     problems.raise_any("the point")
     assert config is not None
-    plan = plan_proposal(spec, config, public_facts(spec), store.calibrations())
+    trials = store.trials(record.name)
+    next_number = max((one.number for one in trials), default=len(spec.search.first) - 1) + 1
+    plan = plan_proposal(spec, config, public_facts(spec), store.calibrations(), number=next_number)
     if isinstance(plan, Refusal):
         raise InvalidValue("point", config, f"a feasible point ({plan.reason})")
     by = Publisher(store).refuted(record.name).get(plan.system)
@@ -217,4 +229,11 @@ def enqueue(store: Store, sweep: str, written: Mapping[str, Any]) -> EnqueueAnsw
         )
     request = store.ask(record.name, KnownPoint(config=config), this_person())
     driver = store.driver(record.name)
-    return EnqueueAnswer(sweep=record.called, request=request, config=config, plan=plan, driver=driver)
+    return EnqueueAnswer(
+        sweep=record.called,
+        request=request,
+        config=config,
+        plan=plan,
+        driver=driver,
+        within_budget=one_budget,
+    )

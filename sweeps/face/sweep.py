@@ -115,8 +115,8 @@ class Sweep:
         of the search: tried next by whoever runs the sweep, else by whoever resumes it.
 
         It has to name each knob that is searched, the `system` and the `target_epsilon` where the sweep has several.
-        The sweep's total is no guarantee any more from its launch on. Raises SpecErrors with all that is wrong with the
-        point, InvalidValue for one that is infeasible.
+        The sweep's total is no guarantee any more from its launch on, unless the sweep has one budget. Raises
+        SpecErrors with all that is wrong with the point, InvalidValue for one that is infeasible.
         """
         from sweeps.control import asking
 

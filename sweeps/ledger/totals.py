@@ -53,7 +53,7 @@ class Total:
 def own_total(store: Publisher, sweep: str, trials: Sequence[Published]) -> Total:
     """Of one sweep, all of whose `trials` are given. Raises UnknownSweep."""
     attempts = sum(trial.attempts for trial in trials)
-    if attempts > TOTAL_SHOWN_UP_TO:
+    if attempts > TOTAL_SHOWN_UP_TO and store.sweep(sweep).spec.scope == "trial":
         return Total(sweep=sweep, uncounted=too_many(sweep, attempts))
     # The accountants take a quarter of a second to import: a large front does without them.
     from sweeps.held_out.readings import charged

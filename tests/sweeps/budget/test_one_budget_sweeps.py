@@ -14,8 +14,12 @@ from dpcore.checks import InvalidValue
 from dpcore.gdp_dual import mu_gdp
 from dpcore.guarantee import Status
 from dpcore.selection import GDPCharge
+from sweeps.budget.charges import LaunchCharge, charge_of
+from sweeps.budget.filling import Filled, NamedCharge, SweepFilter
+from sweeps.budget.sweep_budget import budget_of
+from sweeps.control.asking import enqueue
 from sweeps.control.extensions import asked
-from sweeps.control.planning import check_corners
+from sweeps.control.planning import check_corners, plan_proposal
 from sweeps.ledger.filtered import IN_TIME, sweep_total
 from sweeps.ledger.spending import choices_of, cut_short, summary
 from sweeps.ledger.summary import Procedure
@@ -23,14 +27,18 @@ from sweeps.ledger.text import total_text
 from sweeps.ledger.totals import Assumptions, own_total
 from sweeps.population.arithmetic import Population
 from sweeps.population.joining import reserve_whole
-from sweeps.records import SweepState
+from sweeps.records import Reservation, SweepState
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Verdict, quote_of_total
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from sweeps.store import PopulationSpent
 from tests.sweeps.budget.adaptive_schedules import CHANGE, DELTA, EPSILON, PRIVACY, check
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, launched, memory_folder
+from tests.sweeps.private_people import people, spec_of
 from tests.sweeps.test_cli_processes import Sweep, settled
+from trainables.system import PrivacyPlan
+
+__all__ = ["people"]
 
 TPE = {"search": {"sampler": "tpe", "trials": 6, "seed": 3}}
 TOY = """
@@ -126,6 +134,43 @@ def test_a_sweep_that_ended_spent_is_asked_for_nothing_new() -> None:
         sweep.start()
         sweep.controller.budget.stays_spent()
         assert not sweep.controller.has_work()
+
+
+def test_a_point_that_somebody_enqueues_is_within_the_budget() -> None:
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, None, CHANGE)
+        launched(sweep).finish()
+        answer = enqueue(sweep.store, NAME, {"clip": 0.5, "steps": 3})
+        assert str(answer).endswith("which then stays the total.")
+        assert answer.plan.guarantee.epsilon <= answer.config["target_epsilon"]
+        sweep.store.set_state(sweep.lease, SweepState.OUT_OF_BUDGET)
+        with pytest.raises(InvalidValue, match="one whose budget is not spent"):
+            enqueue(sweep.store, NAME, {"clip": 0.5, "steps": 3})
+
+
+def test_training_and_private_reports_have_a_ledger_each(people: Path) -> None:
+    privacy = {"epsilon": 3.0, "delta": 1e-5, "scope": "sweep"}
+    search = {"sampler": "random", "trials": 4, "seed": 1}
+    spec = load_spec(spec_of(people, privacy=privacy, search=search))
+    budget = budget_of(spec)
+    assert budget is not None
+    config = {"system": "noisy-sgd", "target_epsilon": budget.trial_epsilon, "learning_rate": 0.5}
+    known: dict[str, float] = {}
+    plan = plan_proposal(spec, {**spec.systems["noisy-sgd"], **config}, public_facts(spec), known)
+    assert isinstance(plan, PrivacyPlan)
+    launches = [Reservation(key="own-0", attempt=one, from_step=0, to_step=plan.steps) for one in range(1, 5)]
+    filter = SweepFilter.begun(budget, {"own-0": plan}, launches, known)
+    charge = charge_of(budget, plan, 0, plan.steps, known)
+    assert charge.validation is not None
+    # Each takes nearly its part of the whole budget, which one ledger for both would not hold.
+    assert all(0.9 < amount / budget.part(0) <= 1 for amount in charge.amounts)
+    assert len(filter.filled.training.charges) == len(filter.filled.validation.charges) == 4
+    assert filter.filled.parts
+    assert not filter.admits(plan, 0, plan.steps)
+    # A launch that trains no more and reports once more is refused by the other ledger.
+    assert not filter.filled.holds(LaunchCharge(GDPCharge(0.0), charge.validation))
+    with pytest.raises(InvalidValue, match="one rule parts"):
+        Filled.of(budget, [NamedCharge("a", charge, "by one id"), NamedCharge("b", charge, "by another")])
 
 
 def test_a_whole_sweep_is_one_row_of_its_population() -> None:
