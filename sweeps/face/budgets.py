@@ -9,14 +9,14 @@ from dpcore.checks import InvalidValue
 from sweeps.face.places import places
 from sweeps.population.accounts import PopulationAccount, account, accounts
 from sweeps.population.arithmetic import Population, charges_of
+from sweeps.population.charging import check_terms
 from sweeps.population.forecast import NextSweep, next_sweep
-from sweeps.population.joining import ledger_of
+from sweeps.population.joining import make_ledger
 from sweeps.release.publisher import Publisher
 
 if TYPE_CHECKING:
     from sweeps.face.opening import Spec
     from sweeps.spec import SweepSpec
-    from sweeps.store import Store
 
 
 def population_budget(
@@ -46,10 +46,7 @@ def population_budget(
     given = {"--epsilon": epsilon, "--delta": delta, "--rule": rule}
     missing = [name for name, value in given.items() if value is None]
     if epsilon is not None and delta is not None and rule is not None:
-        made = Population.of(population, rule, epsilon, delta, adjacency, unit, tau)
-        opened = workspace.open_store(create=True)
-        opened.make_population(made)
-        opened.close()
+        make_ledger(workspace, Population.of(population, rule, epsilon, delta, adjacency, unit, tau))
     elif len(missing) < len(given) or (tau, adjacency, unit) != (None, "add-remove", "record"):
         raise InvalidValue(missing[0], None, "given too: a ledger is made whole", "Without all three it is only shown.")
     following = None
@@ -59,7 +56,7 @@ def population_budget(
         loaded = load(spec)
         if loaded.data.population != population:
             raise InvalidValue("--spec", loaded.data.population, f"a spec with data.population: {population}")
-        following = _following(workspace.open_store(), loaded)
+        following = _following(account(Publisher.open(workspace.store_url), population), loaded)
     return account(Publisher.open(workspace.store_url), population, following)
 
 
@@ -68,9 +65,8 @@ def list_budgets(*, root: str | Path | None = None, store: str | None = None) ->
     return accounts(Publisher.open(places(root, store).store_url))
 
 
-def _following(store: Store, spec: SweepSpec) -> NextSweep | None:
+def _following(known: PopulationAccount, spec: SweepSpec) -> NextSweep | None:
     from sweeps.spec import public_facts
 
-    population = ledger_of(store, spec)
-    assert population is not None
-    return next_sweep(population, charges_of(store.charges(population.name)), spec, public_facts(spec))
+    check_terms(known.population, spec.privacy.adjacency, spec.privacy.unit)
+    return next_sweep(known.population, charges_of(known.rows), spec, public_facts(spec))

@@ -71,7 +71,7 @@ class Shown:
             "tags": dict(self.tags),
             "validation_records": self.validation,
             "test_records": list(self.test),
-            "population": self.population,
+            **({} if self.population is None else {"population": self.population}),
             "stopped": list(self.stopped),
             "refuted": {system: found.trial for system, found in self.refuted.items()},
             "ledger": self.ledger.to_dict(),

@@ -5,8 +5,8 @@ from records that validate by a function of each record alone, the larger of the
 together. So it holds whatever other sweeps part the records by, and rows add.
 
 linear  the epsilon of these steps at the plan's delta. Of a whole plan its claim
-gdp     the least mu that covers the events of these steps up to the ledger's own public tau: no limit theorem. Events
-        that no accountant bounds, and claims that are known as (epsilon, delta) alone, enter by `GDPCharge.of_dp`
+gdp     the mu of Gaussian events, or the least that covers others up to the ledger's public tau: no limit theorem.
+        Events that no accountant bounds, and claims known as (epsilon, delta) alone, enter by `GDPCharge.of_dp`
 
 Where a plan's first claim is of another notion, its events may be that notion's: then the claim beside it is charged.
 """
@@ -16,11 +16,12 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+from dpcore.accountants.gdp import GDPAccountant
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accounting import headline_of_many
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Event, UnsupportedEvent, phases
+from dpcore.events import Composed, Event, Gaussian, UnsupportedEvent, phases
 from dpcore.guarantee import STANDING, Guarantee, Notion
 from dpcore.selection.filters import DPCharge, GDPCharge
 from dpcore.selection.gdp_cover import covering_mu
@@ -50,18 +51,18 @@ def charge_of_steps(population: Population, plan: PrivacyPlan, from_step: int, t
         parts.append(plan.validation.event(from_step, to_step))
         if not (plan.validation.parallel and claim.adjacency is Adjacency.ADD_REMOVE):
             parts = [Composed(events=tuple(parts))]
-    mu = max(_covering(one, claim.adjacency, population.tau) for one in parts)
-    if math.isfinite(mu):
-        return GDPCharge(mu, population.tau)
+    covers = [_cover(one, claim.adjacency, population.tau) for one in parts]
+    if all(math.isfinite(one.mu) for one in covers):
+        return GDPCharge(max(one.mu for one in covers), max(one.tau for one in covers))
     return _of_claim(population, claim if whole else _slice_claim(plan, claim, from_step, to_step))
 
 
 def charge_of_event(population: Population, event: Event, delta: float) -> Charge:
     """What a release costs whose event is counted at `delta`. Raises as the accountants do."""
     if population.rule is AddingRule.GDP:
-        mu = _covering(event, population.adjacency, population.tau)
-        if math.isfinite(mu):
-            return GDPCharge(mu, population.tau)
+        cover = _cover(event, population.adjacency, population.tau)
+        if math.isfinite(cover.mu):
+            return cover
     return _of_claim(population, headline_of_many(event, delta, population.adjacency, population.unit))
 
 
@@ -115,11 +116,15 @@ def _of_claim(population: Population, claim: Guarantee) -> Charge:
 
 
 @lru_cache(maxsize=4096)
-def _covering(event: Event, adjacency: Adjacency, tau: float) -> float:
-    """The least mu of an event, 0 of an empty one; infinite where nothing bounds it at so small a chance."""
-    if not phases(event):
-        return 0.0
+def _cover(event: Event, adjacency: Adjacency, tau: float) -> GDPCharge:
+    """The least Gaussian that covers an event; infinite where nothing bounds it at so small a chance."""
+    parts = phases(event)
+    if not parts:
+        return GDPCharge(0.0)
+    if all(isinstance(one, Gaussian) for one in parts):
+        # Exact, and nothing stands beside it (Dong, Roth & Su 2022, corollary 2).
+        return GDPCharge(GDPAccountant(adjacency).compose(event).mu * (1 + 1e-12))
     try:
-        return covering_mu(EventProfile(event, adjacency), tau)
+        return GDPCharge(covering_mu(EventProfile(event, adjacency), tau), tau)
     except _UNCOUNTED:
-        return math.inf
+        return GDPCharge(math.inf, tau)

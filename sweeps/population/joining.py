@@ -1,14 +1,23 @@
-"""What a sweep over a population needs before it may begin: a ledger of that population, which counts as it does."""
+"""What a sweep over a population needs before it may begin: a ledger, made once, which counts as the sweep does."""
 
 from __future__ import annotations
+
+from contextlib import closing
 
 from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter
 from sweeps.budget.sweep_budget import SweepBudget, budget_of
 from sweeps.population.arithmetic import Population
 from sweeps.population.blocks import ledger_named, reserve_block
 from sweeps.population.charging import check_terms
+from sweeps.process.workspace import Workspace
 from sweeps.spec.model import SweepSpec
 from sweeps.store import Lease, Store
+
+
+def make_ledger(workspace: Workspace, population: Population) -> None:
+    """The ledger of a population, once and for ever. Raises PopulationExists for other terms, StoreError."""
+    with closing(workspace.open_store(create=True)) as store:
+        store.make_population(population)
 
 
 def ledger_of(store: Store, spec: SweepSpec) -> Population | None:

@@ -9,7 +9,7 @@ from sweeps.population.forecast import next_sweep
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.publisher import Publisher
 from sweeps.spec.model import FUNCTION, SweepSpec
-from sweeps.store import StoreError, UnknownPopulation
+from sweeps.store.errors import StoreError, UnknownPopulation
 from trainables.system import PublicFacts
 
 NOBODY_COUNTS = (

@@ -139,6 +139,7 @@ def test_no_sweep_begins_over_a_population_without_a_ledger(tmp_path):
     assert "are spent by all sweeps over it" in str(next(iter(_population_lines(name, tmp_path))))
 
 
+@pytest.mark.chaos
 def test_a_sweep_that_fits_nowhere_starts_no_trial(tmp_path):
     """No cluster is started for it, nothing is charged, and it goes on where there is room."""
     sweeps.population_budget("people", epsilon=0.5, delta=1e-4, rule="linear", root=tmp_path)

@@ -57,8 +57,8 @@ def test_the_golden_of_the_gdp_rule_is_no_limit_theorem():
 
 def test_plain_gaussians_cost_what_they_are():
     charge = charge_of_steps(GDP, gaussians(10.0, 25), 0, 25)
-    assert charge.mu == pytest.approx(0.5, rel=2e-3)
-    assert charge.mu >= 0.5 * (1 - 1e-6)
+    assert (charge.mu, charge.tau) == (pytest.approx(0.5, rel=1e-9), 0.0)
+    assert charge.mu >= 0.5
     half = charge_of_steps(GDP, gaussians(10.0, 25), 16, 25)
     assert half.mu == pytest.approx(0.3, rel=2e-3)
 

@@ -8,16 +8,19 @@ import random
 import pytest
 
 from dpcore.checks import InvalidValue
+from dpcore.gdp_dual import mu_of_pure_dp
 from dpcore.selection.filters import DPCharge
 from sweeps.control.decisions import Done
 from sweeps.population.arithmetic import Population, charges_of, spent
 from sweeps.population.blocks import reserve_block, settle_block
 from sweeps.population.charging import charge_of_steps
-from sweeps.population.joining import ledger_of
+from sweeps.population.forecast import next_sweep
+from sweeps.population.joining import ledger_of, reserve_whole
 from sweeps.spec import load_spec
 from sweeps.store import PopulationSpent, UnknownPopulation, open_store
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, Killed, memory_folder
 from tests.sweeps.store_exam.questions_of_populations import of_population
+from trainables.data import SOURCES
 
 DATA = {"data": {**SPEC["data"], "population": "people"}}
 PEOPLE = Population.of("people", "linear", 3.5, 1e-3)
@@ -159,6 +162,30 @@ def test_a_population_without_a_ledger_or_of_other_neighbours_begins_nothing(fol
     store.make_population(Population.of("people", "linear", 3.0, 1e-3, "replace-one"))
     with pytest.raises(InvalidValue, match="never add up"):
         ledger_of(store, spec)
+
+
+ONE_BUDGET = {**DATA, "privacy": {"epsilon": 1.0, "delta": 1e-6, "scope": "sweep"}}
+
+
+@pytest.mark.parametrize("population", [PEOPLE, COVERED], ids=["linear", "gdp"])
+def test_a_sweep_with_one_budget_is_one_row_as_it_was_forecast(folder, population):
+    store = open_store(f"sqlite:///{folder}/store.db")
+    store.make_population(population)
+    store.create_sweep(of_population(NAME))
+    lease, spec = store.acquire(NAME), load_spec({**SPEC, **ONE_BUDGET})
+    forecast = next_sweep(population, [], spec, SOURCES["uniform"].facts(spec.data.options()))
+    for _ in range(2):
+        reserve_whole(store, lease, spec)
+    (row,) = store.charges("people")
+    assert (row.kind, row.what) == ("sweep", NAME)
+    assert spent(population, [row.charge]) == forecast.cost
+    assert (forecast.whole, forecast.fits) == (True, 5)
+    if population is PEOPLE:
+        assert row.charge == DPCharge(1.0, 1e-6)
+    else:
+        # Its own filter's mu: an (epsilon, delta) row would cost about 1.2533 epsilon.
+        assert row.charge.mu < mu_of_pure_dp(1.0) / 2
+    lease.release()
 
 
 def test_a_spec_without_a_population_is_the_one_that_it_was():
