@@ -21,6 +21,8 @@ from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.model import SweepSpec
 from trainables.system import PublicFacts
 
+_ASKED = ("scope", "release", "spread")
+_OF_A_FILTER = ("spread", "shares", "filter", "order")
 _CANNOT = (
     CannotCalibrate, DiscretisationInvalid, InvalidValue, NotPlanned, ToleranceNotReached, UnsupportedEvent,
 )  # fmt: skip
@@ -81,15 +83,18 @@ def _modes(middle: Middle, chance: float) -> Iterator[tuple[str, Callable[[], Mo
 
 def _as_written(spec: SweepSpec, row: ModeRow) -> ModeRow:
     """The row, with what the spec's own checks say where nothing but its mode is changed."""
-    wanted = dict(one.split(": ") for one in row.setting.split(", ") if one.startswith(("scope: ", "release: ")))
+    wanted = dict(one.split(": ") for one in row.setting.split(", ") if one.split(": ")[0] in _ASKED)
     if not wanted:
         return row
     wanted.setdefault("release", "all")
     written = spec.canonical()
     if wanted["release"] != "best":
         written.pop("selection", None)
+    kept = {name: value for name, value in written["privacy"].items() if name not in _OF_A_FILTER}
+    if wanted["scope"] == "sweep" and wanted["release"] == "all":
+        kept = written["privacy"]
     try:
-        load_spec({**written, "privacy": {**written["privacy"], **wanted}})
+        load_spec({**written, "privacy": {**kept, **wanted}})
     except SpecErrors as error:
         return replace(row, refused="; ".join(f"{one.path}: expected {one.expected}" for one in error.errors))
     return row

@@ -96,14 +96,14 @@ class Middle:
 
     def plan(self, epsilon: float) -> PrivacyPlan:
         """See `planned`. Raises NotPlanned."""
-        return _made(self.planned(epsilon))
+        return made(self.planned(epsilon))
 
     def meeting(self, rule: Rule, start: float | None = None) -> PrivacyPlan:
         """The plan that spends as much as `rule` allows (`sweeps.budget.fitting`). Raises NotPlanned.
 
         start  a guess at its epsilon by itself
         """
-        return _made(fitted(self.planned, rule, start or self.epsilon * _BY_ITSELF))
+        return made(fitted(self.planned, rule, start or self.epsilon * _BY_ITSELF))
 
     def costing(self, price: Callable[[TrialProfile], float], allowed: float | None = None) -> PrivacyPlan:
         """The plan whose profile has a price just within `allowed`, the whole epsilon by default. Raises NotPlanned."""
@@ -122,7 +122,8 @@ def log_excess(spent: float, allowed: float) -> float:
     return math.log(spent / allowed) if spent > 0 else -math.inf
 
 
-def _made(found: PrivacyPlan | Refusal) -> PrivacyPlan:
+def made(found: PrivacyPlan | Refusal) -> PrivacyPlan:
+    """The plan. Raises NotPlanned for a Refusal."""
     if isinstance(found, Refusal):
         raise NotPlanned(found.reason)
     return found

@@ -1,34 +1,28 @@
-"""Modes in which every trial leaves: one run without a search, one budget for each trial, one budget composed of all.
+"""Modes in which every trial leaves: one run without a search, one budget for each trial, one budget for all.
 
-A filter charges a trial by the Gaussian that covers it (`dpcore.selection.gdp_cover`): sum of mu^2 and of tau within
-the budget's. How a planner spreads the mu^2 over trials is free, and public.
-
-    equal         the same for each
-    front-loaded  as 1, 1/2, 1/3, ...: the first trials are clearer, the last noisier
-    halving       every rung of early stopping is an entry, and one that never runs is not charged
+One budget for all is either composed exactly, where nothing follows from results, or kept by a filter, in the parts
+that a sweep would give its trials (`sweeps.budget.sweep_budget`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 
-from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Status
-from dpcore.selection import GDPFilter, covering_mu
 from sweeps.advice.comparison import BudgetFor, ModeRow
 from sweeps.advice.laws import TOP
-from sweeps.advice.middle import Middle, NotPlanned, log_excess
-from sweeps.budget.trial_profiles import trial_profile
+from sweeps.advice.middle import Middle, NotPlanned, log_excess, made
+from sweeps.budget.planning import fitted_to_part
+from sweeps.budget.sweep_budget import Spread, SweepBudget
 from sweeps.checking.estimates import TotalEstimate, estimated_total
 from sweeps.ledger.summary import Choice
-from sweeps.search.rungs import rung_ends
+from sweeps.release.rounding import epsilon_text
+from sweeps.search.rungs import rung_ends, stops
 from sweeps.spec.model import EarlyStopping
 from trainables.system import PrivacyPlan
 
-_CLOSE, _ROUGH = 2e-3, 1e-2
-"""Relative, of a covering mu: what rounding it up may cost; of a rung's, of which there are several for each plan."""
 COMPOSED = "composition of privacy-loss distributions (Zhu, Dong & Wang 2022, theorem 27)"
 FILTERED = "GDP filter (Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023)"
 _ALL = "scope: sweep, release: all"
@@ -74,25 +68,28 @@ def composed(middle: Middle) -> ModeRow:
     row = _row(middle, "compose", [plan] * middle.trials, theorem=COMPOSED, epsilon=total.epsilon)
     return replace(
         row,
+        setting="scope: trial",
         delta=total.delta,
         status=total.standing,
-        says="Every trial leaves; any sampler. Budgets and the number of trials are fixed before the first.",
+        says="Every trial leaves, and nothing that is spent follows from results: as `scope: trial` with "
+        f"{epsilon_text(plan.guarantee.epsilon, up=False)} for each and a sampler that does not learn. The total of "
+        "all is the guarantee.",
     )
 
 
 def filtered(middle: Middle) -> ModeRow:
-    """Equal budgets by the filter."""
-    plan = _within(middle, _budget(middle).mu_total / math.sqrt(middle.trials), middle.trials)
+    """Equal parts by the filter."""
+    plan = _part(middle, _budget(middle), (0,))[0]
     row = _row(middle, "compose, filter", [plan] * middle.trials, theorem=FILTERED, epsilon=middle.epsilon)
-    return replace(row, says="As above, and budgets, steps and the number of trials may follow from results.")
+    return replace(row, says="Every trial leaves, and budgets, steps and their number may follow from results.")
 
 
 def front_loaded(middle: Middle) -> ModeRow:
-    """Budgets that fall from trial to trial, by the filter: the first and the last are planned."""
-    shares = [1 / (one + 1) for one in range(middle.trials)]
-    ends = [math.sqrt(share / math.fsum(shares)) for share in (shares[0], shares[-1])]
-    plans = [_within(middle, _budget(middle).mu_total * end, middle.trials) for end in ends]
+    """Parts that fall from trial to trial, by the filter: the first and the last are planned."""
+    last = middle.trials - 1
+    plans = _part(middle, _budget(middle, spread="front-loaded"), (0, last))
     row = _row(middle, "compose, front-loaded", plans, theorem=FILTERED, epsilon=middle.epsilon)
+    work = math.fsum(plan.work for plan in plans) / len(plans) * middle.trials
     return replace(
         row,
         setting=f"{_ALL}, spread: front-loaded",
@@ -100,61 +97,55 @@ def front_loaded(middle: Middle) -> ModeRow:
         chance=_chance(middle.trials),
         expected=middle.trials,
         most=middle.trials,
-        work=(plans[0].work * middle.trials,) * 2,
-        says="As above; mu^2 as 1, 1/2, 1/3, ... Noise of the first and of the last trial.",
+        work=(work, work),
+        says="The same with parts that fall from trial to trial: noise of the first and of the last.",
     )
 
 
 def halving(middle: Middle) -> ModeRow:
-    """Early stopping by the filter: a trial's rungs are entries of their own."""
+    """Early stopping by the filter, where what rungs leave is given to all trials."""
     stopping = middle.spec.early_stopping or EarlyStopping(method="asha").filled(middle.trials)
     stopped = replace(middle, spec=middle.spec.model_copy(update={"early_stopping": stopping}))
-    budget = _budget(middle)
-
-    def entries(plan: PrivacyPlan) -> Iterator[tuple[int, int, int]]:
-        """(trials that run it, from step, to step) of each rung."""
-        start = 0
-        for rung, end in enumerate(rung_ends(stopping, plan.steps)):
-            yield max(1, middle.trials // stopping.reduction**rung), start, end
-            start = end
-
-    def excess(plan: PrivacyPlan) -> float:
-        count = sum(trials for trials, _, _ in entries(plan))
-        squares = math.fsum(
-            trials * covering_mu(trial_profile(plan, start, end, _ROUGH), budget.tau_total / count, _ROUGH) ** 2
-            for trials, start, end in entries(plan)
-        )
-        return log_excess(math.sqrt(squares), budget.mu_total)
-
-    # As if mu^2 grew with the steps.
-    asked = stopped.plan(middle.epsilon)
-    share = math.fsum(trials * (end - start) for trials, start, end in entries(asked)) / asked.steps
-    plan = stopped.meeting(excess, eps_gdp(budget.mu_total / math.sqrt(share), middle.delta))
-    rungs = list(entries(plan))
-    if len(rungs) < 2:
+    ends = rung_ends(stopping, stopped.plan(middle.epsilon).steps)
+    if len(ends) < 2:
         raise NotPlanned("its trials have one step: there is nothing to stop early")
-    work = math.fsum(trials * (end - start) for trials, start, end in rungs) * plan.work / plan.steps
+    budget = _budget(middle, spread="halving", rungs=stopping.rungs, reduction=stopping.reduction)
+    plan = _part(stopped, budget, (0,))[0]
+    ends = rung_ends(stopping, plan.steps)
+    run = [budget.times(rung) for rung in range(len(ends))]
+    steps = [end - before for before, end in zip((0, *ends), ends, strict=False)]
+    work = math.fsum(trials * own for trials, own in zip(run, steps, strict=True)) * plan.work / plan.steps
     row = _row(middle, "compose, halving", [plan] * middle.trials, theorem=FILTERED, epsilon=middle.epsilon)
     return replace(
         row,
-        setting=f"{_ALL}, spread: halving, early_stopping: {{method: asha}}",
-        trials=", ".join(str(trials) for trials, _, _ in rungs),
+        setting=f"{_ALL}, spread: halving",
+        trials=", ".join(map(str, run)),
         work=(work, work),
-        says=f"As above, with early stopping: {', '.join(str(trials) for trials, _, _ in rungs)} trials run the rungs, "
-        "and what never runs is not charged. The filter ends the sweep where more are promoted.",
+        says=f"The same with early stopping: {', '.join(map(str, run))} trials run the rungs, and what never runs is "
+        "not charged. The filter ends the sweep where more are promoted.",
     )
 
 
-def _budget(middle: Middle) -> GDPFilter:
-    return GDPFilter(epsilon=middle.epsilon, delta=middle.delta)
-
-
-def _within(middle: Middle, mu: float, trials: int) -> PrivacyPlan:
-    """The plan of a trial that the filter charges `mu`, and its part of tau."""
-    tau = _budget(middle).tau_total / trials
-    return middle.meeting(
-        lambda plan: log_excess(covering_mu(trial_profile(plan), tau, _CLOSE), mu), eps_gdp(mu, middle.delta)
+def _budget(middle: Middle, spread: Spread = "equal", rungs: int = 1, reduction: int = 3) -> SweepBudget:
+    return SweepBudget(
+        epsilon=middle.epsilon,
+        delta=middle.delta,
+        adjacency=middle.adjacency,
+        shares=middle.trials,
+        rungs=rungs,
+        reduction=reduction,
+        spread=spread,
     )
+
+
+def _part(middle: Middle, budget: SweepBudget, numbers: Sequence[int]) -> list[PrivacyPlan]:
+    """The plans that these trials of a sweep with this budget would have."""
+    return [
+        made(
+            fitted_to_part(middle.planned, lambda steps: stops(middle.spec, steps), budget, number, middle.calibrations)
+        )
+        for number in numbers
+    ]
 
 
 def _total(middle: Middle, plan: PrivacyPlan, choices: tuple[Choice, ...] | None) -> TotalEstimate:

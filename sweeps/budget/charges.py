@@ -22,6 +22,8 @@ from trainables.system import PrivacyPlan
 
 TOLERANCE = 2e-3
 """Of a mu that covers, relative and from above."""
+ROUGH = 1e-2
+"""Of the deltas that it covers: those that decide are told far more closely, and of the others a few are dear."""
 _UP = 1 + 1e-12
 
 Charge = GDPCharge | RenyiCharge
@@ -79,7 +81,7 @@ def _charge(budget: SweepBudget, event: Event, known: MutableMapping[str, float]
     question = _question(event, budget)
     mu = known.get(question)
     if mu is None:
-        mu = covering_mu(EventProfile(event, budget.adjacency), budget.tau, TOLERANCE)
+        mu = covering_mu(EventProfile(event, budget.adjacency, tolerance=ROUGH), budget.tau, TOLERANCE)
         if math.isfinite(mu):
             known[question] = mu
     return GDPCharge(mu, budget.tau)
@@ -87,5 +89,5 @@ def _charge(budget: SweepBudget, event: Event, known: MutableMapping[str, float]
 
 def _question(event: Event, budget: SweepBudget) -> str:
     counted = sorted(json.dumps([to_dict(part), count], sort_keys=True) for part, count in phases(event).items())
-    asked = json.dumps(["covering-mu/1", counted, str(budget.adjacency), budget.tau, TOLERANCE])
+    asked = json.dumps(["covering-mu/1", counted, str(budget.adjacency), budget.tau, TOLERANCE, ROUGH])
     return f"covering-mu:{hashlib.sha256(asked.encode()).hexdigest()}"
