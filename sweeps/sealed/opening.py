@@ -15,6 +15,7 @@ import json
 import os
 import secrets
 import time
+from collections import ChainMap
 from collections.abc import Callable, MutableMapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -127,6 +128,8 @@ def opened(
 ) -> SealedWork | None:
     """The work of a sweep's workers, drawn now where it never began; None where it did, and its files are gone.
 
+    calibrations  solved before, in public; nothing is added to them
+
     Raises InvalidValue where the space has nothing that may be launched, or nobody can say how many workers there are.
     """
     places = SealedPlaces.of(workspace, sweep.name)
@@ -137,7 +140,8 @@ def opened(
         return None
     assert spec.selection is not None
     workers = min(workers_at(spec, address), spec.search.trials)
-    drawn = drawn_for(spec, facts, calibrations)
+    # What solving the slots' noise comes to is kept nowhere: in the order of the draw it would tell the winner's slot.
+    drawn = drawn_for(spec, facts, ChainMap({}, calibrations))
     key, begins = places.make_key(), clock()
     length = 60 * spec.selection.deadline_minutes
     cadence = min(spec.execution.checkpoint_seconds, length / FEWEST_RECORDS)

@@ -93,6 +93,16 @@ def files(work: SealedWork) -> dict[str, int]:
     return work.folder.sizes()
 
 
+def test_the_draw_leaves_no_solved_value_behind_whose_order_would_tell_slots(tmp_path):
+    knobs = {"learning_rate": {"uniform": [0.5, 2]}, "clip_norm": 1.0, "batch_size": {"int_uniform": [64, 256]}}
+    systems = {"noisy-sgd": {"model": "linear", "epochs": 1} | knobs}
+    objectives, trials = [{"metric": "accuracy"}], {"search": {"trials": 2}, "selection": {"deadline_minutes": 1}}
+    search = Search(tmp_path, data={"source": "digits"}, systems=systems, objectives=objectives, **trials)
+    kept: dict[str, float] = {}
+    assert opened(search.store.sweep(search.name), search.spec, search.facts, search.workspace, kept) is not None
+    assert kept == {}
+
+
 def test_the_winner_is_the_best_of_the_slots_that_were_drawn(tmp_path):
     search = Search(tmp_path)
     work = search.begin()
