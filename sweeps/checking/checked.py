@@ -19,6 +19,7 @@ from sweeps.checking.preview import Preview, preview
 from sweeps.ledger.totals import Total
 from sweeps.rehearsal import Rehearsal, Rehearsing
 from sweeps.release.published import Published
+from sweeps.sealed.room import check_room
 from sweeps.search import registry
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.spec.model import FUNCTION
@@ -125,6 +126,8 @@ def checked(
                 # What the user's code prints is no part of a JSON document.
                 plan = preview(spec, warm=warm, started_from=started_from)
             found = first or rehearsing.finished()
+    if found is not None:
+        check_room(spec, found)
     if not plan.feasible and (found is None or not found.ran):
         check_feasible(spec, plan.facts)
     return Checked(plan, found, modes=compared(spec, plan.facts, found) if modes else None)
@@ -163,7 +166,7 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
     """What `sweeps run` makes sure of before it records a sweep.
 
     A model or sampler that is not ours is tried out in another process: planning builds the model, and it could take
-    this one along.
+    this one along. So are the models of a sealed search, whose size has to be known before it begins.
     Raises what `checked` raises. Resources of a cluster are its own to tell, when the sweep has joined it.
     """
     if address is None:
@@ -173,10 +176,12 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
         from sweeps.runner.cluster import check_reachable
 
         check_reachable(address, spec.resources)
-    if not spec.user_modules() and registry.module_of(spec.search.sampler) is None:
+    ours = not spec.user_modules() and registry.module_of(spec.search.sampler) is None
+    if ours and spec.selection is None:
         check_feasible(spec, public_facts(spec))
     elif rehearsal:
         with Rehearsing(spec) as rehearsing:
             found = rehearsing.finished()
+        check_room(spec, found)
         if not found.ran:
             check_feasible(spec, public_facts(spec))

@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
+from dpcore.selection.filters import DPCharge
+from sweeps.checking.checked import before_launch
 from sweeps.control import session
 from sweeps.control.asking import enqueue
 from sweeps.control.sealed_session import SealedCourse
 from sweeps.face.overview import shown
 from sweeps.ledger.assumptions import covers_search
+from sweeps.population.arithmetic import Population, RowKind
 from sweeps.process.workspace import Workspace
 from sweeps.records import SweepState, TrialState
 from sweeps.release.publisher import Publisher
@@ -339,6 +344,73 @@ def test_a_model_that_is_too_large_never_leaves(tmp_path):
             work.box.open(place, content)
     with pytest.raises(InvalidValue, match=r"\(hidden\)"):
         Box(b"short")
+
+
+def test_a_model_without_room_is_refused_before_anything_runs():
+    document = {
+        **SPEC,
+        "data": {"source": "digits"},
+        "systems": {
+            "noisy-sgd": {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 1, "learning_rate": 1.0}
+        },
+        "objectives": [{"metric": "accuracy"}],
+        "selection": {"deadline_minutes": 1, "megabytes": 0.005},
+    }
+    with pytest.raises(InvalidValue, match=r"selection.megabytes=0.005: expected at least 0.00744, for a model of 650"):
+        before_launch(load_spec(document))
+
+
+def test_a_search_on_private_validation_records(tmp_path):
+    path = tmp_path / "people.parquet"
+    rng = np.random.default_rng(3)
+    pd.DataFrame({"a": rng.random(400), "id": range(400), "rich": [0, 1] * 200}).to_parquet(path)
+    changes = dict(
+        data={
+            "source": "table",
+            "path": str(path),
+            "n": 400,
+            "label": "rich",
+            "classes": 2,
+            "columns": {"a": {"low": 0, "high": 1}},
+            "validation": {"records": "private", "share": 0.3, "id": "id"},
+        },
+        systems={
+            "noisy-sgd": {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 1, "learning_rate": 1.0}
+        },
+        objectives=[{"metric": "accuracy"}],
+        search={"trials": 2},
+        selection={"deadline_minutes": 0.1, "mean": 1.5},
+        resources={"concurrency": 1},
+    )
+    # The first training of a process imports what it needs: before a deadline is announced.
+    first = Search(tmp_path / "first", **changes)
+    work = first.begin()
+    run_slot(work.drawn(), 0, work.winner, work.group, first.data, work.ranking)
+    search = Search(tmp_path / "second", **changes)
+    work = search.begin()
+    search.serve(work)
+    assert search.release(work)
+    [winner] = search.store.trials(search.name)
+    assert winner.plan.validation is not None
+    assert winner.metrics["accuracy_noise_sd"] > 0
+
+
+def test_a_population_pays_for_the_whole_search_in_one_row(tmp_path):
+    with closing(Workspace.at(tmp_path).open_store(create=True)) as store:
+        store.make_population(Population.of("people", "linear", 5.0, 1e-4))
+    search = Search(tmp_path, data={**SPEC["data"], "population": "people"})
+    lease, record = search.store.acquire(search.name), search.store.sweep(search.name)
+    for _ in range(2):
+        SealedCourse.prepared(
+            search.store, lease, record, search.spec, search.facts, search.workspace, None, tmp_path / "ray.log"
+        )
+    [row] = search.store.charges("people")
+    assert (row.kind, row.charge) == (RowKind.SWEEP, DPCharge(3.0, 1e-5))
+    lease.release()
+    work = search.begin()
+    search.serve(work)
+    assert search.release(work)
+    assert len(search.store.charges("people")) == 1
 
 
 def test_announced_times_do_not_depend_on_when_one_looks():
