@@ -36,7 +36,7 @@ def seen(tried: Callable[[], str]) -> str:
 
 def _print_markdown(cells: Sequence[str]) -> None:
     # At once: a row takes minutes, and whoever ends the run has those before.
-    print(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |", flush=True)
+    print(f"| {' | '.join(' '.join(cell.replace('|', '/').split()) for cell in cells)} |", flush=True)
 
 
 def main() -> None:
