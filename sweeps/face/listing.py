@@ -15,7 +15,7 @@ from sweeps.face.trial_rows import assumptions_of, row_columns, trial_rows
 from sweeps.face.under_way import UnderWay, under_way
 from sweeps.front.csv_text import csv_text
 from sweeps.front.fitted import FittedColumn, FittedTable, cell
-from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.assumptions import Assumptions, covers_search
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialState
@@ -91,7 +91,9 @@ class Listed:
         if not kinds:
             return f"Trials of {self.sweep}"
         shared = ", ".join(_WORDS[name].format(kinds[0][name]) for name in _KIND if name not in varied)
-        return f"Trials of {self.sweep}, each epsilon by itself: {shared}"
+        searched = all(covers_search(trial.guarantee) for trial in self.trials if trial.guarantee is not None)
+        whose = "the epsilon is that of the whole search" if searched else "each epsilon by itself"
+        return f"Trials of {self.sweep}, {whose}: {shared}"
 
     def _columns(self, assumptions: Assumptions, varied: Sequence[str]) -> Iterator[FittedColumn]:
         trials = self.trials

@@ -23,7 +23,7 @@ from sweeps.ledger.assumptions import OF_ONE_TRIAL, PRIVATE_SELECTION
 from sweeps.records import TARGET_EPSILON
 from sweeps.sealed.law import law_of, law_text
 from sweeps.search.space import Space
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.model import Selection, SweepSpec
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
 
 THEOREM = f"{TIGHT}; two-point calibration: dpcore.selection.two_point"
@@ -38,8 +38,17 @@ FAILURES = (
 )
 LOSSES = "Workers are lost independently of the records; what they ran is run again with the same randomness."
 PRIOR = "The space and its prior were not chosen by looking at these records."
-ASSUMPTIONS = (SEALED, FAILURES, LOSSES, PRIOR)
-"""What the claim of a private selection rests on besides what its trials' claims do."""
+
+
+def rests_on(selection: Selection) -> tuple[str, ...]:
+    """What the claim of a private selection rests on, or leaves out, besides what its trials' claims do."""
+    said = selection.chosen_by
+    chosen = (
+        PRIOR
+        if said is None
+        else f"The space and its prior were chosen by looking at these records, which this claim does not cover: {said}"
+    )
+    return SEALED, FAILURES, LOSSES, chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +123,9 @@ class SealedPlanner:
 
     def claim(self, plan: PrivacyPlan) -> Guarantee:
         """What the winner claims, whichever it is: the budget, for everything that leaves."""
-        own, rule = plan.guarantee, self.pricing.rule
-        assert self.spec.selection is not None
-        law = law_text(self.spec.selection, self.pricing.law.cap)
+        own, rule, selection = plan.guarantee, self.pricing.rule, self.spec.selection
+        assert selection is not None
+        law = law_text(selection, self.pricing.law.cap)
         assumptions = [line for line in own.assumptions if line not in OF_ONE_TRIAL]
         return Guarantee(
             epsilon=rule.epsilon,
@@ -126,7 +135,7 @@ class SealedPlanner:
             accountant=PRIVATE_SELECTION,
             status=weakest(own.status, Status.PROVED_UNDER_ASSUMPTIONS),
             theorem=f"The best of a secret number of trials ({law}): {THEOREM}",
-            assumptions=(*assumptions, *ASSUMPTIONS),
+            assumptions=(*assumptions, *rests_on(selection)),
             aimed_at=rule.epsilon,
         )
 

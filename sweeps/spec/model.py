@@ -174,6 +174,8 @@ class Selection(Section):
     deadline_minutes  from the start: the winner leaves then, never sooner, however many trials there were. What is not
              done by then does not count: nothing is released, at the same price
     megabytes  of the largest model: what is kept of the best so far is always as long
+    chosen_by  how the space and its prior were chosen, where that was by looking at these records: no price covers it,
+             and the claim says so
     """
 
     count: Literal["geometric", "logarithmic", "binomial", "poisson", "tnb"] = "geometric"
@@ -181,6 +183,7 @@ class Selection(Section):
     shape: Annotated[float, Field(allow_inf_nan=False, gt=-1), _NUMBER] | None = None
     deadline_minutes: Annotated[float, Field(allow_inf_nan=False, gt=0, le=1_000_000), _NUMBER]
     megabytes: Annotated[float, Field(allow_inf_nan=False, gt=0, le=4096), _NUMBER] = 8.0
+    chosen_by: Annotated[str, Field(min_length=10)] | None = None
 
 
 class EarlyStopping(Section):

@@ -16,7 +16,7 @@ from sweeps.control.planning import plan_proposal
 from sweeps.ledger.assumptions import ONE_TRIAL
 from sweeps.records import TARGET_EPSILON
 from sweeps.sealed.law import law_of
-from sweeps.sealed.planning import ASSUMPTIONS, SealedPlanner, middles
+from sweeps.sealed.planning import PRIOR, SealedPlanner, middles, rests_on
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
 from sweeps.spec.model import Selection
@@ -72,9 +72,17 @@ def test_every_configuration_meets_both_points_and_claims_the_budget():
         assert trial.delta(rule.e_hat) <= rule.d_hat
         assert price_best(planner.pricing.law, trial, 1e-5).epsilon <= 3 * (1 + 5e-3)
         assert (claim.epsilon, claim.delta, claim.status) == (3, 1e-5, Status.PROVED_UNDER_ASSUMPTIONS)
-        assert claim.assumptions[-len(ASSUMPTIONS) :] == ASSUMPTIONS
+        assert planner.spec.selection is not None
+        assert claim.assumptions[-4:] == rests_on(planner.spec.selection)
+        assert claim.assumptions[-1] == PRIOR
         assert ONE_TRIAL not in claim.assumptions
         assert PrivacyPlan.from_dict(plan.to_dict()) == plan
+
+
+def test_a_prior_that_was_chosen_by_the_records_is_said_to_be():
+    looked = Selection(deadline_minutes=1, chosen_by="the ranges follow from runs on these records")
+    assert PRIOR not in rests_on(looked)
+    assert rests_on(looked)[-1].endswith("does not cover: the ranges follow from runs on these records")
 
 
 def test_one_common_epsilon_would_not_have_done():
