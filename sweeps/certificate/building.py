@@ -115,7 +115,7 @@ def _body(known: KnownSweep, built: Built, approved: Approved) -> Body:
         mode=mode,
         sweep=gathering.sweep_row(known),
         released=released,
-        accesses=gathering.accesses_row(known),
+        accesses=gathering.accesses_row(known, mode, built.rows),
         provenance=gathering.provenance_row(known),
         searched=gathering.searched_row(known, approved),
         accuracy=gathering.accuracy_row(known),

@@ -46,6 +46,7 @@ def planned(key: str, plan: PrivacyPlan, claim: Guarantee | None = None) -> Plan
         steps=plan.steps,
         training=plan.event(),
         reports=Composed() if reports is None else reports.event(),
+        reported_after=() if reports is None else reports.at,
         parts=reports.parts if reports is not None and reports.histogram.adjacency is Adjacency.ADD_REMOVE else "",
     )
 
@@ -56,8 +57,8 @@ def ledger_rows(plans: Mapping[str, PrivacyPlan], entries: Sequence[LedgerEntry]
 
 
 def ledger_row(plan: PrivacyPlan, entry: LedgerEntry) -> LedgerRow:
-    """What one launch was charged for."""
-    spent, reports = entry.steps_spent, plan.validation
+    """What one launch was charged for: as a reader finds it in the plan, so never less than it released."""
+    listed = planned(entry.key, plan)
     start, stop = entry.from_step, entry.from_step + entry.steps_spent
     return LedgerRow(
         trial=entry.key,
@@ -65,8 +66,8 @@ def ledger_row(plan: PrivacyPlan, entry: LedgerEntry) -> LedgerRow:
         from_step=start,
         to_step=max(entry.to_step, stop),
         charged_to=stop,
-        training=plan.event(start, stop) if spent else Composed(),
-        reports=reports.event(start, stop) if reports is not None and spent else Composed(),
+        training=listed.trained(start, stop),
+        reports=listed.reported(start, stop),
     )
 
 

@@ -5,13 +5,11 @@ The two points are those that every configuration of the prior was planned by, f
 
 from __future__ import annotations
 
-from dpcore.events import ApproximateDP, Composed
 from sweeps.certificate.built import Built, planned
-from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.judging import CannotCertify, check_trial
 from sweeps.certificate.modes import Best
-from sweeps.certificate.modes.best import SEARCH
+from sweeps.certificate.modes.best import spent_at_once
 from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.records import TrialState
 from sweeps.sealed.law import law_text
@@ -49,7 +47,6 @@ def of_search(known: KnownSweep) -> Built:
         d_hat=rule.d_hat,
         winner=planned(winner.key, winner.plan, claim),
     )
-    spent = ApproximateDP(epsilon=claim.epsilon, delta=claim.delta, adjacency=claim.adjacency)
-    row = LedgerRow(trial=SEARCH, attempt=1, from_step=0, to_step=1, charged_to=1, training=spent, reports=Composed())
+    row = spent_at_once(claim.epsilon, claim.delta, claim.adjacency)
     artefact = f"the winner alone, with its score, as {winner.key}: which of the trials it was is not told"
     return Built(mode=mode, claim=claim, rows=(row,), artefact=artefact, searched=True)

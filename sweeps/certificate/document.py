@@ -52,7 +52,7 @@ class Accesses(FrozenPart):
     """Every reading of records.
 
     training    launches of trials, lost ones included; null where their number is secret
-    steps       that they were charged; likewise
+    steps       that they were charged, as the ledger has it; likewise
     tuning      how results of one trial came to bear on others
     validation  how validation records were read
     tests       readings of test records, with what came of each

@@ -13,6 +13,8 @@ from pathlib import Path
 from sweeps.audit.audit_records import AuditRecord, audits_of
 from sweeps.certificate import document
 from sweeps.certificate.approval import Approved
+from sweeps.certificate.chain import LedgerRow
+from sweeps.certificate.modes import Mode
 from sweeps.held_out.readings import readings
 from sweeps.population.accounts import account, left_text, spent_text
 from sweeps.provenance.spec_code import code_of
@@ -86,7 +88,7 @@ class KnownSweep:
     @property
     def sealed(self) -> bool:
         """Whether its trials are, so that how many there were is secret."""
-        return not self.release.policy.at_once
+        return self.spec.selection is not None
 
     @property
     def complete(self) -> int:
@@ -108,14 +110,21 @@ def released_row(known: KnownSweep, artefact: str) -> document.ReleaseTerms:
     return document.ReleaseTerms(artefact=artefact, intermediates=hidden, trust=TRUST, heading=known.release.heading)
 
 
-def accesses_row(known: KnownSweep) -> document.Accesses:
-    """Every reading of records, of the whole sweep."""
+def accesses_row(known: KnownSweep, mode: Mode, rows: Sequence[LedgerRow]) -> document.Accesses:
+    """Every reading of records, of the whole sweep.
+
+    rows  of the published ledger: launches are counted as a total of them counts
+    """
+    launches, steps = len(rows), sum(row.charged_to - row.from_step for row in rows)
+    if not mode.searched:
+        entries = known.store.ledger(known.record.name)
+        launches, steps = len(entries), sum(one.steps_spent for one in entries)
     store, record, sampler = known.store, known.record, known.spec.search.sampler
     learns = registry.learns(known.record.spec.sampler or sampler)
     how = "chose trials by the results of earlier ones" if learns else "was told no result"
     return document.Accesses(
-        training=None if known.sealed else sum(one.attempts for one in known.trials),
-        steps=None if known.sealed else sum(one.steps_spent for one in store.ledger(record.name)),
+        training=None if mode.sealed else launches,
+        steps=None if mode.sealed else steps,
         tuning=_SELECTED
         if known.sealed
         else f"the {sampler} sampler {how}; whoever chose among {known.complete} finished trials saw their results",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.checks import InvalidValue
 from dpcore.events import UnsupportedEvent
+from sweeps.certificate.agreeing import agreed
 from sweeps.certificate.canonical import NotCanonical
 from sweeps.certificate.claimed import Check, word
 from sweeps.certificate.document import Body, NotACertificate, Signed, parsed, spelled
@@ -83,6 +84,7 @@ def recomputed(body: Body) -> Iterator[Check]:
     yield word("what is attested", body.attested, attested(body.mode))
     yield Check("it may be certified", body.claim.status in body.mode.statuses, str(body.claim.status))
     yield word("the ledger's sweep", body.ledger.sweep, f"{body.sweep.name} {body.sweep.digest}")
+    yield from agreed(body)
     links = len(body.ledger.links)
     yield Check("hash chain of the ledger", body.ledger.is_whole, f"{links} links, the last {body.ledger.links[-1]}")
     try:

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import ApproximateDP, Event
+from dpcore.events import ApproximateDP, Composed, Event
 from dpcore.guarantee import Notion, Status, weakest
 from dpcore.selection import EventProfile, TwoPoint, WorstProfile
 from dpcore.selection.best import TIGHT
@@ -85,6 +86,11 @@ class Best(Counted):
         return [*lines, ("penalty", f"{self.penalty:.6g}")]
 
     @property
+    def sealed(self) -> bool:
+        """See `Counted.sealed`."""
+        return True
+
+    @property
     def attested(self) -> tuple[str, ...]:
         """See `Counted.attested`."""
         return SEALED
@@ -129,6 +135,11 @@ def sealed_row(epsilon: float, claim: Claimed, rows: Sequence[LedgerRow]) -> Che
 
     epsilon  that the row holds
     """
-    spent = ApproximateDP(epsilon=epsilon, delta=claim.delta, adjacency=claim.adjacency)
-    held = len(rows) == 1 and rows[0].training == spent and rows[0].trial == SEARCH
+    held = tuple(rows) == (spent_at_once(epsilon, claim.delta, claim.adjacency),)
     return Check("the ledger has one row for the sealed search", held, f"{len(rows)} rows")
+
+
+def spent_at_once(epsilon: float, delta: float, adjacency: Adjacency) -> LedgerRow:
+    """The one row of a sealed search."""
+    spent = ApproximateDP(epsilon=epsilon, delta=delta, adjacency=adjacency)
+    return LedgerRow(trial=SEARCH, attempt=1, from_step=0, to_step=1, charged_to=1, training=spent, reports=Composed())

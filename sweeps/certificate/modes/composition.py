@@ -13,7 +13,7 @@ from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number, rests_on, word
 from sweeps.certificate.fields import Delta, EventText, NotNegative
 from sweeps.certificate.modes.counted import Counted
-from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel, slices
+from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel, run_whole, slices
 from sweeps.certificate.modes.profile import Profile
 from sweeps.ledger.composing import ReleasedParts, rounding_line
 
@@ -62,6 +62,7 @@ class ComposedTrials(Counted):
     def checks(self, claim: Claimed, rows: Sequence[LedgerRow]) -> Iterator[Check]:
         """The claim, recomputed from the events of the ledger rows."""
         yield from slices(self.trials, rows)
+        yield run_whole(self.trials, rows)
         yield Check("scope", (self.scope == "sweep") is (self.budget is not None), self.scope)
         if self.budget is not None:
             yield at_most("epsilon within the sweep's budget", claim.epsilon, self.budget)

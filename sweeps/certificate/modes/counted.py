@@ -42,6 +42,16 @@ class Counted(FrozenPart):
         return ()
 
     @property
+    def searched(self) -> bool:
+        """Whether all trials of the sweep, and so the search among them, are covered."""
+        return True
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the number of its launches is secret."""
+        return False
+
+    @property
     def statuses(self) -> tuple[Status, ...]:
         """Of claims that it may carry."""
         return STANDING

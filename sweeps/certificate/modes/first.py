@@ -97,6 +97,11 @@ class First(Counted):
         return [*lines, ("prices of rungs", f"{prices}; of none {self.failure:.6g}; ex ante {self.ex_ante:.6g}")]
 
     @property
+    def sealed(self) -> bool:
+        """See `Counted.sealed`."""
+        return True
+
+    @property
     def attested(self) -> tuple[str, ...]:
         """See `Counted.attested`."""
         return (*SEALED, "That the target was public, and fixed before the search.")

@@ -48,6 +48,11 @@ class OneTrial(Counted):
         return [("mode", "the plan of one trial"), *self.profile.lines()]
 
     @property
+    def searched(self) -> bool:
+        """See `Counted.searched`."""
+        return False
+
+    @property
     def attested(self) -> tuple[str, ...]:
         """See `Counted.attested`."""
         return () if self.headline else ("By which theorem epsilon is as large as claimed: the events spend less.",)

@@ -53,6 +53,11 @@ class StatedTrial(Counted):
         return tuple(STATED)
 
     @property
+    def searched(self) -> bool:
+        """See `Counted.searched`."""
+        return False
+
+    @property
     def attested(self) -> tuple[str, ...]:
         """See `Counted.attested`."""
         return ("Its epsilon and delta: nothing recomputes them.",)

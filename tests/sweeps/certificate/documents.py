@@ -68,6 +68,7 @@ def planned(number: int, noise: float, count: int = 200, reports=NOTHING, parts=
         steps=count,
         training=steps(noise, count, rate),
         reports=reports,
+        reported_after=() if reports is NOTHING else (count,),
         parts=parts,
     )
 
@@ -95,8 +96,8 @@ def body(mode, claim: Claimed, rows) -> Body:
         sweep=document.CertifiedSweep(name="hand", digest="ab12", state="finished", began="2026-01-01T00:00:00Z"),
         released=document.ReleaseTerms(artefact="metrics", intermediates="not hidden", trust="central", heading=""),
         accesses=document.Accesses(
-            training=3,
-            steps=500,
+            training=None if mode.sealed else len(rows),
+            steps=None if mode.sealed else sum(one.charged_to - one.from_step for one in rows),
             tuning="random",
             validation="public",
             tests=("hand-1: .9",),

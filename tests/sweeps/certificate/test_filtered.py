@@ -67,7 +67,7 @@ def test_a_launch_that_is_charged_for_fewer_steps_than_it_was_allowed_is_caught(
     made = filtered()
     short = row(made.mode.trials[0], charged_to=500, training=steps(1.617, 500))
     chain = Chain.of(made.ledger.sweep, (short, *made.ledger.rows[1:]))
-    assert wrong(made.model_copy(update={"ledger": chain})) == ["every launch is charged, both"]
+    assert "every launch is charged, both" in wrong(made.model_copy(update={"ledger": chain}))
 
 
 @pytest.mark.parametrize(
