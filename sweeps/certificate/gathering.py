@@ -16,7 +16,7 @@ from sweeps.certificate.approval import Approved
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.modes import Mode
 from sweeps.held_out.readings import readings
-from sweeps.population.accounts import account, left_text, spent_text
+from sweeps.population.accounts import account
 from sweeps.provenance.spec_code import code_of
 from sweeps.records import DECIDED, LedgerEntry, SweepRecord, TrialState
 from sweeps.release import not_covered
@@ -144,7 +144,7 @@ def _population(known: KnownSweep) -> tuple[str, ...]:
     if name is None:
         return ("none is declared: nothing is counted across sweeps",)
     found = account(known.store, name)
-    return (f"{name}: all sweeps over it spent {spent_text(found.spent)}", f"left: {left_text(found.left)}")
+    return (f"{name}: all sweeps over it spent {found.spent_text}", f"left: {found.left_text}")
 
 
 def provenance_row(known: KnownSweep) -> document.Provenance:

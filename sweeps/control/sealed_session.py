@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpcore.selection.filters import DPCharge
 from sweeps.control.interruption import Interruption
 from sweeps.population.blocks import reserve_block
+from sweeps.population.joining import ledger_of, whole_of
 from sweeps.process.workspace import Workspace
 from sweeps.records import SweepRecord, SweepState
 from sweeps.sealed.opening import SealedPlaces, opened
@@ -56,8 +56,8 @@ class SealedCourse:
 
         check_reachable(address, spec.resources)
         # One row for the whole search, before its first trial: a row for each would tell how many there are.
-        whole = DPCharge(spec.privacy.epsilon[0], spec.privacy.delta)
-        reserve_block(store, lease, spec.data.population or "", whole)
+        ledger_of(store, spec)
+        reserve_block(store, lease, spec.data.population or "", *whole_of(spec))
         work = opened(recorded, spec, facts, workspace, store.calibrations(), address)
         return cls(store, lease, spec, False, work, address, log)
 

@@ -479,6 +479,7 @@ def _controller(
     # The sampler's, which no extension changes, and the one that the sweep goes on under.
     (began, spec), name = specs, recorded.name
     earlier = Publisher(store).trials(spec.search.warm_start) if spec.search.warm_start else []
+    population = ledger_of(store, spec)
     controller = Controller(
         store=store,
         lease=lease,
@@ -489,7 +490,7 @@ def _controller(
         trials=workspace.trials(name),
         calibrations=store.calibrations(),
         # One row pays for the whole of a sweep that has one budget (`sweeps.population.blocks`).
-        budget=SharedBudget(ledger_of(store, spec) if spec.privacy.scope == "trial" else None),
+        budget=SharedBudget(population if spec.privacy.scope == "trial" else None),
     )
     told = False
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dpcore.checks import InvalidValue
 from sweeps.face.places import places
 from sweeps.population.accounts import PopulationAccount, account, accounts
-from sweeps.population.arithmetic import Population, charges_of
+from sweeps.population.arithmetic import Population
 from sweeps.population.charging import check_terms
 from sweeps.population.forecast import NextSweep, next_sweep
 from sweeps.population.joining import make_ledger
@@ -69,4 +69,4 @@ def _following(known: PopulationAccount, spec: SweepSpec) -> NextSweep | None:
     from sweeps.spec import public_facts
 
     check_terms(known.population, spec.privacy.adjacency, spec.privacy.unit)
-    return next_sweep(known.population, charges_of(known.rows), spec, public_facts(spec))
+    return next_sweep(known.population, known.counted, spec, public_facts(spec))

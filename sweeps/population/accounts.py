@@ -24,7 +24,9 @@ from sweeps.population.arithmetic import (
     left,
     spent,
 )
+from sweeps.population.declared_public import public_files
 from sweeps.population.forecast import NextSweep
+from sweeps.population.refuted import RefutedRows, not_known, refuted_rows
 from sweeps.release.rounding import count_text, delta_text, epsilon_text
 
 if TYPE_CHECKING:
@@ -48,23 +50,47 @@ class PopulationAccount:
 
     rows       oldest first
     uncounted  sweeps of this store over records with the same keyed digest that count elsewhere, or nowhere
+    refuted    rows that rest on claims that audits refuted, by sweep
+    public     a sentence for each file of records that a charged sweep declares public, and that is not counted
     next       what a sweep would cost; None where nobody asked
     """
 
     population: Population
     rows: tuple[Row, ...]
     uncounted: tuple[str, ...] = ()
+    refuted: tuple[RefutedRows, ...] = ()
+    public: tuple[str, ...] = ()
     next: NextSweep | None = None
 
     @property
     def spent(self) -> Spent:
-        """What all rows cost together."""
+        """What all rows cost together, as their claims say: see `not_known`."""
         return spent(self.population, charges_of(self.rows))
 
     @property
     def left(self) -> Left:
-        """The largest single charge that it still holds."""
+        """The largest single charge that it still holds, if what is spent is what the claims say."""
         return left(self.population, charges_of(self.rows))
+
+    @property
+    def not_known(self) -> str:
+        """Why nobody knows what is spent; empty where it is known."""
+        return not_known(self.refuted)
+
+    @property
+    def counted(self) -> list[Charge] | None:
+        """The charges of all rows; None where what is spent is not known."""
+        return None if self.not_known else charges_of(self.rows)
+
+    @property
+    def spent_text(self) -> str:
+        """What was spent, rounded up, or that it is not known."""
+        return f"not known: {self.not_known}" if self.not_known else spent_text(self.spent)
+
+    @property
+    def left_text(self) -> str:
+        """What is left, rounded down, or that it is not known."""
+        return "not known" if self.not_known else left_text(self.left)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, times as text."""
@@ -77,10 +103,14 @@ class PopulationAccount:
             "adjacency": str(population.adjacency),
             "unit": population.unit,
             "tau": population.tau,
-            "spent": _given(epsilon=now.epsilon, delta=now.delta, mu=now.mu, tau=now.tau),
-            "left": _given(epsilon=rest.epsilon, delta=rest.delta, mu=rest.mu, tau=rest.tau),
+            "spent": None if self.not_known else _given(epsilon=now.epsilon, delta=now.delta, mu=now.mu, tau=now.tau),
+            "left": None
+            if self.not_known
+            else _given(epsilon=rest.epsilon, delta=rest.delta, mu=rest.mu, tau=rest.tau),
+            "not_known": self.not_known or None,
             "rows": [_row(one) for one in self.rows],
             "not_counted": list(self.uncounted),
+            "public": list(self.public),
             "next": None if self.next is None else self.next.to_dict(),
         }
 
@@ -91,12 +121,18 @@ class PopulationAccount:
             f"{population.name}  epsilon {epsilon_text(population.epsilon)} at delta {delta_text(population.delta)}, "
             f"{population.adjacency}, per {population.unit}; rule {population.rule}, fixed for ever"
         )
-        yield f"spent    {spent_text(self.spent)}, in {count_text(len(self.rows), 'row')}"
+        if not self.not_known:
+            yield f"spent    {self.spent_text}, in {count_text(len(self.rows), 'row')}"
+        else:
+            yield f"spent    {self.not_known}"
+            yield "         What their claims say, those that an audit refuted too:"
         for sweep in dict.fromkeys(row.sweep for row in self.rows):
             yield f"  {sweep}  {_of_sweep(population, [row for row in self.rows if row.sweep == sweep])}"
-        yield f"left     {left_text(self.left)}"
+        yield f"left     {self.left_text}"
         if self.next is not None:
             yield f"next     {self.next}"
+            yield from (f"note     of the next: {one}." for one in self.next.public)
+        yield from (f"note     {one}." for one in self.public)
         if self.uncounted:
             yield (
                 f"note     {', '.join(self.uncounted)} ran on records with the same digest as a sweep over this "
@@ -112,7 +148,14 @@ def account(store: Publisher, name: str, following: NextSweep | None = None) -> 
     """The account of a population. Raises UnknownPopulation, StoreError."""
     rows = tuple(store.charges(name))
     population = next(one for one in store.populations() if one.name == name)
-    return PopulationAccount(population=population, rows=rows, uncounted=_elsewhere(store, name), next=following)
+    return PopulationAccount(
+        population=population,
+        rows=rows,
+        uncounted=_elsewhere(store, name),
+        refuted=refuted_rows(store, rows),
+        public=tuple(_public(store, rows)),
+        next=following,
+    )
 
 
 def accounts(store: Publisher) -> tuple[PopulationAccount, ...]:
@@ -180,6 +223,13 @@ def _charge(charge: Charge) -> dict[str, float]:
 
 def _given(**values: float | None) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _public(store: Publisher, rows: Sequence[Row]) -> Iterator[str]:
+    charged = {row.sweep for row in rows}
+    for sweep in store.sweeps():
+        if sweep.name in charged:
+            yield from (f"of {sweep.called} {one}" for one in public_files(sweep.spec.canonical["data"]))
 
 
 def _elsewhere(store: Publisher, name: str) -> tuple[str, ...]:

@@ -11,7 +11,9 @@ from sweeps.held_out.declared import DeclaredTest
 from sweeps.population.arithmetic import Row, RowKind
 from sweeps.population.blocks import ledger_named
 from sweeps.population.charging import charge_of_event, charge_of_steps, repeated
+from sweeps.population.refuted import check_not_refuted
 from sweeps.records import SweepRecord
+from sweeps.release.publisher import Publisher
 from sweeps.store import Store
 from trainables.system import PrivacyPlan
 
@@ -19,10 +21,12 @@ from trainables.system import PrivacyPlan
 def charge_twins(store: Store, sweep: SweepRecord, what: str, plan: PrivacyPlan, steps: int, trainings: int) -> None:
     """Twins of a trial that are trained on the sweep's own records: each costs what its steps cost the trial.
 
-    what  tells this audit from others of the sweep. Raises PopulationSpent, and InvalidValue where nothing bounds them.
+    what  tells this audit from others of the sweep. Raises PopulationSpent, and InvalidValue where nothing bounds
+    them, or an audit refuted what did.
     """
     if not (name := sweep.spec.population):
         return
+    check_not_refuted(Publisher(store), name, [plan.system])
     charge = repeated(charge_of_steps(ledger_named(store, name), plan, 0, steps), trainings)
     store.charge(name, Row(kind=RowKind.AUDIT, what=what, sweep=sweep.name, charge=charge, at=time.time()))
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
 
-from sweeps.budget.sweep_budget import budget_of
 from sweeps.population.arithmetic import Charge, Population, Spent, admits, entering, spent
 from sweeps.population.charging import charge_of_steps
-from sweeps.population.joining import covered
+from sweeps.population.declared_public import public_files
+from sweeps.population.joining import whole_of
 from sweeps.release.rounding import count_text, delta_text, epsilon_text
 from sweeps.search.space import Space
 from sweeps.spec.model import SweepSpec
@@ -18,6 +18,7 @@ from trainables.system import PrivacyPlan, PublicFacts
 
 DRAWS = 6
 """Feasible draws whose cost is counted, in turn."""
+NOT_KNOWN = "whether what is left holds it is not known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,20 +27,23 @@ class NextSweep:
 
     trials  that it asks for
     cost    of all of them together
-    fits    how many of them what is left of the budget holds; of a sweep with one budget all or none
+    fits    how many of them what is left of the budget holds; of a sweep with one budget all or none; None where what
+            is left is not known
     whole   whether it is one row, reserved at its start
+    public  a sentence for each file of records that are declared public, and not counted
     """
 
     trials: int
     cost: Spent
-    fits: int
+    fits: int | None
     whole: bool
+    public: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         cost = {"epsilon": self.cost.epsilon, "delta": self.cost.delta, "mu": self.cost.mu, "tau": self.cost.tau}
         known = {name: value for name, value in cost.items() if value is not None}
-        return {"trials": self.trials, "fits": self.fits, "whole": self.whole, **known}
+        return {"trials": self.trials, "fits": self.fits, "whole": self.whole, "public": list(self.public), **known}
 
     def __str__(self) -> str:
         cost = f"epsilon {epsilon_text(self.cost.epsilon)} at delta {delta_text(self.cost.delta)}"
@@ -47,8 +51,11 @@ class NextSweep:
             cost += f" (mu {epsilon_text(self.cost.mu)}, tau {delta_text(self.cost.tau or 0.0)})"
         if self.whole:
             fits = "what is left holds it" if self.fits else "what is left does not hold it: it would not begin"
+            fits = NOT_KNOWN if self.fits is None else fits
             return f"the whole sweep is one row of {cost}, reserved at its start; {fits}"
         text = f"{count_text(self.trials, 'trial')} together about {cost}, an estimate from draws of the space"
+        if self.fits is None:
+            return f"{text}; {NOT_KNOWN}"
         if not self.fits:
             return f"{text}; what is left holds none of them: it would not begin"
         many = "all of them" if self.fits >= self.trials else f"about {self.fits} of them"
@@ -57,28 +64,31 @@ class NextSweep:
 
 def next_sweep(
     population: Population,
-    charges: Sequence[Charge],
+    charges: Sequence[Charge] | None,
     spec: SweepSpec,
     facts: PublicFacts,
     calibrations: MutableMapping[str, float] | None = None,
 ) -> NextSweep | None:
     """What a sweep of this spec would cost beside what was charged; None where no draw of its space may be launched.
 
+    charges  that count; None where what is spent is not known
+
     Raises InvalidValue for plans that have no place in the ledger.
     """
+    public = public_files(spec.data.options())
     if spec.privacy.scope == "sweep":
-        budget = budget_of(spec)
-        gdp = None if budget is None else covered(budget)
-        whole = entering(population, max(spec.privacy.epsilon), spec.privacy.delta, gdp)
-        fits = spec.search.trials if admits(population, charges, whole) else 0
-        return NextSweep(trials=spec.search.trials, cost=spent(population, [whole]), fits=fits, whole=True)
+        dp, gdp = whole_of(spec)
+        whole = entering(population, dp.epsilon, dp.delta, gdp)
+        fits = None if charges is None else spec.search.trials * admits(population, charges, whole)
+        return NextSweep(
+            trials=spec.search.trials, cost=spent(population, [whole]), fits=fits, whole=True, public=public
+        )
     each = [charge_of_steps(population, plan, 0, plan.steps) for plan in _plans(spec, facts, calibrations)]
     if not each:
         return None
     wanted = list(islice(cycle(each), spec.search.trials))
-    return NextSweep(
-        trials=len(wanted), cost=spent(population, wanted), fits=_held(population, charges, wanted), whole=False
-    )
+    fits = None if charges is None else _held(population, charges, wanted)
+    return NextSweep(trials=len(wanted), cost=spent(population, wanted), fits=fits, whole=False, public=public)
 
 
 def _held(population: Population, charges: Sequence[Charge], wanted: Sequence[Charge]) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from contextlib import closing
 
 from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter
-from sweeps.budget.sweep_budget import SweepBudget, budget_of
+from sweeps.budget.sweep_budget import budget_of
 from sweeps.population.arithmetic import Population
 from sweeps.population.blocks import ledger_named, reserve_block
 from sweeps.population.charging import check_terms
+from sweeps.population.refuted import check_not_refuted
 from sweeps.process.workspace import Workspace
+from sweeps.release.publisher import Publisher
 from sweeps.spec.model import SweepSpec
 from sweeps.store import Lease, Store
 
@@ -23,12 +25,14 @@ def make_ledger(workspace: Workspace, population: Population) -> None:
 def ledger_of(store: Store, spec: SweepSpec) -> Population | None:
     """The ledger that a sweep of this spec is charged to; None where it declares no population.
 
-    Raises UnknownPopulation where that has none yet, InvalidValue where it counts by other neighbours.
+    Raises UnknownPopulation where that has none yet, InvalidValue where it counts by other neighbours, and for a
+    system that an audit refuted over it.
     """
     if spec.data.population is None:
         return None
     population = ledger_named(store, spec.data.population)
     check_terms(population, spec.privacy.adjacency, spec.privacy.unit)
+    check_not_refuted(Publisher(store), population.name, spec.systems)
     return population
 
 
@@ -37,13 +41,16 @@ def reserve_whole(store: Store, lease: Lease, spec: SweepSpec) -> None:
 
     Raises PopulationSpent where the population does not hold it, and as `reserve_block`.
     """
+    if budget_of(spec) is not None and spec.data.population is not None:
+        reserve_block(store, lease, spec.data.population, *whole_of(spec))
+
+
+def whole_of(spec: SweepSpec) -> tuple[DPCharge, GDPCharge | None]:
+    """What may leave a sweep with one budget, as `reserve_block` takes it: what is reserved, and what is forecast.
+
+    The second is what covers it within its filter of Gaussian privacy, closer than its epsilon does; None without one.
+    """
     budget = budget_of(spec)
-    if budget is not None and spec.data.population is not None:
-        whole = DPCharge(budget.epsilon, budget.delta)
-        reserve_block(store, lease, spec.data.population, whole, covered(budget))
-
-
-def covered(budget: SweepBudget) -> GDPCharge | None:
-    """What covers a sweep within its filter of Gaussian privacy, closer than its epsilon does; None by another one."""
-    filter = budget.filter
-    return GDPCharge(filter.mu_total, filter.tau_total) if isinstance(filter, GDPFilter) else None
+    filter = None if budget is None else budget.filter
+    covered = GDPCharge(filter.mu_total, filter.tau_total) if isinstance(filter, GDPFilter) else None
+    return DPCharge(max(spec.privacy.epsilon), spec.privacy.delta), covered

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sweeps.population.accounts import account, left_text, spent_text
-from sweeps.population.arithmetic import charges_of
+from sweeps.population.accounts import account
 from sweeps.population.charging import check_terms
 from sweeps.population.forecast import next_sweep
+from sweeps.population.refuted import check_not_refuted
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.publisher import Publisher
 from sweeps.spec.model import FUNCTION, SweepSpec
@@ -29,15 +29,19 @@ def before(spec: SweepSpec, facts: PublicFacts, store_url: str) -> tuple[str, ..
     if name is None:
         return (NOBODY_COUNTS,) if _is_own(spec.data.source) else ()
     try:
-        known = account(Publisher.open(store_url), name)
+        store = Publisher.open(store_url)
+        known = account(store, name)
     except UnknownPopulation as unknown:
         return (f"{unknown} Until then no sweep over it begins.",)
     except StoreError:
         return (str(UnknownPopulation(name, ())) + " Until then no sweep over it begins.",)
     check_terms(known.population, spec.privacy.adjacency, spec.privacy.unit)
-    following = next_sweep(known.population, charges_of(known.rows), spec, facts)
-    costs = () if following is None else (str(following),)
-    return (f"{name}: {spent_text(known.spent)} are spent, {left_text(known.left)} are left", *costs)
+    check_not_refuted(store, name, spec.systems)
+    following = next_sweep(known.population, known.counted, spec, facts)
+    costs = () if following is None else (str(following), *following.public)
+    if known.not_known:
+        return (f"{name}: {known.not_known}", *costs)
+    return (f"{name}: {known.spent_text} are spent, {known.left_text} are left", *costs)
 
 
 def now(spec: RecordedSpec, store: Publisher) -> str | None:
@@ -46,8 +50,10 @@ def now(spec: RecordedSpec, store: Publisher) -> str | None:
     if not name:
         return NOBODY_COUNTS if _is_own(spec.source) else None
     known = account(store, name)
+    if known.not_known:
+        return f"{name}: {known.not_known} (`sweeps budget {name}`)"
     return (
-        f"{name}: {spent_text(known.spent)} are spent by all sweeps over it, {left_text(known.left)} are left "
+        f"{name}: {known.spent_text} are spent by all sweeps over it, {known.left_text} are left "
         f"(`sweeps budget {name}`)"
     )
 

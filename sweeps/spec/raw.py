@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sweeps.population.declared_public import own_public_parts
 from sweeps.search import registry
 from sweeps.spec.domains import Domain
 from sweeps.spec.draft import Draft
+from sweeps.spec.model import Data
 from sweeps.spec.problems import Problems
 from sweeps.spec.same_as import spelled_out
 from trainables.metrics import Dependence, Metric
 from trainables.publishing import declared
-from trainables.system import Scalar, System
+from trainables.system import PublicFacts, Scalar, System
 
 
 def may_be_raw(metric: Metric, system: System, knobs: Mapping[str, Scalar | Domain]) -> bool:
@@ -103,3 +105,27 @@ def check_population(draft: Draft, problems: Problems) -> None:
                 f"left out beside data.population: {data.population}, whose ledger counts all that is released",
                 "Leave the population out where its records need no protection.",
             )
+    _check_own_parts(data, draft.facts, problems)
+
+
+def _check_own_parts(data: Data, facts: PublicFacts | None, problems: Problems) -> None:
+    """Scores on public records leave as they are, and the ledger shows nothing for them: not of its own records."""
+    options = data.options()
+    expected = f"private beside data.population: {data.population}, whose ledger would show nothing for exact scores"
+    parts = own_public_parts(options)
+    for name in parts:
+        problems.add(
+            f"data.{name}.records",
+            "public",
+            f"{expected} on records of its own source",
+            "Declare them private, or name a separate file (path, n) of people outside of the population.",
+        )
+    declared = isinstance(options.get("validation"), Mapping)
+    if not declared and facts is not None and facts.n_validation and facts.private_validation is None:
+        problems.add(
+            "data.source",
+            data.source,
+            f"{expected} on records of its own: the validation records of this source are public",
+            "Declare data.validation {records: private, ...} where the source takes it; or leave the population out "
+            "where its records need no protection.",
+        )

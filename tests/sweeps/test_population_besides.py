@@ -22,6 +22,7 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Proposal, Settlement
 from sweeps.spec import load_spec
 from sweeps.store import PopulationSpent, open_store
+from tests.sweeps.private_people import people, spec_of  # noqa: F401  the fixture
 from tests.sweeps.store_exam.questions_of_populations import of_population
 from tests.sweeps.stores import plan, record
 from trainables.data import SOURCES
@@ -72,11 +73,11 @@ def test_a_reading_of_private_test_records_costs_its_histogram(store):
     assert row.charge.epsilon == pytest.approx(0.7237, abs=1e-2)
 
 
-def test_an_audit_that_the_budget_does_not_hold_trains_nothing(tmp_path):
+def test_an_audit_that_the_budget_does_not_hold_trains_nothing(tmp_path, people):  # noqa: F811
     spec = load_spec(
         {
             "name": "audited",
-            "data": {"source": "digits", "population": "people"},
+            "data": {**spec_of(people)["data"], "population": "people"},
             "systems": {"noisy-sgd": SGD},
             "privacy": {"epsilon": 2.0, "delta": 1e-5},
             "objectives": [{"metric": "accuracy"}],
@@ -87,11 +88,11 @@ def test_an_audit_that_the_budget_does_not_hold_trains_nothing(tmp_path):
     opened = workspace.open_store(create=True)
     opened.make_population(PEOPLE)
     name = session.create(spec, workspace)
-    source = SOURCES["digits"]
+    source, options = SOURCES["table"], spec.data.options()
     proposed = {"system": "noisy-sgd", "target_epsilon": 2.0, **SGD}
-    planned = plan_proposal(spec, proposed, source.facts({}), {})
+    planned = plan_proposal(spec, proposed, source.facts(options), {})
     lease = opened.acquire(name)
-    data = opened.data_fingerprint(source.load({}).fingerprint)
+    data = opened.data_fingerprint(source.load(options).fingerprint)
     opened.set_fingerprints(lease, {"code": fingerprint.code_digest(), "data": data})
     claim = planned.guarantee
     charge = DPCharge(claim.epsilon, claim.delta)
