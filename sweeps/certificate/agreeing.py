@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dpcore.audit import AuditOutcome
 from sweeps.certificate.claimed import Check
 from sweeps.certificate.document import Body
+from sweeps.certificate.titles import uncovered
+from sweeps.records import SweepState
+from sweeps.search.registry import learns
+
+ENDED = (
+    SweepState.FINISHED,
+    SweepState.EXHAUSTED,
+    SweepState.STOPPED,
+    SweepState.OUT_OF_HOURS,
+    SweepState.OUT_OF_BUDGET,
+)
+"""Sweeps that go on spending no more, unless somebody resumes them."""
 
 
 def agreed(body: Body) -> Iterator[Check]:
     """What rows say of each other."""
     yield _launches(body)
+    yield _ended(body)
+    if body.mode.fixed:
+        sampler = body.searched.sampler
+        yield Check("no result chose the trials", not learns(sampler), f"the {sampler} sampler")
+    yield _audited(body)
+    missing = [line for line in uncovered(body.mode) if line not in body.not_covered]
+    yield Check("what is not covered", not missing, "; ".join(missing) or "said")
 
 
 def _launches(body: Body) -> Check:
@@ -25,3 +45,22 @@ def _launches(body: Body) -> Check:
             held = body.mode.sealed and told == (None, None)
     said = "secret" if body.mode.sealed else f"{counted[0]} launches of {counted[1]} steps in the ledger"
     return Check("readings of training records", held, said)
+
+
+def _ended(body: Body) -> Check:
+    """A total is that of a sweep that ended; one trial's claim is its own, whatever became of the sweep."""
+    allowed = ENDED if body.mode.searched else (*ENDED, SweepState.RUNNING)
+    return Check("state of the sweep", body.sweep.state in allowed, body.sweep.state)
+
+
+def _audited(body: Body) -> Check:
+    """Trials of one system run the same code: what an audit refuted of one is refuted of all, and of every total."""
+    own = {(one.trial, one.system) for one in body.mode.plans}
+    about = [
+        one
+        for one in body.audits
+        if body.mode.searched or any(one.trial == trial or one.system == system for trial, system in own)
+    ]
+    fallen = [one.trial for one in about if one.outcome != AuditOutcome.CONSISTENT]
+    said = f"{', '.join(fallen)}: refuted" if fallen else f"{len(about)} audits, none of which refuted anything"
+    return Check("verdicts of audits", not fallen, said)

@@ -18,10 +18,9 @@ from sweeps.certificate.claimed import Claimed
 from sweeps.certificate.document import Body, Signature, Signed, normalised, spelled
 from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.judging import CannotCertify
-from sweeps.certificate.modes import Mode
 from sweeps.certificate.page import certificate_page
 from sweeps.certificate.signing import key_text, signed
-from sweeps.certificate.titles import attested, title_of
+from sweeps.certificate.titles import attested, covered, title_of
 from sweeps.certificate.verifying import recomputed
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import earlier_lines, earlier_totals, sentences
@@ -106,14 +105,15 @@ def _body(known: KnownSweep, built: Built, approved: Approved) -> Body:
     totals = earlier_totals(known.store, record.spec.warm_start)
     assumptions = Assumptions.of([one for total in totals for one in total.claims()])
     earlier = [sentences([line]) for line in earlier_lines(totals, assumptions)]
-    claimed = _claimed(known, mode, built.claim)
+    swept, approval = gathering.sweep_row(known), gathering.approval_row(approved)
+    claimed = _claimed(known, built.claim, covered(mode, swept, approval.at))
     released = gathering.released_row(known, built.artefact)
     return Body(
         format="private-sweeps certificate 1",
         title=title_of(mode, claimed, released.heading, record.name),
         claim=claimed,
         mode=mode,
-        sweep=gathering.sweep_row(known),
+        sweep=swept,
         released=released,
         accesses=gathering.accesses_row(known, mode, built.rows),
         provenance=gathering.provenance_row(known),
@@ -121,17 +121,17 @@ def _body(known: KnownSweep, built: Built, approved: Approved) -> Body:
         accuracy=gathering.accuracy_row(known),
         random=gathering.random_rows(known),
         software=gathering.software_row(known),
-        approval=gathering.approval_row(approved),
+        approval=approval,
         audits=gathering.audit_rows(known),
         ledger=Chain.of(f"{record.name} {record.digest}", built.rows),
-        not_covered=gathering.uncovered(known, built.searched, earlier),
+        not_covered=gathering.uncovered(known, mode, earlier),
         attested=attested(mode),
     )
 
 
-def _claimed(known: KnownSweep, mode: Mode, claim: Guarantee) -> Claimed:
+def _claimed(known: KnownSweep, claim: Guarantee, covers: str) -> Claimed:
     return Claimed(
-        covers=mode.covers(known.record.name),
+        covers=covers,
         notion=claim.notion,
         epsilon=claim.epsilon,
         delta=claim.delta,

@@ -22,14 +22,12 @@ class Built:
 
     rows      of the published ledger
     artefact  what was released, exactly
-    searched  whether the claim covers the search
     """
 
     mode: Mode
     claim: Guarantee
     rows: Sequence[LedgerRow]
     artefact: str
-    searched: bool
 
 
 def planned(key: str, plan: PrivacyPlan, claim: Guarantee | None = None) -> PlannedTrial:

@@ -49,4 +49,4 @@ def of_search(known: KnownSweep) -> Built:
     )
     row = spent_at_once(claim.epsilon, claim.delta, claim.adjacency)
     artefact = f"the winner alone, with its score, as {winner.key}: which of the trials it was is not told"
-    return Built(mode=mode, claim=claim, rows=(row,), artefact=artefact, searched=True)
+    return Built(mode=mode, claim=claim, rows=(row,), artefact=artefact)

@@ -38,7 +38,7 @@ def of_filter(known: KnownSweep, plans: Mapping[str, PrivacyPlan], claim: Guaran
     ledgers += [_ledger(rule, "reports", reports)] if parted else []
     mode = Filtered(mode="filter", scope="sweep", release="all", trials=listed, rule=rule, ledgers=tuple(ledgers))
     artefact = f"every published metric of {len(plans)} trials at every report, and their models where systems have any"
-    return Built(mode=mode, claim=claim, rows=rows, artefact=artefact, searched=True)
+    return Built(mode=mode, claim=claim, rows=rows, artefact=artefact)
 
 
 def _rule(budget: SweepBudget) -> GaussianRule | RenyiRule:

@@ -50,7 +50,7 @@ def of_all(known: KnownSweep) -> Built:
         profile=Profile.of(parts, claim.adjacency, claim.epsilon, claim.delta),
     )
     artefact = f"every published metric of {len(plans)} trials at every report, and their models where systems have any"
-    return Built(mode=mode, claim=claim, rows=rows, artefact=artefact, searched=True)
+    return Built(mode=mode, claim=claim, rows=rows, artefact=artefact)
 
 
 def of_trial(known: KnownSweep, trial: Published) -> Built:
@@ -61,7 +61,7 @@ def of_trial(known: KnownSweep, trial: Published) -> Built:
     rows = ledger_rows({trial.key: trial.plan}, known.entries)
     artefact = f"the metrics of {trial.key} at every report, and its model where its system has one"
     mode = one_trial(trial.key, trial.plan, trial.guarantee)
-    return Built(mode=mode, claim=trial.guarantee, rows=rows, artefact=artefact, searched=False)
+    return Built(mode=mode, claim=trial.guarantee, rows=rows, artefact=artefact)
 
 
 def one_trial(key: str, plan: PrivacyPlan, claim: Guarantee) -> OneTrial | StatedTrial:

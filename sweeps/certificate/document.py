@@ -25,7 +25,7 @@ class NotACertificate(ValueError):
 
 
 class CertifiedSweep(FrozenPart):
-    """Which sweep.  digest  SHA-256 of the meaning of its spec"""
+    """Which sweep.  digest  SHA-256 of the meaning of its spec; state  when the certificate was made"""
 
     name: Sentence
     digest: Hex
@@ -74,7 +74,8 @@ class Provenance(FrozenPart):
 
     source       of the records, as the spec names it
     records, validation_records, counted  public numbers of them, and of what they count; null where not known here
-    fingerprint  of the records, keyed by the store: it confirms equality to whoever has the key, and a guess to nobody
+    fingerprint  of the records, as the sweep has it now, keyed by the store: it confirms equality to whoever has the
+        key, and a guess to nobody
     public_because  why nobody's privacy is at stake; empty where it is
     public_inputs  weights, encoders, files and code of the user's own that the spec names
     declared     what the source states of the records: facts that nothing here protects (their number, bounds, classes)
@@ -91,7 +92,12 @@ class Provenance(FrozenPart):
 
 
 class Searched(FrozenPart):
-    """What was searched.  ranges  {system: {knob: value or domain}}; how_chosen  by the operator"""
+    """What was searched.
+
+    sampler     as it was resolved
+    ranges      {system: {knob: value or domain}}
+    how_chosen  by the operator
+    """
 
     sampler: Sentence
     trials: int
@@ -123,7 +129,7 @@ class Accuracy(FrozenPart):
 class Software(FrozenPart):
     """What ran, and what wrote this.
 
-    code      SHA-256 of the code that trained, recorded when the sweep began
+    code      SHA-256 of the code that trained, as the sweep has it now: one that was accepted on the way replaced it
     code_now  of the code where the certificate was made; equal to `code` if nothing changed since
     versions  of packages where the certificate was made
     """
@@ -142,9 +148,13 @@ class Approval(FrozenPart):
 
 
 class CertifiedAudit(FrozenPart):
-    """The verdict of one audit of the sweep: `consistent` or `refuted`, never verified."""
+    """The verdict of one audit of the sweep: `consistent` or `refuted`, never verified.
+
+    system  of the trial: all of its trials run the same code
+    """
 
     trial: Sentence
+    system: Sentence
     method: Sentence
     outcome: Sentence
     said: Sentence

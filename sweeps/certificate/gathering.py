@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from sweeps.audit.audit_records import AuditRecord, audits_of
-from sweeps.certificate import document
+from sweeps.certificate import document, titles
 from sweeps.certificate.approval import Approved
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.modes import Mode
@@ -173,7 +173,7 @@ def searched_row(known: KnownSweep, approved: Approved) -> document.Searched:
     """What was searched."""
     canonical = known.record.spec.canonical
     return document.Searched(
-        sampler=known.spec.search.sampler,
+        sampler=str(known.record.spec.sampler or known.spec.search.sampler),
         trials=known.spec.search.trials,
         ranges={name: dict(knobs) for name, knobs in canonical["systems"].items()},
         fixed_points=len(known.spec.search.first),
@@ -236,6 +236,7 @@ def audit_rows(known: KnownSweep) -> tuple[document.CertifiedAudit, ...]:
     return tuple(
         document.CertifiedAudit(
             trial=one.trial,
+            system=one.system,
             method=one.audit.method,
             outcome=str(one.outcome),
             said=f"audit {one.number}, at level {one.level:.3g}: {one.design}",
@@ -244,14 +245,12 @@ def audit_rows(known: KnownSweep) -> tuple[document.CertifiedAudit, ...]:
     )
 
 
-def uncovered(known: KnownSweep, search_is_covered: bool, earlier: Sequence[str]) -> tuple[str, ...]:
+def uncovered(known: KnownSweep, mode: Mode, earlier: Sequence[str]) -> tuple[str, ...]:
     """What no number of the certificate says anything about.
 
     earlier  what the search started from, in words
     """
-    lines = [not_covered.FLOATING_POINT]
-    lines += [] if search_is_covered else [not_covered.SELECTION]
-    lines += [not_covered.SPACE, not_covered.MACHINE, not_covered.ELSEWHERE, not_covered.FACTS]
+    lines = [*titles.uncovered(mode)]
     if any("bayesian_epsilon" in one.metrics for one in known.chosen):
         lines.append(not_covered.BAYESIAN)
     if (validation := recorded_text(known.record.spec)) is not None:

@@ -1,9 +1,11 @@
-"""What a certificate says of itself: its title, and what is the signer's word alone."""
+"""What a certificate says of itself: its title, what it covers and does not, and what is the signer's word alone."""
 
 from __future__ import annotations
 
 from sweeps.certificate.claimed import Claimed
+from sweeps.certificate.document import CertifiedSweep
 from sweeps.certificate.modes import Mode
+from sweeps.release import not_covered
 
 ALWAYS = (
     "That what ran is what was planned, and that every launch is in the ledger.",
@@ -13,6 +15,15 @@ ALWAYS = (
     "Public facts, fingerprints, versions, provenance, data accesses and verdicts of audits.",
 )
 
+UNLISTED = (
+    "Attacks on membership, and audits whose records were deleted, are not listed here: what left with them is not "
+    "counted."
+)
+ACCEPTED = (
+    "Changes of code, data or spec that were accepted while the sweep ran are not recorded: fingerprints of code and "
+    "records are as the sweep has them now."
+)
+
 
 def title_of(mode: Mode, claim: Claimed, heading: str, sweep: str) -> str:
     """The title of a document.
@@ -20,6 +31,18 @@ def title_of(mode: Mode, claim: Claimed, heading: str, sweep: str) -> str:
     heading  what stands above every claim of the sweep; empty where claims stand for themselves
     """
     return f"{heading}. {mode.title(sweep, claim)}" if heading else mode.title(sweep, claim)
+
+
+def covered(mode: Mode, sweep: CertifiedSweep, at: str) -> str:
+    """What is certified, and as of when.  at  when the certificate was made"""
+    return f"{mode.covers(sweep.name)} As of {at}, {sweep.state}: nothing that is launched later is covered."
+
+
+def uncovered(mode: Mode) -> tuple[str, ...]:
+    """What no number of any certificate of this mode says anything about."""
+    selection = () if mode.searched else (not_covered.SELECTION,)
+    shared = (not_covered.SPACE, not_covered.MACHINE, not_covered.ELSEWHERE, not_covered.FACTS, UNLISTED, ACCEPTED)
+    return (not_covered.FLOATING_POINT, *selection, *shared)
 
 
 def attested(mode: Mode) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from sweeps.certificate.claimed import Check, word
 from sweeps.certificate.document import Body, NotACertificate, Signed, parsed, spelled
 from sweeps.certificate.second_opinion import second_opinion
 from sweeps.certificate.signing import is_signed, key_text
-from sweeps.certificate.titles import attested, title_of
+from sweeps.certificate.titles import attested, covered, title_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -80,7 +80,7 @@ def verify(data: bytes, signer: Ed25519PublicKey) -> Verification:
 def recomputed(body: Body) -> Iterator[Check]:
     """Everything that the body implies of itself, recomputed."""
     yield word("title", body.title, title_of(body.mode, body.claim, body.released.heading, body.sweep.name))
-    yield word("what is covered", body.claim.covers, body.mode.covers(body.sweep.name))
+    yield word("what is covered", body.claim.covers, covered(body.mode, body.sweep, body.approval.at))
     yield word("what is attested", body.attested, attested(body.mode))
     yield Check("it may be certified", body.claim.status in body.mode.statuses, str(body.claim.status))
     yield word("the ledger's sweep", body.ledger.sweep, f"{body.sweep.name} {body.sweep.digest}")

@@ -21,34 +21,13 @@ from sweeps.budget.trial_profiles import trial_profile
 from sweeps.control.planning import plan_proposal
 from sweeps.ledger.assumptions import OF_ONE_TRIAL, PRIVATE_SELECTION
 from sweeps.records import TARGET_EPSILON
+from sweeps.sealed.assumptions import rests_on
 from sweeps.sealed.law import law_of, law_text
 from sweeps.search.space import Space
-from sweeps.spec.model import Selection, SweepSpec
+from sweeps.spec.model import SweepSpec
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
 
 THEOREM = f"{TIGHT}; two-point calibration: dpcore.selection.two_point"
-SEALED = (
-    "The number of trials, the other trials, and which of them won stay inside the release boundary for ever: nobody "
-    "outside sees the load, memory, power or bill of the machines, Ray's dashboard and logs, or the sweep's folder "
-    "while it runs."
-)
-FAILURES = (
-    "Whether a trial fails or is late does not depend on the records but through its private state: nothing is added "
-    "to delta for memory that ran out, an exception, or a deadline that was missed."
-)
-LOSSES = "Workers are lost independently of the records; what they ran is run again with the same randomness."
-PRIOR = "The space and its prior were not chosen by looking at these records."
-
-
-def rests_on(selection: Selection) -> tuple[str, ...]:
-    """What the claim of a private selection rests on, or leaves out, besides what its trials' claims do."""
-    said = selection.chosen_by
-    chosen = (
-        PRIOR
-        if said is None
-        else f"The space and its prior were chosen by looking at these records, which this claim does not cover: {said}"
-    )
-    return SEALED, FAILURES, LOSSES, chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,9 @@ from sweeps.checking.preview import preview
 from sweeps.control.planning import plan_proposal
 from sweeps.ledger.assumptions import ONE_TRIAL
 from sweeps.records import TARGET_EPSILON
+from sweeps.sealed.assumptions import PRIOR, rests_on
 from sweeps.sealed.law import law_of
-from sweeps.sealed.planning import PRIOR, SealedPlanner, middles, rests_on
+from sweeps.sealed.planning import SealedPlanner, middles
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
 from sweeps.spec.model import Selection

@@ -17,16 +17,17 @@ from typing import Literal
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import ApproximateDP, Composed, Event
-from dpcore.guarantee import Notion, Status, weakest
+from dpcore.guarantee import FLOATING_POINT, Notion, Status, weakest
 from dpcore.selection import EventProfile, TwoPoint, WorstProfile
 from dpcore.selection.best import TIGHT
 from sweeps.certificate.chain import LedgerRow
-from sweeps.certificate.claimed import Check, Claimed, at_most, number, word
+from sweeps.certificate.claimed import Check, Claimed, at_most, number, rests_on, word
 from sweeps.certificate.fields import Chance, NotNegative, Sentence
 from sweeps.certificate.modes.counted import Counted
 from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel
 from sweeps.ledger.composing import ReleasedParts
+from sweeps.sealed.assumptions import OF_EVERY_SEARCH, OF_THE_PRIOR
 
 ACCOUNTANT = "private-selection"
 THEOREM = f"{TIGHT}; two-point calibration: dpcore.selection.two_point"
@@ -119,6 +120,7 @@ class Best(Counted):
         yield at_most("the winner's delta at e1", winner.delta(rule.e1), self.d1)
         yield at_most("the winner's delta at e_hat", winner.delta(rule.e_hat), self.d_hat)
         yield sealed_row(claim.epsilon, claim, rows)
+        yield from rests_on_search(claim)
         yield number("lower end of epsilon", claim.epsilon_lower, None)
         yield word("notion", claim.notion, Notion.DP)
         yield word("accountant", claim.accountant, ACCOUNTANT)
@@ -137,6 +139,13 @@ def sealed_row(epsilon: float, claim: Claimed, rows: Sequence[LedgerRow]) -> Che
     """
     held = tuple(rows) == (spent_at_once(epsilon, claim.delta, claim.adjacency),)
     return Check("the ledger has one row for the sealed search", held, f"{len(rows)} rows")
+
+
+def rests_on_search(claim: Claimed) -> Iterator[Check]:
+    """Whether the document states what every sealed search rests on, and says by what its prior was chosen."""
+    yield rests_on(claim, (FLOATING_POINT, *OF_EVERY_SEARCH))
+    said = [line for line in claim.assumptions if line.startswith(OF_THE_PRIOR)]
+    yield Check("how the prior was chosen", len(said) == 1, "; ".join(said) or "not said")
 
 
 def spent_at_once(epsilon: float, delta: float, adjacency: Adjacency) -> LedgerRow:

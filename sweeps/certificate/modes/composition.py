@@ -49,7 +49,7 @@ class ComposedTrials(Counted):
 
     def covers(self, sweep: str) -> str:
         """See `Counted.covers`."""
-        return f"All results of all trials of {sweep}, and the choice of the best among them."
+        return f"All results of all {len(self.trials)} trials of {sweep}, and the choice of the best among them."
 
     def lines(self) -> list[tuple[str, str]]:
         """See `Counted.lines`."""

@@ -47,6 +47,11 @@ class Counted(FrozenPart):
         return True
 
     @property
+    def fixed(self) -> bool:
+        """Whether the claim is one on trials that no result chose."""
+        return self.searched
+
+    @property
     def sealed(self) -> bool:
         """Whether the number of its launches is secret."""
         return False

@@ -21,7 +21,7 @@ from dpcore.accountants.gdp import GDPAccountant
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Gaussian, phases
-from dpcore.guarantee import Notion, Status, weakest
+from dpcore.guarantee import FLOATING_POINT, Notion, Status, weakest
 from dpcore.selection import (
     BudgetExceeded,
     EventProfile,
@@ -33,10 +33,11 @@ from dpcore.selection import (
     covering_mu,
 )
 from sweeps.certificate.chain import LedgerRow
-from sweeps.certificate.claimed import Check, Claimed, at_most, number, word
+from sweeps.certificate.claimed import Check, Claimed, at_most, number, rests_on, word
 from sweeps.certificate.fields import Chance, Delta, FrozenPart, NotNegative, Sentence
 from sweeps.certificate.modes.counted import Counted
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel, slices
+from sweeps.ledger.filtered import IN_TIME
 
 _CONCURRENT = "launches in parallel: Haney et al. (2023), concurrent composition of filters"
 THEOREMS = {
@@ -166,12 +167,20 @@ class Filtered(Counted):
 
     def covers(self, sweep: str) -> str:
         """See `Counted.covers`."""
-        return f"All results of all trials of {sweep}, whatever was chosen by them, and the choice of the best."
+        return (
+            f"All results of all {len(self.trials)} trials of {sweep}, whatever was chosen by them, and the choice of "
+            "the best."
+        )
 
     def lines(self) -> list[tuple[str, str]]:
         """See `Counted.lines`."""
         sums = "; ".join(f"{one.part}: {one.sum:.6g}, Στ = {one.taus:.6g}" for one in self.ledgers)
         return [("mode", f"{self.rule.kind} filter"), ("budget", str(self.rule)), ("charged", sums)]
+
+    @property
+    def fixed(self) -> bool:
+        """See `Counted.fixed`."""
+        return False
 
     def checks(self, claim: Claimed, rows: Sequence[LedgerRow]) -> Iterator[Check]:
         """The filter's constants, its sums, and that every charge covers what its launch released."""
@@ -185,6 +194,7 @@ class Filtered(Counted):
             yield self._admitted(claim, ledger)
             yield _complete(ledger, rows)
             yield from self._covered(ledger, rows, claim.adjacency)
+        yield rests_on(claim, (FLOATING_POINT, IN_TIME))
         yield number("lower end of epsilon", claim.epsilon_lower, None)
         yield word("notion", claim.notion, Notion.DP)
         yield word("accountant", claim.accountant, f"{self.rule.kind}-filter")

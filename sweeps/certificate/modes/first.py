@@ -22,7 +22,7 @@ from dpcore.selection.counts import CountLaw
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number, word
 from sweeps.certificate.fields import Delta, EventText, FrozenPart, NotNegative
-from sweeps.certificate.modes.best import ACCOUNTANT, SEALED, sealed_row
+from sweeps.certificate.modes.best import ACCOUNTANT, SEALED, rests_on_search, sealed_row
 from sweeps.certificate.modes.counted import Counted
 from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel
@@ -124,6 +124,7 @@ class First(Counted):
         yield from self._ended(claim, price)
         yield from self._within(claim.adjacency, shifts)
         yield sealed_row(self.ex_ante, claim, rows)
+        yield from rests_on_search(claim)
         yield number("lower end of epsilon", claim.epsilon_lower, None)
         yield word("notion", claim.notion, Notion.EX_POST)
         yield word("accountant", claim.accountant, ACCOUNTANT)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from dpcore.guarantee import Status
+from dpcore.guarantee import Notion, Status
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, word
 from sweeps.certificate.modes.counted import Counted
@@ -66,3 +66,4 @@ class StatedTrial(Counted):
         """That it is one of these, and its ledger one of that plan."""
         yield from slices([self.trial], rows)
         yield word("status", claim.status, self.trial.status)
+        yield Check("notion is another", claim.notion is not Notion.DP, str(claim.notion))

@@ -43,13 +43,17 @@ from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial
 from sweeps.certificate.modes.profile import Profile
 from sweeps.certificate.signing import key_text, signed
-from sweeps.certificate.titles import attested, title_of
+from sweeps.certificate.titles import attested, covered, title_of, uncovered
+from sweeps.ledger.filtered import IN_TIME
+from sweeps.sealed.assumptions import OF_EVERY_SEARCH, PRIOR
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 ADD_REMOVE = Adjacency.ADD_REMOVE
 DELTA = 1e-5
 NOTHING = Composed()
 FLOATING = "floating-point: not covered"
+SWEPT = document.CertifiedSweep(name="hand", digest="ab12", state="finished", began="2026-01-01T00:00:00Z")
+AT = "2026-01-02T03:04:05Z"
 
 
 def steps(noise: float, count: int = 200, rate: float = 0.01) -> Repeated:
@@ -80,7 +84,7 @@ def row(plan: PlannedTrial, **changes):
 
 def claimed(found, mode, **changes) -> Claimed:
     return Claimed(
-        covers=mode.covers("hand"), notion=found.notion, epsilon=found.epsilon, delta=found.delta,
+        covers=covered(mode, SWEPT, AT), notion=found.notion, epsilon=found.epsilon, delta=found.delta,
         adjacency=found.adjacency, unit=found.unit, contributions=1, accountant=found.accountant, version="0.1.0",
         status=found.status, theorem=found.theorem, epsilon_lower=found.epsilon_lower,
         assumptions=found.assumptions, **changes,
@@ -93,7 +97,7 @@ def body(mode, claim: Claimed, rows) -> Body:
         title=title_of(mode, claim, "", "hand"),
         claim=claim,
         mode=mode,
-        sweep=document.CertifiedSweep(name="hand", digest="ab12", state="finished", began="2026-01-01T00:00:00Z"),
+        sweep=SWEPT,
         released=document.ReleaseTerms(artefact="metrics", intermediates="not hidden", trust="central", heading=""),
         accesses=document.Accesses(
             training=None if mode.sealed else len(rows),
@@ -130,12 +134,14 @@ def body(mode, claim: Claimed, rows) -> Body:
         ),
         random=("secure",),
         software=document.Software(code="ef", code_now="ef", versions={"python": "3.11"}),
-        approval=document.Approval(by="Ada", because="the board of the hospital", at="2026-01-02T03:04:05Z"),
+        approval=document.Approval(by="Ada", because="the board of the hospital", at=AT),
         audits=(
-            document.CertifiedAudit(trial="hand-0", method="one-run", outcome="consistent", said="at level 0.025"),
+            document.CertifiedAudit(
+                trial="hand-0", system="noisy-sgd", method="one-run", outcome="consistent", said="at level 0.025"
+            ),
         ),
         ledger=Chain.of("hand ab12", rows),
-        not_covered=("Running time.",),
+        not_covered=uncovered(mode),
         attested=attested(mode),
     )
     return normalised(made)
@@ -170,7 +176,7 @@ def statement(status=Status.AVERAGE_CASE) -> Body:
     plan = planned(0, 1.0, status=status)
     mode = StatedTrial(mode="statement", trial=plan)
     claim = Claimed(
-        covers=mode.covers("hand"), notion=Notion.BAYESIAN_DP, epsilon=0.4, delta=DELTA, adjacency=ADD_REMOVE,
+        covers=covered(mode, SWEPT, AT), notion=Notion.BAYESIAN_DP, epsilon=0.4, delta=DELTA, adjacency=ADD_REMOVE,
         unit="record", contributions=1, accountant="bayesian", version="0.1.0", status=status, theorem="an estimate",
         epsilon_lower=None, assumptions=(FLOATING,),
     )  # fmt: skip
@@ -205,9 +211,9 @@ def renyi() -> Body:
 def _under(rule, ledger, plans) -> Body:
     mode = Filtered(mode="filter", scope="sweep", release="all", trials=plans, rule=rule, ledgers=(ledger,))
     claim = Claimed(
-        covers=mode.covers("hand"), notion=Notion.DP, epsilon=3.0, delta=DELTA, adjacency=ADD_REMOVE, unit="record",
-        contributions=1, accountant=f"{rule.kind}-filter", version="0.1.0", status=Status.PROVED,
-        theorem=THEOREMS[rule.kind], epsilon_lower=None, assumptions=(FLOATING,),
+        covers=covered(mode, SWEPT, AT), notion=Notion.DP, epsilon=3.0, delta=DELTA, adjacency=ADD_REMOVE,
+        unit="record", contributions=1, accountant=f"{rule.kind}-filter", version="0.1.0", status=Status.PROVED,
+        theorem=THEOREMS[rule.kind], epsilon_lower=None, assumptions=(FLOATING, IN_TIME),
     )  # fmt: skip
     return body(mode, claim, [row(plan) for plan in plans])
 
@@ -226,9 +232,9 @@ def best() -> Body:
         e1=rule.e1, d1=rule.d1, penalty=rule.penalty, e_hat=rule.e_hat, d_hat=rule.d_hat, winner=winner,
     )  # fmt: skip
     claim = Claimed(
-        covers=mode.covers("hand"), notion=Notion.DP, epsilon=3.0, delta=DELTA, adjacency=ADD_REMOVE, unit="record",
-        contributions=1, accountant="private-selection", version="0.1.0", theorem=theorem_of(mode.named),
-        status=Status.PROVED_UNDER_ASSUMPTIONS, epsilon_lower=None, assumptions=(FLOATING,),
+        covers=covered(mode, SWEPT, AT), notion=Notion.DP, epsilon=3.0, delta=DELTA, adjacency=ADD_REMOVE,
+        unit="record", contributions=1, accountant="private-selection", version="0.1.0", theorem=theorem_of(mode.named),
+        status=Status.PROVED_UNDER_ASSUMPTIONS, epsilon_lower=None, assumptions=(FLOATING, *OF_EVERY_SEARCH, PRIOR),
     )  # fmt: skip
     return body(mode, claim, (sealed(3.0, DELTA),))
 
@@ -251,10 +257,10 @@ def first(ended=3) -> Body:
         failure_delta=2e-6, failure=price.failure, ended=ended, ex_ante=price.epsilon, winner=won,
     )  # fmt: skip
     claim = Claimed(
-        covers=mode.covers("hand"), notion=Notion.EX_POST, adjacency=ADD_REMOVE, unit="record", contributions=1,
+        covers=covered(mode, SWEPT, AT), notion=Notion.EX_POST, adjacency=ADD_REMOVE, unit="record", contributions=1,
         epsilon=price.failure if ended is None else price.rungs[ended - 1], delta=price.delta,
         accountant="private-selection", version="0.1.0", status=Status.PROVED_UNDER_ASSUMPTIONS, theorem=FIRST,
-        epsilon_lower=None, assumptions=(FLOATING,),
+        epsilon_lower=None, assumptions=(FLOATING, *OF_EVERY_SEARCH, PRIOR),
     )  # fmt: skip
     return body(mode, claim, (sealed(price.epsilon, price.delta),))
 

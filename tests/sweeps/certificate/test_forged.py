@@ -1,5 +1,7 @@
 """Documents that a lying operator writes whole, with arithmetic that fits: each fails by what its rows say."""
 
+import json
+
 import pytest
 
 from dpcore.events import Composed, Gaussian, Repeated
@@ -17,6 +19,7 @@ from tests.sweeps.certificate.documents import (
     body,
     claimed,
     planned,
+    resigned,
     row,
     signed_bytes,
     steps,
@@ -119,3 +122,63 @@ def test_the_row_of_a_sealed_search_holds_its_price_alone(mode, change):
     made = MADE[mode]()
     other = Chain.of(made.ledger.sweep, [made.ledger.rows[0].model_copy(update=change)])
     assert wrong(made.model_copy(update={"ledger": other})) == ["the ledger has one row for the sealed search"]
+
+
+def rewritten(mode, **rows):
+    """What fails in a document with other rows, signed anew."""
+    document = json.loads(signed_bytes(MADE[mode]()))
+    for row_name, changes in rows.items():
+        document["body"][row_name].update(changes)
+    return [one.what for one in verify(resigned(document), KEY.public_key()).checks if not one.held]
+
+
+TOTALS = ["composition", "filter", "renyi", "best", "first"]
+
+
+@pytest.mark.parametrize("mode", MADE)
+@pytest.mark.parametrize("trial", [("hand-0", "noisy-sgd"), ("hand-1", "noisy-sgd"), ("hand-1", "other")])
+def test_what_an_audit_refuted_does_not_stand(mode, trial):
+    """Of another system it is none of the trial's business, and the total's it is."""
+    made = MADE[mode]()
+    key, system = trial
+    audit = made.audits[0].model_copy(update={"trial": key, "system": system, "outcome": "refuted"})
+    failed = wrong(made.model_copy(update={"audits": (*made.audits, audit)}))
+    assert failed == ([] if system == "other" and mode not in TOTALS else ["verdicts of audits"])
+
+
+@pytest.mark.parametrize("mode", TOTALS)
+@pytest.mark.parametrize("state", ["running", "created", "deleted", "ended"])
+def test_a_total_is_that_of_a_sweep_that_ended_as_of_a_date(mode, state):
+    assert rewritten(mode, sweep={"state": state}) == ["what is covered", "state of the sweep"]
+    assert rewritten(mode, approval={"at": "2027-01-01T00:00:00Z"}) == ["what is covered"]
+    assert "As of 2026-01-02T03:04:05Z, finished" in MADE[mode]().claim.covers
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "a sampler of mine"])
+def test_no_result_chose_what_composes_or_what_was_sealed(sampler):
+    for mode in MADE:
+        failed = ["no result chose the trials"] if mode in ("composition", "best", "first") else []
+        assert rewritten(mode, searched={"sampler": sampler}) == failed
+
+
+@pytest.mark.parametrize("mode", MADE)
+def test_what_is_not_covered_is_said(mode):
+    document = json.loads(signed_bytes(MADE[mode]()))
+    document["body"]["not_covered"] = document["body"]["not_covered"][1:]
+    assert [one.what for one in verify(resigned(document), KEY.public_key()).checks if not one.held] == [
+        "what is not covered"
+    ]
+
+
+@pytest.mark.parametrize("mode", ["filter", "renyi", "best", "first"])
+def test_what_a_budget_and_a_search_rest_on_is_stated(mode):
+    made = MADE[mode]()
+    for place in range(len(made.claim.assumptions)):
+        left = made.claim.assumptions[:place] + made.claim.assumptions[place + 1 :]
+        claim = made.claim.model_copy(update={"assumptions": left})
+        (failed,) = wrong(made.model_copy(update={"claim": claim}))
+        assert failed in ("what the arithmetic rests on", "how the prior was chosen")
+
+
+def test_a_statement_is_of_another_notion_than_differential_privacy():
+    assert rewritten("statement", claim={"notion": "differential-privacy"}) == ["notion is another"]

@@ -17,9 +17,9 @@ from tests.sweeps.certificate.documents import KEY, MADE, resigned, signed_bytes
 SIGNER = KEY.public_key()
 ATTESTED = re.compile(
     r"""
-    accesses\.(tuning|validation|tests.*|audits.*|population.*) | accuracy\..* | approval\..* | audits\..*
-    | provenance\..* | searched\..* | software\..* | random\..*
-    | released\.(artefact|intermediates|trust) | sweep\.(state|began) | not_covered\..*
+    accesses\.(tuning|validation|tests.*|audits.*|population.*) | accuracy\..* | approval\.(by|because)
+    | audits\.\d\.(trial|system|method|said) | provenance\..* | searched\.(trials|ranges.*|fixed_points|how_chosen)
+    | software\..* | random\..* | released\.(artefact|intermediates|trust) | sweep\.began
     | claim\.(contributions|unit|version)
     # What else a claim rests on is worded by its system; what the arithmetic rests on is not.
     | claim\.assumptions\..*
@@ -35,10 +35,10 @@ BOUNDED = {
     # parallel that spends less than training adds nothing to the larger of both.
     # The sweep of one trial may have launched any number of others.
     "composition": re.compile(r"mode\.tests\..*"),
-    "trial": re.compile(r"mode\.trial\.(parts|steps)|accesses\.(training|steps)"),
-    "statement": re.compile(r"mode\.trial\.steps|accesses\.(training|steps)"),
-    "filter": re.compile(r"mode\.trials\.\d\.(parts|steps)"),
-    "renyi": re.compile(r"mode\.trials\.\d\.(parts|steps)"),
+    "trial": re.compile(r"mode\.trial\.(parts|steps)|accesses\.(training|steps)|searched\.sampler"),
+    "statement": re.compile(r"mode\.trial\.steps|accesses\.(training|steps)|searched\.sampler"),
+    "filter": re.compile(r"mode\.trials\.\d\.(parts|steps)|searched\.sampler"),
+    "renyi": re.compile(r"mode\.trials\.\d\.(parts|steps)|searched\.sampler"),
     # A winner that meets both points is as good as any other: see the test of one that does not.
     "best": re.compile(r"mode\.winner\.(trial|parts|steps|training\..*)|mode\.law\.cap"),
     "first": re.compile(r"mode\.winner\.(trial|parts|steps|training\..*)|mode\.law\.cap"),

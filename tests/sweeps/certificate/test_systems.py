@@ -44,7 +44,7 @@ def test_what_a_trial_claims_is_recomputed_stated_or_refused(name):
     mode, claim = one_trial("all-0", plan, plan.guarantee), plan.guarantee
     assert isinstance(mode, StatedTrial) is (name in STATED) is (claim.status not in STANDING)
     shared = {field: getattr(claim, field) for field in Claimed.model_fields.keys() & set(claim.__slots__)}
-    claimed = Claimed(covers=mode.covers("all"), contributions=1, version="0.1.0", **shared)
+    claimed = Claimed(covers="all of it", contributions=1, version="0.1.0", **shared)
     assert [str(one) for one in mode.checks(claimed, [whole_row("all-0", plan)]) if not one.held] == []
     if name not in STATED:
         assert mode.headline is (name not in BY_ITS_OWN_THEOREM)
