@@ -52,7 +52,7 @@ from dpcore.selection.noise import least_noise, least_noise_meeting
 from dpcore.selection.penalties import Shift
 from dpcore.selection.profiles import EventProfile, MixtureProfile, TrialProfile, WorstProfile
 from dpcore.selection.threshold import ThresholdPrice, failure_epsilon, phased, price_threshold
-from dpcore.selection.two_point import TwoPoint, two_point
+from dpcore.selection.two_point import ThresholdTwoPoint, TwoPoint, threshold_law, two_point
 
 __all__ = [
     "BestPrice",
@@ -81,6 +81,7 @@ __all__ = [
     "SeparatePrice",
     "Shift",
     "ThresholdPrice",
+    "ThresholdTwoPoint",
     "TrialProfile",
     "TruncatedNegativeBinomial",
     "TwoPoint",
@@ -106,6 +107,7 @@ __all__ = [
     "renyi_of_clipped",
     "split_by_coin",
     "split_in_public",
+    "threshold_law",
     "two_point",
     "with_mean",
 ]

@@ -88,8 +88,10 @@ def _as_written(spec: SweepSpec, row: ModeRow) -> ModeRow:
         return row
     wanted.setdefault("release", "all")
     written = spec.canonical()
-    if wanted["release"] != "best":
+    if wanted["release"] == "all":
         written.pop("selection", None)
+    elif wanted["release"] == "best" and "selection" in written:
+        written["selection"].pop("target", None)
     kept = {name: value for name, value in written["privacy"].items() if name not in _OF_A_FILTER}
     if wanted["scope"] == "sweep" and wanted["release"] == "all":
         kept = written["privacy"]

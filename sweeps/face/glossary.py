@@ -226,7 +226,7 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
         "claim",
     ),
     selection=(
-        "A sealed search (release: best): a secret number of trials runs, only the best leaves, at an announced time, "
+        "A sealed search (release: best, or first): a secret number of trials runs, one leaves, at an announced time, "
         "and its epsilon covers the whole search. Nothing of the others may ever be seen, nor how many there were: "
         "that secret is why it costs about two or three trials, and not all of them.",
         "claim total budget",

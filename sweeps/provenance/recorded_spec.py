@@ -60,7 +60,7 @@ class RecordedSpec:
     filter = _At[str]("privacy.filter", "gdp")
     """What adds up in a budget of the whole sweep."""
     selection = _At[Mapping[str, Any] | None]("selection", None)
-    """Of a sealed search, of which the best trial alone leaves: the law of their number, its deadline."""
+    """Of a sealed search, of which one trial alone leaves: the law of their number, its deadline."""
     references = _At[Mapping[str, Mapping[str, Any]]]("front.reference", {})
     """{metric: {"value": ..., "source": ...}}: where the axes of a front end."""
     sampler = _At[str | None]("search.sampler", None)

@@ -54,7 +54,7 @@ class ReleasePolicy:
 OPEN = ReleasePolicy(at_once=True)
 WINNER_ONLY = ReleasePolicy(winner=True)
 NOTHING = ReleasePolicy()
-_BY_WORD = {"all": OPEN, "best": WINNER_ONLY}
+_BY_WORD = {"all": OPEN, "best": WINNER_ONLY, "first": WINNER_ONLY}
 
 
 def was_published(record: TrialRecord) -> Published:

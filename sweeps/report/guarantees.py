@@ -69,7 +69,7 @@ def _two_numbers(content: Content) -> str:
     whose = "one trial by itself"
     what = "What the training of one trial released. It leaves out the search among the trials."
     if claims and all(covers_search(c.bound) for c in claims):
-        whose, what = "the whole search", "What the best of a secret number of trials released: nothing else left."
+        whose, what = "the whole search", "What one of a secret number of trials released: nothing else left."
     return (
         f'<div class="card numbers"><div><span class="soft">Claim: {whose}</span>'
         f"{claim}<p>{what}</p></div>"

@@ -20,6 +20,7 @@ LOSSES = "Workers are lost independently of the records; what they ran is run ag
 OF_THE_PRIOR = "The space and its prior were"
 """As every sentence on it begins."""
 PRIOR = f"{OF_THE_PRIOR} not chosen by looking at these records."
+TARGET = "The target was fixed before the search, and not by looking at these records."
 OF_EVERY_SEARCH = (SEALED, FAILURES, LOSSES)
 """Whatever its prior was chosen by."""
 
@@ -32,4 +33,4 @@ def rests_on(selection: Selection) -> tuple[str, ...]:
         if said is None
         else f"{OF_THE_PRIOR} chosen by looking at these records, which this claim does not cover: {said}"
     )
-    return *OF_EVERY_SEARCH, chosen
+    return *OF_EVERY_SEARCH, chosen, *(() if selection.target is None else (TARGET,))

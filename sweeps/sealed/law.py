@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
-from dpcore.selection import BinomialCount, Capped, CountLaw, PoissonCount, geometric, logarithmic, with_mean
+from dpcore.selection import (
+    BinomialCount,
+    Capped,
+    CountLaw,
+    PoissonCount,
+    geometric,
+    logarithmic,
+    threshold_law,
+    with_mean,
+)
 
 if TYPE_CHECKING:
     from sweeps.spec.model import Selection
@@ -19,6 +28,8 @@ def law_of(selection: Selection, most: int) -> Capped:
         law = _uncapped(selection)
     except InvalidValue as error:
         raise InvalidValue(f"selection.{error.name}", error.value, error.expected, error.remedy) from error
+    if selection.target is not None:
+        _check_threshold(law, selection)
     try:
         return Capped(law, most)
     except InvalidValue as error:
@@ -30,6 +41,14 @@ def law_text(selection: Selection, most: int) -> str:
     """The law in words."""
     shape = "" if selection.shape is None else f" of shape {selection.shape:g}"
     return f"{selection.count}{shape}, mean {selection.mean:g} before its cap at {most}"
+
+
+def _check_threshold(law: CountLaw, selection: Selection) -> None:
+    try:
+        threshold_law(law)
+    except InvalidValue:
+        expected = "geometric, logarithmic, or tnb with a shape in [0, 1]: of other laws the first success has no rule"
+        raise InvalidValue("selection.count", selection.count, expected, "Use geometric.") from None
 
 
 def _uncapped(selection: Selection) -> CountLaw:

@@ -13,9 +13,21 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 
 from dpcore.guarantee import Guarantee, Status, weakest
-from dpcore.selection import BestPrice, Capped, TrialProfile, TwoPoint, penalties, price_best
+from dpcore.selection import (
+    Capped,
+    Ladder,
+    ThresholdTwoPoint,
+    TrialProfile,
+    TwoPoint,
+    penalties,
+    price_best,
+    price_ladder,
+    threshold_law,
+)
 from dpcore.selection.best import TIGHT
+from dpcore.selection.penalties import Shift
 from dpcore.selection.profiles import epsilon_at
+from dpcore.selection.threshold import threshold_shift
 from sweeps.budget.fitting import fitted
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.control.planning import plan_proposal
@@ -24,15 +36,19 @@ from sweeps.records import TARGET_EPSILON
 from sweeps.sealed.assumptions import rests_on
 from sweeps.sealed.law import law_of, law_text
 from sweeps.search.space import Space
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.model import Selection, SweepSpec
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
 
 THEOREM = f"{TIGHT}; two-point calibration: dpcore.selection.two_point"
+OF_FIRST = (
+    "Liu & Talwar (2019), algorithm 1; profile form: dpcore.selection.threshold, and of word of none: "
+    "dpcore.selection.ladder; two-point calibration: dpcore.selection.two_point"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pricing:
-    """One price for the best of a random number of trials.
+    """One price for what leaves of a random number of trials: the best, or the first success and word of none.
 
     rule       what each configuration has to meet
     reference  the plan by which it was chosen, in public; its claim is that of one trial, alone
@@ -47,9 +63,22 @@ class Pricing:
         assert isinstance(self.rule.law, Capped)
         return self.rule.law
 
-    def routes(self) -> BestPrice:
-        """What every route would ask for trials that are all like the reference: the claim is `rule`'s."""
-        return price_best(self.law, trial_profile(self.reference), self.rule.delta)
+    @property
+    def of_first(self) -> bool:
+        """Whether the first success leaves, not the best."""
+        return isinstance(self.rule, ThresholdTwoPoint)
+
+    def routes(self) -> Mapping[str, float]:
+        """Epsilon for trials that are all like the reference, by every route, or of either end: the claim is `rule`'s.
+
+        At its delta; a success and word of none share it.
+        """
+        trial, rule = trial_profile(self.reference), self.rule
+        if not self.of_first:
+            return {one.name: one.epsilon for one in price_best(self.law, trial, rule.delta).routes}
+        ladder = Ladder(law=self.law, rungs=(trial,), weights=(1.0,))
+        price = price_ladder(ladder, (rule.delta - rule.d_hat,), rule.d_hat, points=2)
+        return {"success": price.rungs[0], "none": price.failure}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +142,16 @@ class SealedPlanner:
             unit=own.unit,
             accountant=PRIVATE_SELECTION,
             status=weakest(own.status, Status.PROVED_UNDER_ASSUMPTIONS),
-            theorem=f"The best of a secret number of trials ({law}): {THEOREM}",
+            theorem=_theorem(selection, law),
             assumptions=(*assumptions, *rests_on(selection)),
             aimed_at=rule.epsilon,
         )
+
+
+def _theorem(selection: Selection, law: str) -> str:
+    if selection.target is None:
+        return f"The best of a secret number of trials ({law}): {THEOREM}"
+    return f"The first of a secret number of trials ({law}) with {selection.target}, or word of none: {OF_FIRST}"
 
 
 def middles(spec: SweepSpec) -> Iterator[Config]:
@@ -135,18 +170,23 @@ def _reference(
     systems: Mapping[str, System] | None,
 ) -> Pricing | Refusal:
     (epsilon,), delta = spec.privacy.epsilon, spec.privacy.delta
-    own_delta = delta / law.priced.mean
+    assert spec.selection is not None
+    kind = TwoPoint if spec.selection.target is None else ThresholdTwoPoint
+    own_delta = delta / (law.priced.mean + (kind is ThresholdTwoPoint))
+
+    def shift_of(trial: TrialProfile) -> Shift:
+        return penalties.tight(law, trial) if kind is TwoPoint else threshold_shift(threshold_law(law), trial)
 
     def exceeds(trial: TrialProfile) -> float:
-        price = epsilon_at(trial, own_delta) + penalties.tight(law, trial).penalty
+        price = epsilon_at(trial, own_delta) + shift_of(trial).penalty
         return math.log(price / epsilon)
 
     found = _fitted(spec, config, facts, calibrations, exceeds, epsilon / 3, systems)
     if isinstance(found, Refusal):
         return found
-    shift = penalties.tight(law, trial_profile(found))
+    shift = shift_of(trial_profile(found))
     # A little below the root, so that rounding leaves it on the safe side, as in `dpcore.selection.two_point`.
-    rule = TwoPoint(law=law, epsilon=epsilon, delta=delta, e1=shift.e1, d1=min(1.0, shift.d1 * (1 - 1e-11)))
+    rule = kind(law=law, epsilon=epsilon, delta=delta, e1=shift.e1, d1=min(1.0, shift.d1 * (1 - 1e-11)))
     return Pricing(rule=rule, reference=found)
 
 

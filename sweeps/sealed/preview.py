@@ -21,12 +21,14 @@ DECILE = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionPreview:
-    """The price of releasing the best trial, and what it buys.
+    """The price of releasing one trial, the best or the first that meets a target, and what it buys.
 
     law           of the number of trials, in words
     mean, most    trials that are run, in the mean of the law as it is drawn, and at most
     epsilon, delta  claimed for the whole search
-    routes        {route: epsilon that it would ask for trials like the reference}; the claim is by the tight one
+    target        in words, of the first success; None where the best leaves
+    routes        {route: epsilon that it would ask for trials like the reference}; the claim is by the tight one. Of
+                  the first success {end: epsilon that it would cost}; the claim covers both
     alone         epsilon that one trial like the reference would claim alone, at this delta
     decile        chance that some trial comes from the best tenth of the prior
     workers       how many run at once; of this machine where the spec does not say
@@ -40,6 +42,7 @@ class SelectionPreview:
     most: int
     epsilon: float
     delta: float
+    target: str | None
     routes: Mapping[str, float]
     alone: float
     decile: float
@@ -55,11 +58,17 @@ class SelectionPreview:
     def lines(self) -> list[str]:
         """For people."""
         routes = ", ".join(f"{name} {epsilon_text(epsilon)}" for name, epsilon in self.routes.items())
+        what, by = "the best of all trials", f"by route: {routes}; the tight one is claimed"
+        if self.target is not None:
+            what, by = (
+                f"the first trial with {self.target}, or word of none",
+                f"by end: {routes}; the claim covers both",
+            )
         return [
-            f"price    epsilon {epsilon_text(self.epsilon, digits=6)} at delta {delta_text(self.delta)} for the best "
-            "of all trials, the search included: nothing else leaves",
-            f"         of trials like the one in the middle by route: {routes}; the tight one is claimed. Such a "
-            f"trial alone would claim {epsilon_text(self.alone)}",
+            f"price    epsilon {epsilon_text(self.epsilon, digits=6)} at delta {delta_text(self.delta)} for {what}, "
+            "the search included: nothing else leaves",
+            f"         of trials like the one in the middle {by}. Such a trial alone would claim "
+            f"{epsilon_text(self.alone)}",
             f"trials   a secret number, {self.law}: {self.mean:.3g} in the mean; one of the "
             f"best tenth of the prior is among them with a chance of {self.decile:.0%}",
             f"time     the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner. {self.most} "
@@ -111,7 +120,8 @@ def _of(planner: SealedPlanner, seconds: float) -> SelectionPreview:
         most=law.cap,
         epsilon=pricing.rule.epsilon,
         delta=pricing.rule.delta,
-        routes={one.name: one.epsilon for one in pricing.routes().routes},
+        target=None if selection.target is None else str(selection.target),
+        routes=pricing.routes(),
         alone=pricing.reference.guarantee.epsilon,
         decile=law.reach(DECILE),
         workers=workers,

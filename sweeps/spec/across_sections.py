@@ -116,11 +116,11 @@ def check_test(draft: Draft, problems: Problems) -> None:
 def check_unavailable(draft: Draft, problems: Problems) -> None:
     """Settings that are understood and not built yet."""
     scope, release = draft.written_privacy.get("scope"), draft.written_privacy.get("release")
-    if scope != "sweep" and release == "best":
+    if scope != "sweep" and release in ("best", "first"):
         problems.add(
             "privacy.release",
             release,
-            "all, or `scope: sweep` beside it: which trial is best is a result of the whole search",
+            f"all, or `scope: sweep` beside it: which trial is {release} is a result of the whole search",
             "Add `scope: sweep`.",
         )
 

@@ -100,7 +100,8 @@ class Privacy(Section):
     unit               what neighbours differ in: `record`, or a word for what `data.unit` groups, such as `person`
     scope, release     what the budget bounds and what leaves the sweep: trial/all bounds each trial, and all of them
                        leave; sweep/all bounds all of them together, enforced while it runs (`sweeps.budget`);
-                       sweep/best bounds the whole search, of which the best trial alone leaves (`Selection`)
+                       sweep/best bounds the whole search, of which the best trial alone leaves (`Selection`), and
+                       sweep/first one of which the first trial to meet a public target does
     spread, shares     of sweep/all: how the budget is spread over how many trials; `search.trials` unless given
     filter, order      of sweep/all: what adds up, mu^2 or the Renyi divergence at this order
     solve              what the calibration sets: the noise, the steps, or nothing
@@ -120,7 +121,7 @@ class Privacy(Section):
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     unit: str = RECORD
     scope: Literal["trial", "sweep"] = "trial"
-    release: Literal["all", "best"] = "all"
+    release: Literal["all", "best", "first"] = "all"
     spread: Literal["equal", "front-loaded", "halving"] = "equal"
     shares: PositiveCount | None = None
     filter: Literal["gdp", "renyi"] = "gdp"
@@ -165,6 +166,24 @@ class Search(Section):
     first: tuple[dict[str, Any], ...] = ()  # read by sweeps.spec.across_sections, which knows the space
 
 
+class TargetOptions(Section):
+    """What a trial has to reach to leave: public, and fixed before the search. Give one of the two bounds."""
+
+    metric: str
+    at_least: Annotated[float, Field(allow_inf_nan=False), _NUMBER] | None = None
+    at_most: Annotated[float, Field(allow_inf_nan=False), _NUMBER] | None = None
+
+    @property
+    def bound(self) -> float:
+        """The one that is given."""
+        found = self.at_most if self.at_least is None else self.at_least
+        assert found is not None
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.metric} at {'most' if self.at_least is None else 'least'} {self.bound:g}"
+
+
 class Selection(Section):
     """The number of trials of a private selection, which is drawn in secret, and when the best of them leaves.
 
@@ -176,6 +195,7 @@ class Selection(Section):
     megabytes  of the largest model: what is kept of the best so far is always as long
     chosen_by  how the space and its prior were chosen, where that was by looking at these records: no price covers it,
              and the claim says so
+    target     of `release: first`, in place of the best
     """
 
     count: Literal["geometric", "logarithmic", "binomial", "poisson", "tnb"] = "geometric"
@@ -184,6 +204,7 @@ class Selection(Section):
     deadline_minutes: Annotated[float, Field(allow_inf_nan=False, gt=0, le=1_000_000), _NUMBER]
     megabytes: Annotated[float, Field(allow_inf_nan=False, gt=0, le=4096), _NUMBER] = 8.0
     chosen_by: Annotated[str, Field(min_length=10)] | None = None
+    target: TargetOptions | None = None
 
 
 class EarlyStopping(Section):
@@ -356,7 +377,7 @@ class SweepSpec(Section):
         canonical = self.model_dump(mode="json")
         for section, names in ABSENT_UNLESS_GIVEN.items():
             for name in names:
-                if not canonical[section][name]:
+                if canonical[section] and not canonical[section][name]:
                     del canonical[section][name]
         for name in ("constraints", "report", "curve", "selection"):
             if not canonical[name]:
@@ -413,6 +434,7 @@ ABSENT_UNLESS_GIVEN = {
     "limits": ("hours", "trial_minutes"),
     "privacy": ("shares", "order"),
     "search": ("first", "resolved"),
+    "selection": ("target",),
     "tracking": ("models",),
 }
 """Values of a canonical spec that are younger than its digest: without them a spec has the one that it always had."""

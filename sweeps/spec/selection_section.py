@@ -13,22 +13,23 @@ INDEPENDENT = "random: the price of the best holds for independent draws from a 
 
 
 def selects(draft: Draft) -> bool:
-    """Whether the best trial alone leaves, under one budget for the search."""
-    return (draft.written_privacy.get("scope"), draft.written_privacy.get("release")) == ("sweep", "best")
+    """Whether one trial alone leaves, the best or the first to meet a target, under one budget for the search."""
+    return draft.written_privacy.get("scope") == "sweep" and draft.written_privacy.get("release") in ("best", "first")
 
 
 def check_selection(draft: Draft, problems: Problems) -> None:
-    """`privacy: {scope: sweep, release: best}` with all else, and `selection` without it."""
+    """`privacy: {scope: sweep, release: best}`, or `first`, with all else, and `selection` without it."""
     if not selects(draft):
         if draft.selection is not None:
-            remedy = "Add them, or drop `selection`."
-            problems.add("selection", draft.selection.count, "privacy.scope: sweep and release: best beside it", remedy)
+            expected = "privacy.scope: sweep and release: best beside it, or first"
+            problems.add("selection", draft.selection.count, expected, "Add them, or drop `selection`.")
         return
     if draft.selection is None:
         remedy = "Add `selection: {deadline_minutes: 45}`, long enough for search.trials trials."
         problems.add("selection", None, "when the winner leaves, announced before the search", remedy)
     _check_search(draft, problems)
     _check_objectives(draft, problems)
+    _check_target(draft, problems)
     _check_budget(draft, problems)
     _check_running(draft, problems)
 
@@ -71,6 +72,37 @@ def _check_objectives(draft: Draft, problems: Problems) -> None:
         if metric in OWN_METRICS:
             expected = "a metric of the model: time and memory are side channels, and the plan is alike for all trials"
             problems.add(path, metric, expected, "Drop it.")
+
+
+def _check_target(draft: Draft, problems: Problems) -> None:
+    if draft.selection is None:
+        return
+    target = draft.selection.target
+    if draft.written_privacy.get("release") != "first":
+        if target is not None:
+            remedy = "Write `release: first`, or drop it."
+            problems.add("selection.target", target.metric, "null with release: best, whatever it has reached", remedy)
+        return
+    if target is None:
+        remedy = "Add `target: {metric: accuracy, at_least: 0.9}`, say, not chosen by these records."
+        expected = "what a trial has to reach to leave, public and fixed before the search"
+        problems.add("selection.target", None, expected, remedy)
+        return
+    bounds = {name: getattr(target, name) for name in ("at_least", "at_most") if getattr(target, name) is not None}
+    if len(bounds) != 1:
+        problems.add(
+            "selection.target", bounds, "one of at_least and at_most", "Keep the one that a trial has to meet."
+        )
+    if len(draft.objectives or ()) != 1:
+        return
+    (objective,) = draft.objectives or ()
+    if target.metric != objective.metric:
+        remedy = "Name the objective; `report` lists what else the winner tells."
+        problems.add("selection.target.metric", target.metric, f"the objective, {objective.metric}", remedy)
+    wanted = "at_most" if objective.goal == "minimize" else "at_least"
+    if len(bounds) == 1 and wanted not in bounds:
+        expected = f"{wanted}: objective {objective.metric} is to {objective.goal}"
+        problems.add("selection.target", bounds, expected, f"Write {wanted}.")
 
 
 def _check_budget(draft: Draft, problems: Problems) -> None:

@@ -302,7 +302,7 @@ def test_views_say_that_the_price_covers_the_search(tmp_path):
     page = write_report(Publisher(search.store), search.name, tmp_path / "report.html").read_text()
     assert "Claim: the whole search" in page
     assert "It leaves out the search" not in page
-    assert "the whole search, of which the best trial alone leaves" in page.lower()
+    assert "the whole search, of which one trial alone leaves" in page.lower()
     assert quote_of_claim(search.store.trials(search.name)[0].guarantee).words == "as the whole search's"
     assert "secret number of trials (geometric, mean 3 before its cap at 8)" in repr(
         Publisher(search.store).trials(search.name)[0].guarantee

@@ -34,3 +34,24 @@ class BestScore:
         if not all(math.isfinite(one) for one in (value, *metrics.values())):
             return None
         return (-value if self.maximised else value,)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSuccess:
+    """The first that meets a public target, in the secret order of slots: no success is better than another.
+
+    target    of the metric, as the trial puts it out: a noisy score is held against it as it is
+    at_least  whether a success has at least the target; else it has at most that
+    """
+
+    metric: str
+    target: float
+    at_least: bool
+
+    def rank(self, slot: Slot, metrics: Mapping[str, float]) -> tuple[float, ...] | None:
+        """See `Ranking.rank`."""
+        value = metrics.get(self.metric, math.nan)
+        if not all(math.isfinite(one) for one in (value, *metrics.values())):
+            return None
+        met = value >= self.target if self.at_least else value <= self.target
+        return () if met else None
