@@ -11,6 +11,7 @@ from dpcore.checks import InvalidValue
 from sweeps.process.workspace import Workspace
 from sweeps.records import SweepRecord, SweepState, TrialState
 from sweeps.release import refuting
+from sweeps.sealed.opening import SealedPlaces
 from sweeps.store import Store
 from sweeps.tracking.deletion import deleted_experiment
 from trainables.worker.attempt import Attempt
@@ -61,6 +62,9 @@ def delete(workspace: Workspace, sweep: str) -> DeleteAnswer:
                     Attempt.of(workspace.of(record).trials(record.name), trial.key, trial.attempts).fence()
                 store.fail(lease, trial.key, trial.attempts, None, DELETED)
             refuting.tell(store, record.name, _folders(workspace, record))
+            # The key first: what else of a sealed search cannot be removed here can then not be read either.
+            with suppress(OSError, NotAFolder, InvalidValue):
+                SealedPlaces.of(workspace.of(record), record.name).destroy()
             store.erase(lease)
         finally:
             lease.release()

@@ -156,7 +156,9 @@ class _Planner:
                 f"a claim within epsilon={epsilon} and delta={privacy.delta}",
                 "The system's calibration is wrong: nothing was launched.",
             )
-        return _within_limits(self.spec, _aimed(plan, system, privacy.target(epsilon)), system)
+        # Where the whole sweep has one budget, `epsilon` is the largest part that a trial gets of it: no trial's own.
+        aimed = plan if privacy.scope == "sweep" else _aimed(plan, system, privacy.target(epsilon))
+        return _within_limits(self.spec, aimed, system)
 
     def senseless(self, configs: Sequence[Config]) -> InvalidValue | None:
         """What is wrong with the first configuration, unless one of the others makes sense. Those that break a

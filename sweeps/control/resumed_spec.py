@@ -37,6 +37,12 @@ def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Colle
     if given is None:
         return before
     given = begun(given, before, recorded.extensions)
+    if before.selection is not None and (given.execution, given.resources) != (before.execution, before.resources):
+        raise fingerprint.Changed(
+            f"sweep {recorded.name!r}: execution and resources cannot change: the trials of a sealed search are "
+            f"alike but for their configurations, and one that is run again is the same:\n{diff(before, given)}\n"
+            "Resume it without a spec, or start a new sweep with --name."
+        )
     if given.digest == before.digest:
         return given
     if before.privacy.noise_source != given.privacy.noise_source:

@@ -50,6 +50,6 @@ def filtered_guarantee(total: SweepTotal, plans: Iterable[PrivacyPlan]) -> Guara
         accountant=f"{total.filter}-filter",
         status=Status.PROVED,
         theorem=THEOREMS[total.filter],
-        assumptions=tuple(dict.fromkeys((*named, *own))),
+        assumptions=tuple(dict.fromkeys((*named, *own, IN_TIME))),
     )
     return resting_on(found, claims)

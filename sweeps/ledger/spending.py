@@ -298,7 +298,7 @@ def _filtered(budget: SweepTotal, plans: Mapping[str, PrivacyPlan], entries: Seq
     guarantee = filtered_guarantee(budget, plans.values())
     return {
         "procedure": Procedure(
-            guarantee=replace(guarantee, assumptions=(*guarantee.assumptions, IN_TIME)),
+            guarantee=guarantee,
             trials=len(plans),
             rests_on=(IN_TIME,),
             refuted=tuple(sorted({one.system for one in plans.values() if one.guarantee.status is Status.REFUTED})),

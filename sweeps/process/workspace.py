@@ -53,8 +53,10 @@ class Workspace:
 
         Raises InvalidValue for a root that is a URL, and for records with credentials in their URL.
         """
-        if len(Path(root).parts[0].rstrip(":")) > 1 and Path(root).parts[0].endswith(":"):
-            remedy = f"An object store holds the workers' records: --records {Path(root).parts[0]}//..."
+        # "." has no part.
+        first = next(iter(Path(root).parts), "")
+        if len(first.rstrip(":")) > 1 and first.endswith(":"):
+            remedy = f"An object store holds the workers' records: --records {first}//..."
             raise InvalidValue("root", str(root), "a local folder, for the controller's own files", remedy)
         if tracking is not None:
             check_tracking_uri("--tracking", tracking)

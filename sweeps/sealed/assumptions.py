@@ -9,14 +9,17 @@ if TYPE_CHECKING:
 
 SEALED = (
     "The number of trials, the other trials, and which of them won stay inside the release boundary for ever: nobody "
-    "outside sees the load, memory, power or bill of the machines, Ray's dashboard and logs, or the sweep's folder "
-    "while it runs."
+    "outside sees the load, memory, power or bill of the machines, Ray's dashboard, logs, object store and what that "
+    "spills to disk, or the sweep's folder while it runs."
 )
 FAILURES = (
     "Whether a trial fails or is late does not depend on the records but through its private state: nothing is added "
     "to delta for memory that ran out, an exception, or a deadline that was missed."
 )
-LOSSES = "Workers are lost independently of the records; what they ran is run again with the same randomness."
+LOSSES = (
+    "Workers are lost independently of the records; what they ran is run again with the same randomness, on machines "
+    "that compute alike."
+)
 OF_THE_PRIOR = "The space and its prior were"
 """As every sentence on it begins."""
 PRIOR = f"{OF_THE_PRIOR} not chosen by looking at these records."

@@ -22,11 +22,13 @@ from dpcore.selection.filters import DPCharge
 from sweeps.checking.checked import before_launch
 from sweeps.control import session
 from sweeps.control.asking import enqueue
+from sweeps.control.deleting import delete
 from sweeps.control.sealed_session import SealedCourse
 from sweeps.face.overview import shown
 from sweeps.ledger.assumptions import covers_search
 from sweeps.population.arithmetic import Population, RowKind
 from sweeps.process.workspace import Workspace
+from sweeps.provenance.fingerprint import Changed
 from sweeps.records import SweepState, TrialState
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import quote_of_claim
@@ -421,3 +423,23 @@ def test_announced_times_do_not_depend_on_when_one_looks():
     assert schedule.following(0.0) == 0
     assert [schedule.following(one - 0.01) for one in times] == list(range(schedule.records))
     assert schedule.following(190.0) is None
+
+
+def test_how_trials_execute_cannot_change_while_a_sealed_search_runs(tmp_path):
+    search = Search(tmp_path)
+    search.begin()
+    changed = load_spec({**SPEC, "execution": {"threads": 2}})
+    with pytest.raises(Changed, match="execution and resources cannot change"):
+        session.resume(search.name, search.workspace, spec=changed)
+
+
+def test_deleting_a_sealed_search_that_is_not_over_destroys_its_key(tmp_path):
+    search = Search(tmp_path)
+    search.begin()
+    # A second name keeps what the first one led to.
+    kept = tmp_path / "kept"
+    os.link(search.places.own / KEY, kept)
+    key = kept.read_bytes()
+    delete(search.workspace, search.name)
+    assert not search.places.own.exists()
+    assert kept.read_bytes() != key
