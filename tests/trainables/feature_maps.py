@@ -56,6 +56,49 @@ class Remembering(nn.Module):
         return image + 0 * self.seen
 
 
+class Widening(nn.Module):
+    """Divides by the largest number seen so far, once one is beyond its first range: a quantiser's observer.
+
+    kept  how: "buffer", "parameter", or "block", a buffer that is written to without gradients
+    """
+
+    def __init__(self, kept: str) -> None:
+        super().__init__()
+        self.kept, largest = kept, torch.tensor(20.0)
+        if kept == "parameter":
+            self.largest: Tensor = nn.Parameter(largest, requires_grad=False)
+        else:
+            self.register_buffer("largest", largest)
+
+    def forward(self, image: Tensor) -> Tensor:
+        with torch.set_grad_enabled(self.kept != "block"):
+            self.largest.copy_(torch.maximum(self.largest, image.abs().max()))
+        return image / self.largest
+
+
+class Clamping(nn.Module):
+    """Writes to what it is given, where that is beyond a range."""
+
+    def forward(self, image: Tensor) -> Tensor:
+        return image.clamp_(-20, 20) * 2
+
+
+class Times(nn.Module):
+    """`factor` times the record, multiplied in a part of the program: "no_grad", "autocast" or "cond"."""
+
+    def __init__(self, part: str, factor: float) -> None:
+        super().__init__()
+        self.part, self.factor = part, factor
+
+    def forward(self, image: Tensor) -> Tensor:
+        if self.part == "cond":
+            product: Tensor = torch.cond(image.sum() > -1, lambda x: x * self.factor, lambda x: x - 1.0, (image,))
+            return product
+        with torch.no_grad() if self.part == "no_grad" else torch.autocast("cpu", enabled=False):
+            product = image * self.factor
+        return product + 0.0
+
+
 class Branching(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         return image if image.sum() > 0 else -image
@@ -89,6 +132,22 @@ def noisy(facts: PublicFacts) -> nn.Module:
 
 def remembering(facts: PublicFacts) -> nn.Module:
     return Remembering()
+
+
+def widening(facts: PublicFacts) -> nn.Module:
+    return Widening("buffer")
+
+
+def widening_a_parameter(facts: PublicFacts) -> nn.Module:
+    return Widening("parameter")
+
+
+def widening_in_a_block(facts: PublicFacts) -> nn.Module:
+    return Widening("block")
+
+
+def clamping(facts: PublicFacts) -> nn.Module:
+    return Clamping()
 
 
 def branching(facts: PublicFacts) -> nn.Module:

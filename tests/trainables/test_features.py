@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from dpcore.checks import InvalidValue
 from tests.trainables import feature_maps
 from trainables.data import SOURCES, content
 from trainables.export.program import program
+from trainables.features import declared, programs
 from trainables.features import kept as keeping
 from trainables.features.declared import FEATURES, Features, parted
 from trainables.features.kept import kept
@@ -107,6 +109,10 @@ def test_one_of_the_users_own() -> None:
         ("over_the_batch", "do not depend on the records beside it"),
         ("noisy", "the same features each time"),
         ("remembering", "keeps nothing of a record"),
+        ("widening", "it writes to largest"),
+        ("widening_a_parameter", "it writes to largest"),
+        ("widening_in_a_block", "it writes to largest"),
+        ("clamping", "it writes to "),
         ("branching", "can leave with a model"),
         ("logarithm", "finite features"),
         ("no_module", "torch.nn.Module"),
@@ -178,6 +184,49 @@ def test_a_model_leaves_behind_a_map_from_a_file(tmp_path: Path) -> None:
 
 def test_a_file_that_takes_so_many_records_and_no_others_is_refused(tmp_path: Path) -> None:
     refused(from_file(saved(tmp_path / "three.pt2", feature_maps.Centred(), dynamic=False)), "data.features", "dynamic")
+
+
+def test_a_file_that_would_keep_what_is_beyond_made_up_records_is_refused(tmp_path: Path) -> None:
+    for kept_ in ("buffer", "parameter"):
+        file = saved(tmp_path / f"{kept_}.pt2", feature_maps.Widening(kept_))
+        refused(from_file(file), "data.features", "it writes to largest")
+
+
+@pytest.mark.parametrize("folder", ["", "features"])
+def test_a_map_that_kept_something_of_a_real_record_leaves_nothing_and_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    monkeypatch.setattr(programs, "_check_keeps_nothing", lambda *given: None)
+    made = programs.program_of("tests.trainables.feature_maps:widening", DIGITS.facts(FEW))
+    monkeypatch.setattr(declared, "_made", lambda *given: made)
+    features, found, before = parted(own("widening"))[1], DIGITS.load(FEW), programs.digest(made)
+    assert features is not None
+    numbers = found.train.inputs["image"].copy()
+    numbers[3] = 1000
+    beyond = replace(found.train, inputs={"image": numbers})
+    kept_in = tmp_path / folder if folder else None
+    with pytest.raises(InvalidValue, match="keeps nothing of a record"):
+        features.split(beyond, found.facts, kept_in)
+    assert not [one for one in tmp_path.rglob("*") if one.suffix in (".npy", ".part")]
+    assert programs.digest(made) == before
+    assert float(made.state_dict["largest"]) == 20
+
+
+@pytest.mark.parametrize("part", ["no_grad", "autocast", "cond"])
+def test_maps_that_differ_inside_a_block_or_branch_have_other_digests_and_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    origins, rows = set(), []
+    for factor in (2.0, 3.0):
+        # As a user edits a function, and starts another process.
+        monkeypatch.setattr(feature_maps, "rows", lambda facts, by=factor: feature_maps.Times(part, by))
+        declared._made.cache_clear()
+        origins.add(DIGITS.facts(own("rows")).assumptions[-1])
+        rows.append(rows_of(DIGITS.load(own("rows"), tmp_path / "features")))
+    declared._made.cache_clear()
+    assert len(origins) == 2
+    assert np.allclose(rows[1], np.minimum(rows[0] * 1.5, 3))
+    assert not np.array_equal(*rows)
 
 
 class Trap:

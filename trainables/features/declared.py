@@ -42,7 +42,8 @@ FEATURES = "features"
 """The one input of a model where a map was put before it."""
 MAP, FROM, BOUNDS, GROUPS = "features", "features_from", "features_bounds", "features_groups"
 OPTIONS = (MAP, FROM, BOUNDS, GROUPS)
-FORMAT = 1
+FORMAT = 2
+"""Of what is kept: another one is not read. 1 kept maps apart by the code outside blocks and branches alone."""
 _LONGEST = 500
 _BLOCK = 4096
 _SHOWN = 16
@@ -196,10 +197,15 @@ class Features:
         from trainables.training.losses import tensor
 
         map_, cpu = self.map(facts), torch.device("cpu")
+        held = (*map_.parameters(), *map_.buffers())
+        before = [one.clone() for one in held]
         with limited_threads(1), torch.no_grad():
             for row in range(len(split)):
                 one = map_(*(tensor(array[row : row + 1], cpu) for array in split.inputs.values()))
                 numbers[row] = one[0].numpy()
+        if any(not torch.equal(one, other) for one, other in zip(before, held, strict=True)):
+            expected = "a map that keeps nothing of a record: called on records, it wrote to its tensors"
+            raise InvalidValue(f"data.{MAP}", self.name, expected, "Write it as a function of one record alone.")
         for start in range(0, len(split), _BLOCK):
             if not np.isfinite(numbers[start : start + _BLOCK]).all():
                 raise InvalidValue(f"data.{MAP}", self.name, "finite features of every record", "Mend the map.")

@@ -7,6 +7,7 @@ as one, are left out, and a file that needs pickle for anything else is refused.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
@@ -16,9 +17,9 @@ import zipfile
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, OutputKind
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
@@ -41,13 +42,15 @@ _OPERATIONS = frozenset({"aten", "prims"})
 class FeatureProgram(nn.Module):
     """A map with what is done to its output: groups of channels normalised within each record, numbers cut to bounds.
 
+    Its tensors are its own: whatever becomes of them, the program that it was made of stays as it is.
+
     groups  None: nothing is normalised
     bounds  (low, high) of what comes out
     """
 
     def __init__(self, map_: ExportedProgram, groups: int | None, bounds: tuple[float, float]) -> None:
         super().__init__()
-        self.map = map_.module(check_guards=False)
+        self.map = copy.deepcopy(map_.module(check_guards=False))
         self._groups, self._bounds = groups, bounds
 
     def train(self, mode: bool = True) -> FeatureProgram:
@@ -86,13 +89,18 @@ def program_of(name: str, facts: PublicFacts) -> ExportedProgram:
         found = _written_down(name, _own(name, facts), facts)
     else:
         found = _read(Path(name).expanduser())
+    _check_keeps_nothing(name, found)
     check_apart(name, found, facts)
     return found
 
 
 def digest(map_: ExportedProgram) -> str:
     """SHA-256, in hex, of all that decides what a program says: its operations, its numbers, the version of torch."""
-    found = hashlib.sha256(f"{torch.__version__}\n{map_.graph_module.code}".encode())
+    root, *inner = ((name, one) for name, one in map_.graph_module.named_modules() if isinstance(one, fx.GraphModule))
+    found = hashlib.sha256(f"{torch.__version__}\n{root[1].code}".encode())
+    if inner:
+        # What is done without gradients, under autocast or in a branch: the root's code has only the names of these.
+        found.update(json.dumps([(name, one.code) for name, one in inner]).encode())
     signature = [(one.kind.name, one.target, one.arg.name) for one in map_.graph_signature.input_specs]
     found.update(json.dumps(signature).encode())
     for name, one in sorted({**map_.state_dict, **map_.constants}.items()):
@@ -100,6 +108,24 @@ def digest(map_: ExportedProgram) -> str:
         found.update(f"{name}:{held.dtype}:{tuple(held.shape)};".encode())
         found.update(held.reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
+
+
+def _check_keeps_nothing(name: str, map_: ExportedProgram) -> None:
+    """Raises InvalidValue for a map that writes to its tensors or to its inputs, for whichever numbers it does so."""
+    try:
+        # What a program writes to is told only once its operations are functional.
+        outputs = map_.run_decompositions().graph_signature.output_specs
+    except Exception as error:
+        # Whatever a decomposition meets in a program of the user's own.
+        why = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+        raise InvalidValue(
+            HERE, name, f"a map in operations of which it is known what they write to ({why})", "Use simpler ones."
+        ) from error
+    written = [one.target or one.arg.name for one in outputs if one.kind is not OutputKind.USER_OUTPUT]
+    if written:
+        expected = f"a map that keeps nothing of a record: called, it writes to {', '.join(map(str, written))}"
+        remedy = "Write it as a function of one record alone: ranges and statistics are fixed before it is exported."
+        raise InvalidValue(HERE, name, expected, remedy)
 
 
 def _own(name: str, facts: PublicFacts) -> nn.Module:
