@@ -13,7 +13,10 @@ import io
 import json
 import operator
 import re
+import warnings
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -50,7 +53,8 @@ class FeatureProgram(nn.Module):
 
     def __init__(self, map_: ExportedProgram, groups: int | None, bounds: tuple[float, float]) -> None:
         super().__init__()
-        self.map = copy.deepcopy(map_.module(check_guards=False))
+        with _quiet_copies():
+            self.map = copy.deepcopy(map_.module(check_guards=False))
         self._groups, self._bounds = groups, bounds
 
     def train(self, mode: bool = True) -> FeatureProgram:
@@ -114,7 +118,8 @@ def _check_keeps_nothing(name: str, map_: ExportedProgram) -> None:
     """Raises InvalidValue for a map that writes to its tensors or to its inputs, for whichever numbers it does so."""
     try:
         # What a program writes to is told only once its operations are functional.
-        outputs = map_.run_decompositions().graph_signature.output_specs
+        with _quiet_copies():
+            outputs = map_.run_decompositions().graph_signature.output_specs
     except Exception as error:
         # Whatever a decomposition meets in a program of the user's own.
         why = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
@@ -126,6 +131,14 @@ def _check_keeps_nothing(name: str, map_: ExportedProgram) -> None:
         expected = f"a map that keeps nothing of a record: called, it writes to {', '.join(map(str, written))}"
         remedy = "Write it as a function of one record alone: ranges and statistics are fixed before it is exported."
         raise InvalidValue(HERE, name, expected, remedy)
+
+
+@contextmanager
+def _quiet_copies() -> Iterator[None]:
+    """PyTorch copies its own trees in a way that it warns of itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        yield
 
 
 def _own(name: str, facts: PublicFacts) -> nn.Module:
