@@ -274,6 +274,7 @@ CASES = [
         draw=normal(3, 8),
         trains=False,
         demand=Demand.RIGHT,
+        tolerance=3e-5,
     ),
     Case(
         name="nn.InstanceNorm2d, evaluated with public statistics",

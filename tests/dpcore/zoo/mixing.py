@@ -63,7 +63,8 @@ def functional_batch_norm(m: Written, x: Tensor) -> Tensor:
 
 
 def whole_norm(m: Written, x: Tensor) -> Tensor:
-    return F.layer_norm(m.layer(x).flatten(), (m.layer(x).numel(),)).view(len(x), -1)
+    """The sum of the squares of a norm alone is a constant, and its gradient nothing but rounding."""
+    return F.layer_norm(m.layer(x).flatten(), (m.layer(x).numel(),)).view(len(x), -1) + x
 
 
 def implicit_softmax(m: Written, x: Tensor) -> Tensor:
@@ -262,7 +263,7 @@ CASES = [
     written("mixup", mixup, layer=lin),
     written("mixes where there are more than two", of_more_than_two, layer=lin),
     written("functional batch_norm", functional_batch_norm, layer=lin),
-    written("layer_norm over the whole batch", whole_norm, layer=lin),
+    written("layer_norm over the whole batch", whole_norm, layer=lambda: nn.Linear(4, 4)),
     written("softmax over axis 0", lambda m, x: m.layer(x).softmax(0) * x[:, :1], layer=lin),
     written("nn.Softmax(0)", lambda m, x: m.soft(m.layer(x)) * x[:, :1], layer=lin, soft=lambda: nn.Softmax(0)),
     written("softmax over an implicit axis", implicit_softmax, draw=normal(2, 4), layer=lin),
