@@ -92,7 +92,7 @@ def test_no_file_of_a_sweep_holds_a_plain_digest_and_another_data_set_is_still_s
     assert files
     assert all(PLAIN.encode() not in path.read_bytes() for path in files)
     other = SOURCES["uniform"].load({"n": 999})
-    monkeypatch.setattr(type(SOURCES["uniform"]), "load", lambda self, options: other)
+    monkeypatch.setattr(type(SOURCES["uniform"]), "load", lambda self, options, features=None: other)
     with pytest.raises(Changed, match=r"data [0-9a-f]{12} -> ") as refused:
         session.resume("over", over)
     assert PLAIN[:12] not in str(refused.value)

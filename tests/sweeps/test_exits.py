@@ -49,6 +49,9 @@ class _Undelivering:
     def __exit__(self, *exception: object) -> None:
         """Nothing was delivered."""
 
+    def start(self) -> None:
+        """Nothing is begun."""
+
 
 def ended(root: Path, ends: list[str]) -> Workspace:
     """A sweep whose trials ended so, driven to its end by a real controller without workers."""

@@ -18,7 +18,7 @@ from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
 from trainables.system import Feature, Task
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.chaos, pytest.mark.outage, pytest.mark.timeout(1800)]
 
 
 def model_in(folder):

@@ -19,7 +19,7 @@ from sweeps.spec import load_spec, public_facts
 from trainables.data import SOURCES
 from trainables.sealed.slot import run_slot
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.outage]
 SPEC = {
     "name": "killed",
     "data": {"source": "uniform", "n": 1000},

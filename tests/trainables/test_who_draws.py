@@ -29,6 +29,8 @@ PUBLIC = {
     "trainables/systems/convexified/neighbours.py": "made-up records",
     "trainables/systems/private_prediction/voters.py": "parts, weights and shuffles of voters, from public numbers",
     "trainables/parallel/sums.py": "starting weights",
+    "trainables/sealed/box.py": "keys and nonces of encryption",
+    "trainables/sealed/drawn.py": "configurations of a sealed search, from its secret coins",
     "trainables/systems/bayesian_dp/sampled.py": "records looked at, and masks: no claim counts on their secrecy",
     "trainables/systems/bayesian_dp/variational.py": "the public draws that predictions are averaged over",
     "trainables/systems/sgmcmc/training.py": "shuffles and dropout of methods without a claim",

@@ -44,6 +44,8 @@ def test_300_random_adaptive_schedules_stay_within_the_budget() -> None:
 
 
 @pytest.mark.chaos
+@pytest.mark.outage
+@pytest.mark.timeout(3000)
 def test_10000_random_adaptive_schedules_stay_within_the_budget() -> None:
     run(range(300, 10_300))
 
