@@ -22,7 +22,11 @@ def certify(
     approved_by: Annotated[str, typer.Option(help="Who approved this epsilon.")] = "",
     because: Annotated[str, typer.Option(help="Why this epsilon is right for these records.")] = "",
     ranges: Annotated[
-        str, typer.Option(help="How ranges of hyperparameters and public inputs were chosen, and on which data.")
+        str,
+        typer.Option(
+            help="How ranges of hyperparameters and public inputs were chosen, and on which data. "
+            "[default: selection.chosen_by of the spec]"
+        ),
     ] = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Document to write; the page for people stands beside it.")

@@ -25,7 +25,9 @@ def verify(certificate: str | Path, *, signer: str | Path) -> Verification:
     try:
         data = Path(certificate).read_bytes()
     except OSError as error:
-        raise InvalidValue("--verify", str(certificate), "a certificate", f"{type(error).__name__}.") from None
+        raise InvalidValue(
+            "--verify", str(certificate), "a certificate that can be read", f"{error.strerror}."
+        ) from None
     return verified(data, public_key(Path(signer)))
 
 

@@ -319,13 +319,14 @@ class Sweep:
         return write_report(self._published, self.name, output or self.workspace.report(self.name))
 
     def certify(
-        self, *, key: str | Path, approved_by: str, because: str, ranges: str, trial: int | str | None = None
+        self, *, key: str | Path, approved_by: str, because: str, ranges: str = "", trial: int | str | None = None
     ) -> Certificate:
         """A signed certificate of all trials together, or of one: `.save(FILE)` writes the document and its page.
 
         key          file with your Ed25519 private key (PEM); `sweeps.new_key` makes one
         approved_by, because  who approved this epsilon, and why it is right for these records
-        ranges       how ranges of hyperparameters and public inputs were chosen, and on which data
+        ranges       how ranges of hyperparameters and public inputs were chosen, and on which data; what the spec says
+                     where it says so (`selection.chosen_by`)
         trial        by number or key: its search is then not covered, and the title says so
 
         Raises CannotCertify for a claim that no certificate may carry, InvalidValue for answers that are missing.
@@ -334,7 +335,8 @@ class Sweep:
         from sweeps.certificate.building import certified
         from sweeps.certificate.signing import private_key
 
-        approved = Approved(by=approved_by, because=because, ranges=ranges)
+        said = (self._published.sweep(self.name).spec.selection or {}).get("chosen_by") or ""
+        approved = Approved(by=approved_by, because=because, ranges=ranges or said)
         chosen = None if trial is None else self.trial(trial)
         return certified(self._published, self.name, chosen, approved, private_key(Path(key)))
 

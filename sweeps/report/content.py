@@ -11,13 +11,13 @@ from dpcore.guarantee import Guarantee
 from sweeps.audit.audit_records import AuditRecord, audits_of
 from sweeps.front.panels import Front, FrontAxis
 from sweeps.front.pareto import LABELS, axis_ends, front, label_of, spec_objectives
-from sweeps.held_out.readings import charged
+from sweeps.held_out.readings import HeldOutReading, charged, readings
 from sweeps.ledger import spending as ledger
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.filtered import sweep_total
 from sweeps.ledger.summary import Summary
 from sweeps.ledger.totals import Total, earlier_totals, total_of
-from sweeps.records import CurveReport, SweepRecord, TrialState, by_trial
+from sweeps.records import CurveReport, SweepRecord, SweepState, TrialState, by_trial
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
@@ -55,6 +55,7 @@ class Content:
     released      {metric: on what the published number depends}, as its system says
     audits        of its trials, from the sweep's own folder
     release       what may leave the trials: of an audit that read records as of them
+    tests         readings of test records for its trials, oldest first
     """
 
     sweep: SweepRecord
@@ -70,7 +71,18 @@ class Content:
     importances: Sequence[Importance]
     audits: Sequence[AuditRecord]
     release: Release
+    tests: Sequence[HeldOutReading]
     written_at: float
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether all but what left stayed inside."""
+        return self.sweep.spec.selection is not None
+
+    @property
+    def running(self) -> bool:
+        """Whether more may come."""
+        return self.sweep.state is not SweepState.FINISHED
 
     def in_state(self, state: TrialState) -> list[Published]:
         """The trials in one state."""
@@ -113,6 +125,7 @@ def gather(store: Publisher, sweep: str) -> Content:
         importances=importances(finished, objectives),
         audits=audits_of(Path(record.root) / record.name),
         release=release,
+        tests=readings(store, sweep),
         written_at=time.time(),
     )
 

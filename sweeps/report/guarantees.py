@@ -66,16 +66,22 @@ def _two_numbers(content: Content) -> str:
         )
     else:
         claim = "<b>several kinds</b> see below; they cannot be compared"
-    whose = "one trial by itself"
+    whose, all_of_it = "one trial by itself", "all trials together"
     what = "What the training of one trial released. It leaves out the search among the trials."
-    if claims and all(covers_search(c.bound) for c in claims):
+    if _search_is_covered(content):
         whose, what = "the whole search", "What one of a secret number of trials released: nothing else left."
+        all_of_it = "what leaves, and the search for it"
     return (
         f'<div class="card numbers"><div><span class="soft">Claim: {whose}</span>'
         f"{claim}<p>{what}</p></div>"
-        f'<div><span class="soft">Total: all trials together</span>{_total(content)}'
+        f'<div><span class="soft">Total: {all_of_it}</span>{_total(content)}'
         f'<p class="soft">Ledger: {executed_text(content.spending)}.</p></div></div>'
     )
+
+
+def _search_is_covered(content: Content) -> bool:
+    standing = [one.bound for one in content.claims if one.kind.status is not Status.REFUTED]
+    return bool(standing) and all(map(covers_search, standing))
 
 
 def _quoted(claims: Sequence[ClaimRange]) -> str:
@@ -121,7 +127,7 @@ def _uncovered(content: Content) -> str:
     items = [
         *([content.release.heading] if content.release.heading else []),
         not_covered.FLOATING_POINT,
-        not_covered.SELECTION,
+        *([] if _search_is_covered(content) else [not_covered.SELECTION]),
         not_covered.SPACE,
         not_covered.MACHINE,
     ]

@@ -18,6 +18,7 @@ from sweeps.report.assets import SCRIPT, STYLE
 from sweeps.report.audits import audits_section
 from sweeps.report.content import Content
 from sweeps.report.guarantees import assumptions_list, guarantee_box
+from sweeps.report.sealed import left_section
 from sweeps.report.trials import trials_table
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -26,19 +27,28 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 def report_page(content: Content) -> str:
     """The whole report as HTML."""
     charts: dict[str, figures.Figure] = {}
+    found = left_section(content) if content.is_sealed else _found(content, charts)
+    compared = "" if content.is_sealed else _compared(content, charts)
     sections = [
         _heading(content),
-        _tiles(content),
-        f"<h2>Pareto front</h2>{_front(content.front, charts)}",
+        found,
         f"<h2>What is guaranteed</h2>{guarantee_box(content)}",
         audits_section(content.audits, content.release),
-        _parallel(content, charts),
-        _importances(content, charts),
-        _curves(content, charts),
-        _progress(content, charts),
+        compared,
         trials_table(content),
     ]
     return _page(f"{content.sweep.name} · sweep report", "".join(sections), charts)
+
+
+def _found(content: Content, charts: dict[str, figures.Figure]) -> str:
+    front = f"{_tiles(content)}<h2>Pareto front</h2>{_front(content.front, charts)}"
+    listed = "".join(f"<li>{escape(f'{one.trial}: {one}')}</li>" for one in content.tests)
+    return front + (f'<h2>Test records</h2><div class="card"><ul>{listed}</ul></div>' if listed else "")
+
+
+def _compared(content: Content, charts: dict[str, figures.Figure]) -> str:
+    parts = (_parallel, _importances, _curves, _progress)
+    return "".join(part(content, charts) for part in parts)
 
 
 def front_page(front: Front) -> str:

@@ -26,7 +26,7 @@ MAX_REASONS = 8
 
 def trials_table(content: Content) -> str:
     """Front first, then finished, then the rest; infeasible proposals only as counts of their reasons."""
-    front = set(content.front.keys())
+    front = set() if content.is_sealed else set(content.front.keys())
     ranks = {TrialState.COMPLETE: 1, TrialState.RUNNING: 2, TrialState.PLANNED: 3, TrialState.FAILED: 4}
     listed = [trial for trial in content.trials if trial.state is not TrialState.INFEASIBLE]
     listed.sort(key=lambda trial: (0 if trial.key in front else ranks[trial.state], trial.number))

@@ -129,6 +129,7 @@ def test_public_ones_are_read_once_on_record_and_every_card_says_so(public, monk
     # No claim covers public records, and none is changed by them.
     assert public.model(1).card["test"]["claim_with_score"]["epsilon"] == public.trial(1).guarantee.epsilon
     assert any("2 of 2" in line or "2nd of 2" in line for line in public.overview().lines())
+    assert f"{reading.metrics['accuracy']:.6g} ± " in public.report().read_text()
 
 
 def test_a_reading_that_was_cut_short_and_those_of_other_sweeps_count(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.selection.filters import DPCharge
@@ -310,6 +311,37 @@ def test_views_say_that_the_price_covers_the_search(tmp_path):
         Publisher(search.store).trials(search.name)[0].guarantee
     )
     assert "one trial by itself" not in page
+    # The epsilon of this choice includes the choice, and one trial is no front.
+    assert "does not include that" not in page
+    assert "Pareto front" not in page
+    assert "Which knobs matter" not in page
+    assert "Progress" not in page
+    won = search.store.trials(search.name)[0]
+    left = page.split("What left", 1)[1].split("What is guaranteed", 1)[0]
+    assert "the best trial of a secret number of them (geometric, mean 3 before its cap at 8)" in left.lower()
+    assert f"{won.metrics['estimate']:.6g}" in left
+    assert f"clip {won.config['clip']:.4g}" in left
+
+
+def test_its_certificate_says_how_the_prior_was_chosen_as_the_spec_does(tmp_path):
+    search = Search(tmp_path, selection={**SPEC["selection"], "chosen_by": "after two runs that nobody charged"})
+    work = search.begin()
+    search.serve(work)
+    search.release(work)
+    sweeps.new_key(tmp_path / "key.pem")
+    answers = {"key": tmp_path / "key.pem", "approved_by": "Ada", "because": "no record of these is anybody's"}
+    made = sweeps.open(search.name, root=search.workspace.root).certify(**answers)
+    assert made.body.searched.how_chosen == "after two runs that nobody charged"
+
+
+def test_the_page_of_a_search_without_a_release_says_so(tmp_path):
+    search = Search(tmp_path)
+    assert "Nothing has left yet" in write_report(Publisher(search.store), search.name, tmp_path / "r.html").read_text()
+    search.release(search.begin())
+    assert (
+        "no trial was done in time"
+        in write_report(Publisher(search.store), search.name, tmp_path / "r.html").read_text()
+    )
 
 
 def test_a_search_without_a_release_has_spent_its_price(tmp_path):
