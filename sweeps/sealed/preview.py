@@ -73,7 +73,7 @@ class SelectionPreview:
             f"best tenth of the prior is among them with a chance of {self.decile:.0%}",
             f"time     the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner. {self.most} "
             f"trials of about {self.trial_seconds:.3g} s, {self.workers} at once, are planned to take "
-            f"{self.worst_minutes:.3g}",
+            f"{self.worst_minutes:.3g} minutes",
         ]
 
     def notes(self) -> list[str]:
