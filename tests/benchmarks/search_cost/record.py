@@ -2,8 +2,8 @@
 
 Run: python -m tests.benchmarks.search_cost.record FILE --data DIR [--set mnist]
 
-A trial is a function of its number: a run that was ended goes on where it stood. Each is scored on validation records as
-its sweep would score it (noised on MNIST, whose validation is private), and on the test records, which no choice reads.
+A trial is a function of its number: a run that was ended goes on where it stood. Each is scored on validation records
+as its sweep would score it (noised on MNIST, whose validation is private), and on test records, which no choice reads.
 """
 
 from __future__ import annotations

@@ -1,0 +1,76 @@
+"""Runs of the example `mnist-record`: what a reading of the 10,000 test images found of each winner, and the cost.
+
+Run: sweeps run mnist-record --name record-1 --data DIR; sweeps test record-1 0; and so on, then
+     python -m tests.benchmarks.mnist_record --root .sweeps record-1 record-2 ...
+
+Several runs on the same records are as many releases. Their epsilons add up, with their deltas; less is proved by the
+Renyi divergences of one search (Papernot & Steinke 2022), the largest over all plans that its space may draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+
+import numpy as np
+from scipy.stats import binomtest
+
+import sweeps
+from dpcore.accountants.rdp import improved_epsilon
+from dpcore.selection.best import renyi_of_best
+from sweeps.budget.trial_profiles import trial_profile
+from sweeps.examples import load_example_or_file
+from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.search.space import Space
+from sweeps.spec import public_facts
+from trainables.system import PrivacyPlan
+
+EXAMPLE = "mnist-record"
+ORDERS = (2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 16.0)
+
+
+def composed(searches: int, delta: float) -> float:
+    """Epsilon of so many searches together. A plan's noise follows from its epochs alone: all of them are tried."""
+    spec = load_example_or_file(EXAMPLE)
+    planner = SealedPlanner.of(spec, public_facts(spec), {}, middles(spec))
+    assert isinstance(planner, SealedPlanner)
+    drawn = Space.of(spec).draw(np.random.default_rng(0))
+    low, high = spec.canonical()["systems"]["noisy-sgd"]["epochs"]["int_uniform"]
+    worst = np.zeros(len(ORDERS))
+    for epochs in range(low, high + 1):
+        plan = planner.plan({**drawn, "epochs": epochs})
+        assert isinstance(plan, PrivacyPlan)
+        worst = np.maximum(worst, renyi_of_best(planner.pricing.law, trial_profile(plan), ORDERS))
+    return min(
+        improved_epsilon(order, searches * one, delta) for order, one in zip(ORDERS, worst.tolist(), strict=True)
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sweeps", nargs="+")
+    parser.add_argument("--root", default=".sweeps")
+    options = parser.parse_args()
+    right, epsilon, delta = [], 0.0, 0.0
+    for name in options.sweeps:
+        opened = sweeps.open(name, root=options.root)
+        trial, reading = opened.trial(0), opened.test(0)
+        accuracy, n = reading.metrics["accuracy"], 10_000
+        count = round(accuracy * n)
+        interval = binomtest(count, n).proportion_ci(method="wilson")
+        right.append(accuracy)
+        claim = trial.guarantee
+        assert claim is not None
+        epsilon, delta = epsilon + claim.epsilon, delta + claim.delta
+        print(
+            f"{name}: {accuracy:.2%} ({interval.low:.2%} .. {interval.high:.2%}) on test images, "
+            f"{trial.metrics['accuracy']:.2%} by the noised score that chose it; epsilon {claim.epsilon:g} at delta "
+            f"{claim.delta:g}; {reading.standing}"
+        )
+    print(f"median {statistics.median(right):.2%}, {min(right):.2%} .. {max(right):.2%}")
+    print(f"together: epsilon {epsilon:g} at delta {delta:g} by adding")
+    print(f"          epsilon {composed(len(right), 1e-5):.4g} at delta 1e-05 by Renyi divergence")
+
+
+if __name__ == "__main__":
+    main()
