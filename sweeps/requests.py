@@ -1,5 +1,5 @@
-"""What people ask of a sweep that somebody else may be running, what audits found, and what was read of its test
-records: words appended to its store.
+"""What people ask of a sweep that somebody else may be running, and what they accepted; what audits found, and what was
+read of its test records: words appended to its store.
 
 None of them needs the sweep's lease, and none is ever changed. The sweep's controller reads them and does what they
 say, so that it stays the one that writes.
@@ -17,6 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainables.system import Scalar
+
+
+_SHOWN = 12
+"""Of a digest, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +94,25 @@ class HeldOutScore:
     standard_error: Mapping[str, float]
 
 
-Wanted = StopRequest | Note | Tag | KnownPoint | Refutation | HeldOutRead | HeldOutScore
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The sweep goes on although something is not as it was: appended before anything is launched under it.
+
+    what         "code", "data" or "spec"
+    before, now  digests; of data those keyed by the store
+    """
+
+    what: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"another {self.what} ({self.before[:_SHOWN]} became {self.now[:_SHOWN]})"
+
+
+Wanted = Accepted | StopRequest | Note | Tag | KnownPoint | Refutation | HeldOutRead | HeldOutScore
 _KINDS: Mapping[str, type[Wanted]] = {
+    "accepted": Accepted,
     "stop": StopRequest,
     "note": Note,
     "tag": Tag,
@@ -150,6 +171,11 @@ def this_person() -> str:
 def notes(requests: Iterable[Request]) -> list[str]:
     """What was noted, oldest first, with who and when."""
     return [f"{one.wanted.text} ({one.asker}, {one.when})" for one in requests if isinstance(one.wanted, Note)]
+
+
+def accepted(requests: Iterable[Request]) -> list[str]:
+    """What was accepted although it had changed, oldest first, with who and when."""
+    return [f"{one.wanted} ({one.asker}, {one.when})" for one in requests if isinstance(one.wanted, Accepted)]
 
 
 def tags(requests: Iterable[Request]) -> dict[str, str]:

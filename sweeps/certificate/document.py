@@ -130,12 +130,14 @@ class Software(FrozenPart):
     """What ran, and what wrote this.
 
     code      SHA-256 of the code that trained, as the sweep has it now: one that was accepted on the way replaced it
+    accepted  changes of code, data or spec with which the sweep went on, by whom and when
     code_now  of the code where the certificate was made; equal to `code` if nothing changed since
     versions  of packages where the certificate was made
     """
 
     code: Hex
     code_now: Hex
+    accepted: tuple[Sentence, ...]
     versions: dict[str, str]
 
 

@@ -26,9 +26,11 @@ from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Verdict, dependence, quote_of_metric
 from sweeps.release.rounding import count_text
 from sweeps.release.validation_text import recorded_text
+from sweeps.requests import accepted
 from sweeps.search import registry
 from sweeps.spec import SweepSpec, load_spec, public_facts
-from trainables.features.declared import FROM
+from trainables.data import SOURCES
+from trainables.features.declared import parted
 from trainables.metrics import Dependence
 from trainables.system import PublicFacts
 from trainables.worker.redaction import redacted
@@ -150,9 +152,9 @@ def _population(known: KnownSweep) -> tuple[str, ...]:
 def provenance_row(known: KnownSweep) -> document.Provenance:
     """Which records, and everything public that went in."""
     spec, facts = known.spec, known.facts
-    options = spec.data.options()
-    named = [f"map of records: {redacted(spec.data.feature_map)}"] if spec.data.feature_map else []
-    named += [f"where the map is from: {options[FROM]}"] if options.get(FROM) else []
+    own, features = parted(spec.data.options())
+    mapped = None if features is None else features.origin_of(SOURCES[spec.data.source].facts(own))
+    named = [] if mapped is None else [redacted(f"map of records: {mapped.name} ({mapped.source}; {mapped.digest})")]
     named += [f"module of the user's own: {name}" for name in spec.user_modules()]
     named += [f"file: {text}" for text in spec.texts() if Path(text).expanduser().is_file()]
     bounds = [f"bounds or categories of {count_text(len(facts.features), 'feature')}"]
@@ -209,6 +211,7 @@ def software_row(known: KnownSweep) -> document.Software:
     return document.Software(
         code=known.record.fingerprints.get("code", ""),
         code_now=code_of(known.spec),
+        accepted=tuple(accepted(known.store.requests(known.record.name))),
         versions={"python": platform.python_version()}
         | {name: found for name in VERSIONS if (found := _version(name))},
     )

@@ -20,8 +20,8 @@ UNLISTED = (
     "counted."
 )
 ACCEPTED = (
-    "Changes of code, data or spec that were accepted while the sweep ran are not recorded: fingerprints of code and "
-    "records are as the sweep has them now."
+    "What changes of code, data or spec did with which the sweep went on: they are named since there is a record of "
+    "them, and fingerprints of code and records are as the sweep has them now."
 )
 
 

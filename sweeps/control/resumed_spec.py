@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING, TypeGuard
 
 from dpcore.checks import InvalidValue
 from sweeps.control.extensions import begun
@@ -13,9 +14,13 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord
 from sweeps.release.policy import Release
 from sweeps.release.validation_text import recorded_text
+from sweeps.requests import Accepted, Wanted, this_person
 from sweeps.search.registry import learns
 from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec, public_facts
 from trainables.system import PublicFacts
+
+if TYPE_CHECKING:
+    from sweeps.store import Store
 
 
 def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
@@ -68,6 +73,22 @@ def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Colle
     )
 
 
+def accept_spec(store: Store, recorded: SweepRecord, began: SweepSpec) -> None:
+    """Put on record that a sweep goes on under another spec than it began with, or than it went on under last.
+
+    began  what came of `effective_spec`
+    """
+    before = load_spec(recorded.spec.canonical).digest
+    known = [one.wanted.now for one in store.requests(recorded.name) if _of_spec(one.wanted)]
+    if began.digest != (known[-1] if known else before):
+        accepted = Accepted(what="spec", before=known[-1] if known else before, now=began.digest)
+        store.ask(recorded.name, accepted, this_person())
+
+
+def _of_spec(wanted: Wanted) -> TypeGuard[Accepted]:
+    return isinstance(wanted, Accepted) and wanted.what == "spec"
+
+
 def stated(before: SweepSpec, given: SweepSpec) -> list[str]:
     """What views read of the recorded spec, and would say falsely of trials under the given one."""
     recorded, now = RecordedSpec(before.canonical()), RecordedSpec(given.canonical())
@@ -95,8 +116,8 @@ def launching(before: SweepSpec, given: SweepSpec) -> list[str]:
     """What decides which mechanisms run and differs, where the total is a guarantee of those that were fixed first.
 
     Somebody who sees results and then narrows a domain or adds a constraint chooses mechanisms by results, as a sampler
-    that learns does. What is accepted is recorded nowhere, so that no total could say so. Where results choose anyway,
-    the total says that, and everything may change. Data may move, as long as every plan made for them stays.
+    that learns does, and no total says that of what was accepted. Where results choose anyway, the total says so, and
+    everything may change. Data may move, as long as every plan made for them stays.
     """
     if choices_by_results(RecordedSpec(before.canonical())):
         return []

@@ -23,7 +23,7 @@ from sweeps.control.listening import Listener
 from sweeps.control.lost_attempts import HOURS_OVER, INTERRUPTED
 from sweeps.control.planning import check_corners
 from sweeps.control.resolving import resolved
-from sweeps.control.resumed_spec import effective_spec
+from sweeps.control.resumed_spec import accept_spec, effective_spec
 from sweeps.control.shared_budget import SharedBudget
 from sweeps.control.time_limits import Deadline, seconds_run
 from sweeps.control.unmeasured import unmeasured_lines
@@ -39,6 +39,7 @@ from sweeps.records import SweepState, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.requests import Accepted, this_person
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.store import Lease, Store, StoreError, SweepRecord
@@ -197,6 +198,7 @@ def resume(
         check_corners(extended(effective, [extension] if extension else []), facts, store.calibrations())
         loaded = [source.load(effective.data.options(), workspace.features)]
         _check_fingerprints(store, lease, recorded, effective, store.data_fingerprint(loaded[0].fingerprint), accept)
+        accept_spec(store, recorded, began)
         if (recorded.root, recorded.records) != (workspace.root, workspace.records or ""):
             store.set_place(lease, workspace.root, workspace.records or "")
         if extension is not None:
@@ -462,6 +464,8 @@ def _check_fingerprints(
             f"sweep {recorded.name!r}: changed since it was started: {listed}. "
             f"Restore what it was, start a new sweep, or go on with --accept {' --accept '.join(changed)}."
         )
+    for name in fingerprint.changes(before, now):
+        store.ask(recorded.name, Accepted(what=name, before=before.get(name, ""), now=now[name]), this_person())
     if now != recorded.fingerprints:
         store.set_fingerprints(lease, now)
 

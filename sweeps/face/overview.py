@@ -19,7 +19,7 @@ from sweeps.records import SweepRecord
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 from sweeps.release.validation_text import recorded_text
-from sweeps.requests import Refutation, notes, tags
+from sweeps.requests import Refutation, accepted, notes, tags
 from trainables.worker.redaction import shown_url
 
 
@@ -38,6 +38,7 @@ class Shown:
     refuted       {system: the audit that refuted a claim of it}
     places        where its files and views are
     population    where its population's budget stands (`sweeps.population.saying`); None: nothing is to be said
+    accepted      changes with which it went on
     notes, tags   of its people
     called        how they call it; empty where that is its name
     """
@@ -55,6 +56,7 @@ class Shown:
     places: Mapping[str, str]
     test: tuple[str, ...] = ()
     population: str | None = None
+    accepted: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     called: str = ""
@@ -72,6 +74,7 @@ class Shown:
             "validation_records": self.validation,
             "test_records": list(self.test),
             **({} if self.population is None else {"population": self.population}),
+            "accepted": list(self.accepted),
             "stopped": list(self.stopped),
             "refuted": {system: found.trial for system, found in self.refuted.items()},
             "ledger": self.ledger.to_dict(),
@@ -94,6 +97,7 @@ class Shown:
         if self.validation is not None:
             yield f"validation records: {self.validation}"
         yield from (f"test records: {line}" for line in self.test)
+        yield from (f"accepted {line}" for line in self.accepted)
         yield from (f"stopped  {line}" for line in self.stopped)
         yield from refuted_lines(self.refuted)
         yield from (f"claim    {line}" for line in claim_lines(ledger.claims, assumptions))
@@ -158,6 +162,7 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
         },
         test=() if test is None else (str(test), *(f"{one.trial}: {one}" for one in readings(store, sweep))),
         population=now(record.spec, store),
+        accepted=tuple(accepted(asked)),
         notes=tuple(notes(asked)),
         tags=tags(asked),
         called=record.called,

@@ -255,6 +255,14 @@ def test_changed_code_and_data_are_refused_until_accepted_and_an_exhausted_sweep
     assert "noise_multiplier=" in out
     shown = json.loads(sweeps("show", "impossible", "--json")[1])
     assert shown["state"] == "exhausted"
+    # Both are on record, with what they were; what was refused is not, and neither is what has not changed since.
+    assert sweeps("resume", "impossible")[0] == ExitCode.NONE_RANKED
+    assert [one.split(" became ")[0] for one in shown["accepted"]] == [
+        "another code (000000000000",
+        "another data (111111111111",
+    ]
+    assert json.loads(sweeps("show", "impossible", "--json")[1])["accepted"] == shown["accepted"]
+    assert f"accepted {shown['accepted'][0]}" in sweeps("show", "impossible")[1]
     assert shown["trials"] == {"complete": 0, "running": 0, "failed": 0, "infeasible": 60, "planned": 0}
     assert shown["ledger"]["steps_executed"] == 0
 

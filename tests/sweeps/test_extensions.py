@@ -14,10 +14,12 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from sweeps.control import extensions, session
 from sweeps.control.asking import enqueue
+from sweeps.control.resumed_spec import accept_spec
 from sweeps.ledger.spending import choices_of, summary_in_passing
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.fingerprint import Changed
 from sweeps.records import Extension, TrialState
+from sweeps.requests import Accepted, accepted
 from sweeps.search import Proposer, surrogate
 from sweeps.search.strata import BudgetTurns
 from sweeps.spec import load_spec
@@ -360,6 +362,23 @@ def test_a_changed_spec_brings_no_budget_unsaid(started):
     given = load_spec(SPEC.replace("epsilon: 1.0", "epsilon: [1.0, 8.0]"))
     with pytest.raises(Changed, match=r"privacy.epsilon \(--epsilon adds to it\) cannot change"):
         session.resume("here", workspace, spec=given, accept=["spec"])
+
+
+def test_a_changed_spec_with_which_a_sweep_goes_on_is_on_record_once_and_so_is_the_way_back(started):
+    workspace, _ = started
+    store = workspace.open_store()
+    record = store.sweep("here")
+    first, other = load_spec(SPEC), load_spec(SPEC.replace("[0.2, 1.0]", "[0.3, 1.0]"))
+    assert first.digest != other.digest
+    for spec in (first, other, other, first, first):
+        accept_spec(store, record, spec)
+    made = [one.wanted for one in store.requests("here") if isinstance(one.wanted, Accepted)]
+    there, back = (
+        Accepted(what="spec", before=first.digest, now=other.digest),
+        Accepted(what="spec", before=other.digest, now=first.digest),
+    )
+    assert made == [there, back]
+    assert len(accepted(store.requests("here"))) == 2
 
 
 def test_a_changed_spec_does_not_extend_unsaid(started):

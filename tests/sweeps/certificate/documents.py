@@ -133,7 +133,12 @@ def body(mode, claim: Claimed, rows) -> Body:
             ),
         ),
         random=("secure",),
-        software=document.Software(code="ef", code_now="ef", versions={"python": "3.11"}),
+        software=document.Software(
+            code="ef",
+            code_now="ef",
+            accepted=("another code (ab became ef) (ada@here, then)",),
+            versions={"python": "3.11"},
+        ),
         approval=document.Approval(by="Ada", because="the board of the hospital", at=AT),
         audits=(
             document.CertifiedAudit(
