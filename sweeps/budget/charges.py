@@ -7,24 +7,15 @@ one ledger holds both.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 
-from dpcore.accountants.gdp import GDPAccountant
 from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Event, Gaussian, phases, to_dict
-from dpcore.selection import EventProfile, GDPCharge, RenyiCharge, covering_mu
+from dpcore.events import Composed, Event
+from dpcore.selection import EventProfile, GDPCharge, RenyiCharge
+from sweeps.budget.covers import ROUND_UP, cover
 from sweeps.budget.sweep_budget import SweepBudget
 from trainables.system import PrivacyPlan
-
-TOLERANCE = 2e-3
-"""Of a mu that covers, relative and from above."""
-ROUGH = 1e-2
-"""Of the deltas that it covers: those that decide are told far more closely, and of the others a few are dear."""
-_UP = 1 + 1e-12
 
 Charge = GDPCharge | RenyiCharge
 
@@ -66,28 +57,10 @@ def nothing(budget: SweepBudget) -> Charge:
 
 
 def _amount(charge: Charge) -> float:
-    return charge.mu**2 * _UP if isinstance(charge, GDPCharge) else charge.divergence
+    return charge.mu**2 * ROUND_UP if isinstance(charge, GDPCharge) else charge.divergence
 
 
 def _charge(budget: SweepBudget, event: Event, known: MutableMapping[str, float]) -> Charge:
     if budget.order is not None:
         return RenyiCharge(float(EventProfile(event, budget.adjacency).renyi((budget.order,))[0]))
-    parts = phases(event)
-    if not parts:
-        return GDPCharge(0.0)
-    if all(isinstance(part, Gaussian) for part in parts):
-        # Exact, and nothing stands beside it (Dong, Roth & Su 2022, corollary 2).
-        return GDPCharge(GDPAccountant(budget.adjacency).compose(event).mu * _UP)
-    question = _question(event, budget)
-    mu = known.get(question)
-    if mu is None:
-        mu = covering_mu(EventProfile(event, budget.adjacency, tolerance=ROUGH), budget.tau, TOLERANCE)
-        if math.isfinite(mu):
-            known[question] = mu
-    return GDPCharge(mu, budget.tau)
-
-
-def _question(event: Event, budget: SweepBudget) -> str:
-    counted = sorted(json.dumps([to_dict(part), count], sort_keys=True) for part, count in phases(event).items())
-    asked = json.dumps(["covering-mu/1", counted, str(budget.adjacency), budget.tau, TOLERANCE, ROUGH])
-    return f"covering-mu:{hashlib.sha256(asked.encode()).hexdigest()}"
+    return cover(event, budget.adjacency, budget.tau, known)

@@ -16,16 +16,14 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from dpcore.accountants.gdp import GDPAccountant
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accounting import headline_of_many
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Event, Gaussian, UnsupportedEvent, phases
+from dpcore.events import Composed, Event, UnsupportedEvent
 from dpcore.guarantee import STANDING, Guarantee, Notion
 from dpcore.selection.filters import DPCharge, GDPCharge
-from dpcore.selection.gdp_cover import covering_mu
-from dpcore.selection.profiles import EventProfile
+from sweeps.budget.covers import cover
 from sweeps.population.arithmetic import AddingRule, Charge, Population, entering
 from trainables.system import PrivacyPlan
 
@@ -118,13 +116,7 @@ def _of_claim(population: Population, claim: Guarantee) -> Charge:
 @lru_cache(maxsize=4096)
 def _cover(event: Event, adjacency: Adjacency, tau: float) -> GDPCharge:
     """The least Gaussian that covers an event; infinite where nothing bounds it at so small a chance."""
-    parts = phases(event)
-    if not parts:
-        return GDPCharge(0.0)
-    if all(isinstance(one, Gaussian) for one in parts):
-        # Exact, and nothing stands beside it (Dong, Roth & Su 2022, corollary 2).
-        return GDPCharge(GDPAccountant(adjacency).compose(event).mu * (1 + 1e-12))
     try:
-        return GDPCharge(covering_mu(EventProfile(event, adjacency), tau), tau)
+        return cover(event, adjacency, tau, {})
     except _UNCOUNTED:
         return GDPCharge(math.inf, tau)

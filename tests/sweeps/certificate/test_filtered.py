@@ -4,7 +4,7 @@ import pytest
 
 from dpcore.gdp_dual import mu_gdp
 from dpcore.selection import GDPFilter
-from sweeps.budget import charges
+from sweeps.budget import covers
 from sweeps.certificate.building import certified
 from sweeps.certificate.chain import Chain
 from sweeps.certificate.modes import filtered as mode
@@ -93,4 +93,4 @@ def test_a_fixed_schedule_within_the_budget_of_its_sweep_is_composed(tmp_path):
 
 
 def test_words_and_tolerance_are_those_of_the_filter_that_ran():
-    assert (mode.THEOREMS, mode.TOLERANCE) == (ledger.THEOREMS, charges.TOLERANCE)
+    assert (mode.THEOREMS, mode.TOLERANCE) == (ledger.THEOREMS, covers.TOLERANCE)
