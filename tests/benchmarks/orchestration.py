@@ -5,6 +5,8 @@
 Ours     noisy-mean with four knobs: plan, reservation, Ray Tune, result, MLflow in its own process; from the
          first decision to the drained outbox. Stock: Ray Tune with OptunaSearch and MLflowLoggerCallback on a
          function with the same four knobs; no privacy plan, no crash safety.
+Sealed   the same trials by the workers of a sealed search, one after the other: draw, plan, train, and what it
+         stands at written after each; without the wait for the announced end. All slots up to the cap are run.
 Resume   seconds from `resume` to the first launch, with 10,000 finished trials and with none.
 """
 
@@ -16,13 +18,17 @@ import os
 import statistics
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sweeps.control import session
 from sweeps.process.workspace import Workspace
 from sweeps.records import Settlement
-from sweeps.spec import load_spec
+from sweeps.sealed.opening import opened
+from sweeps.spec import load_spec, public_facts
+from trainables.data import SOURCES
+from trainables.sealed.slot import run_slot
 
 SPEC = """
 name: bench
@@ -52,6 +58,29 @@ def ours(trials: int, sampler: str) -> float:
 
         session.resume(name, workspace, progress=first)
         return (time.monotonic() - started[0]) / trials
+
+
+def sealed(trials: int) -> float:
+    """Seconds per trial, of one worker."""
+    with tempfile.TemporaryDirectory() as root:
+        workspace = Workspace.at(root)
+        spec = load_spec(
+            SPEC.replace("1.0e-5}", "1.0e-5, scope: sweep, release: best}")
+            + f"search: {{sampler: random, trials: {trials}, seed: 1}}\nresources: {{concurrency: 1}}\n"
+            + f"selection: {{mean: {trials / 3}, deadline_minutes: 600, megabytes: 0.1}}\n"
+        )
+        name = session.create(spec, workspace)
+        store, data = workspace.open_store(), SOURCES[spec.data.source].load(spec.data.options())
+        started = time.monotonic()
+        work = opened(store.sweep(name), spec, public_facts(spec), workspace, {})
+        assert work is not None
+        drawn, standing = work.drawn(), work.standing(0)
+        for number in range(trials):
+            found = run_slot(drawn, number, work.winner, work.group, data, work.ranking)
+            better = found is not None and found.before(standing.best)
+            standing = replace(standing, following=number + 1, written=number, best=found if better else standing.best)
+            work.keep(0, standing)
+        return (time.monotonic() - started) / trials
 
 
 def stock(trials: int, sampler: str) -> float:
@@ -119,7 +148,6 @@ def _fill(workspace: Workspace, name: str, spec: Any, trials: int) -> None:
     from sweeps.control.planning import plan_proposal
     from sweeps.search import Proposer
     from sweeps.store import open_store
-    from trainables.data import SOURCES
     from trainables.system import PrivacyPlan
 
     store = open_store(workspace.store_url)
@@ -173,12 +201,17 @@ def main() -> None:
 
     with cluster(cpus=2):
         for sampler in ("random", "tpe"):
-            mine, theirs = [], []
+            mine, theirs, kept = [], [], []
             for _ in range(options.rounds):
                 mine.append(ours(options.trials, sampler))
                 theirs.append(stock(options.stock_trials, sampler))
+                if sampler == "random":
+                    kept.append(sealed(options.stock_trials))
             a, b = statistics.median(mine), statistics.median(theirs)
             measured(work=f"{sampler}, s a trial", ours=a, stock=b, ratio=b / a)
+            if sampler == "random":
+                c = statistics.median(kept)
+                measured(work="sealed, s a trial", sealed=c, open=a, ratio=c / a)
         empty, full = first_launch(0), first_launch(options.finished)
         measured(work=f"first launch after {options.finished} trials", seconds=full, empty=empty, more=full - empty)
     if options.json:
