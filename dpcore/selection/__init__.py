@@ -14,6 +14,7 @@ rule.noise(profile_of)                           # the least noise of a configur
     filters    every trial is released: reserve, settle, and stop before the budget is exceeded
     threshold  the first trial that meets a public target is released, or word that none did
     ladder     the same over several budgets, the cheapest first, with a price known ex post
+    ladder_points  configurations that differ, under one price for each budget
     fronts     several public orders are answered, from one search or from separate ones
     clipped    the best, where an adaptive sampler proposes within bounds of the prior
     holdout    tuning on one part of the records, the final run on the others
@@ -48,11 +49,12 @@ from dpcore.selection.fronts import FrontPrice, SeparatePrice, price_front, pric
 from dpcore.selection.gdp_cover import covering_mu
 from dpcore.selection.holdout import split_by_coin, split_in_public
 from dpcore.selection.ladder import Ladder, LadderPrice, LadderRelease, ladder_noise, price_ladder, renyi_ladder
+from dpcore.selection.ladder_points import Climbing, LadderPoints
 from dpcore.selection.noise import least_noise, least_noise_meeting
 from dpcore.selection.penalties import Shift
 from dpcore.selection.profiles import EventProfile, MixtureProfile, TrialProfile, WorstProfile
 from dpcore.selection.threshold import ThresholdPrice, failure_epsilon, phased, price_threshold
-from dpcore.selection.two_point import ThresholdTwoPoint, TwoPoint, threshold_law, two_point
+from dpcore.selection.two_point import TwoPoint, threshold_law, two_point
 
 __all__ = [
     "BestPrice",
@@ -60,6 +62,7 @@ __all__ = [
     "BinomialCount",
     "BudgetExceeded",
     "Capped",
+    "Climbing",
     "ClippedPrice",
     "CountLaw",
     "DPCharge",
@@ -69,6 +72,7 @@ __all__ = [
     "GDPCharge",
     "GDPFilter",
     "Ladder",
+    "LadderPoints",
     "LadderPrice",
     "LadderRelease",
     "LinearLedger",
@@ -81,7 +85,6 @@ __all__ = [
     "SeparatePrice",
     "Shift",
     "ThresholdPrice",
-    "ThresholdTwoPoint",
     "TrialProfile",
     "TruncatedNegativeBinomial",
     "TwoPoint",

@@ -8,10 +8,7 @@ largest of the configurations' deltas at each point. So fix e1 in public, and le
 
 Calibrating each configuration to one common (epsilon, delta) is *not* enough: delta(e1) differs among such.
 
-The first success of K (`threshold`) asks the same of its configurations, at e1 where odds d1 <= exp(e1) - 1, with the
-penalty e1 and d_hat = delta / (1 + mean): success then costs at most (e_hat + e1, mean d_hat), and word that there was
-none (e_hat + (1+shape)/2 e1, d_hat), by the theorem of `ladder`. For a shape in [0, 1] both are within epsilon, and the
-deltas add to delta: the whole search is (epsilon, delta), however it ends.
+The first success of K asks the same at points of its own (`ladder_points`).
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from dpcore.calibrate.target import Target
 from dpcore.selection import penalties
 from dpcore.selection.counts import CountLaw, PoissonCount, TruncatedNegativeBinomial
 from dpcore.selection.noise import least_noise, least_noise_meeting
-from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
+from dpcore.selection.profiles import TrialProfile, epsilon_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +71,7 @@ class TwoPoint:
     def exceeds(self, configuration: TrialProfile) -> float:
         """The larger ln(delta / allowed) of the two points: at most 0 where the configuration is covered."""
         pairs = ((configuration.delta(self.e1), self.d1), (configuration.delta(self.e_hat), self.d_hat))
-        return max(_log_ratio(found, allowed) for found, allowed in pairs)
+        return max(log_ratio(found, allowed) for found, allowed in pairs)
 
     def covers(self, configuration: TrialProfile) -> bool:
         """Whether the configuration may be in the prior."""
@@ -90,38 +87,6 @@ class TwoPoint:
         return least_noise_meeting(target, lambda noise: self.exceeds(profile_of(noise)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ThresholdTwoPoint(TwoPoint):
-    """What every configuration has to meet so that the first success of K, or word of none, costs (epsilon, delta).
-
-    law  truncated negative binomial of shape in [0, 1], with or without a cap
-
-    Raises InvalidValue for other laws, and where d1 is too large for e1.
-    """
-
-    def __post_init__(self) -> None:
-        checks.non_negative_finite(e1=self.e1, d1=self.d1)
-        if self.priced.odds * self.d1 * ROUND_UP > math.expm1(self.e1):
-            expected = f"at most (exp(e1) - 1) / odds, which is {math.expm1(self.e1) / self.priced.odds:.6g}"
-            raise checks.InvalidValue("d1", self.d1, expected)
-        super().__post_init__()
-
-    @cached_property
-    def priced(self) -> TruncatedNegativeBinomial:
-        """The law without its cap."""
-        return threshold_law(self.law)
-
-    @cached_property
-    def penalty(self) -> float:
-        """What the number of trials adds to a success, in nats; to word of none at most as much."""
-        return self.e1 * ROUND_UP
-
-    @property
-    def d_hat(self) -> float:
-        """delta of the trial at e_hat, at most: as large as what is kept for word that no trial succeeded."""
-        return self.delta / (1 + self.priced.mean) * (1 - 1e-15)
-
-
 def threshold_law(law: CountLaw) -> TruncatedNegativeBinomial:
     """The law to price, for the first success: without its cap. Raises InvalidValue unless its shape is in [0, 1]."""
     priced = law.priced if isinstance(law, CountLaw) else law
@@ -130,7 +95,8 @@ def threshold_law(law: CountLaw) -> TruncatedNegativeBinomial:
     return priced
 
 
-def _log_ratio(found: float, allowed: float) -> float:
+def log_ratio(found: float, allowed: float) -> float:
+    """ln(found / allowed), at most 0 where it is allowed, and finite whatever is 0."""
     if found <= allowed:
         return min(0.0, math.log(found / allowed)) if min(found, allowed) > 0 else -1.0
     return math.log(found / allowed) if allowed > 0 else 700.0

@@ -1,17 +1,20 @@
-"""`scope: sweep, release: best`: the price of a private selection, and the plan of the trial that left.
+"""`scope: sweep, release: best` or `first`: the price of a sealed search, and the plan of the trial that left.
 
-The two points are those that every configuration of the prior was planned by, found anew from the public spec alone.
+The points are those that every configuration of the prior was planned by, found anew from the public spec alone.
 """
 
 from __future__ import annotations
 
+from dpcore.selection import LadderPoints, TwoPoint
 from sweeps.certificate.built import Built, planned
 from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.judging import CannotCertify, check_trial
-from sweeps.certificate.modes import Best
+from sweeps.certificate.modes import Best, First
 from sweeps.certificate.modes.best import spent_at_once
+from sweeps.certificate.modes.first import Rung
 from sweeps.certificate.modes.laws import TrialsLaw
-from sweeps.records import TrialState
+from sweeps.records import TARGET_EPSILON, TrialState
+from sweeps.release.published import Published
 from sweeps.sealed.law import law_text
 from sweeps.sealed.planning import SealedPlanner, middles
 from trainables.system import Refusal
@@ -26,14 +29,19 @@ def of_search(known: KnownSweep) -> Built:
             "over. One that released nothing has spent its budget all the same."
         )
     (winner,) = winners
-    assert known.spec.selection is not None
     check_trial(winner)
-    assert winner.plan is not None
-    assert winner.guarantee is not None
     planner = SealedPlanner.of(known.spec, known.facts, {}, middles(known.spec))
     if isinstance(planner, Refusal):
         raise CannotCertify(f"{known.record.called}: its search has no price any more ({planner.reason}).")
-    rule, claim = planner.pricing.rule, winner.guarantee
+    rule = planner.pricing.rule
+    return _of_ladder(known, winner, rule) if isinstance(rule, LadderPoints) else _of_best(known, winner, rule)
+
+
+def _of_best(known: KnownSweep, winner: Published, rule: TwoPoint) -> Built:
+    assert known.spec.selection is not None
+    assert winner.plan is not None
+    assert winner.guarantee is not None
+    claim = winner.guarantee
     mode = Best(
         mode="best",
         scope="sweep",
@@ -49,4 +57,30 @@ def of_search(known: KnownSweep) -> Built:
     )
     row = spent_at_once(claim.epsilon, claim.delta, claim.adjacency)
     artefact = f"the winner alone, with its score, as {winner.key}: which of the trials it was is not told"
+    return Built(mode=mode, claim=claim, rows=(row,), artefact=artefact)
+
+
+def _of_ladder(known: KnownSweep, winner: Published, rule: LadderPoints) -> Built:
+    """The claim is that of where it ended: with several budgets the one beside the winner's own, which is ex ante."""
+    assert known.spec.selection is not None
+    assert winner.plan is not None
+    assert winner.guarantee is not None
+    claim = winner.plan.beside[0] if len(rule.epsilons) > 1 else winner.guarantee
+    rungs = zip(rule.epsilons, rule.weights, rule.shifts, rule.deltas, strict=True)
+    mode = First(
+        mode="first",
+        scope="sweep",
+        release="first",
+        law=TrialsLaw.of(rule.law),
+        named=law_text(known.spec.selection, known.spec.search.trials),
+        target=str(known.spec.selection.target),
+        rungs=tuple(Rung(epsilon=e, weight=weight, shift=shift, deltas=row) for e, weight, shift, row in rungs),
+        d_hat=rule.d_hat,
+        failure=rule.failure,
+        ended=1 + rule.epsilons.index(float(winner.config[TARGET_EPSILON])),
+        winner=planned(winner.key, winner.plan, claim),
+        ex_ante=rule.epsilon,
+    )
+    row = spent_at_once(rule.epsilon, claim.delta, claim.adjacency)
+    artefact = f"the first success alone, with its score, as {winner.key}: which of the trials it was is not told"
     return Built(mode=mode, claim=claim, rows=(row,), artefact=artefact)

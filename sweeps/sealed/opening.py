@@ -23,7 +23,7 @@ from pathlib import Path
 from dpcore.checks import InvalidValue
 from dpcore.selection import draw
 from sweeps.process.workspace import Workspace
-from sweeps.records import SweepRecord, SweepState, trial_key
+from sweeps.records import TARGET_EPSILON, SweepRecord, SweepState, trial_key
 from sweeps.release.policy import Release
 from sweeps.sealed.planning import SealedPlanner, middles
 from sweeps.sealed.preview import workers_of
@@ -176,10 +176,14 @@ def drawn_for(spec: SweepSpec, facts: PublicFacts, calibrations: MutableMapping[
 
 
 def _slot(planner: SealedPlanner, space: Space, coins: Coins, number: int) -> Slot:
-    """The first draw of the prior that may be launched: what may not is no part of the prior."""
+    """The first draw of the prior that may be launched: what may not is no part of the prior.
+
+    Its budget is drawn before, and stays: each has the chance by which it is priced, whatever may be launched with it.
+    """
     prior = coins.prior(number)
+    budget = space.epsilons[int(prior.integers(len(space.epsilons)))]
     for _ in range(MOST_DRAWS):
-        config: Config = space.draw(prior)
+        config: Config = {**space.draw(prior), TARGET_EPSILON: budget}
         if isinstance(plan := planner.plan(config), PrivacyPlan):
             return Slot(config=config, seed=coins.seed(number), plan=plan)
     expected = f"one of {MOST_DRAWS} draws from the prior that may be launched"

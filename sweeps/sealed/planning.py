@@ -12,22 +12,17 @@ import math
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 
-from dpcore.guarantee import Guarantee, Status, weakest
+from dpcore.guarantee import Guarantee, Notion, Status, weakest
 from dpcore.selection import (
     Capped,
-    Ladder,
-    ThresholdTwoPoint,
+    Climbing,
+    LadderPoints,
     TrialProfile,
     TwoPoint,
     penalties,
     price_best,
-    price_ladder,
-    threshold_law,
 )
-from dpcore.selection.best import TIGHT
-from dpcore.selection.penalties import Shift
 from dpcore.selection.profiles import epsilon_at
-from dpcore.selection.threshold import threshold_shift
 from sweeps.budget.fitting import fitted
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.control.planning import plan_proposal
@@ -35,27 +30,22 @@ from sweeps.ledger.assumptions import OF_ONE_TRIAL, PRIVATE_SELECTION
 from sweeps.records import TARGET_EPSILON
 from sweeps.sealed.assumptions import rests_on
 from sweeps.sealed.law import law_of, law_text
+from sweeps.sealed.theorems import of_best, of_first
 from sweeps.search.space import Space
-from sweeps.spec.model import Selection, SweepSpec
+from sweeps.spec.model import SweepSpec
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
-
-THEOREM = f"{TIGHT}; two-point calibration: dpcore.selection.two_point"
-OF_FIRST = (
-    "Liu & Talwar (2019), algorithm 1; profile form: dpcore.selection.threshold, and of word of none: "
-    "dpcore.selection.ladder; two-point calibration: dpcore.selection.two_point"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pricing:
     """One price for what leaves of a random number of trials: the best, or the first success and word of none.
 
-    rule       what each configuration has to meet
-    reference  the plan by which it was chosen, in public; its claim is that of one trial, alone
+    rule        what each configuration has to meet; of a ladder of budgets, in its rung
+    references  the plans by which it was chosen, in public, one for each budget; each claims what it would alone
     """
 
-    rule: TwoPoint
-    reference: PrivacyPlan
+    rule: TwoPoint | LadderPoints
+    references: tuple[PrivacyPlan, ...]
 
     @property
     def law(self) -> Capped:
@@ -64,21 +54,30 @@ class Pricing:
         return self.rule.law
 
     @property
+    def reference(self) -> PrivacyPlan:
+        """That of the dearest budget."""
+        return self.references[-1]
+
+    def exceeds(self, rung: int, trial: TrialProfile) -> float:
+        """By how much a trial is too dear for its budget, in logarithms; at most 0 where it may run."""
+        return self.rule.exceeds(rung, trial) if isinstance(self.rule, LadderPoints) else self.rule.exceeds(trial)
+
+    @property
     def of_first(self) -> bool:
         """Whether the first success leaves, not the best."""
-        return isinstance(self.rule, ThresholdTwoPoint)
+        return isinstance(self.rule, LadderPoints)
 
     def routes(self) -> Mapping[str, float]:
         """Epsilon for trials that are all like the reference, by every route, or of either end: the claim is `rule`'s.
 
         At its delta; a success and word of none share it.
         """
-        trial, rule = trial_profile(self.reference), self.rule
-        if not self.of_first:
-            return {one.name: one.epsilon for one in price_best(self.law, trial, rule.delta).routes}
-        ladder = Ladder(law=self.law, rungs=(trial,), weights=(1.0,))
-        price = price_ladder(ladder, (rule.delta - rule.d_hat,), rule.d_hat, points=2)
-        return {"success": price.rungs[0], "none": price.failure}
+        if isinstance(rule := self.rule, LadderPoints):
+            many = len(rule.epsilons) > 1
+            ends = {f"success at {one:g}" if many else "success": one for one in rule.epsilons}
+            return ends | {"none": rule.failure}
+        trial = trial_profile(self.reference)
+        return {one.name: one.epsilon for one in price_best(self.law, trial, rule.delta).routes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class SealedPlanner:
         law = law_of(spec.selection, spec.search.trials)
         refusal: Refusal | None = None
         for config in references:
-            found = _reference(spec, config, facts, calibrations, law, systems)
+            found = _pricing(spec, config, facts, calibrations, law, systems)
             if isinstance(found, Pricing):
                 return cls(spec, facts, calibrations, found, systems)
             refusal = refusal or found
@@ -115,25 +114,25 @@ class SealedPlanner:
     def plan(self, config: Config) -> PrivacyPlan | Refusal:
         """The plan of one configuration, which claims the price of the whole procedure; or why it is not in the prior.
 
-        `config` is canonical, its `target_epsilon` the budget.
+        `config` is canonical, its `target_epsilon` the budget, or that of its rung.
         """
-        rule = self.pricing.rule
-        found = _fitted(
-            self.spec,
-            config,
-            self.facts,
-            self.calibrations,
-            rule.exceeds,
-            self.pricing.reference.guarantee.epsilon,
-            self.systems,
-        )
-        return found if isinstance(found, Refusal) else replace(found, guarantee=self.claim(found), beside=())
+        pricing = self.pricing
+        rung = self.spec.privacy.epsilon.index(config[TARGET_EPSILON])
+        start = pricing.references[rung].guarantee.epsilon
+
+        def exceeds(trial: TrialProfile) -> float:
+            return pricing.exceeds(rung, trial)
+
+        found = _fitted(self.spec, config, self.facts, self.calibrations, exceeds, start, self.systems)
+        if isinstance(found, Refusal):
+            return found
+        return replace(found, guarantee=self.claim(found), beside=self.afterwards(found, rung))
 
     def claim(self, plan: PrivacyPlan) -> Guarantee:
         """What the winner claims, whichever it is: the budget, for everything that leaves."""
         own, rule, selection = plan.guarantee, self.pricing.rule, self.spec.selection
         assert selection is not None
-        law = law_text(selection, self.pricing.law.cap)
+        law, target = law_text(selection, self.pricing.law.cap), selection.target
         assumptions = [line for line in own.assumptions if line not in OF_ONE_TRIAL]
         return Guarantee(
             epsilon=rule.epsilon,
@@ -142,16 +141,18 @@ class SealedPlanner:
             unit=own.unit,
             accountant=PRIVATE_SELECTION,
             status=weakest(own.status, Status.PROVED_UNDER_ASSUMPTIONS),
-            theorem=_theorem(selection, law),
+            theorem=of_best(law) if target is None else of_first(law, str(target), len(self.pricing.references)),
             assumptions=(*assumptions, *rests_on(selection)),
             aimed_at=rule.epsilon,
         )
 
-
-def _theorem(selection: Selection, law: str) -> str:
-    if selection.target is None:
-        return f"The best of a secret number of trials ({law}): {THEOREM}"
-    return f"The first of a secret number of trials ({law}) with {selection.target}, or word of none: {OF_FIRST}"
+    def afterwards(self, plan: PrivacyPlan, rung: int) -> tuple[Guarantee, ...]:
+        """What a success of a ladder claims besides, once it is known from which rung it left; else nothing."""
+        rule = self.pricing.rule
+        if not isinstance(rule, LadderPoints) or len(rule.epsilons) == 1:
+            return ()
+        whole = self.claim(plan)
+        return (replace(whole, notion=Notion.EX_POST, epsilon=rule.epsilons[rung], aimed_at=None),)
 
 
 def middles(spec: SweepSpec) -> Iterator[Config]:
@@ -161,7 +162,7 @@ def middles(spec: SweepSpec) -> Iterator[Config]:
         yield space.config(branch, space.epsilons[0], branch.drawn(lambda: 0.5))
 
 
-def _reference(
+def _pricing(
     spec: SweepSpec,
     config: Config,
     facts: PublicFacts,
@@ -169,25 +170,49 @@ def _reference(
     law: Capped,
     systems: Mapping[str, System] | None,
 ) -> Pricing | Refusal:
-    (epsilon,), delta = spec.privacy.epsilon, spec.privacy.delta
+    """The price by one reference, given as much of each budget as it can have alone. Raises InvalidValue."""
     assert spec.selection is not None
-    kind = TwoPoint if spec.selection.target is None else ThresholdTwoPoint
-    own_delta = delta / (law.priced.mean + (kind is ThresholdTwoPoint))
-
-    def shift_of(trial: TrialProfile) -> Shift:
-        return penalties.tight(law, trial) if kind is TwoPoint else threshold_shift(threshold_law(law), trial)
+    if spec.selection.target is not None:
+        return _ladder(spec, config, facts, calibrations, law, systems)
+    (epsilon,), delta = spec.privacy.epsilon, spec.privacy.delta
 
     def exceeds(trial: TrialProfile) -> float:
-        price = epsilon_at(trial, own_delta) + shift_of(trial).penalty
+        price = epsilon_at(trial, delta / law.priced.mean) + penalties.tight(law, trial).penalty
         return math.log(price / epsilon)
 
     found = _fitted(spec, config, facts, calibrations, exceeds, epsilon / 3, systems)
     if isinstance(found, Refusal):
         return found
-    shift = shift_of(trial_profile(found))
+    shift = penalties.tight(law, trial_profile(found))
     # A little below the root, so that rounding leaves it on the safe side, as in `dpcore.selection.two_point`.
-    rule = kind(law=law, epsilon=epsilon, delta=delta, e1=shift.e1, d1=min(1.0, shift.d1 * (1 - 1e-11)))
-    return Pricing(rule=rule, reference=found)
+    rule = TwoPoint(law=law, epsilon=epsilon, delta=delta, e1=shift.e1, d1=min(1.0, shift.d1 * (1 - 1e-11)))
+    return Pricing(rule=rule, references=(found,))
+
+
+def _ladder(
+    spec: SweepSpec,
+    config: Config,
+    facts: PublicFacts,
+    calibrations: MutableMapping[str, float],
+    law: Capped,
+    systems: Mapping[str, System] | None,
+) -> Pricing | Refusal:
+    """The same for every budget, from the cheapest on: a rung's price does not depend on dearer ones."""
+    epsilons = spec.privacy.epsilon
+    climbing = Climbing(law=law, weights=(1 / len(epsilons),) * len(epsilons), delta=spec.privacy.delta)
+    references: list[PrivacyPlan] = []
+    for epsilon in epsilons:
+        known = climbing
+
+        def exceeds(trial: TrialProfile, epsilon: float = epsilon, known: Climbing = known) -> float:
+            return math.log(known.price(trial) / epsilon)
+
+        found = _fitted(spec, config, facts, calibrations, exceeds, epsilon / 3, systems)
+        if isinstance(found, Refusal):
+            return found
+        references.append(found)
+        climbing = climbing.with_rung(trial_profile(found))
+    return Pricing(rule=climbing.points(epsilons), references=tuple(references))
 
 
 def _fitted(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from sweeps.records import Proposal, Settlement, TrialState, trial_key
+from sweeps.population.blocks import settle_block
+from sweeps.records import TARGET_EPSILON, Proposal, Settlement, TrialState, trial_key
 from sweeps.release.policy import Release
 from sweeps.sealed.opening import SealedPlaces
 from sweeps.spec.model import SweepSpec
@@ -41,8 +42,12 @@ def release(
         with suppress(Damaged):
             if (found := work.best()) is not None:
                 _commit(store, lease, spec, work, work.drawn().slots[found.slot], found, trials)
+    left = [one for one in store.trials(lease.sweep) if one.state is TrialState.COMPLETE]
+    for one in left if len(spec.privacy.epsilon) > 1 else []:
+        # A ladder of budgets was reserved at its dearest, and costs the one that its success had.
+        settle_block(store, lease, spec.data.population or "", float(one.config[TARGET_EPSILON]))
     places.destroy()
-    return any(one.state is TrialState.COMPLETE for one in store.trials(lease.sweep))
+    return bool(left)
 
 
 def _commit(

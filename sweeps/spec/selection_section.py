@@ -109,8 +109,9 @@ def _check_budget(draft: Draft, problems: Problems) -> None:
     privacy = draft.privacy
     if privacy is None:
         return
-    if len(privacy.epsilon) > 1:
-        problems.add("privacy.epsilon", list(privacy.epsilon), "one budget: that of the whole search", "Keep one.")
+    if len(privacy.epsilon) > 1 and privacy.release != "first":
+        remedy = "Keep one, or use `release: first`, of which the cheapest budget leaves that reaches a target."
+        problems.add("privacy.epsilon", list(privacy.epsilon), "one budget: that of the whole search", remedy)
     for name in ("allow_unprotected", "allow_raw_measures"):
         if getattr(privacy, name) is not None:
             expected = "null: what is not covered has no price, and the winner would carry it"

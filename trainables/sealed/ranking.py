@@ -9,6 +9,9 @@ from typing import Protocol
 
 from trainables.sealed.drawn import Slot
 
+TARGET_EPSILON = "target_epsilon"
+"""The value of every configuration that names its budget."""
+
 
 class Ranking(Protocol):
     """An order of the trials, as a function of what one of them puts out."""
@@ -38,7 +41,8 @@ class BestScore:
 
 @dataclass(frozen=True, slots=True)
 class FirstSuccess:
-    """The first that meets a public target, in the secret order of slots: no success is better than another.
+    """The first that meets a public target, in the secret order of slots: no success is better than another, but for
+    the budget that its trial had; the cheapest goes before.
 
     target    of the metric, as the trial puts it out: a noisy score is held against it as it is
     at_least  whether a success has at least the target; else it has at most that
@@ -54,4 +58,4 @@ class FirstSuccess:
         if not all(math.isfinite(one) for one in (value, *metrics.values())):
             return None
         met = value >= self.target if self.at_least else value <= self.target
-        return () if met else None
+        return (float(slot.config[TARGET_EPSILON]),) if met else None

@@ -19,7 +19,6 @@ from dpcore.checks import InvalidValue
 from dpcore.events import ApproximateDP, Composed, Event
 from dpcore.guarantee import FLOATING_POINT, Notion, Status, weakest
 from dpcore.selection import EventProfile, TwoPoint, WorstProfile
-from dpcore.selection.best import TIGHT
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number, rests_on, word
 from sweeps.certificate.fields import Chance, NotNegative, Sentence
@@ -28,20 +27,15 @@ from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel
 from sweeps.ledger.composing import ReleasedParts
 from sweeps.sealed.assumptions import OF_EVERY_SEARCH, OF_THE_PRIOR
+from sweeps.sealed.theorems import of_best
 
 ACCOUNTANT = "private-selection"
-THEOREM = f"{TIGHT}; two-point calibration: dpcore.selection.two_point"
 SEARCH = "sealed search"
 """In place of a trial in the one row of the ledger."""
 SEALED = (
     "That K was drawn once from this law, and that neither K, the losers nor the winner's slot left the boundary.",
     "That every configuration of the prior met the points that the winner meets.",
 )
-
-
-def theorem_of(law: str) -> str:
-    """The argument of a claim.  law  in words"""
-    return f"The best of a secret number of trials ({law}): {THEOREM}"
 
 
 class Best(Counted):
@@ -124,7 +118,7 @@ class Best(Counted):
         yield number("lower end of epsilon", claim.epsilon_lower, None)
         yield word("notion", claim.notion, Notion.DP)
         yield word("accountant", claim.accountant, ACCOUNTANT)
-        yield word("theorem", claim.theorem, theorem_of(self.named))
+        yield word("theorem", claim.theorem, of_best(self.named))
         yield word("status", claim.status, weakest(Status.PROVED_UNDER_ASSUMPTIONS, self.winner.status))
 
     def opinions(self, claim: Claimed, rows: Sequence[LedgerRow]) -> tuple[Event, ...]:
@@ -141,9 +135,9 @@ def sealed_row(epsilon: float, claim: Claimed, rows: Sequence[LedgerRow]) -> Che
     return Check("the ledger has one row for the sealed search", held, f"{len(rows)} rows")
 
 
-def rests_on_search(claim: Claimed) -> Iterator[Check]:
-    """Whether the document states what every sealed search rests on, and says by what its prior was chosen."""
-    yield rests_on(claim, (FLOATING_POINT, *OF_EVERY_SEARCH))
+def rests_on_search(claim: Claimed, besides: tuple[str, ...] = ()) -> Iterator[Check]:
+    """Whether the document states what every sealed search rests on, with `besides`, and how its prior was chosen."""
+    yield rests_on(claim, (FLOATING_POINT, *OF_EVERY_SEARCH, *besides))
     said = [line for line in claim.assumptions if line.startswith(OF_THE_PRIOR)]
     yield Check("how the prior was chosen", len(said) == 1, "; ".join(said) or "not said")
 

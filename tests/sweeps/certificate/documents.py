@@ -11,15 +11,13 @@ from dpcore.adjacency import Adjacency
 from dpcore.events import ApproximateDP, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Notion, Status
 from dpcore.selection import (
+    Climbing,
     EventProfile,
     GDPFilter,
-    Ladder,
-    LadderRelease,
     RenyiFilter,
     TwoPoint,
     covering_mu,
     geometric,
-    price_ladder,
 )
 from sweeps.certificate import document
 from sweeps.certificate.canonical import canonical_bytes
@@ -27,7 +25,6 @@ from sweeps.certificate.chain import Chain, LedgerRow
 from sweeps.certificate.claimed import Claimed
 from sweeps.certificate.document import Body, Signature, Signed, normalised, spelled
 from sweeps.certificate.modes import Best, ComposedTrials, Filtered, First, OneTrial, StatedTrial
-from sweeps.certificate.modes.best import theorem_of
 from sweeps.certificate.modes.composition import released_parts
 from sweeps.certificate.modes.filtered import (
     THEOREMS,
@@ -37,7 +34,6 @@ from sweeps.certificate.modes.filtered import (
     GaussianRule,
     RenyiRule,
 )
-from sweeps.certificate.modes.first import THEOREM as FIRST
 from sweeps.certificate.modes.first import Rung
 from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial
@@ -45,7 +41,8 @@ from sweeps.certificate.modes.profile import Profile
 from sweeps.certificate.signing import key_text, signed
 from sweeps.certificate.titles import attested, covered, title_of, uncovered
 from sweeps.ledger.filtered import IN_TIME
-from sweeps.sealed.assumptions import OF_EVERY_SEARCH, PRIOR
+from sweeps.sealed.assumptions import OF_EVERY_SEARCH, PRIOR, TARGET
+from sweeps.sealed.theorems import of_best, of_first
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 ADD_REMOVE = Adjacency.ADD_REMOVE
@@ -238,36 +235,41 @@ def best() -> Body:
     )  # fmt: skip
     claim = Claimed(
         covers=covered(mode, SWEPT, AT), notion=Notion.DP, epsilon=3.0, delta=DELTA, adjacency=ADD_REMOVE,
-        unit="record", contributions=1, accountant="private-selection", version="0.1.0", theorem=theorem_of(mode.named),
+        unit="record", contributions=1, accountant="private-selection", version="0.1.0", theorem=of_best(mode.named),
         status=Status.PROVED_UNDER_ASSUMPTIONS, epsilon_lower=None, assumptions=(FLOATING, *OF_EVERY_SEARCH, PRIOR),
     )  # fmt: skip
     return body(mode, claim, (sealed(3.0, DELTA),))
 
 
-def first(ended=3) -> Body:
-    """The ladder of private_search.md, 1g: Gaussian noise (8, 4, 2, 1), weights 1/4, geometric K of mean 108."""
-    noises, law = (8.0, 4.0, 2.0, 1.0), geometric(108.0)
-    rungs = tuple(EventProfile(Gaussian(noise_multiplier=noise)) for noise in noises)
-    price = price_ladder(Ladder(law=law, rungs=rungs, weights=(0.25,) * 4), (2e-6,) * 4, 2e-6)
-    won = None
-    if ended is not None:
-        own = {"training": Gaussian(noise_multiplier=noises[ended - 1])}
-        won = planned(0, 1.0, 1, status=Status.PROVED_UNDER_ASSUMPTIONS).model_copy(update=own)
+def first(ended=3, noises=(8.0, 4.0, 2.0, 1.0)) -> Body:
+    """A ladder of Gaussian noise, the cheapest budget first, with geometric K of mean 108."""
+    law, climbing = (
+        geometric(108.0),
+        Climbing(law=geometric(108.0), weights=(1 / len(noises),) * len(noises), delta=DELTA),
+    )
+    epsilons = []
+    for noise in noises:
+        trial = EventProfile(Gaussian(noise_multiplier=noise))
+        epsilons.append(climbing.price(trial) * (1 + 1e-9))
+        climbing = climbing.with_rung(trial)
+    rule = climbing.points(epsilons)
+    own = {"training": Gaussian(noise_multiplier=noises[ended - 1])}
+    won = planned(0, 1.0, 1, status=Status.PROVED_UNDER_ASSUMPTIONS).model_copy(update=own)
+    rungs = zip(rule.epsilons, rule.weights, rule.shifts, rule.deltas, strict=True)
     mode = First(
-        mode="first", scope="sweep", release="first", law=TrialsLaw.of(law), which=LadderRelease.FIRST_IN_LOWEST,
-        rungs=tuple(
-            Rung(reference=Gaussian(noise_multiplier=noise), weight=0.25, delta=2e-6, price=epsilon)
-            for noise, epsilon in zip(noises, price.rungs, strict=True)
-        ),
-        failure_delta=2e-6, failure=price.failure, ended=ended, ex_ante=price.epsilon, winner=won,
+        mode="first", scope="sweep", release="first", law=TrialsLaw.of(law), named="geometric, mean 108",
+        target="accuracy of at least 0.9", d_hat=rule.d_hat, failure=rule.failure, ended=ended, ex_ante=rule.epsilon,
+        rungs=tuple(Rung(epsilon=e, weight=weight, shift=shift, deltas=row) for e, weight, shift, row in rungs),
+        winner=won,
     )  # fmt: skip
     claim = Claimed(
-        covers=covered(mode, SWEPT, AT), notion=Notion.EX_POST, adjacency=ADD_REMOVE, unit="record", contributions=1,
-        epsilon=price.failure if ended is None else price.rungs[ended - 1], delta=price.delta,
-        accountant="private-selection", version="0.1.0", status=Status.PROVED_UNDER_ASSUMPTIONS, theorem=FIRST,
-        epsilon_lower=None, assumptions=(FLOATING, *OF_EVERY_SEARCH, PRIOR),
+        covers=covered(mode, SWEPT, AT), notion=Notion.DP if len(noises) == 1 else Notion.EX_POST,
+        adjacency=ADD_REMOVE, unit="record", contributions=1, epsilon=rule.epsilons[ended - 1], delta=DELTA,
+        accountant="private-selection", version="0.1.0", status=Status.PROVED_UNDER_ASSUMPTIONS, epsilon_lower=None,
+        theorem=of_first(mode.named, mode.target, len(noises)),
+        assumptions=(FLOATING, *OF_EVERY_SEARCH, PRIOR, TARGET),
     )  # fmt: skip
-    return body(mode, claim, (sealed(price.epsilon, price.delta),))
+    return body(mode, claim, (sealed(rule.epsilon, DELTA),))
 
 
 def sealed(epsilon: float, delta: float) -> LedgerRow:

@@ -1,8 +1,11 @@
-"""The certificate of utility first: the ex-post price of where the search ended, from the ladder alone."""
+"""The certificate of the first success: the price of where the search ended, from the ladder's points alone."""
+
+from __future__ import annotations
 
 import pytest
 
 from dpcore.events import Gaussian
+from dpcore.guarantee import Notion
 from sweeps.certificate.verifying import recomputed
 from tests.sweeps.certificate.documents import first
 
@@ -15,29 +18,43 @@ def changed(made, **changes):
     return made.model_copy(update={"mode": made.mode.model_copy(update=changes)})
 
 
-def test_prices_are_the_published_goldens():
-    """private_search.md, 1g: delta/5 each of 1e-5; failure by the curve, which is looked up on a grid, from above."""
-    mode = first().mode
-    assert [one.price for one in mode.rungs] == pytest.approx([0.733304, 1.676333, 3.474952, 7.276244], abs=1e-6)
-    assert mode.failure == pytest.approx(3.185765, abs=1e-3)
-    assert wrong(first()) == []
+def claiming(made, **changes):
+    return made.model_copy(update={"claim": made.claim.model_copy(update=changes)})
 
 
-def test_that_none_reached_the_target_has_a_price_too():
-    made = first(None)
-    assert made.claim.epsilon == made.mode.failure
-    assert made.title.endswith("in which no trial reached the target")
+@pytest.mark.parametrize("ended", [1, 2, 3, 4])
+def test_every_end_has_its_own_price(ended):
+    made = first(ended)
     assert wrong(made) == []
+    assert (made.claim.epsilon, made.claim.notion) == (made.mode.rungs[ended - 1].epsilon, Notion.EX_POST)
+    assert made.title.startswith("Ex-post privacy certificate")
+    assert made.mode.failure <= made.mode.ex_ante == made.mode.rungs[-1].epsilon
 
 
-def test_the_price_of_a_cheaper_rung_is_not_the_winners():
-    """The mutants: ended elsewhere; a winner with less noise than its rung; a winner where there was none."""
+def test_one_budget_is_promised_beforehand():
+    made = first(1, (2.0,))
+    assert wrong(made) == []
+    assert made.claim.notion is Notion.DP
+    assert made.title.startswith("Privacy certificate")
+    assert wrong(made.model_copy(update={"claim": made.claim.model_copy(update={"notion": Notion.EX_POST})})) == [
+        "notion"
+    ]
+
+
+def test_what_another_end_costs_is_not_the_winners():
+    """The mutants: a cheaper end; a winner with less noise than its rung; no such end."""
     made = first(3)
-    cheaper = made.model_copy(update={"claim": made.claim.model_copy(update={"epsilon": made.mode.rungs[1].price})})
-    assert wrong(cheaper) == ["epsilon of where it ended"]
+    assert wrong(claiming(made, epsilon=made.mode.rungs[1].epsilon)) == ["epsilon of where it ended"]
     less = made.mode.winner.model_copy(update={"training": Gaussian(noise_multiplier=1.9)})
     assert set(wrong(changed(made, winner=less))) == {
-        "the winner's delta at shift 3", "the winner's delta at shift 4", "the winner's own delta",
+        "the winner's delta at shift 3", "the winner's delta at shift 4", "the winner's delta at e_hat",
     }  # fmt: skip
-    assert "where the search ended" in wrong(changed(made, winner=None))
     assert "where the search ended" in wrong(changed(made, ended=5))
+
+
+def test_a_shift_that_its_deltas_exceed_is_no_ladder():
+    """The mutant: a penalty that is too small for what trials of its rungs may have."""
+    made = first(3)
+    rungs = list(made.mode.rungs)
+    rungs[2] = rungs[2].model_copy(update={"shift": rungs[2].shift * 0.999})
+    assert "the ladder and its points" in wrong(changed(made, rungs=tuple(rungs)))

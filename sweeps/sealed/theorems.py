@@ -1,0 +1,27 @@
+"""The arguments of sealed searches, in words: a claim names its own, and a certificate is held against it."""
+
+from __future__ import annotations
+
+from dpcore.selection.best import TIGHT
+
+_BEST = f"{TIGHT}; two-point calibration: dpcore.selection.two_point"
+_FIRST = (
+    "Liu & Talwar (2019), algorithm 1; profile form, word of none and configurations that differ: "
+    "dpcore.selection.ladder and ladder_points"
+)
+_LADDER = f"after Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and {_FIRST}"
+
+
+def of_best(law: str) -> str:
+    """Of the best trial.  law  in words"""
+    return f"The best of a secret number of trials ({law}): {_BEST}"
+
+
+def of_first(law: str, target: str, budgets: int) -> str:
+    """Of the first trial that meets a target, and of word of none.  law, target  in words"""
+    if budgets == 1:
+        return f"The first of a secret number of trials ({law}) with {target}, or word of none: {_FIRST}"
+    return (
+        f"The first of a secret number of trials ({law}) with {target}, of the cheapest of {budgets} budgets that has "
+        f"one, or word of none: {_LADDER}"
+    )
