@@ -20,6 +20,7 @@ from sweeps.search.space import Space
 from sweeps.spec import load_spec
 from tests.sweeps.test_sealed_planning import DIGITS, planner_of
 from tests.sweeps.test_sealed_search import SPEC, Search
+from trainables.sealed.drawn import Slot
 from trainables.sealed.ranking import FirstSuccess
 from trainables.sealed.slot import run_slot
 
@@ -72,13 +73,20 @@ def test_word_of_none_has_spent_the_price(tmp_path):
     assert not search.places.key()
 
 
+def slot_at(budget: float) -> Slot:
+    return Slot(config={"target_epsilon": budget}, seed=0, plan=None)
+
+
 def test_a_success_has_the_target_or_more_and_every_value_finite():
     least = FirstSuccess(metric="a", target=0.5, at_least=True)
     most = FirstSuccess(metric="a", target=0.5, at_least=False)
-    assert [least.rank(None, {"a": value}) for value in (0.49, 0.5, 0.7, math.nan)] == [None, (), (), None]
-    assert [most.rank(None, {"a": value}) for value in (0.49, 0.5, 0.7, -math.inf)] == [(), (), None, None]
-    assert least.rank(None, {"a": 0.7, "b": math.inf}) is None
-    assert least.rank(None, {"b": 0.7}) is None
+    one, met = slot_at(1.0), (1.0,)
+    assert [least.rank(one, {"a": value}) for value in (0.49, 0.5, 0.7, math.nan)] == [None, met, met, None]
+    assert [most.rank(one, {"a": value}) for value in (0.49, 0.5, 0.7, -math.inf)] == [met, met, None, None]
+    assert least.rank(one, {"a": 0.7, "b": math.inf}) is None
+    assert least.rank(one, {"b": 0.7}) is None
+    # However much better a dearer one is.
+    assert least.rank(one, {"a": 0.5}) < least.rank(slot_at(2.0), {"a": 0.99})
 
 
 FIRST_DIGITS = {
@@ -92,14 +100,14 @@ def test_every_configuration_meets_both_points_with_less_noise_than_for_the_best
     planner, best = planner_of(FIRST_DIGITS), planner_of(DIGITS)
     rng, space, rule = np.random.default_rng(1), Space.of(planner.spec), planner.pricing.rule
     assert rule.d_hat == pytest.approx(1e-5 / 28)
-    assert rule.e1 + rule.e_hat == pytest.approx(3)
+    assert rule.shifts[0] + rule.e_hat(0) == pytest.approx(3)
     configs = [space.draw(rng) for _ in range(4)]
     plans = [planner.plan(config) for config in configs]
     assert len({plan.guarantee for plan in plans}) == 1
     for config, plan in zip(configs, plans, strict=True):
         trial = trial_profile(plan)
-        assert trial.delta(rule.e1) <= rule.d1
-        assert trial.delta(rule.e_hat) <= rule.d_hat
+        assert trial.delta(rule.shifts[0]) <= rule.deltas[0][0]
+        assert trial.delta(rule.e_hat(0)) <= rule.d_hat
         assert plan.config["noise_multiplier"] < best.plan(config).config["noise_multiplier"]
 
 
