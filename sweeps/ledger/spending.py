@@ -315,8 +315,9 @@ def _of_searches(found: Summary, plans: Sequence[PrivacyPlan], tests: Sequence[C
     if len(plans) > 1 or tests:
         return replace(found, uncounted="the price of a sealed search adds to others by sums alone: `sweeps budget`")
     (plan,) = plans
-    claim = plan.guarantee
-    return replace(found, procedure=Procedure(guarantee=claim, trials=1, standing=claim.status))
+    claim, afterwards = plan.guarantee, plan.beside[0] if plan.beside else None
+    one = Procedure(guarantee=claim, trials=1, standing=claim.status, afterwards=afterwards)
+    return replace(found, procedure=one)
 
 
 def _cut_on_the_way(

@@ -68,6 +68,8 @@ class Procedure:
     sweeps     whose trials they are, where they are of several
     budget     of everything that leaves the sweep, which a filter keeps; None where each trial has its own
     filtered   whether `guarantee` is that budget itself, since results chose what was launched
+    afterwards  of a sealed search over several budgets, what the one cost that it ended at: ex post, and no more than
+               `guarantee`; None of any other
     """
 
     guarantee: Guarantee
@@ -81,6 +83,7 @@ class Procedure:
     sweeps: tuple[str, ...] = ()
     budget: SweepTotal | None = None
     filtered: bool = False
+    afterwards: Guarantee | None = None
 
     @property
     def is_claim(self) -> bool:
@@ -94,6 +97,7 @@ class Procedure:
             **self.guarantee.to_dict(),
             "trials": self.trials,
             **({"sweeps": list(self.sweeps)} if self.sweeps else {}),
+            **({} if self.afterwards is None else {"afterwards": self.afterwards.to_dict()}),
             "is_claim": self.is_claim,
             "chosen_by_results": [choice.what for choice in self.choices],
             "instead": list(dict.fromkeys(choice.instead for choice in self.choices)),

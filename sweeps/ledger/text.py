@@ -20,6 +20,7 @@ PROMISES_NOTHING = "epsilon inf, since some promise nothing"
 """Of a total with unprotected trials among them."""
 
 COVERS = "It covers all results of this sweep and the choice of the best, but no running times and memory."
+COVERS_ONE = "It covers what left this search and the choice of it, but no running times and memory."
 COUNTS = "It counts the mechanisms alone, and not what else leaves of these public records."
 """What a total is a claim about, and what it is where the records are declared public."""
 
@@ -48,11 +49,11 @@ def total_text(total: Procedure, assumptions: Assumptions) -> str:
     if math.isinf(claim.epsilon):
         return f"{who}: {PROMISES_NOTHING}"
     if total.is_claim:
-        covers = COUNTS if is_demonstration(claim) else COVERS
+        covers = COUNTS if is_demonstration(claim) else COVERS_ONE if covers_search(claim) else COVERS
         covers = covers.replace("this sweep", "these sweeps") if total.sweeps else covers
         said = quote_of_total(total).said.capitalize()
         stated = f"{who}: {claim_text(claim, assumptions.status(claim))}. {said}. {covers}"
-        return f"{stated}{_budget_text(total)}{_cut_text(total)}"
+        return f"{stated}{_budget_text(total)}{_afterwards_text(total, assumptions)}{_cut_text(total)}"
     return f"{who}: no guarantee, because {_no_total_text(total)} (Added up as it ran: {claim_text(claim, None)}.)"
 
 
@@ -64,6 +65,16 @@ def _budget_text(total: Procedure) -> str:
         return f" It is the sweep's budget: its {total.budget.filter} filter launched nothing beyond it."
     said = f"epsilon {epsilon_text(total.budget.epsilon)} at delta {delta_text(total.budget.delta)}"
     return f" The sweep's budget is {said}; what ran was fixed beforehand, and is counted as it ran."
+
+
+def _afterwards_text(total: Procedure, assumptions: Assumptions) -> str:
+    """What a search over several budgets came to, which nobody could promise before it."""
+    if (claim := total.afterwards) is None:
+        return ""
+    return (
+        f" That was promised beforehand. Where it ended is known now, and cost "
+        f"{claim_text(claim, assumptions.status(claim))}: {quote_of_claim(claim).said}."
+    )
 
 
 def _cut_text(total: Procedure) -> str:

@@ -88,9 +88,9 @@ def quote_of_claim(claim: Guarantee) -> Quote:
         return Quote(Verdict.NO, f"no guarantee: {claim.standing}", _WHY.get(claim.status, ""))
     if is_demonstration(claim):
         return _DEMONSTRATION
-    if covers_search(claim):
-        return Quote(Verdict.WITH, "as the whole search's", f"{_SEARCHED}; {_NAMED}")
     notion = "" if claim.notion is Notion.DP else f" {claim.notion}"
+    if covers_search(claim):
+        return Quote(Verdict.WITH, f"as the whole search's{notion}", f"{_SEARCHED}; {_NAMED}")
     named = f"; {_NAMED}" if claim.status is Status.PROVED_UNDER_ASSUMPTIONS else ""
     return Quote(Verdict.WITH, f"as one trial's{notion}", f"{_ALONE}{named}")
 

@@ -74,7 +74,7 @@ class Pricing:
         """
         if isinstance(rule := self.rule, LadderPoints):
             many = len(rule.epsilons) > 1
-            ends = {f"success at {one:g}" if many else "success": one for one in rule.epsilons}
+            ends = {f"a success of budget {one:g}" if many else "success": one for one in rule.epsilons}
             return ends | {"none": rule.failure}
         trial = trial_profile(self.reference)
         return {one.name: one.epsilon for one in price_best(self.law, trial, rule.delta).routes}

@@ -25,7 +25,8 @@ class SelectionPreview:
 
     law           of the number of trials, in words
     mean, most    trials that are run, in the mean of the law as it is drawn, and at most
-    epsilon, delta  claimed for the whole search
+    epsilon, delta  claimed for the whole search; of a ladder before it is known where it ends
+    budgets       of a ladder, one of which a success costs, known afterwards; one budget otherwise
     target        in words, of the first success; None where the best leaves
     routes        {route: epsilon that it would ask for trials like the reference}; the claim is by the tight one. Of
                   the first success {end: epsilon that it would cost}; the claim covers both
@@ -42,6 +43,7 @@ class SelectionPreview:
     most: int
     epsilon: float
     delta: float
+    budgets: tuple[float, ...]
     target: str | None
     routes: Mapping[str, float]
     alone: float
@@ -64,6 +66,9 @@ class SelectionPreview:
                 f"the first trial with {self.target}, or word of none",
                 f"by end: {routes}; the claim covers both",
             )
+        if len(self.budgets) > 1:
+            what = f"the first trial with {self.target}, of the cheapest budget that has one, or word of none"
+            by = f"by end, each known afterwards and to be quoted as ex post: {routes}"
         return [
             f"price    epsilon {epsilon_text(self.epsilon, digits=6)} at delta {delta_text(self.delta)} for {what}, "
             "the search included: nothing else leaves",
@@ -120,6 +125,7 @@ def _of(planner: SealedPlanner, seconds: float) -> SelectionPreview:
         most=law.cap,
         epsilon=pricing.rule.epsilon,
         delta=pricing.rule.delta,
+        budgets=spec.privacy.epsilon,
         target=None if selection.target is None else str(selection.target),
         routes=pricing.routes(),
         alone=pricing.reference.guarantee.epsilon,

@@ -54,7 +54,7 @@ def main() -> None:
     right, epsilon, delta = [], 0.0, 0.0
     for name in options.sweeps:
         opened = sweeps.open(name, root=options.root)
-        trial, reading = opened.trial(0), opened.test(0)
+        trial, reading = opened.trial(0), opened.test(0, accept=("code",))
         accuracy, n = reading.metrics["accuracy"], 10_000
         count = round(accuracy * n)
         interval = binomtest(count, n).proportion_ci(method="wilson")

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pytest
 
+import sweeps
 from dpcore.guarantee import Notion, Status
+from dpcore.selection.filters import DPCharge
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.checking.preview import preview
+from sweeps.control.sealed_session import SealedCourse
 from sweeps.face.overview import shown
+from sweeps.population.arithmetic import Population
+from sweeps.process.workspace import Workspace
 from sweeps.records import TrialState
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import quote_of_claim
 from sweeps.sealed.assumptions import TARGET
+from sweeps.sealed.opening import drawn_for
+from sweeps.sealed.planning import SealedPlanner, middles
 from sweeps.search.space import Space
-from sweeps.spec import load_spec
+from sweeps.spec import load_spec, public_facts
 from tests.sweeps.test_sealed_planning import DIGITS, planner_of
 from tests.sweeps.test_sealed_search import SPEC, Search
 from trainables.sealed.drawn import Slot
 from trainables.sealed.ranking import FirstSuccess
 from trainables.sealed.slot import run_slot
+from trainables.system import Refusal
 
 PRIVACY = {**SPEC["privacy"], "release": "first"}
 LOWEST = -1e6
@@ -87,6 +96,111 @@ def test_a_success_has_the_target_or_more_and_every_value_finite():
     assert least.rank(one, {"b": 0.7}) is None
     # However much better a dearer one is.
     assert least.rank(one, {"a": 0.5}) < least.rank(slot_at(2.0), {"a": 0.99})
+
+
+LADDER = {**PRIVACY, "epsilon": [0.5, 1, 3]}
+
+
+def on_a_ladder(bound: float, **more: Any) -> dict[str, Any]:
+    return {**to_reach(bound, **more), "privacy": LADDER, "search": {"trials": 30}}
+
+
+def test_of_a_ladder_the_first_success_of_the_cheapest_budget_leaves(tmp_path):
+    """By hand: slots in the order of the draw, those of the cheapest budget before all others."""
+    wide = {"deadline_minutes": 2 / 60, "mean": 9}
+    search = Search(tmp_path, **on_a_ladder(0.45, **wide))
+    work = search.begin()
+    drawn = work.drawn()
+    search.serve(work)
+    ran = [run_slot(drawn, one, work.winner, work.group, search.data, work.ranking) for one in range(drawn.count)]
+    met = {one.slot: drawn.slots[one.slot].config["target_epsilon"] for one in ran if one is not None}
+    assert all(ran[slot].metrics["estimate"] >= 0.45 for slot in met)
+    first = next((slot for budget in (0.5, 1.0, 3.0) for slot in sorted(met) if met[slot] == budget), None)
+    best = work.best()
+    assert (None if best is None else best.slot) == first
+    assert search.release(work) is (first is not None)
+    for winner in search.store.trials(search.name):
+        assert dict(winner.config) == dict(drawn.slots[first].config)
+        [afterwards] = winner.plan.beside
+        # Promised beforehand is the dearest budget; that of the one that it ended at is known when it has.
+        assert (winner.guarantee.epsilon, winner.guarantee.notion) == (3, Notion.DP)
+        assert (afterwards.epsilon, afterwards.notion) == (met[first], Notion.EX_POST)
+        assert afterwards.delta == winner.guarantee.delta == 1e-5
+        assert "of the cheapest of 3 budgets that has one" in afterwards.theorem
+
+
+def test_a_budget_is_drawn_once_and_stays_though_it_can_launch_little():
+    """Else a budget that refuses most of the space is rarer than it is priced: six standard deviations of 600 draws."""
+    few = {"limits": {"noise_multiplier": 40.0}, "search": {"trials": 600}, "selection": {"mean": 20}}
+    changes = on_a_ladder(0.4)
+    selection = {**changes["selection"], **few["selection"]}
+    spec = load_spec({**SPEC, **changes, "selection": selection, "search": few["search"], "limits": few["limits"]})
+    facts = public_facts(spec)
+    planner = SealedPlanner.of(spec, facts, {}, middles(spec))
+    rng, space = np.random.default_rng(3), Space.of(spec)
+    refused = [isinstance(planner.plan({**space.draw(rng), "target_epsilon": 0.5}), Refusal) for _ in range(60)]
+    assert 0.2 < np.mean(refused) < 1
+    budgets = [slot.config["target_epsilon"] for slot in drawn_for(spec, facts, {}).slots]
+    for budget in (0.5, 1.0, 3.0):
+        assert abs(budgets.count(budget) - 200) < 6 * math.sqrt(600 * (1 / 3) * (2 / 3))
+
+
+def test_of_a_ladder_every_configuration_meets_the_points_of_its_budget():
+    planner = planner_of({**FIRST_DIGITS, "privacy": LADDER})
+    rng, space, rule = np.random.default_rng(1), Space.of(planner.spec), planner.pricing.rule
+    assert rule.epsilons == (0.5, 1.0, 3.0)
+    for _ in range(3):
+        config = space.draw(rng)
+        noises = []
+        for rung, budget in enumerate(rule.epsilons):
+            plan = planner.plan({**config, "target_epsilon": budget})
+            trial = trial_profile(plan)
+            assert trial.delta(rule.e_hat(rung)) <= rule.d_hat
+            for above in range(rung, 3):
+                assert trial.delta(rule.shifts[above]) <= rule.deltas[above][rung]
+            noises.append(plan.config["noise_multiplier"])
+        assert noises == sorted(noises, reverse=True)
+
+
+@pytest.mark.parametrize("rule", ["linear", "gdp"])
+def test_a_population_gets_back_what_a_cheaper_budget_left(tmp_path, rule):
+    with closing(Workspace.at(tmp_path).open_store(create=True)) as store:
+        store.make_population(Population.of("people", rule, 30.0, 1e-4))
+    search = Search(tmp_path, **on_a_ladder(LOWEST), data={**SPEC["data"], "population": "people"})
+    lease, record = search.store.acquire(search.name), search.store.sweep(search.name)
+    course = (search.store, lease, record, search.spec, search.facts, search.workspace, None, tmp_path / "ray.log")
+    SealedCourse.prepared(*course)
+    lease.release()
+    [reserved] = search.store.charges("people")
+    work = search.begin()
+    search.serve(work)
+    assert search.release(work)
+    [winner] = search.store.trials(search.name)
+    [settled] = search.store.charges("people")
+    if rule == "linear":
+        assert reserved.counted == DPCharge(3.0, 1e-5)
+        assert settled.counted == DPCharge(winner.config["target_epsilon"], 1e-5)
+    else:
+        assert settled.counted == reserved.counted
+    # Again, as after a kill before the sweep's end was on record.
+    assert search.release(work)
+    assert search.store.charges("people") == [settled]
+
+
+def test_a_success_is_certified_at_what_its_budget_cost(tmp_path):
+    search = Search(tmp_path, **on_a_ladder(LOWEST))
+    work = search.begin()
+    search.serve(work)
+    search.release(work)
+    sweeps.new_key(tmp_path / "key.pem")
+    answers = {"approved_by": "Ada", "because": "no record of these is anybody's", "ranges": "by a formula, on no data"}
+    made = sweeps.open(search.name, root=search.workspace.root).certify(key=tmp_path / "key.pem", **answers)
+    place, _ = made.save(tmp_path / "certificate.json")
+    assert sweeps.verify(place, signer=tmp_path / "key.pem.pub").stands
+    [winner] = search.store.trials(search.name)
+    assert (made.body.claim.epsilon, made.body.claim.notion) == (winner.config["target_epsilon"], Notion.EX_POST)
+    assert made.body.mode.ex_ante == 3
+    assert "Ex-post" in made.body.title
 
 
 FIRST_DIGITS = {

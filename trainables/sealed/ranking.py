@@ -7,10 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from trainables.knobs import knobs, read
 from trainables.sealed.drawn import Slot
 
-TARGET_EPSILON = "target_epsilon"
-"""The value of every configuration that names its budget."""
+
+@knobs
+class Budgeted:
+    """What every configuration names beside its knobs: the epsilon of its budget."""
+
+    target_epsilon: float
 
 
 class Ranking(Protocol):
@@ -58,4 +63,4 @@ class FirstSuccess:
         if not all(math.isfinite(one) for one in (value, *metrics.values())):
             return None
         met = value >= self.target if self.at_least else value <= self.target
-        return (float(slot.config[TARGET_EPSILON]),) if met else None
+        return (read(Budgeted, slot.config).target_epsilon,) if met else None

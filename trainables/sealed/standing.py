@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from safetensors.numpy import load, save
 
 from trainables.system import State
 
@@ -52,20 +52,18 @@ class Standing:
     def to_bytes(self) -> bytes:
         """As bytes that `from_bytes` reads."""
         said: dict[str, object] = {"following": self.following, "written": self.written}
-        arrays: dict[str, object] = {}
+        arrays: State = {}
         if (best := self.best) is not None:
             said["best"] = {"slot": best.slot, "rank": list(best.rank), "metrics": dict(best.metrics)}
-            arrays = {f"{_STATE}{name}": value for name, value in best.state.items()}
-        buffer = io.BytesIO()
+            # As they lie in memory, whatever view of it the model has.
+            arrays = {f"{_STATE}{name}": np.array(value, order="C") for name, value in best.state.items()}
         head = np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)
-        np.savez(buffer, **{_HEAD: head}, **arrays)  # type: ignore[arg-type]
-        return buffer.getvalue()
+        return save({_HEAD: head, **arrays})
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Standing:
         """The inverse of `to_bytes`."""
-        with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
-            read = {name: arrays[name] for name in arrays.files}
+        read = load(body)
         head = json.loads(read[_HEAD].tobytes())
         state = {name.removeprefix(_STATE): value for name, value in read.items() if name.startswith(_STATE)}
         best = None

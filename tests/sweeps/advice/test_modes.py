@@ -165,7 +165,7 @@ def test_rows_keep_their_budget_and_say_what_it_is_for(toy) -> None:
 def test_modes_that_the_spec_cannot_ask_for_say_why(toy) -> None:
     found, _ = toy
     assert not found.row("trial").refused
-    assert "one budget: that of the whole search" in found.row("first, 4 rungs").refused
+    assert "objectives: expected one objective" in found.row("first, 4 rungs").refused
     assert found.row("public").declare
     assert found.row("public").chance is None
     text = words.text(found)
