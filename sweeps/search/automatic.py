@@ -17,10 +17,10 @@ from dpcore.checks import InvalidValue
 from sweeps.release.published import Published
 from sweeps.search import registry
 from sweeps.search.history import WarmStart
+from sweeps.search.objective_values import judged
 from sweeps.search.optuna_sampler import OptunaSampler
 from sweeps.search.registry import Automatic, Learning
 from sweeps.search.strata import BudgetTurns
-from sweeps.search.surrogate import Surrogate, judged
 from sweeps.spec.model import SweepSpec
 from trainables.system import Scalar
 
@@ -74,6 +74,9 @@ def at_budget(entry: Learning | Automatic, spec: SweepSpec) -> Callable[[SweepSp
             expected = f"a method, one of {registry.one_of(METHODS)}, which is chosen when a sweep begins"
             raise InvalidValue("search.resolved", None, expected)
         if spec.search.resolved == GAUSSIAN_PROCESS:
+            # Most of a second of imports, of which no other sampler has any use.
+            from sweeps.search.surrogate import Surrogate
+
             return Surrogate
         entry = registry.learning(spec.search.resolved)
     return partial(OptunaSampler, entry)

@@ -7,7 +7,7 @@ import math
 from sweeps.records import DECIDED
 from sweeps.release.comparing import compared
 from sweeps.release.published import Published
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.model import ObjectiveOptions, SweepSpec
 
 
 def objective_at(record: Published, metric: str, step: int) -> float | None:
@@ -31,3 +31,9 @@ def objective_values(spec: SweepSpec, record: Published) -> tuple[float, ...] | 
             return None
         values.append(value)
     return tuple(values)
+
+
+def judged(spec: SweepSpec) -> tuple[ObjectiveOptions, ...]:
+    """The objectives that results decide; what plans decide is known beforehand."""
+    open_ones = tuple(one for one in spec.objectives if one.metric not in DECIDED)
+    return open_ones or spec.objectives

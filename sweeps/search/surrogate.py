@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
-from sweeps.records import DECIDED, TARGET_EPSILON
+from sweeps.records import TARGET_EPSILON
 from sweeps.release.published import Published
 from sweeps.search import history
 from sweeps.search.coordinates import Config, Coordinates, ends, is_logarithmic, is_numeric
 from sweeps.search.gaussian_process import Process, normal_scores
-from sweeps.search.objective_values import objective_at
+from sweeps.search.objective_values import judged, objective_at
 from sweeps.search.seeds import ORDER, POINT, sequence
 from sweeps.search.space import Space
 from sweeps.spec.domains import Domain
-from sweeps.spec.model import ObjectiveOptions, SweepSpec
+from sweeps.spec.model import SweepSpec
 from trainables.natural import natural_of
 from trainables.system import Scalar
 
@@ -43,12 +43,6 @@ CHEAPER = 0.02
 one. Five times that found worse trials."""
 EVEN = 0.05
 """Of several objectives: the weight of their sum beside that of the worst (Knowles 2006, "ParEGO")."""
-
-
-def judged(spec: SweepSpec) -> tuple[ObjectiveOptions, ...]:
-    """The objectives that results decide; what plans decide is known beforehand."""
-    open_ones = tuple(one for one in spec.objectives if one.metric not in DECIDED)
-    return open_ones or spec.objectives
 
 
 class Surrogate:
