@@ -15,6 +15,7 @@ from sweeps.cli.output import print_json
 from sweeps.cli.streams import steadfast_streams
 from sweeps.control import session
 from sweeps.control.failures import Failure
+from sweeps.control.sweep_end import SweepEnd
 from sweeps.face.ending import with_models
 from sweeps.face.overview import refuted_lines, shown
 from sweeps.face.progress import ProgressDisplay
@@ -112,7 +113,7 @@ def _drive(sweep: str, workspace: Workspace, as_json: bool, address: str | None,
         sys.exit(outcome.code)
 
 
-def _why(outcome: session.SweepEnd) -> list[str]:
+def _why(outcome: SweepEnd) -> list[str]:
     """What went wrong, last on the screen: the first failure, and what the exit code says."""
     lines = []
     if outcome.failure is not None:
@@ -131,12 +132,12 @@ def _tell(console: Console, text: str, event: Event = Event.NOTICE) -> None:
     say(text, event, plain=lambda: _print(console, text))
 
 
-def _end(outcome: session.SweepEnd) -> str:
+def _end(outcome: SweepEnd) -> str:
     counts = ", ".join(f"{count} {state}" for state, count in outcome.counts.items() if count)
     return f"{outcome.state.capitalize()} after {outcome.seconds:.0f} s: {counts}."
 
 
-def _meaning(outcome: session.SweepEnd) -> str:
+def _meaning(outcome: SweepEnd) -> str:
     return f"{outcome.meaning[0].upper()}{outcome.meaning[1:]} (exit code {outcome.code.value})."
 
 
@@ -146,7 +147,7 @@ def _stopped(console: Console, again: str) -> NoReturn:
     sys.exit(ExitCode.INTERRUPTED)
 
 
-def _summary(sweep: str, workspace: Workspace, outcome: session.SweepEnd, console: Console) -> None:
+def _summary(sweep: str, workspace: Workspace, outcome: SweepEnd, console: Console) -> None:
     from sweeps.front.pareto import LABELS, sweep_front
     from sweeps.front.terminal import table
     from sweeps.report import write_report

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
 from sweeps.control.controller import Controller
@@ -20,15 +20,13 @@ from sweeps.control.extensions import asked, extended, grown
 from sweeps.control.failures import Failure
 from sweeps.control.interruption import Interruption
 from sweeps.control.listening import Listener
-from sweeps.control.lost_attempts import HOURS_OVER, INTERRUPTED
+from sweeps.control.open_course import RAY_LOG, Course, OpenCourse
 from sweeps.control.planning import check_corners
 from sweeps.control.resolving import resolved
 from sweeps.control.resumed_spec import accept_spec, effective_spec
 from sweeps.control.shared_budget import SharedBudget
-from sweeps.control.time_limits import Deadline, seconds_run
-from sweeps.control.unmeasured import unmeasured_lines
+from sweeps.control.sweep_end import SweepEnd
 from sweeps.front.pareto import rankable, spec_objectives
-from sweeps.ledger.text import stopped_lines
 from sweeps.population.joining import ledger_of, reserve_whole
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
@@ -45,57 +43,14 @@ from sweeps.spec import SweepSpec, public_facts
 from sweeps.store import Lease, Store, StoreError, SweepRecord
 from sweeps.tracking import Drain
 from trainables.data import SOURCES
-from trainables.publishing import declared
-from trainables.registry import SYSTEMS
-from trainables.system import Dataset, PublicFacts
+from trainables.system import PublicFacts
 from trainables.worker.files import Folder
 
 if TYPE_CHECKING:
-    from sweeps.export.at_the_end import ModelsShown
+    pass
 
 LEASE_SECONDS = 30.0
-RAY_LOG = "ray.log"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-@dataclass(frozen=True, slots=True)
-class SweepEnd:
-    """How a session ended: "finished", "exhausted", "out of hours", "out of budget" or "stopped" (by Ctrl-C).
-
-    ranked    complete trials that have a value in every objective
-    failure   of the trial that failed first, of all sessions; None when none did
-    tracking  MLflow's URI, if it has everything; None when something could not be delivered
-    reasons   why it is no full success, one sentence each
-    models    what MLflow shows of its models; None where nobody looked
-    """
-
-    sweep: str
-    state: str
-    counts: dict[str, int]
-    seconds: float
-    ranked: int
-    failure: Failure | None = None
-    tracking: str | None = None
-    reasons: tuple[str, ...] = ()
-    models: ModelsShown | None = None
-
-    @property
-    def code(self) -> ExitCode:
-        """What the command that ran it exits with."""
-        if self.state == "stopped":
-            return ExitCode.INTERRUPTED
-        return ExitCode.of_sweep(ranked=self.ranked, complete=self.counts["complete"], failed=self.counts["failed"])
-
-    @property
-    def meaning(self) -> str:
-        """That of `code`, in words."""
-        over = {
-            SweepState.OUT_OF_HOURS: "the hours of the sweep are over",
-            SweepState.OUT_OF_BUDGET: "the budget of its population holds no further trial",
-        }
-        return self.code.meaning.replace(
-            "the sweep is finished", over.get(SweepState(self.state), "the sweep is finished")
-        )
 
 
 Progress = Callable[[Controller, Published], None]
@@ -226,7 +181,7 @@ def resume(
             controller.recover()
             if recorded.state is SweepState.OUT_OF_BUDGET:
                 controller.budget.stays_spent()
-            course = _OpenCourse(controller, controller.has_work(), address)
+            course = OpenCourse(controller, controller.has_work(), address)
             course.prepare()
         with (
             _left_as(store, lease, operator) as state,
@@ -255,164 +210,10 @@ def resume(
     return end
 
 
-class Course(Protocol):
-    """What a session runs, once everything is open."""
-
-    def run(
-        self,
-        loaded: list[Dataset],
-        workspace: Workspace,
-        interruption: Interruption,
-        on_cluster_lost: Callable[[str], None],
-        on_first_sign: Callable[[], None],
-    ) -> str:
-        """Until it ends; how it ended."""
-        ...
-
-    def reasons(self, ended: str) -> tuple[str, ...]:
-        """Why that is no full success, one sentence each."""
-        ...
-
-
-@dataclass(slots=True)
-class _OpenCourse:
-    """Every trial is released as it ends."""
-
-    controller: Controller
-    working: bool
-    address: str | None
-
-    def prepare(self) -> None:
-        if self.working:
-            self.controller.look_ahead()
-        if self.working and self.controller.budget.lets_go_on:
-            # Ray takes seconds to import and start: not for a sweep that is already over.
-            from sweeps.runner.cluster import check_reachable
-
-            check_reachable(self.address, self.controller.spec.resources)
-
-    def run(
-        self,
-        loaded: list[Dataset],
-        workspace: Workspace,
-        interruption: Interruption,
-        on_cluster_lost: Callable[[str], None],
-        on_first_sign: Callable[[], None],
-    ) -> str:
-        """See `Course.run`."""
-        budget = self.controller.budget
-        if budget.over and not (self.working and budget.is_final):
-            return "out of budget"
-        if self.working:
-            return _launch_all(
-                self.controller, loaded, workspace, self.address, interruption, on_cluster_lost, on_first_sign
-            )
-        return "exhausted" if self.controller.is_exhausted() else "finished"
-
-    def reasons(self, ended: str) -> tuple[str, ...]:
-        """See `Course.reasons`."""
-        return _reasons(self.controller, ended)
-
-
 def _first_failure(store: Publisher, name: str, trials: Folder, log: Path) -> Failure | None:
     failed = store.trials(name, states=[TrialState.FAILED])
     first = min(failed, key=lambda record: (record.finished_at or math.inf, record.number), default=None)
     return None if first is None else Failure.of(first, trials, log)
-
-
-def _launch_all(
-    controller: Controller,
-    loaded: list[Dataset],
-    workspace: Workspace,
-    address: str | None,
-    interruption: Interruption,
-    on_cluster_lost: Callable[[str], None],
-    on_first_sign: Callable[[], None],
-) -> str:
-    from sweeps.runner.cluster import cluster, data_path_seen_by_all
-    from sweeps.runner.imports import imported_by_all
-    from sweeps.runner.launches import execute
-    from sweeps.runner.messages import short_messages
-    from sweeps.runner.ray_private.trainable_lookups import one_lookup
-    from sweeps.runner.ray_private.trial_environment import environment_of_the_cluster
-    from sweeps.runner.ray_private.usage_tags import nothing_counted
-    from sweeps.runner.ray_private.worker_losses import losses_of_workers
-
-    name, resources = controller.sweep, controller.spec.resources
-    deadline = _deadline(controller)
-    try:
-        with (
-            short_messages(workspace.folder(name) / RAY_LOG) as messages,
-            losses_of_workers(),
-            one_lookup(),
-            nothing_counted(),
-            environment_of_the_cluster(),
-            cluster(
-                address,
-                on_lost=lambda: on_cluster_lost(name),
-                connected=interruption.arm,
-            ),
-        ):
-            data_path_seen_by_all(controller.trials)
-            if address is not None:
-                imported_by_all(controller.spec.user_functions())
-            with deadline:
-                return str(
-                    execute(
-                        controller,
-                        loaded,
-                        workspace.secret(name),
-                        resources,
-                        reason=messages.reason,
-                        on_first_sign=on_first_sign,
-                    )
-                )
-    except KeyboardInterrupt:
-        controller.settle_running(HOURS_OVER if deadline.passed else INTERRUPTED)
-        return "out of hours" if deadline.passed else "stopped"
-
-
-def _deadline(controller: Controller) -> Deadline:
-    hours = controller.spec.limits.hours
-    if hours is None:
-        return Deadline(None, "")
-    left = 3600 * hours - seconds_run(controller.store.attempts(controller.sweep))
-    ends = "Nothing more is launched, and what runs ends at a checkpoint, charged."
-    return Deadline(left, f"\nThe {hours:g} of limits.hours are over. {ends}")
-
-
-def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
-    records = controller.published()
-    refused = [record for record in records if record.state is TrialState.INFEASIBLE]
-    reasons = []
-    if ended == "out of hours":
-        reasons.append(
-            f"limits.hours is over: {controller.launched} of {controller.spec.search.trials} trials were launched. "
-            f"It goes on with `sweeps resume {controller.sweep} --hours H`, H in all."
-        )
-    if ended == SweepState.OUT_OF_BUDGET:
-        reasons.append(
-            f"{controller.launched} of {controller.spec.search.trials} trials were launched. "
-            f"{controller.budget.over} "
-            + (
-                "Nothing gives any of it back: for more trials start a new sweep."
-                if controller.budget.is_final
-                else f"It goes on with `sweeps resume {controller.sweep}` once the budget holds more."
-            )
-        )
-    if ended == "exhausted":
-        reasons.append(
-            f"The space ran dry: {controller.launched} of {controller.spec.search.trials} trials could be launched, "
-            f"{len(refused)} proposals were infeasible."
-        )
-        if refused:
-            reasons.append(f"The last one, {refused[-1].key}: {refused[-1].reason}")
-    reasons += [f"{line}." for line in stopped_lines(records, controller.spec.early_stopping is not None)]
-    chosen = [SYSTEMS[system] for system in controller.spec.systems if system in SYSTEMS]
-    asked = controller.spec.asked
-    known = {name: one for system in chosen for name, one in declared(system, asked).items()}
-    reasons += unmeasured_lines(records, asked, known)
-    return tuple(reasons)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sweeps.process.workspace import Workspace
 
 if TYPE_CHECKING:
-    from sweeps.control.session import SweepEnd
+    from sweeps.control.sweep_end import SweepEnd
 
 
 def with_models(end: SweepEnd, workspace: Workspace) -> SweepEnd:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sweeps.control.asking import EnqueueAnswer, StopAnswer
     from sweeps.control.collecting import Collected
     from sweeps.control.deleting import DeleteAnswer
-    from sweeps.control.session import SweepEnd
+    from sweeps.control.sweep_end import SweepEnd
     from sweeps.held_out.readings import HeldOutReading
     from sweeps.ledger.summary import Summary
     from sweeps.tracking.registering import RegisteredVersion

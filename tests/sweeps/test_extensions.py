@@ -12,7 +12,7 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from sweeps.control import extensions, session
+from sweeps.control import extensions, open_course, session
 from sweeps.control.asking import enqueue
 from sweeps.control.resumed_spec import accept_spec
 from sweeps.ledger.spending import choices_of, summary_in_passing
@@ -284,7 +284,7 @@ def started(tmp_path, monkeypatch):
                 controller.store.fail(controller.lease, one.key, one.attempt, None, "not today")
         return "finished"
 
-    monkeypatch.setattr(session, "_launch_all", launches)
+    monkeypatch.setattr(open_course, "launch_all", launches)
     monkeypatch.setattr(session, "Drain", NoViews)
     return workspace, asked_for
 

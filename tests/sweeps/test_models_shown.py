@@ -12,7 +12,7 @@ from mlflow.artifacts import download_artifacts
 
 import sweeps
 from sweeps.control.collecting import collect
-from sweeps.control.session import SweepEnd
+from sweeps.control.sweep_end import SweepEnd
 from sweeps.export import at_the_end
 from sweeps.export.at_the_end import show_models
 from sweeps.face.ending import with_models

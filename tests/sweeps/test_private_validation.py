@@ -20,7 +20,7 @@ from dpcore.events import Composed, Repeated
 from dpcore.gradients import Refused
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.parallel import headline_of_parts
-from sweeps.control import session
+from sweeps.control import open_course, session
 from sweeps.control.controller import Controller
 from sweeps.control.decisions import Done
 from sweeps.control.planning import plan_proposal
@@ -79,7 +79,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def runs(raw: dict[str, Any], mlflow: bool = False):
         if not mlflow:
             monkeypatch.setattr(session, "Drain", NoViews)
-        monkeypatch.setattr(session, "_launch_all", in_process)
+        monkeypatch.setattr(open_course, "launch_all", in_process)
         monkeypatch.setattr("sweeps.runner.cluster.check_reachable", lambda *_: None)
         workspace = Workspace.at(tmp_path / "state")
         name = session.create(load_spec(raw), workspace)

@@ -14,7 +14,7 @@ import sweeps
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import running
 from sweeps.cli.app import app
-from sweeps.control.session import SweepEnd
+from sweeps.control.sweep_end import SweepEnd
 from sweeps.export.card import ModelCard
 from sweeps.face.overview import shown
 from sweeps.ledger.assumptions import NOT_RECORDED, ONE_TRIAL

@@ -9,7 +9,7 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.control import extensions, session
+from sweeps.control import extensions, open_course, session
 from sweeps.control.lost_attempts import CONTROLLER_ENDED, HOURS_OVER, worker_losses
 from sweeps.control.time_limits import OVERRAN, Deadline, seconds_left, seconds_run
 from sweeps.ledger.spending import summary_in_passing
@@ -162,7 +162,7 @@ def hourly(tmp_path, monkeypatch):
     clock = [time.time()]
 
     def launches(controller, *_):
-        left = session._deadline(controller).seconds
+        left = open_course.deadline_of(controller).seconds
         while left > 0 and controller.launched < controller.spec.search.trials:
             group = controller.decide()
             clock[0] += min(2400, left)
@@ -175,7 +175,7 @@ def hourly(tmp_path, monkeypatch):
             controller._relaunch.clear()
         return "finished"
 
-    monkeypatch.setattr(session, "_launch_all", launches)
+    monkeypatch.setattr(open_course, "launch_all", launches)
     return workspace
 
 

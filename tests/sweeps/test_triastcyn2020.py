@@ -15,7 +15,7 @@ from rich.console import Console
 
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import running as cli_run
-from sweeps.control.session import SweepEnd
+from sweeps.control.sweep_end import SweepEnd
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord, TrialState
 from sweeps.release.not_covered import BAYESIAN

@@ -14,6 +14,7 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.control import session
 from sweeps.control.failures import Failure
+from sweeps.control.sweep_end import SweepEnd
 from sweeps.examples import load_example_or_file
 from sweeps.face.progress import in_notebook
 from sweeps.process.workspace import Workspace
@@ -103,7 +104,7 @@ def test_a_sweep_runs_and_what_is_over_is_over(tmp_path, capfd):
 
 
 def test_a_sweep_that_ended_badly_is_returned_with_a_warning(tmp_path, monkeypatch):
-    ended = session.SweepEnd(
+    ended = SweepEnd(
         sweep="here",
         state="finished",
         counts={"complete": 2, "failed": 1},
