@@ -16,6 +16,7 @@ rule.noise(profile_of)                           # the least noise of a configur
     ladder     the same over several budgets, the cheapest first, with a price known ex post
     ladder_points  configurations that differ, under one price for each budget
     fronts     several public orders are answered, from one search or from separate ones
+    front_points  configurations that differ, under one price for all orders
     clipped    the best, where an adaptive sampler proposes within bounds of the prior
     holdout    tuning on one part of the records, the final run on the others
     gdp_cover  the mu that a trial is charged by in a GDP filter
@@ -45,6 +46,7 @@ from dpcore.selection.filters import (
     RenyiCharge,
     RenyiFilter,
 )
+from dpcore.selection.front_points import FrontPoints
 from dpcore.selection.fronts import FrontPrice, SeparatePrice, price_front, price_separate
 from dpcore.selection.gdp_cover import covering_mu
 from dpcore.selection.holdout import split_by_coin, split_in_public
@@ -68,6 +70,7 @@ __all__ = [
     "DPCharge",
     "DPFilter",
     "EventProfile",
+    "FrontPoints",
     "FrontPrice",
     "GDPCharge",
     "GDPFilter",
