@@ -109,8 +109,31 @@ class FrontPoints:
         """delta of all that leaves at an epsilon of at least 0, at most."""
         return _delta_at(self.priced, self.orders, self.mu, self.tau, epsilon)
 
+    def of_orders(self, orders: int) -> float:
+        """What the winners of so many orders would cost at delta with the same trials, in nats, rounded up.
+
+        Raises InvalidValue.
+        """
+        checks.count(minimum=1, orders=orders)
+
+        def excess(epsilon: float) -> float:
+            return math.log(_delta_at(self.priced, orders, self.mu, self.tau, epsilon) / self.delta)
+
+        high = self.epsilon
+        while excess(high) > 0:
+            high *= 2
+        if excess(0.0) <= 0:
+            return 0.0
+        root = float(brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-12))
+        while excess(root) > 0:
+            root *= 1 + 1e-11
+        return root
+
     def exceeds(self, configuration: TrialProfile) -> float:
-        """ln(its mu / mu), by the least mu that covers it up to tau: at most 0 where the configuration is covered."""
+        """ln(its mu / mu), by the least mu that covers it up to tau: at most 0 where the configuration is covered.
+
+        Infinite where none does. Raises as its profile does.
+        """
         found = covering_mu(configuration, self.tau)
         return math.log(found / self.mu) if found > 0 else -math.inf
 

@@ -91,7 +91,7 @@ def _built(known: KnownSweep, trial: Published | None) -> Built:
     match known.spec.privacy.scope, known.spec.privacy.release:
         case "trial" | "sweep", "all":
             return of_all(known) if trial is None else of_trial(known, trial)
-        case "sweep", "best" | "first" if trial is None:
+        case "sweep", "best" | "first" | "front" if trial is None:
             return of_search(known)
         case scope, release:
             raise CannotCertify(

@@ -5,11 +5,11 @@ Every view that prints a status prints it by this: `proved (5 assumptions)`, wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
-from dpcore.guarantee import Guarantee, Status
+from dpcore.guarantee import Guarantee, Status, weakest
 
 ONE_TRIAL = (
     "The trial and its hyperparameters were not chosen by results on these records: a search costs more than one "
@@ -30,6 +30,17 @@ PRIVATE_SELECTION = "private-selection"
 def covers_search(claim: Guarantee) -> bool:
     """Whether a trial's claim covers how it was found, too."""
     return claim.accountant == PRIVATE_SELECTION
+
+
+def claim_of_search(claims: Sequence[Guarantee]) -> Guarantee | None:
+    """What all that left one sealed search claims, by the claims of its winners; None where they are not of one search.
+
+    Each covers the whole search. Winners of several systems rest on the assumptions of all of them.
+    """
+    sentences = tuple(dict.fromkeys(sentence for one in claims for sentence in one.assumptions))
+    status = weakest(*(one.status for one in claims))
+    joint = [replace(one, assumptions=sentences, status=status) for one in claims]
+    return joint[0] if all(map(covers_search, claims)) and all(one == joint[0] for one in joint) else None
 
 
 HEADING = "What the statuses rest on"

@@ -25,14 +25,14 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Repeated, UnsupportedEvent, phases
 from dpcore.guarantee import Guarantee, Status, resting_on, weakest
 from sweeps.held_out.readings import Charged
-from sweeps.ledger.assumptions import OF_ONE_TRIAL, covers_search
+from sweeps.ledger.assumptions import OF_ONE_TRIAL, claim_of_search, covers_search
 from sweeps.ledger.composing import ReleasedParts, rounding_line
 from sweeps.ledger.filtered import IN_TIME, filtered_guarantee, sweep_total
 from sweeps.ledger.steps import total
 from sweeps.ledger.summary import Choice, Procedure, Summary, SweepTotal, largest_claims
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState
+from sweeps.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState, sweep_of
 from sweeps.search import registry
 from trainables.system import PrivacyPlan
 from trainables.training.noise import named_generators
@@ -250,7 +250,7 @@ def summary(
     if any(plan.guarantee.status is Status.NOT_COVERED for plan in plans.values()):
         return replace(found, uncounted=NOT_COVERED)
     if any(covers_search(plan.guarantee) for plan in plans.values()):
-        return _of_searches(found, list(plans.values()), tests)
+        return _of_searches(found, trials, list(plans.values()), tests)
     delta = min(plan.guarantee.delta for plan in plans.values())
     choices = (*choices, *(choice for one in tests for choice in one.choices))
     if budget is not None and choices:
@@ -310,13 +310,18 @@ def _filtered(budget: SweepTotal, plans: Mapping[str, PrivacyPlan], entries: Seq
     }
 
 
-def _of_searches(found: Summary, plans: Sequence[PrivacyPlan], tests: Sequence[Charged]) -> Summary:
-    """With the price of a sealed search for its total: what its winner's own steps cost says nothing of it."""
-    if len(plans) > 1 or tests:
+def _of_searches(
+    found: Summary, trials: Sequence[TrialRecord], plans: Sequence[PrivacyPlan], tests: Sequence[Charged]
+) -> Summary:
+    """With the price of a sealed search for its total: what its winners' own steps cost says nothing of it.
+
+    Winners of several orders of one search claim one price together.
+    """
+    claim = claim_of_search([one.guarantee for one in plans])
+    if len({sweep_of(one.key) for one in trials}) > 1 or claim is None or tests:
         return replace(found, uncounted="the price of a sealed search adds to others by sums alone: `sweeps budget`")
-    (plan,) = plans
-    claim, afterwards = plan.guarantee, plan.beside[0] if plan.beside else None
-    one = Procedure(guarantee=claim, trials=1, standing=claim.status, afterwards=afterwards)
+    afterwards = plans[0].beside[0] if plans[0].beside else None
+    one = Procedure(guarantee=claim, trials=len(plans), standing=claim.status, afterwards=afterwards)
     return replace(found, procedure=one)
 
 

@@ -43,7 +43,8 @@ def total_text(total: Procedure, assumptions: Assumptions) -> str:
     """What all trials promise together, and which number may be quoted for what."""
     who, claim = "all trials together" if total.trials > 1 else "the one trial", total.guarantee
     if covers_search(claim):
-        who = "the whole search, of which one trial alone leaves"
+        leave = "one trial alone leaves" if total.trials == 1 else f"{total.trials} trials alone leave"
+        who = f"the whole search, of which {leave}"
     if total.sweeps:
         who = f"all trials of {', '.join(total.sweeps[:-1])} and {total.sweeps[-1]} together"
     if math.isinf(claim.epsilon):

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from trainables.orders import Order
 
 Value = TypeVar("Value")
 
@@ -60,7 +63,7 @@ class RecordedSpec:
     filter = _At[str]("privacy.filter", "gdp")
     """What adds up in a budget of the whole sweep."""
     selection = _At[Mapping[str, Any] | None]("selection", None)
-    """Of a sealed search, of which one trial alone leaves: the law of their number, its deadline."""
+    """Of a sealed search, of which few trials leave: the law of their number, its deadline."""
     references = _At[Mapping[str, Mapping[str, Any]]]("front.reference", {})
     """{metric: {"value": ..., "source": ...}}: where the axes of a front end."""
     sampler = _At[str | None]("search.sampler", None)
@@ -109,6 +112,13 @@ class RecordedSpec:
     def objectives(self) -> tuple[tuple[str, str], ...]:
         """(metric, goal) each."""
         return tuple((one["metric"], one.get("goal", "")) for one in self.canonical.get("objectives", ()))
+
+    @property
+    def orders(self) -> tuple[Order, ...]:
+        """By which trials are best, where only the best may leave."""
+        from sweeps.spec.orders import orders_of
+
+        return orders_of(self.objectives, self.release, (self.selection or {}).get("orders", ()))
 
     @property
     def asked(self) -> tuple[str, ...]:

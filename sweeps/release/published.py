@@ -6,11 +6,12 @@ a result costs: a policy decides what leaves, the ledger counts what ran.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NewType, cast
 
 from sweeps.records import TrialRecord, TrialState
+from trainables.orders import Order
 
 Published = NewType("Published", TrialRecord)
 """A trial as the world may see it."""
@@ -21,11 +22,12 @@ class ReleasePolicy:
     """What leaves of a sweep's trials beyond what was public before they ran.
 
     at_once  every result, as soon as it is recorded: views are told of it, and it steers sampler and early stopping
-    winner   the results of one trial, once the sweep is over: the one that is best by the first objective
+    winners  the results of the trials that are best by the sweep's orders, once it is over: of the first objective, or
+             of several orders
     """
 
     at_once: bool = False
-    winner: bool = False
+    winners: bool = False
 
     @classmethod
     def called(cls, word: object) -> ReleasePolicy:
@@ -33,18 +35,18 @@ class ReleasePolicy:
         return _BY_WORD.get(str(word), NOTHING)
 
     def published(
-        self, records: Iterable[TrialRecord], objective: tuple[str, str] | None = None, over: bool = False
+        self, records: Iterable[TrialRecord], orders: Sequence[Order] = (), over: bool = False
     ) -> list[Published]:
         """The trials of one sweep as they may be seen, in their order.
 
-        objective  (metric, goal) by which a winner wins
-        over       whether the sweep is
+        orders  by which winners win
+        over    whether the sweep is
         """
         listed = list(records)
         if self.at_once:
             return cast("list[Published]", listed)
-        best = _best(listed, objective) if self.winner and over and objective is not None else None
-        return [Published(record if record is best else _sealed(record)) for record in listed]
+        best = {_best(listed, order) for order in orders} if self.winners and over else set()
+        return [Published(record if record.key in best else _sealed(record)) for record in listed]
 
     def published_alone(self, record: TrialRecord) -> Published:
         """One trial of a sweep that is not over."""
@@ -52,9 +54,9 @@ class ReleasePolicy:
 
 
 OPEN = ReleasePolicy(at_once=True)
-WINNER_ONLY = ReleasePolicy(winner=True)
+WINNERS_ALONE = ReleasePolicy(winners=True)
 NOTHING = ReleasePolicy()
-_BY_WORD = {"all": OPEN, "best": WINNER_ONLY, "first": WINNER_ONLY}
+_BY_WORD = {"all": OPEN, "best": WINNERS_ALONE, "first": WINNERS_ALONE, "front": WINNERS_ALONE}
 
 
 def was_published(record: TrialRecord) -> Published:
@@ -70,12 +72,16 @@ def _sealed(record: TrialRecord) -> TrialRecord:
     return replace(record, state=TrialState.PLANNED, reason="", **nothing)  # type: ignore[arg-type]
 
 
-def _best(records: list[TrialRecord], objective: tuple[str, str]) -> TrialRecord | None:
-    metric, goal = objective
-    sign = 1.0 if goal == "minimize" else -1.0
+def _best(records: list[TrialRecord], order: Order) -> str | None:
+    """The key of the trial that wins by an order."""
     ranked = [
-        (sign * value, record.number, record)
+        (-worth, record.number, record.key)
         for record in records
-        if record.state is TrialState.COMPLETE and (value := record.metric(metric)) is not None
+        if record.state is TrialState.COMPLETE and (worth := order.worth(_measured(record, order))) is not None
     ]
-    return min(ranked, key=lambda one: one[:2])[2] if ranked else None
+    return min(ranked)[2] if ranked else None
+
+
+def _measured(record: TrialRecord, order: Order) -> dict[str, float]:
+    found = {name: record.metric(name) for name, _ in order.weights}
+    return {name: value for name, value in found.items() if value is not None}

@@ -32,7 +32,7 @@ from sweeps.spec.model import SweepSpec
 from trainables.measures.objectives import measured
 from trainables.sealed.box import KEY_BYTES, Box
 from trainables.sealed.drawn import COINS, Coins, SealedDraw, Slot
-from trainables.sealed.ranking import BestScore, FirstSuccess, Ranking
+from trainables.sealed.ranking import BestScores, FirstSuccess, Ranking
 from trainables.sealed.schedule import Schedule
 from trainables.sealed.standing import Standing
 from trainables.sealed.worker import SealedWork
@@ -191,12 +191,11 @@ def _slot(planner: SealedPlanner, space: Space, coins: Coins, number: int) -> Sl
 
 
 def ranking_of(spec: SweepSpec) -> Ranking:
-    """Which trial leaves."""
-    (objective,) = spec.objectives
+    """Which trials leave."""
     assert spec.selection is not None
     if (target := spec.selection.target) is not None:
         return FirstSuccess(metric=target.metric, target=target.bound, at_least=target.at_least is not None)
-    return BestScore(metric=objective.metric, maximised=objective.goal == "maximize")
+    return BestScores(spec.orders)
 
 
 def _work(sweep: str, spec: SweepSpec, places: SealedPlaces, announced: Announcement, key: bytes) -> SealedWork:

@@ -1,9 +1,10 @@
-"""Plans of all configurations of a prior under one price of the best of them: two-point calibration.
+"""Plans of all configurations of a prior under one price of what leaves: by a public rule that each of them meets.
 
-The price of a selection looks at a trial's profile at two points (`dpcore.selection.two_point`). They are fixed in
-public: by the plan in the middle of the space, which is given as much of the budget as it can have alone. Every
-configuration is then given the least noise, or the most steps, at which it meets both. So each claims the same: the
-budget, for the whole procedure. Which of them was drawn, or won, changes nothing.
+The price of the best, and of a first success, looks at a trial's profile at two points and more (`dpcore.selection.
+two_point`, `ladder_points`). They are fixed in public: by the plan in the middle of the space, which is given as much
+of the budget as it can have alone. That of a front holds for trials that one Gaussian covers, which follows from the
+budget (`front_points`). Every configuration is then given the least noise, or the most steps, at which it meets the
+rule. So each claims the same: the budget, for the whole procedure. Which of them was drawn, or won, changes nothing.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 
+from dpcore.calibrate import Target
 from dpcore.guarantee import Guarantee, Notion, Status, weakest
 from dpcore.selection import (
     Capped,
     Climbing,
+    FrontPoints,
     LadderPoints,
     TrialProfile,
     TwoPoint,
@@ -30,7 +33,7 @@ from sweeps.ledger.assumptions import OF_ONE_TRIAL, PRIVATE_SELECTION
 from sweeps.records import TARGET_EPSILON
 from sweeps.sealed.assumptions import rests_on
 from sweeps.sealed.law import law_of, law_text
-from sweeps.sealed.theorems import of_best, of_first
+from sweeps.sealed.theorems import of_best, of_first, of_front
 from sweeps.search.space import Space
 from sweeps.spec.model import SweepSpec
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
@@ -38,13 +41,15 @@ from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pricing:
-    """One price for what leaves of a random number of trials: the best, or the first success and word of none.
+    """One price for what leaves of a random number of trials: the best by one order or several, or the first success
+    and word of none.
 
     rule        what each configuration has to meet; of a ladder of budgets, in its rung
-    references  the plans by which it was chosen, in public, one for each budget; each claims what it would alone
+    references  plans in the middle of the space, one for each budget, by which points were chosen in public; each
+                claims what it would alone
     """
 
-    rule: TwoPoint | LadderPoints
+    rule: TwoPoint | LadderPoints | FrontPoints
     references: tuple[PrivacyPlan, ...]
 
     @property
@@ -59,7 +64,10 @@ class Pricing:
         return self.references[-1]
 
     def exceeds(self, rung: int, trial: TrialProfile) -> float:
-        """By how much a trial is too dear for its budget, in logarithms; at most 0 where it may run."""
+        """By how much a trial is too dear for its budget, in logarithms; at most 0 where it may run.
+
+        rung  of a ladder of budgets, from 0
+        """
         return self.rule.exceeds(rung, trial) if isinstance(self.rule, LadderPoints) else self.rule.exceeds(trial)
 
     @property
@@ -76,6 +84,10 @@ class Pricing:
             many = len(rule.epsilons) > 1
             ends = {f"a success of budget {one:g}" if many else "success": one for one in rule.epsilons}
             return ends | {"none": rule.failure}
+        if isinstance(rule, FrontPoints):
+            return {
+                f"{orders} order{'s' * (orders > 1)}": rule.of_orders(orders) for orders in range(1, rule.orders + 1)
+            }
         trial = trial_profile(self.reference)
         return {one.name: one.epsilon for one in price_best(self.law, trial, rule.delta).routes}
 
@@ -132,7 +144,7 @@ class SealedPlanner:
         """What the winner claims, whichever it is: the budget, for everything that leaves."""
         own, rule, selection = plan.guarantee, self.pricing.rule, self.spec.selection
         assert selection is not None
-        law, target = law_text(selection, self.pricing.law.cap), selection.target
+        law = law_text(selection, self.pricing.law.cap)
         assumptions = [line for line in own.assumptions if line not in OF_ONE_TRIAL]
         return Guarantee(
             epsilon=rule.epsilon,
@@ -141,10 +153,18 @@ class SealedPlanner:
             unit=own.unit,
             accountant=PRIVATE_SELECTION,
             status=weakest(own.status, Status.PROVED_UNDER_ASSUMPTIONS),
-            theorem=of_best(law) if target is None else of_first(law, str(target), len(self.pricing.references)),
+            theorem=self._theorem(law),
             assumptions=(*assumptions, *rests_on(selection)),
             aimed_at=rule.epsilon,
         )
+
+    def _theorem(self, law: str) -> str:
+        assert self.spec.selection is not None
+        if isinstance(self.pricing.rule, FrontPoints):
+            return of_front(law, self.spec.orders)
+        if (target := self.spec.selection.target) is not None:
+            return of_first(law, str(target), len(self.pricing.references))
+        return of_best(law)
 
     def afterwards(self, plan: PrivacyPlan, rung: int) -> tuple[Guarantee, ...]:
         """What a success of a ladder claims besides, once it is known from which rung it left; else nothing."""
@@ -174,6 +194,8 @@ def _pricing(
     assert spec.selection is not None
     if spec.selection.target is not None:
         return _ladder(spec, config, facts, calibrations, law, systems)
+    if spec.privacy.release == "front":
+        return _front(spec, config, facts, calibrations, law, systems)
     (epsilon,), delta = spec.privacy.epsilon, spec.privacy.delta
 
     def exceeds(trial: TrialProfile) -> float:
@@ -187,6 +209,21 @@ def _pricing(
     # A little below the root, so that rounding leaves it on the safe side, as in `dpcore.selection.two_point`.
     rule = TwoPoint(law=law, epsilon=epsilon, delta=delta, e1=shift.e1, d1=min(1.0, shift.d1 * (1 - 1e-11)))
     return Pricing(rule=rule, references=(found,))
+
+
+def _front(
+    spec: SweepSpec,
+    config: Config,
+    facts: PublicFacts,
+    calibrations: MutableMapping[str, float],
+    law: Capped,
+    systems: Mapping[str, System] | None,
+) -> Pricing | Refusal:
+    """The price of the best by each order, which follows from the budget; the reference is planned within it."""
+    (epsilon,), delta = spec.privacy.epsilon, spec.privacy.delta
+    rule = FrontPoints.solved(law, len(spec.orders), Target(epsilon=epsilon, delta=delta))
+    found = _fitted(spec, config, facts, calibrations, rule.exceeds, epsilon / 3, systems)
+    return found if isinstance(found, Refusal) else Pricing(rule=rule, references=(found,))
 
 
 def _ladder(

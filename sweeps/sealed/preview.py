@@ -21,15 +21,18 @@ DECILE = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionPreview:
-    """The price of releasing one trial, the best or the first that meets a target, and what it buys.
+    """The price of releasing the best trial, the best by several orders, or the first that meets a target, and what it
+    buys.
 
     law           of the number of trials, in words
     mean, most    trials that are run, in the mean of the law as it is drawn, and at most
     epsilon, delta  claimed for the whole search; of a ladder before it is known where it ends
     budgets       of a ladder, one of which a success costs, known afterwards; one budget otherwise
     target        in words, of the first success; None where the best leaves
+    orders        in words, where the best by each of several leaves; empty otherwise
     routes        {route: epsilon that it would ask for trials like the reference}; the claim is by the tight one. Of
-                  the first success {end: epsilon that it would cost}; the claim covers both
+                  the first success {end: epsilon that it would cost}; the claim covers both. Of several orders {how
+                  many: epsilon that the same trials would cost}
     alone         epsilon that one trial like the reference would claim alone, at this delta
     decile        chance that some trial comes from the best tenth of the prior
     workers       how many run at once; of this machine where the spec does not say
@@ -45,6 +48,7 @@ class SelectionPreview:
     delta: float
     budgets: tuple[float, ...]
     target: str | None
+    orders: tuple[str, ...]
     routes: Mapping[str, float]
     alone: float
     decile: float
@@ -66,6 +70,9 @@ class SelectionPreview:
                 f"the first trial with {self.target}, or word of none",
                 f"by end: {routes}; the claim covers both",
             )
+        if self.orders:
+            what = f"the best trials by each of {len(self.orders)} orders ({'; '.join(self.orders)})"
+            by = f"would cost with fewer orders or all: {routes}"
         if len(self.budgets) > 1:
             what = f"the first trial with {self.target}, of the cheapest budget that has one, or word of none"
             by = f"by end, each known afterwards and to be quoted as ex post: {routes}"
@@ -127,6 +134,7 @@ def _of(planner: SealedPlanner, seconds: float) -> SelectionPreview:
         delta=pricing.rule.delta,
         budgets=spec.privacy.epsilon,
         target=None if selection.target is None else str(selection.target),
+        orders=tuple(map(str, spec.orders)) if spec.privacy.release == "front" else (),
         routes=pricing.routes(),
         alone=pricing.reference.guarantee.epsilon,
         decile=law.reach(DECILE),

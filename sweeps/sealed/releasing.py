@@ -1,7 +1,8 @@
-"""What leaves a sealed search, at its deadline: the winner as trial 0, or nothing.
+"""What leaves a sealed search, at its deadline: the winner as trial 0, those of several orders as 0, 1, ..., or none.
 
-The winner becomes an ordinary trial of the store, with its files where those of any trial are. Its number, its times
-and its attempt are alike whichever slot it was. What was not chosen is gone with the key.
+A winner becomes an ordinary trial of the store, with its files where those of any trial are. Its number is that of the
+first order that it won; its times and its attempt are alike whichever slot it was. What was not chosen is gone with the
+key.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from trainables.worker.files import Folder
 from trainables.worker.results import TrialResult
 from trainables.worker.sealed import Damaged
 
-NUMBER, ATTEMPT = 0, 1
+ATTEMPT = 1
 NOTHING = (
     "Nothing was released: no trial may leave, or not every one had ended in time. Which of the two is nobody's to "
     "know, and the price is paid all the same."
@@ -33,15 +34,18 @@ GONE = "Nothing was released: the search had begun, and what was drawn for it is
 def release(
     store: Store, lease: Lease, spec: SweepSpec, work: SealedWork | None, places: SealedPlaces, trials: Folder
 ) -> bool:
-    """Make the winner a trial of the store, and destroy what else there was; whether there is one.
+    """Make the winners trials of the store, and destroy what else there was; whether there are any.
 
     The same again, after a kill at any line, ends the same way.
     """
-    [*there] = store.trials(lease.sweep)
-    if not any(one.state is TrialState.COMPLETE for one in there) and work is not None:
+    if work is not None:
         with suppress(Damaged):
-            if (found := work.best()) is not None:
-                _commit(store, lease, spec, work, work.drawn().slots[found.slot], found, trials)
+            drawn, done = work.drawn(), _complete(store, lease)
+            # Of a winner by several orders once, at the first of them.
+            distinct = {found.slot: found for found in work.best()}
+            for number, found in enumerate(distinct.values()):
+                if number not in done:
+                    _commit(store, lease, spec, work, number, drawn.slots[found.slot], found, trials)
     left = [one for one in store.trials(lease.sweep) if one.state is TrialState.COMPLETE]
     for one in left if len(spec.privacy.epsilon) > 1 else []:
         # A ladder of budgets was reserved at its dearest, and costs the one that its success had.
@@ -50,17 +54,28 @@ def release(
     return bool(left)
 
 
+def _complete(store: Store, lease: Lease) -> set[int]:
+    return {one.number for one in store.trials(lease.sweep) if one.state is TrialState.COMPLETE}
+
+
 def _commit(
-    store: Store, lease: Lease, spec: SweepSpec, work: SealedWork, slot: Slot, found: Candidate, trials: Folder
+    store: Store,
+    lease: Lease,
+    spec: SweepSpec,
+    work: SealedWork,
+    number: int,
+    slot: Slot,
+    found: Candidate,
+    trials: Folder,
 ) -> None:
-    plan, key = slot.plan, trial_key(lease.sweep, NUMBER)
+    plan, key = slot.plan, trial_key(lease.sweep, number)
     metrics = Release.of(spec).metrics(found.metrics, plan.system, plan.config)
     seconds = work.schedule.deadline - work.schedule.begins
     result = TrialResult(
         key=key, attempt=ATTEMPT, step=plan.steps, metrics=metrics, seconds=seconds, peak_memory_mb=0.0
     )
-    if not store.trials(lease.sweep):
-        store.launch(lease, Proposal(number=NUMBER, config=slot.config, seed=slot.seed), plan, plan.steps)
+    if number not in {one.number for one in store.trials(lease.sweep)}:
+        store.launch(lease, Proposal(number=number, config=slot.config, seed=slot.seed), plan, plan.steps)
     attempt = Attempt.of(trials, key, ATTEMPT)
     # What an earlier release was killed over.
     attempt.folder.clear()

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dpcore.selection.best import TIGHT
+from trainables.orders import Order
 
 _BEST = f"{TIGHT}; two-point calibration: dpcore.selection.two_point"
+_FRONT = (
+    "one shift for all orders: dpcore.selection.fronts; configurations that differ, by a Gaussian that covers each: "
+    "dpcore.selection.front_points"
+)
 _FIRST = (
     "Liu & Talwar (2019), algorithm 1; profile form, word of none and configurations that differ: "
     "dpcore.selection.ladder and ladder_points"
@@ -15,6 +22,12 @@ _LADDER = f"after Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and {_FI
 def of_best(law: str) -> str:
     """Of the best trial.  law  in words"""
     return f"The best of a secret number of trials ({law}): {_BEST}"
+
+
+def of_front(law: str, orders: Sequence[Order]) -> str:
+    """Of the best trials by several orders.  law  in words"""
+    by = "; ".join(map(str, orders))
+    return f"The best of a secret number of trials ({law}) by each of {len(orders)} orders ({by}): {_FRONT}"
 
 
 def of_first(law: str, target: str, budgets: int) -> str:

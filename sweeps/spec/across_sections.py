@@ -116,11 +116,12 @@ def check_test(draft: Draft, problems: Problems) -> None:
 def check_unavailable(draft: Draft, problems: Problems) -> None:
     """Settings that are understood and not built yet."""
     scope, release = draft.written_privacy.get("scope"), draft.written_privacy.get("release")
-    if scope != "sweep" and release in ("best", "first"):
+    if scope != "sweep" and release in ("best", "first", "front"):
+        which = "trials are on the front" if release == "front" else f"trial is {release}"
         problems.add(
             "privacy.release",
             release,
-            f"all, or `scope: sweep` beside it: which trial is {release} is a result of the whole search",
+            f"all, or `scope: sweep` beside it: which {which} is a result of the whole search",
             "Add `scope: sweep`.",
         )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -20,7 +19,9 @@ from pydantic import (
 
 from dpcore.adjacency import Adjacency
 from sweeps.spec.domains import Domain
+from sweeps.spec.orders import orders_of
 from sweeps.spec.same_as import SameAs
+from trainables.orders import Order
 from trainables.plugins import OBJECT
 from trainables.system import Execution, PrivacyTarget, Scalar
 from trainables.units import RECORD
@@ -101,7 +102,8 @@ class Privacy(Section):
     scope, release     what the budget bounds and what leaves the sweep: trial/all bounds each trial, and all of them
                        leave; sweep/all bounds all of them together, enforced while it runs (`sweeps.budget`);
                        sweep/best bounds the whole search, of which the best trial alone leaves (`Selection`), and
-                       sweep/first one of which the first trial to meet a public target does
+                       sweep/first one of which the first trial to meet a public target does, and sweep/front one of
+                       which the best by each of several public orders do
     spread, shares     of sweep/all: how the budget is spread over how many trials; `search.trials` unless given
     filter, order      of sweep/all: what adds up, mu^2 or the Renyi divergence at this order
     solve              what the calibration sets: the noise, the steps, or nothing
@@ -121,7 +123,7 @@ class Privacy(Section):
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     unit: str = RECORD
     scope: Literal["trial", "sweep"] = "trial"
-    release: Literal["all", "best", "first"] = "all"
+    release: Literal["all", "best", "first", "front"] = "all"
     spread: Literal["equal", "front-loaded", "halving"] = "equal"
     shares: PositiveCount | None = None
     filter: Literal["gdp", "renyi"] = "gdp"
@@ -196,6 +198,8 @@ class Selection(Section):
     chosen_by  how the space and its prior were chosen, where that was by looking at these records: no price covers it,
              and the claim says so
     target     of `release: first`, in place of the best
+    orders     of `release: front`: sums of the objectives, {metric: weight above 0} each. Unless given, each objective
+               by itself is one
     """
 
     count: Literal["geometric", "logarithmic", "binomial", "poisson", "tnb"] = "geometric"
@@ -205,6 +209,7 @@ class Selection(Section):
     megabytes: Annotated[float, Field(allow_inf_nan=False, gt=0, le=4096), _NUMBER] = 8.0
     chosen_by: Annotated[str, Field(min_length=10)] | None = None
     target: TargetOptions | None = None
+    orders: tuple[dict[str, Positive], ...] = ()
 
 
 class EarlyStopping(Section):
@@ -401,6 +406,12 @@ class SweepSpec(Section):
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     @property
+    def orders(self) -> tuple[Order, ...]:
+        """By which trials are best, of which some leave: the first objective, or with `release: front` several."""
+        objectives = [(one.metric, str(one.goal)) for one in self.objectives]
+        return orders_of(objectives, self.privacy.release, () if self.selection is None else self.selection.orders)
+
+    @property
     def asked(self) -> tuple[str, ...]:
         """Metrics that a trial has to report: those of the objectives, and those besides."""
         return (*(one.metric for one in self.objectives), *self.report)
@@ -434,7 +445,7 @@ ABSENT_UNLESS_GIVEN = {
     "limits": ("hours", "trial_minutes"),
     "privacy": ("shares", "order"),
     "search": ("first", "resolved"),
-    "selection": ("target",),
+    "selection": ("target", "orders"),
     "tracking": ("models",),
 }
 """Values of a canonical spec that are younger than its digest: without them a spec has the one that it always had."""
@@ -446,53 +457,3 @@ WITHOUT_MEANING = frozenset({"name", "tracking", "store", "resources", "executio
 def has_meaning(path: str) -> bool:
     """Whether the value at this path of a spec decides what is trained, claimed or proposed."""
     return path not in WITHOUT_MEANING and path.split(".")[0] not in WITHOUT_MEANING
-
-
-@dataclass(frozen=True, slots=True)
-class SpecChange:
-    """One value that differs between two specs; None where one of them lacks it.
-
-    meaning  whether resuming under it would continue a different sweep
-    """
-
-    path: str
-    old: object
-    new: object
-    meaning: bool
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.old!r} -> {self.new!r}"
-
-
-@dataclass(frozen=True, slots=True)
-class SpecDiff:
-    """Every difference between two specs; empty, and false, when there is none."""
-
-    changes: tuple[SpecChange, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.changes)
-
-    def __iter__(self) -> Iterator[SpecChange]:
-        return iter(self.changes)
-
-    def __str__(self) -> str:
-        return "\n".join(f"  {change}" for change in self.changes)
-
-
-def diff(old: SweepSpec, new: SweepSpec) -> SpecDiff:
-    """What changed, path by path. No change with `meaning` is the same as equal digests."""
-    before, after = dict(_leaves("", old.canonical())), dict(_leaves("", new.canonical()))
-    return SpecDiff(
-        tuple(
-            SpecChange(path, before.get(path), after.get(path), has_meaning(path))
-            for path in dict.fromkeys([*before, *after])
-            if path not in before or path not in after or before[path] != after[path]
-        )
-    )
-
-
-def _leaves(path: str, value: object) -> list[tuple[str, object]]:
-    if isinstance(value, Mapping) and value:
-        return [leaf for key, inner in value.items() for leaf in _leaves(f"{path}.{key}" if path else key, inner)]
-    return [(path, value)]

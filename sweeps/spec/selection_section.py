@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpcore.checks import InvalidValue
 from sweeps.spec.draft import Draft
+from sweeps.spec.orders import MOST
 from sweeps.spec.problems import Problems
 from trainables.data import SOURCES
 from trainables.data.test_part import HasTestRecords
@@ -13,15 +14,16 @@ INDEPENDENT = "random: the price of the best holds for independent draws from a 
 
 
 def selects(draft: Draft) -> bool:
-    """Whether one trial alone leaves, the best or the first to meet a target, under one budget for the search."""
-    return draft.written_privacy.get("scope") == "sweep" and draft.written_privacy.get("release") in ("best", "first")
+    """Whether few trials leave under one budget for the search: the best, the first to meet a target, or a front."""
+    release = draft.written_privacy.get("release")
+    return draft.written_privacy.get("scope") == "sweep" and release in ("best", "first", "front")
 
 
 def check_selection(draft: Draft, problems: Problems) -> None:
     """`privacy: {scope: sweep, release: best}`, or `first`, with all else, and `selection` without it."""
     if not selects(draft):
         if draft.selection is not None:
-            expected = "privacy.scope: sweep and release: best beside it, or first"
+            expected = "privacy.scope: sweep and release: best beside it, or first, or front"
             problems.add("selection", draft.selection.count, expected, "Add them, or drop `selection`.")
         return
     if draft.selection is None:
@@ -30,6 +32,7 @@ def check_selection(draft: Draft, problems: Problems) -> None:
     _check_search(draft, problems)
     _check_objectives(draft, problems)
     _check_target(draft, problems)
+    _check_orders(draft, problems)
     _check_budget(draft, problems)
     _check_running(draft, problems)
 
@@ -64,9 +67,9 @@ def _check_search(draft: Draft, problems: Problems) -> None:
 
 def _check_objectives(draft: Draft, problems: Problems) -> None:
     objectives = draft.objectives or ()
-    if len(objectives) > 1:
+    if len(objectives) > 1 and draft.written_privacy.get("release") != "front":
         expected = "one objective: which trial is best has to be a total order, fixed in public"
-        remedy = "Keep the one that decides; `report` lists what else the winner tells."
+        remedy = "Keep the one that decides; or `release: front`, of which the best by each of several orders leave."
         problems.add("objectives", [one.metric for one in objectives], expected, remedy)
     for path, metric in draft.asked:
         if metric in OWN_METRICS:
@@ -81,7 +84,8 @@ def _check_target(draft: Draft, problems: Problems) -> None:
     if draft.written_privacy.get("release") != "first":
         if target is not None:
             remedy = "Write `release: first`, or drop it."
-            problems.add("selection.target", target.metric, "null with release: best, whatever it has reached", remedy)
+            expected = f"null with release: {draft.written_privacy['release']}, whatever it has reached"
+            problems.add("selection.target", target.metric, expected, remedy)
         return
     if target is None:
         remedy = "Add `target: {metric: accuracy, at_least: 0.9}`, say, not chosen by these records."
@@ -103,6 +107,32 @@ def _check_target(draft: Draft, problems: Problems) -> None:
     if len(bounds) == 1 and wanted not in bounds:
         expected = f"{wanted}: objective {objective.metric} is to {objective.goal}"
         problems.add("selection.target", bounds, expected, f"Write {wanted}.")
+
+
+def _check_orders(draft: Draft, problems: Problems) -> None:
+    if draft.selection is None or draft.objectives is None:
+        return
+    written = draft.selection.orders
+    if draft.written_privacy.get("release") != "front":
+        if written:
+            remedy = "Write `release: front`, or drop them."
+            problems.add("selection.orders", list(written), "none: one order decides here", remedy)
+        return
+    known = {one.metric for one in draft.objectives}
+    for place, order in enumerate(written):
+        if not order or not order.keys() <= known:
+            expected = f"a weight for some of the objectives, {', '.join(sorted(known))}"
+            problems.add(f"selection.orders[{place}]", order, expected, "Add the metric to `objectives`.")
+            return
+    count = len(written) or len(draft.objectives)
+    if not 2 <= count <= MOST or len({tuple(sorted(order.items())) for order in written}) < len(written):
+        path = "selection.orders" if written else "objectives"
+        given = list(written) or [one.metric for one in draft.objectives]
+        remedy = "Of one order use `release: best`. Each further order makes every trial dearer."
+        problems.add(path, given, f"2 to {MOST} orders that differ: the best trial by each leaves", remedy)
+    if draft.selection.count in ("binomial", "poisson"):
+        expected = "geometric, logarithmic or tnb: of other laws the winners of several orders have no rule"
+        problems.add("selection.count", draft.selection.count, expected, "Use geometric.")
 
 
 def _check_budget(draft: Draft, problems: Problems) -> None:

@@ -29,6 +29,7 @@ from sweeps.sealed.opening import opened
 from sweeps.spec import load_spec, public_facts
 from trainables.data import SOURCES
 from trainables.sealed.slot import run_slot
+from trainables.sealed.standing import best_of
 
 SPEC = """
 name: bench
@@ -77,8 +78,8 @@ def sealed(trials: int) -> float:
         drawn, standing = work.drawn(), work.standing(0)
         for number in range(trials):
             found = run_slot(drawn, number, work.winner, work.group, data, work.ranking)
-            better = found is not None and found.before(standing.best)
-            standing = replace(standing, following=number + 1, written=number, best=found if better else standing.best)
+            best = best_of(*standing.best, *([] if found is None else [found]))
+            standing = replace(standing, following=number + 1, written=number, best=best)
             work.keep(0, standing)
         return (time.monotonic() - started) / trials
 

@@ -46,8 +46,7 @@ def test_the_first_slot_that_meets_the_target_leaves_not_the_best(tmp_path):
     search = Search(tmp_path, **to_reach(LOWEST))
     work = search.begin()
     search.serve(work)
-    best = work.best()
-    assert best is not None
+    [best] = work.best()
     assert best.slot == 0
     assert search.release(work)
     [winner] = search.store.trials(search.name)
@@ -67,7 +66,7 @@ def test_slots_before_the_first_success_missed_the_target(tmp_path):
     drawn, found = work.drawn(), work.best()
     ran = [run_slot(drawn, one, work.winner, work.group, search.data, work.ranking) for one in range(drawn.count)]
     met = [one.slot for one in ran if one is not None]
-    assert (None if found is None else found.slot) == (met[0] if met else None)
+    assert [one.slot for one in found] == met[:1]
     assert all(one.metrics["estimate"] >= 0.4 for one in ran if one is not None)
 
 
@@ -75,7 +74,7 @@ def test_word_of_none_has_spent_the_price(tmp_path):
     search = Search(tmp_path, **to_reach(1e6))
     work = search.begin()
     search.serve(work)
-    assert all(one.best is None for one in map(work.standing, range(work.workers)))
+    assert all(not one.best for one in map(work.standing, range(work.workers)))
     assert not search.release(work)
     assert Publisher(search.store).trials(search.name) == []
     assert "its whole budget is spent" in str(shown(search.name, search.workspace))
@@ -90,12 +89,12 @@ def test_a_success_has_the_target_or_more_and_every_value_finite():
     least = FirstSuccess(metric="a", target=0.5, at_least=True)
     most = FirstSuccess(metric="a", target=0.5, at_least=False)
     one, met = slot_at(1.0), (1.0,)
-    assert [least.rank(one, {"a": value}) for value in (0.49, 0.5, 0.7, math.nan)] == [None, met, met, None]
-    assert [most.rank(one, {"a": value}) for value in (0.49, 0.5, 0.7, -math.inf)] == [met, met, None, None]
-    assert least.rank(one, {"a": 0.7, "b": math.inf}) is None
-    assert least.rank(one, {"b": 0.7}) is None
+    assert [least.ranks(one, {"a": value}) for value in (0.49, 0.5, 0.7, math.nan)] == [None, met, met, None]
+    assert [most.ranks(one, {"a": value}) for value in (0.49, 0.5, 0.7, -math.inf)] == [met, met, None, None]
+    assert least.ranks(one, {"a": 0.7, "b": math.inf}) is None
+    assert least.ranks(one, {"b": 0.7}) is None
     # However much better a dearer one is.
-    assert least.rank(one, {"a": 0.5}) < least.rank(slot_at(2.0), {"a": 0.99})
+    assert least.ranks(one, {"a": 0.5}) < least.ranks(slot_at(2.0), {"a": 0.99})
 
 
 LADDER = {**PRIVACY, "epsilon": [0.5, 1, 3]}
@@ -117,7 +116,7 @@ def test_of_a_ladder_the_first_success_of_the_cheapest_budget_leaves(tmp_path):
     assert all(ran[slot].metrics["estimate"] >= 0.45 for slot in met)
     first = next((slot for budget in (0.5, 1.0, 3.0) for slot in sorted(met) if met[slot] == budget), None)
     best = work.best()
-    assert (None if best is None else best.slot) == first
+    assert (best[0].slot if best else None) == first
     assert search.release(work) is (first is not None)
     for winner in search.store.trials(search.name):
         assert dict(winner.config) == dict(drawn.slots[first].config)

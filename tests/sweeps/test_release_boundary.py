@@ -15,7 +15,7 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import TrialRecord, TrialState
 from sweeps.release import published
 from sweeps.release.policy import Release
-from sweeps.release.published import NOTHING, OPEN, WINNER_ONLY, ReleasePolicy
+from sweeps.release.published import NOTHING, OPEN, WINNERS_ALONE, ReleasePolicy
 from sweeps.release.publisher import Publisher
 from sweeps.search import Proposer
 from sweeps.spec import load_spec, loading
@@ -67,7 +67,7 @@ def test_only_the_publisher_makes_published_records():
     makers = {
         "was_published": {"tracking/front.py"},
         "OPEN": {"search/exam.py"},
-        "WINNER_ONLY": set(),
+        "WINNERS_ALONE": set(),
         "NOTHING": set(),
     }
     callers = {"release/publisher.py", "release/published.py", "control/controller.py", "control/settlements.py"}
@@ -201,7 +201,7 @@ def test_no_view_shows_a_number_that_is_held_back(tmp_path, sweeps, monkeypatch)
 
 
 def test_only_the_winner_is_seen_and_only_when_the_sweep_is_over(tmp_path, monkeypatch):
-    workspace = swept_under(WINNER_ONLY, tmp_path, monkeypatch)
+    workspace = swept_under(WINNERS_ALONE, tmp_path, monkeypatch)
     store = open_store(workspace.store_url)
     best = min(store.trials(NAME), key=lambda one: one.metrics["expected_error"])
     seen = Publisher(store).trials(NAME)
@@ -242,6 +242,6 @@ def test_what_is_held_back_steers_nothing(tmp_path, monkeypatch):
 def test_a_word_without_a_meaning_publishes_nothing():
     assert Release.recorded(RecordedSpec({})).policy == OPEN, "recorded before there was a word"
     assert Release.recorded(RecordedSpec({"privacy": {"release": "all"}})).policy == OPEN
-    assert Release.recorded(RecordedSpec({"privacy": {"release": "best"}})).policy == WINNER_ONLY
+    assert Release.recorded(RecordedSpec({"privacy": {"release": "best"}})).policy == WINNERS_ALONE
     for word in ("everything", "", None, "ALL"):
         assert Release.recorded(RecordedSpec({"privacy": {"release": word}})).policy == NOTHING

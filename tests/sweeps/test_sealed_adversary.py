@@ -59,7 +59,7 @@ def _ranked() -> tuple[int, ...]:
         assert work is not None
         drawn, data = work.drawn(), SOURCES["uniform"].load(spec.data.options())
         found = [run_slot(drawn, n, work.winner, work.group, data, work.ranking) for n in range(CAP)]
-    return tuple(sorted(range(CAP), key=lambda n: found[n].rank if found[n] else (np.inf,)))
+    return tuple(sorted(range(CAP), key=lambda n: found[n].ranks if found[n] else (np.inf,)))
 
 
 @pytest.fixture(scope="module")

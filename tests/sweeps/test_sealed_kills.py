@@ -70,6 +70,6 @@ def test_a_search_that_is_killed_goes_on_to_the_winner_of_its_draw(tmp_path: Pat
     assert time.time() >= announced.schedule.deadline
     assert store.sweep("killed").state is SweepState.FINISHED
     [winner] = store.trials("killed")
-    best = min((one for one in every if one is not None), key=lambda one: (one.rank, one.slot))
+    best = min((one for one in every if one is not None), key=lambda one: (one.ranks, one.slot))
     assert (winner.number, winner.metrics["estimate"]) == (0, best.metrics["estimate"])
     assert dict(winner.config) == dict(drawn.slots[best.slot].config)

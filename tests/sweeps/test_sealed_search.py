@@ -117,8 +117,7 @@ def test_the_winner_is_the_best_of_the_slots_that_were_drawn(tmp_path):
     drawn = work.drawn()
     assert 1 <= drawn.count <= 8 == len(drawn.slots)
     search.serve(work)
-    best = work.best()
-    assert best is not None
+    [best] = work.best()
     assert best.slot < drawn.count
     assert search.release(work)
     [winner] = search.store.trials(search.name)
@@ -140,9 +139,9 @@ def test_every_slot_is_worse_or_later_than_the_winner(tmp_path):
     search = Search(tmp_path)
     work = search.begin()
     search.serve(work)
-    drawn, best = work.drawn(), work.best()
+    drawn, [best] = work.drawn(), work.best()
     every = [run_slot(drawn, n, work.winner, work.group, search.data, work.ranking) for n in range(drawn.count)]
-    assert best.slot == min(range(drawn.count), key=lambda n: (every[n].rank, n))
+    assert best.slot == min(range(drawn.count), key=lambda n: (every[n].ranks, n))
     again = every[best.slot]
     assert again.metrics == best.metrics
     assert all(np.array_equal(again.state[name], value) for name, value in best.state.items())
@@ -231,8 +230,8 @@ def test_a_lost_worker_goes_on_to_the_same_winner(tmp_path, after, monkeypatch):
     again = search.opened()
     assert again.drawn() == drawn
     search.serve(again)
-    best = again.best()
-    assert best.slot == min(range(drawn.count), key=lambda n: (expected[n].rank, n))
+    [best] = again.best()
+    assert best.slot == min(range(drawn.count), key=lambda n: (expected[n].ranks, n))
     assert best.metrics == expected[best.slot].metrics
 
 
@@ -257,11 +256,11 @@ def test_what_is_late_is_not_the_best_so_far(tmp_path):
     search = Search(tmp_path)
     work = search.begin()
     search.serve(work)
-    assert work.best() is not None
+    assert work.best()
     late = replace(work.standing(0), following=0, written=10_000)
     work.keep(0, late)
-    assert late.best is not None or work.standing(1).best is not None
-    assert work.best() is None
+    assert late.best or work.standing(1).best
+    assert not work.best()
     assert not search.release(work)
 
 
@@ -269,7 +268,7 @@ def test_a_release_that_was_killed_ends_the_same_way(tmp_path, monkeypatch):
     search = Search(tmp_path)
     work = search.begin()
     search.serve(work)
-    expected = work.best()
+    [expected] = work.best()
     for name in ("claim", "save"):
         with monkeypatch.context() as patch:
             patch.setattr(Attempt, name, lambda *args, **options: (_ for _ in ()).throw(KeyboardInterrupt))

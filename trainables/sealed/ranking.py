@@ -1,4 +1,4 @@
-"""Which trial of a sealed search leaves: a total order, fixed in public, of what trials put out."""
+"""Which trials of a sealed search leave: total orders, fixed in public, of what trials put out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trainables.knobs import knobs, read
+from trainables.orders import Order
 from trainables.sealed.drawn import Slot
 
 
@@ -18,30 +19,44 @@ class Budgeted:
     target_epsilon: float
 
 
-class Ranking(Protocol):
-    """An order of the trials, as a function of what one of them puts out."""
+Ranks = tuple[float, ...]
+"""A trial's place in each order; by each the smaller leaves."""
 
-    def rank(self, slot: Slot, metrics: Mapping[str, float]) -> tuple[float, ...] | None:
-        """The smaller leaves; None for a trial that never does."""
+
+class Ranking(Protocol):
+    """Orders of the trials, as functions of what one of them puts out."""
+
+    @property
+    def count(self) -> int:
+        """How many orders: as many trials leave at most."""
+        ...
+
+    def ranks(self, slot: Slot, metrics: Mapping[str, float]) -> Ranks | None:
+        """The place in each order; None for a trial that never leaves."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class BestScore:
-    """The best by one metric. A trial without a finite value ranks last: it never leaves.
+class BestScores:
+    """The best by each order. A trial without finite values ranks last in all of them: it never leaves.
 
     Equal ones are parted by their slots, which are exchangeable: as by a coin that no record decides.
     """
 
-    metric: str
-    maximised: bool
+    orders: tuple[Order, ...]
 
-    def rank(self, slot: Slot, metrics: Mapping[str, float]) -> tuple[float, ...] | None:
-        """See `Ranking.rank`."""
-        value = metrics.get(self.metric, math.nan)
-        if not all(math.isfinite(one) for one in (value, *metrics.values())):
+    @property
+    def count(self) -> int:
+        """See `Ranking.count`."""
+        return len(self.orders)
+
+    def ranks(self, slot: Slot, metrics: Mapping[str, float]) -> Ranks | None:
+        """See `Ranking.ranks`."""
+        found = [order.worth(metrics) for order in self.orders]
+        worths = [worth for worth in found if worth is not None]
+        if len(worths) < len(found) or not all(map(math.isfinite, metrics.values())):
             return None
-        return (-value if self.maximised else value,)
+        return tuple(-worth for worth in worths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +72,13 @@ class FirstSuccess:
     target: float
     at_least: bool
 
-    def rank(self, slot: Slot, metrics: Mapping[str, float]) -> tuple[float, ...] | None:
-        """See `Ranking.rank`."""
+    @property
+    def count(self) -> int:
+        """See `Ranking.count`."""
+        return 1
+
+    def ranks(self, slot: Slot, metrics: Mapping[str, float]) -> Ranks | None:
+        """See `Ranking.ranks`."""
         value = metrics.get(self.metric, math.nan)
         if not all(math.isfinite(one) for one in (value, *metrics.values())):
             return None

@@ -68,5 +68,5 @@ def run_slot(
             raise OutOfTime
         return None
     metrics = run.result["metrics"]
-    rank = ranking.rank(slot, metrics)
-    return None if rank is None else Candidate(slot=number, rank=rank, metrics=metrics, state=records.state)
+    ranks = ranking.ranks(slot, metrics)
+    return None if ranks is None else Candidate(slot=number, ranks=ranks, metrics=metrics, state=records.state)

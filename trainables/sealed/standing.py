@@ -1,4 +1,5 @@
-"""What a worker keeps of the slots that it ran: how far it is, and the best. What was worse is overwritten."""
+"""What a worker keeps of the slots that it ran: how far it is, and the best by each order. What was worse is
+overwritten."""
 
 from __future__ import annotations
 
@@ -7,13 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
+from trainables.sealed.ranking import Ranks
 from trainables.system import State
 
 HEAD_BYTES = 65536
-"""Of what is kept besides the model, at most."""
-_HEAD, _STATE = "head", "state."
+"""Of what is kept besides each model, at most."""
+_HEAD = "head"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,19 +24,28 @@ class Candidate:
     """A trial that may leave.
 
     slot     its place in the draw
-    rank     by the ranking of the search; the smaller leaves
+    ranks    by each order of the search; the smaller leaves
     metrics  that may leave with it
     state    of its model
     """
 
     slot: int
-    rank: tuple[float, ...]
+    ranks: Ranks
     metrics: Mapping[str, float]
     state: State
 
-    def before(self, other: Candidate | None) -> bool:
-        """Whether it leaves rather than `other`."""
-        return other is None or (self.rank, self.slot) < (other.rank, other.slot)
+    def before(self, other: Candidate, order: int) -> bool:
+        """Whether it leaves rather than `other`, by one order."""
+        return (self.ranks[order], self.slot) < (other.ranks[order], other.slot)
+
+
+def best_of(*candidates: Candidate) -> tuple[Candidate, ...]:
+    """The one that leaves by each order; empty of none. One may leave by several."""
+    best: list[Candidate] = []
+    for found in candidates:
+        best = best or [found] * len(found.ranks)
+        best = [found if found.before(one, order) else one for order, one in enumerate(best)]
+    return tuple(best)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,21 +54,25 @@ class Standing:
 
     written  number of the announced time at which this was written; the larger is the newer
     following  the slot that it runs next
-    best     None while no trial may leave
+    best     by each order; empty while no trial may leave
     """
 
     following: int
     written: int = -1
-    best: Candidate | None = None
+    best: tuple[Candidate, ...] = ()
 
     def to_bytes(self) -> bytes:
         """As bytes that `from_bytes` reads."""
         said: dict[str, object] = {"following": self.following, "written": self.written}
-        arrays: State = {}
-        if (best := self.best) is not None:
-            said["best"] = {"slot": best.slot, "rank": list(best.rank), "metrics": dict(best.metrics)}
+        arrays: dict[str, NDArray[np.generic]] = {}
+        distinct = {one.slot: one for one in self.best}
+        said["best"] = [one.slot for one in self.best]
+        said["candidates"] = [
+            {"slot": one.slot, "ranks": list(one.ranks), "metrics": dict(one.metrics)} for one in distinct.values()
+        ]
+        for slot, one in distinct.items():
             # As they lie in memory, whatever view of it the model has.
-            arrays = {f"{_STATE}{name}": np.array(value, order="C") for name, value in best.state.items()}
+            arrays |= {f"{slot}.{name}": np.array(value, order="C") for name, value in one.state.items()}
         head = np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)
         return save({_HEAD: head, **arrays})
 
@@ -65,8 +81,16 @@ class Standing:
         """The inverse of `to_bytes`."""
         read = load(body)
         head = json.loads(read[_HEAD].tobytes())
-        state = {name.removeprefix(_STATE): value for name, value in read.items() if name.startswith(_STATE)}
-        best = None
-        if (said := head.get("best")) is not None:
-            best = Candidate(slot=said["slot"], rank=tuple(said["rank"]), metrics=said["metrics"], state=state)
+        states: dict[int, dict[str, NDArray[np.generic]]] = {said["slot"]: {} for said in head["candidates"]}
+        for name, value in read.items():
+            if name != _HEAD:
+                slot, _, own = name.partition(".")
+                states[int(slot)][own] = value
+        found = {
+            said["slot"]: Candidate(
+                slot=said["slot"], ranks=tuple(said["ranks"]), metrics=said["metrics"], state=states[said["slot"]]
+            )
+            for said in head["candidates"]
+        }
+        best = tuple(found[slot] for slot in head["best"])
         return cls(following=head["following"], written=head["written"], best=best)

@@ -19,7 +19,7 @@ from trainables.sealed.drawn import SealedDraw
 from trainables.sealed.ranking import Ranking
 from trainables.sealed.schedule import Schedule
 from trainables.sealed.slot import OutOfTime, run_slot
-from trainables.sealed.standing import HEAD_BYTES, Candidate, Standing
+from trainables.sealed.standing import HEAD_BYTES, Candidate, Standing, best_of
 from trainables.system import Dataset, TrialGroup
 from trainables.worker.credentials import Credentials
 from trainables.worker.files import Folder, NotAFolder, NotARecord
@@ -39,7 +39,7 @@ class SealedWork:
     folder    of their files
     workers   how many there are; worker w runs slots w, w + workers, ...
     room      bytes of the largest model that is kept
-    winner    the key of the trial that leaves, the same for all
+    winner    the key that every slot runs under, whichever leaves
     group     how each slot executes; of no members
     """
 
@@ -66,11 +66,12 @@ class SealedWork:
         """Write where a worker stands, to the file whose turn it is. Raises TooLarge, OSError."""
         body = standing.to_bytes()
         name = f"{worker}.{TWO[standing.written % len(TWO)]}"
-        self.folder.write(name, self.box.seal(self._place(str(worker)), body, self.room + HEAD_BYTES))
+        size = self.ranking.count * (self.room + HEAD_BYTES)
+        self.folder.write(name, self.box.seal(self._place(str(worker)), body, size))
 
-    def fits(self, standing: Standing) -> bool:
-        """Whether it can be written."""
-        return len(standing.to_bytes()) <= self.room + HEAD_BYTES
+    def fits(self, found: Candidate) -> bool:
+        """Whether it can be written, whatever else is."""
+        return len(Standing(following=found.slot, best=(found,)).to_bytes()) <= self.room + HEAD_BYTES
 
     def standing(self, worker: int) -> Standing:
         """Where a worker stands by its newer file. Without one it begins anew, which gives the same trials again."""
@@ -80,17 +81,16 @@ class SealedWork:
                 found.append(Standing.from_bytes(self._opened(f"{worker}.{one}", str(worker))))
         return max(found, key=lambda standing: standing.written)
 
-    def best(self) -> Candidate | None:
-        """The trial that leaves; None where none may, or where not all of them were done in time. Raises Damaged."""
+    def best(self) -> tuple[Candidate, ...]:
+        """The trial that leaves by each order; empty where none may, or not all of them were done in time.
+
+        Raises Damaged.
+        """
         count = self.drawn().count
         standings = [self.standing(worker) for worker in range(self.workers)]
         if any(one.following < count for one in standings):
-            return None
-        found: Candidate | None = None
-        for one in standings:
-            if one.best is not None and one.best.before(found):
-                found = one.best
-        return found
+            return ()
+        return best_of(*(found for one in standings for found in one.best))
 
     def _place(self, name: str) -> str:
         return f"{self.winner}/{name}"
@@ -159,11 +159,10 @@ def serve(work: SealedWork, worker: int, data: Dataset) -> None:
 
 def _after(work: SealedWork, standing: Standing, found: Candidate | None) -> Standing:
     further = replace(standing, following=standing.following + work.workers)
-    if found is None or not found.before(standing.best):
-        return further
-    better = replace(further, best=found)
     # How large a model is follows from its configuration alone: one that is too large ranks last.
-    return better if work.fits(better) else further
+    if found is None or not work.fits(found):
+        return further
+    return replace(further, best=best_of(*standing.best, found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

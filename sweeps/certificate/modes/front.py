@@ -1,0 +1,145 @@
+"""`scope: sweep, release: front`: the best trials of a sealed search by each of several public orders.
+
+The price holds for every configuration that a Gaussian of this mu covers up to tau (`dpcore.selection.front_points`),
+whichever of them win and however many they are. So the events of each winner, which are published, are held against
+that; that every configuration of the prior was covered, and that K, the losers and the winners' slots stayed secret, is
+attested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dpcore.checks import InvalidValue
+from dpcore.events import Event
+from dpcore.guarantee import Notion, Status, weakest
+from dpcore.selection import EventProfile, FrontPoints, WorstProfile
+from sweeps.certificate.chain import LedgerRow
+from sweeps.certificate.claimed import Check, Claimed, at_most, number, word
+from sweeps.certificate.fields import Chance, FrozenPart, NotNegative, Sentence
+from sweeps.certificate.modes.best import ACCOUNTANT, SEALED, rests_on_search, sealed_row
+from sweeps.certificate.modes.counted import Counted
+from sweeps.certificate.modes.laws import TrialsLaw
+from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel
+from sweeps.ledger.composing import ReleasedParts
+from sweeps.sealed.theorems import of_front
+from trainables.orders import Order
+
+
+class WeighedMetric(FrozenPart):
+    """One term of an order; a metric that is to be small has a weight below 0."""
+
+    metric: Sentence
+    weight: Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Front(Counted):
+    """The price of the best of K by several orders.
+
+    law      of K; how many trials there were is not known to whoever reads this
+    named    the law in words, as the spec has it
+    orders   each a sum, of which the largest leaves
+    mu, tau  of the Gaussian that covers a trial, and the chance beside it
+    shift    what a trial's chance of being beaten moves by
+    winners  the plans of the trials that left, each once
+    """
+
+    mode: Literal["front"]
+    scope: Literal["sweep"]
+    release: Literal["front"]
+    law: TrialsLaw
+    named: Sentence
+    orders: Annotated[tuple[tuple[WeighedMetric, ...], ...], Field(min_length=1)]
+    mu: NotNegative
+    tau: Chance
+    shift: NotNegative
+    winners: Annotated[tuple[PlannedTrial, ...], Field(min_length=1)]
+
+    @property
+    def plans(self) -> tuple[PlannedTrial, ...]:
+        """See `Counted.plans`."""
+        return self.winners
+
+    def title(self, sweep: str, claim: Claimed) -> str:
+        """See `Counted.title`."""
+        return f"Privacy certificate of the front of {sweep} and the search for it"
+
+    def covers(self, sweep: str) -> str:
+        """See `Counted.covers`."""
+        return (
+            f"The {len(self.winners)} released trials of {sweep} with their scores, and the sealed search of which "
+            f"they were the best by {len(self.orders)} orders."
+        )
+
+    def lines(self) -> list[tuple[str, str]]:
+        """See `Counted.lines`."""
+        return [
+            ("mode", "private selection by several orders"),
+            ("law of K", f"{self.named}: {self.law}"),
+            ("orders", "; ".join(map(str, self._orders))),
+            ("each trial is covered by", f"a Gaussian of μ = {self.mu:.6g} up to a chance of {self.tau:.6g}"),
+            ("shift", f"{self.shift:.6g}"),
+        ]
+
+    @property
+    def sealed(self) -> bool:
+        """See `Counted.sealed`."""
+        return True
+
+    @property
+    def attested(self) -> tuple[str, ...]:
+        """See `Counted.attested`."""
+        drawn, _ = SEALED
+        return (
+            drawn,
+            "That every configuration of the prior was covered as the winners are.",
+            "That the orders were public, and fixed before the search.",
+        )
+
+    @property
+    def _orders(self) -> tuple[Order, ...]:
+        return tuple(Order(tuple((term.metric, float(term.weight)) for term in order)) for order in self.orders)
+
+    def checks(self, claim: Claimed, rows: Sequence[LedgerRow]) -> Iterator[Check]:
+        """The price of the front, and that the events of every winner are covered."""
+        try:
+            rule = FrontPoints(
+                law=self.law.drawn,
+                orders=len(self.orders),
+                epsilon=claim.epsilon,
+                delta=claim.delta,
+                mu=float(self.mu),
+                tau=float(self.tau),
+            )
+        except InvalidValue as error:
+            yield Check("the law of K and what covers a trial", False, str(error))
+            return
+        yield number("mean of K", self.law.mean, rule.priced.mean)
+        yield number("shift", self.shift, rule.shift)
+        few = len(self.winners) <= len(self.orders) and len({one.trial for one in self.winners}) == len(self.winners)
+        yield Check("each order has one winner", few, f"{len(self.winners)} winners of {len(self.orders)} orders")
+        for winner in self.winners:
+            events = _parts(winner).together(claim.adjacency)
+            profile = WorstProfile(tuple(EventProfile(one, claim.adjacency) for one in events))
+            yield at_most(f"{winner.trial}: ln of its mu over the covering one", rule.exceeds(profile), 0.0)
+        yield sealed_row(claim.epsilon, claim, rows)
+        yield from rests_on_search(claim)
+        yield number("lower end of epsilon", claim.epsilon_lower, None)
+        yield word("notion", claim.notion, Notion.DP)
+        yield word("accountant", claim.accountant, ACCOUNTANT)
+        yield word("theorem", claim.theorem, of_front(self.named, self._orders))
+        status = reduce(weakest, (one.status for one in self.winners), Status.PROVED_UNDER_ASSUMPTIONS)
+        yield word("status", claim.status, status)
+
+    def opinions(self, claim: Claimed, rows: Sequence[LedgerRow]) -> tuple[Event, ...]:
+        """Those of each winner alone: the claim bounds them, and much besides."""
+        return tuple(event for one in self.winners for event in _parts(one).together(claim.adjacency))
+
+
+def _parts(winner: PlannedTrial) -> ReleasedParts:
+    """What a winner's plan releases of each part of the records."""
+    return ReleasedParts(training=winner.training, reports=winner.reports, parallel=composes_in_parallel([winner]))

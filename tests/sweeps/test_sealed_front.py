@@ -1,0 +1,232 @@
+"""A front of a sealed search: the best by each of several public orders leave, at one price for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dpcore.guarantee import Guarantee, Notion, Status
+from dpcore.selection import FrontPoints
+from sweeps.budget.trial_profiles import trial_profile
+from sweeps.face.overview import shown
+from sweeps.ledger.assumptions import claim_of_search, covers_search
+from sweeps.ledger.spending import summary_in_passing
+from sweeps.records import SweepState, TrialState, sweep_of
+from sweeps.release.publisher import Publisher
+from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.spec import SpecErrors, load_spec, public_facts
+from sweeps.spec.orders import orders_of
+from tests.sweeps.test_sealed_search import SECONDS, SPEC, Search
+from trainables.orders import Order
+from trainables.sealed.ranking import BestScores
+from trainables.sealed.slot import run_slot
+
+ESTIMATE, ERROR = {"metric": "estimate", "goal": "maximize"}, {"metric": "expected_error", "goal": "minimize"}
+FRONT: dict[str, Any] = {
+    "privacy": {**SPEC["privacy"], "release": "front"},
+    "objectives": [ESTIMATE, ERROR],
+    "selection": {"deadline_minutes": SECONDS / 60, "mean": 6, "megabytes": 0.01},
+}
+
+
+def over(tmp_path, **changes: Any) -> tuple[Search, list[Any], tuple[Any, ...]]:
+    """A search that has been released, what every slot of it comes to, and who won by each order."""
+    search = Search(tmp_path, **FRONT | changes)
+    work = search.begin()
+    search.serve(work)
+    drawn, best = work.drawn(), work.best()
+    every = [run_slot(drawn, n, work.winner, work.group, search.data, work.ranking) for n in range(drawn.count)]
+    assert search.release(work)
+    return search, every, best
+
+
+def test_the_best_by_each_order_leave_and_nothing_else(tmp_path):
+    search, every, best = over(tmp_path)
+    by = [
+        min(every, key=lambda one: (-one.metrics["estimate"], one.slot)),
+        min(every, key=lambda one: (one.metrics["expected_error"], one.slot)),
+    ]
+    assert [one.slot for one in best] == [one.slot for one in by]
+    winners = search.store.trials(search.name)
+    distinct = list({one.slot: one for one in by}.values())
+    # Their numbers are those of the orders that they won first, whichever slots they were.
+    assert [one.number for one in winners] == list(range(len(distinct)))
+    assert [one.metrics["estimate"] for one in winners] == [one.metrics["estimate"] for one in distinct]
+    seen = [one for one in Publisher(search.store).trials(search.name) if one.metrics]
+    assert [one.key for one in seen] == [one.key for one in winners]
+    assert not search.places.key()
+
+
+def test_all_winners_claim_one_price_and_so_does_the_total(tmp_path):
+    search, _, _ = over(tmp_path)
+    winners = search.store.trials(search.name)
+    for one in winners:
+        assert (one.guarantee.epsilon, one.guarantee.delta, one.guarantee.notion) == (3, 1e-5, Notion.DP)
+        assert one.guarantee.status is Status.PROVED_UNDER_ASSUMPTIONS
+        assert (
+            "by each of 2 orders (estimate; -1 expected_error)" in one.guarantee.theorem.replace("(expected_error)", "")
+            or "by each of 2 orders (estimate; expected_error)" in one.guarantee.theorem
+        )
+        assert covers_search(one.guarantee)
+    store = search.store
+    total = summary_in_passing(store.sweep(search.name), winners, store.ledger(search.name)).procedure
+    assert (total.guarantee.epsilon, total.trials) == (3, len(winners))
+    assert "'accountant': 'private-selection'" in repr(shown(search.name, search.workspace).to_dict())
+
+
+def test_one_trial_that_wins_by_both_orders_leaves_once(tmp_path):
+    """By two orders that agree: a sum that the first outweighs."""
+    objectives = [ESTIMATE, ERROR]
+    orders = [{"estimate": 1.0}, {"estimate": 1e9, "expected_error": 1e-9}]
+    search, _, best = over(tmp_path, objectives=objectives, selection={**FRONT["selection"], "orders": orders})
+    assert len(best) == 2
+    assert [one.number for one in search.store.trials(search.name)] == [0]
+
+
+def test_a_release_that_was_killed_between_winners_ends_the_same_way(tmp_path, monkeypatch):
+    search = Search(tmp_path, **FRONT)
+    work = search.begin()
+    search.serve(work)
+    expected = list({one.slot: one for one in work.best()}.values())
+    lease = search.store.acquire(search.name)
+    from sweeps.sealed import releasing
+
+    commit, count = releasing._commit, 0
+
+    def killed(*args: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == len(expected):
+            raise KeyboardInterrupt
+        commit(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(releasing, "_commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            releasing.release(
+                search.store, lease, search.spec, work, search.places, search.workspace.trials(search.name)
+            )
+    lease.release()
+    assert Publisher(search.store).trials(search.name) == [] or not any(
+        one.metrics for one in Publisher(search.store).trials(search.name)
+    )
+    assert search.release(work)
+    winners = search.store.trials(search.name)
+    assert [one.metrics["estimate"] for one in winners] == [one.metrics["estimate"] for one in expected]
+    assert all(one.state is TrialState.COMPLETE for one in winners)
+    assert search.store.sweep(search.name).state is SweepState.FINISHED
+
+
+def test_every_configuration_is_covered_by_one_gaussian():
+    spec = load_spec({**SPEC, **FRONT, "search": {"trials": 30}})
+    facts = public_facts(spec)
+    planner = SealedPlanner.of(spec, facts, {}, middles(spec))
+    rule = planner.pricing.rule
+    assert isinstance(rule, FrontPoints)
+    assert (rule.orders, rule.epsilon) == (2, 3)
+    assert list(planner.pricing.routes()) == ["1 order", "2 orders"]
+    one, two = planner.pricing.routes().values()
+    assert one < two == pytest.approx(3, rel=1e-6)
+    for clip, steps in ((0.2, 1), (0.6, 8), (1.0, 64)):
+        plan = planner.plan({"system": "noisy-mean", "clip": clip, "steps": steps, "target_epsilon": 3.0})
+        assert -0.01 < rule.exceeds(trial_profile(plan)) <= 0
+        assert plan.guarantee.epsilon == 3
+
+
+def test_orders_are_those_of_the_spec_in_words_and_signs():
+    spec = load_spec({**SPEC, **FRONT})
+    assert spec.orders == (Order((("estimate", 1.0),)), Order((("expected_error", -1.0),)))
+    weighed = [{"expected_error": 0.5, "estimate": 2}, {"estimate": 1}]
+    written = load_spec({**SPEC, **FRONT, "selection": {**FRONT["selection"], "orders": weighed}})
+    assert written.orders[0] == Order((("estimate", 2.0), ("expected_error", -0.5)))
+    assert str(written.orders[0]) == "2 estimate - 0.5 expected_error"
+    assert load_spec(written.canonical()) == written
+    assert written.digest != spec.digest
+    assert "orders" not in spec.canonical()["selection"]
+    recorded = [("estimate", "maximize"), ("expected_error", "minimize")]
+    assert orders_of(recorded, "front", written.canonical()["selection"]["orders"]) == written.orders
+    assert orders_of(recorded, "best", ()) == spec.orders[:1]
+
+
+def test_a_trial_without_a_finite_value_wins_by_no_order():
+    ranking = BestScores((Order.by("a", "maximize"), Order((("a", 1.0), ("b", -2.0)))))
+    assert ranking.count == 2
+    assert ranking.ranks(None, {"a": 1.0, "b": 0.25}) == (-1.0, -0.5)
+    for metrics in (
+        {"a": math.nan, "b": 1.0},
+        {"a": 1.0},
+        {"a": 1.0, "b": math.inf},
+        {"a": 1.0, "b": 0, "c": math.nan},
+    ):
+        assert ranking.ranks(None, metrics) is None
+
+
+def claim(**changes: Any) -> Guarantee:
+    spec = load_spec({**SPEC, **FRONT})
+    planner = SealedPlanner.of(spec, public_facts(spec), {}, middles(spec))
+    plan = planner.plan({"system": "noisy-mean", "clip": 0.5, "steps": 4, "target_epsilon": 3.0})
+    return replace(plan.guarantee, **changes)
+
+
+def test_winners_of_one_search_claim_together_what_each_does():
+    first = claim()
+    other = replace(first, assumptions=(*first.assumptions, "Of another system."))
+    assert claim_of_search([first, other]) == other
+    assert claim_of_search([first, replace(first, epsilon=2.0)]) is None
+    assert claim_of_search([first, replace(first, accountant="pld")]) is None
+
+
+def test_fronts_of_two_searches_have_no_total_of_one(tmp_path):
+    from sweeps.ledger.spending import summary
+
+    search, _, _ = over(tmp_path)
+    store = search.store
+    winners, entries = store.trials(search.name), store.ledger(search.name)
+    others = [replace(one, key=f"another-{one.number}") for one in winners]
+    assert {sweep_of(one.key) for one in others} == {"another"}
+    found = summary([*winners, *others], entries, ())
+    assert found.procedure is None
+    assert "adds to others by sums alone" in found.uncounted
+
+
+BAD: Mapping[str, tuple[dict[str, Any], str]] = {
+    "one order": ({"objectives": [ESTIMATE]}, "objectives=['estimate']: expected 2 to 4 orders that differ"),
+    "the same order twice": (
+        {"selection": {**FRONT["selection"], "orders": [{"estimate": 1}, {"estimate": 1}]}},
+        "selection.orders=[{'estimate': 1.0}, {'estimate': 1.0}]: expected 2 to 4 orders that differ",
+    ),
+    "a metric that is no objective": (
+        {"selection": {**FRONT["selection"], "orders": [{"accuracy": 1}, {"estimate": 1}]}},
+        "selection.orders[0]",
+    ),
+    "poisson": (
+        {"selection": {**FRONT["selection"], "count": "poisson"}},
+        "selection.count='poisson': expected geometric",
+    ),
+    "a target": (
+        {"selection": {**FRONT["selection"], "target": {"metric": "estimate", "at_least": 0.5}}},
+        "null with release: front",
+    ),
+    "orders with best": (
+        {
+            "privacy": SPEC["privacy"],
+            "objectives": [ESTIMATE],
+            "selection": {**FRONT["selection"], "orders": [{"estimate": 1}]},
+        },
+        "none: one order decides here",
+    ),
+    "per trial": ({"privacy": {**FRONT["privacy"], "scope": "trial"}}, "which trials are on the front is a result"),
+    "several budgets": ({"privacy": {**FRONT["privacy"], "epsilon": [1, 2]}}, "one budget: that of the whole search"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_no_front_is_made_of_is_refused(case):
+    changes, said = BAD[case]
+    with pytest.raises(SpecErrors) as caught:
+        load_spec({**SPEC, **FRONT, **changes})
+    assert said in str(caught.value), str(caught.value)

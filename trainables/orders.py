@@ -1,0 +1,37 @@
+"""A public order of trials by what they put out: one metric, or a weighted sum of several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Larger sums are better.
+
+    weights  (metric, weight) each; a metric that is to be small has a weight below 0
+    """
+
+    weights: tuple[tuple[str, float], ...]
+
+    @classmethod
+    def by(cls, metric: str, goal: str) -> Order:
+        """That of one objective; `goal` is "maximize" or "minimize"."""
+        return cls(((metric, -1.0 if goal == "minimize" else 1.0),))
+
+    def worth(self, metrics: Mapping[str, float]) -> float | None:
+        """The sum; None where a metric is missing or not finite."""
+        found = [(weight, metrics.get(metric, math.nan)) for metric, weight in self.weights]
+        worth = math.fsum(weight * value for weight, value in found) if _all_finite(found) else math.nan
+        return worth if math.isfinite(worth) else None
+
+    def __str__(self) -> str:
+        if len(self.weights) == 1:
+            return self.weights[0][0]
+        return " + ".join(f"{weight:g} {metric}" for metric, weight in self.weights).replace("+ -", "- ")
+
+
+def _all_finite(found: list[tuple[float, float]]) -> bool:
+    return all(math.isfinite(value) for _, value in found)
