@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class PublicOrder:
     """Larger sums are better.
 
     weights  (metric, weight) each; a metric that is to be small has a weight below 0
@@ -17,7 +17,7 @@ class Order:
     weights: tuple[tuple[str, float], ...]
 
     @classmethod
-    def by(cls, metric: str, goal: str) -> Order:
+    def by(cls, metric: str, goal: str) -> PublicOrder:
         """That of one objective; `goal` is "maximize" or "minimize"."""
         return cls(((metric, -1.0 if goal == "minimize" else 1.0),))
 
@@ -28,8 +28,11 @@ class Order:
         return worth if math.isfinite(worth) else None
 
     def __str__(self) -> str:
-        if len(self.weights) == 1:
-            return self.weights[0][0]
+        match self.weights:
+            case ((metric, 1.0),):
+                return metric
+            case ((metric, -1.0),):
+                return f"least {metric}"
         return " + ".join(f"{weight:g} {metric}" for metric, weight in self.weights).replace("+ -", "- ")
 
 

@@ -76,6 +76,7 @@ def _modes(middle: Middle, chance: float) -> Iterator[tuple[str, Callable[[], Mo
     laws = laws_at(chance)
     for name, law in laws.items():
         yield f"best, {name}", lambda name=name, law=law: sealed_modes.best(middle, name, law)  # type: ignore[misc]
+    yield "front", lambda: sealed_modes.front(middle, laws["geometric"])
     yield "first", lambda: sealed_modes.first(middle, chance)
     yield "holdout", lambda: parted_modes.holdout(middle, laws["geometric"])
     yield "public", lambda: parted_modes.public(middle)

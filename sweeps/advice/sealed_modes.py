@@ -1,10 +1,11 @@
-"""Modes in which one trial leaves: the best, or the first that meets a public target. All else stays sealed."""
+"""Modes in which few trials leave: the best by one order or several, or the first that meets a public target."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpcore.selection import CountLaw, Ladder, TrialProfile, price_best, price_ladder
+from dpcore.calibrate import Target
+from dpcore.selection import CountLaw, FrontPoints, Ladder, TrialProfile, price_best, price_ladder
 from dpcore.selection.best import TIGHT
 from dpcore.selection.counts import LARGEST_CAP
 from dpcore.selection.profiles import ROUND_UP, epsilon_at
@@ -17,6 +18,7 @@ from trainables.system import PrivacyPlan
 FAILURE_SHARE = 0.1
 """The part of delta that pays for saying that no trial met the target."""
 _SEALED = "The number of trials stays secret; results wait for an announced deadline that covers the worst."
+_FRONT = "dpcore.selection.fronts, and front_points for configurations that differ"
 _LADDER = (
     "dpcore.selection.ladder: after Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and Liu & Talwar (2019), "
     "algorithm 1"
@@ -47,6 +49,26 @@ def best(middle: Middle, name: str, law: CountLaw) -> ModeRow:
 def best_price(law: CountLaw, delta: float) -> Callable[[TrialProfile], float]:
     """Epsilon of the best of K trials with this profile, without the Renyi route: that has no two points."""
     return lambda trial: price_best(law, trial, delta, orders=()).epsilon
+
+
+def front(middle: Middle, law: CountLaw) -> ModeRow:
+    """The best of K trials by each order leaves: each objective is one, and there are two at least.
+
+    law  without its cap
+    """
+    orders = max(2, len(middle.spec.objectives))
+    rule = FrontPoints.solved(law, orders, Target(epsilon=middle.epsilon, delta=middle.delta))
+    plan = middle.meeting(lambda plan: rule.exceeds(trial_profile(plan)))
+    return sealed_row(
+        middle,
+        f"front, {orders} orders",
+        [plan],
+        law,
+        setting="scope: sweep, release: front",
+        epsilon=rule.epsilon,
+        theorem=_FRONT,
+        says=f"The best trial by each of {orders} public orders leaves, with its scores. {_SEALED}",
+    )
 
 
 def first(middle: Middle, chance: float) -> ModeRow:

@@ -144,7 +144,7 @@ def _trial_epsilon(budget: SweepBudget) -> float:
 
 
 def budget_of(spec: SweepSpec) -> SweepBudget | None:
-    """The budget of a whole sweep; None where each trial has its own, or one trial alone leaves."""
+    """The budget of a whole sweep; None where each trial has its own, or the winners of a sealed search alone leave."""
     return budget_of_sections(spec.privacy, spec.search, spec.early_stopping)
 
 

@@ -11,7 +11,7 @@ from dpcore.selection import FrontPoints, LadderPoints, TwoPoint
 from sweeps.certificate.built import Built, planned
 from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.judging import CannotCertify, check_trial
-from sweeps.certificate.modes import Best, First, Front
+from sweeps.certificate.modes import Best, First, PricedFront
 from sweeps.certificate.modes.best import spent_at_once
 from sweeps.certificate.modes.first import Rung
 from sweeps.certificate.modes.front import WeighedMetric
@@ -74,7 +74,7 @@ def _of_front(known: KnownSweep, winners: Sequence[Published], rule: FrontPoints
     claims = [one.guarantee for one in winners if one.guarantee is not None]
     claim = claim_of_search(claims)
     assert claim is not None
-    mode = Front(
+    mode = PricedFront(
         mode="front",
         scope="sweep",
         release="front",

@@ -63,7 +63,7 @@ class Preview:
                 None where the claim is per record, or no step is a Gaussian
     noise       standard deviation on a count of a report on private validation records; None without such reports
     resolution  what `sampler: auto` comes to; None for other samplers
-    selection   what releasing one trial alone costs; None where every trial is released
+    selection   what releasing the winners alone costs; None where every trial is released
     spread      how one budget of the whole sweep is spread, and what that buys; empty where each trial has its own
     """
 

@@ -22,7 +22,7 @@ from trainables.system import Dataset, PublicFacts
 
 @dataclass(slots=True)
 class SealedCourse:
-    """A `Course` (`sweeps.control.session`) of which one trial alone leaves, at the announced end.
+    """A `Course` (`sweeps.control.session`) of which the winners alone leave, at the announced end.
 
     over  whether it had ended before
     work  of the workers; None where the search is over, or had begun and is gone

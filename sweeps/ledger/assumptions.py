@@ -24,7 +24,7 @@ OF_ONE_TRIAL = (
 """That sentence, now and as earlier releases worded it."""
 
 PRIVATE_SELECTION = "private-selection"
-"""The accountant of a claim on everything that a sealed search releases: one of a secret number of trials."""
+"""The accountant of a claim on everything that a sealed search releases: few of a secret number of trials."""
 
 
 def covers_search(claim: Guarantee) -> bool:

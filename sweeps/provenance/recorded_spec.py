@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from trainables.orders import Order
+    from trainables.orders import PublicOrder
 
 Value = TypeVar("Value")
 
@@ -114,7 +114,7 @@ class RecordedSpec:
         return tuple((one["metric"], one.get("goal", "")) for one in self.canonical.get("objectives", ()))
 
     @property
-    def orders(self) -> tuple[Order, ...]:
+    def orders(self) -> tuple[PublicOrder, ...]:
         """By which trials are best, where only the best may leave."""
         from sweeps.spec.orders import orders_of
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NewType, cast
 
 from sweeps.records import TrialRecord, TrialState
-from trainables.orders import Order
+from trainables.orders import PublicOrder
 
 Published = NewType("Published", TrialRecord)
 """A trial as the world may see it."""
@@ -35,7 +35,7 @@ class ReleasePolicy:
         return _BY_WORD.get(str(word), NOTHING)
 
     def published(
-        self, records: Iterable[TrialRecord], orders: Sequence[Order] = (), over: bool = False
+        self, records: Iterable[TrialRecord], orders: Sequence[PublicOrder] = (), over: bool = False
     ) -> list[Published]:
         """The trials of one sweep as they may be seen, in their order.
 
@@ -45,7 +45,7 @@ class ReleasePolicy:
         listed = list(records)
         if self.at_once:
             return cast("list[Published]", listed)
-        best = {_best(listed, order) for order in orders} if self.winners and over else set()
+        best = {best_by(order, listed) for order in orders} if self.winners and over else set()
         return [Published(record if record.key in best else _sealed(record)) for record in listed]
 
     def published_alone(self, record: TrialRecord) -> Published:
@@ -72,8 +72,8 @@ def _sealed(record: TrialRecord) -> TrialRecord:
     return replace(record, state=TrialState.PLANNED, reason="", **nothing)  # type: ignore[arg-type]
 
 
-def _best(records: list[TrialRecord], order: Order) -> str | None:
-    """The key of the trial that wins by an order."""
+def best_by(order: PublicOrder, records: Iterable[TrialRecord]) -> str | None:
+    """The key of the complete trial that wins by an order; None where none can."""
     ranked = [
         (-worth, record.number, record.key)
         for record in records
@@ -82,6 +82,6 @@ def _best(records: list[TrialRecord], order: Order) -> str | None:
     return min(ranked)[2] if ranked else None
 
 
-def _measured(record: TrialRecord, order: Order) -> dict[str, float]:
+def _measured(record: TrialRecord, order: PublicOrder) -> dict[str, float]:
     found = {name: record.metric(name) for name, _ in order.weights}
     return {name: value for name, value in found.items() if value is not None}

@@ -69,7 +69,7 @@ def _two_numbers(content: Content) -> str:
     whose, all_of_it = "one trial by itself", "all trials together"
     what = "What the training of one trial released. It leaves out the search among the trials."
     if _search_is_covered(content):
-        whose, what = "the whole search", "What one of a secret number of trials released: nothing else left."
+        whose, what = "the whole search", "What left of a secret number of trials: nothing else did."
         all_of_it = "what leaves, and the search for it"
     return (
         f'<div class="card numbers"><div><span class="soft">Claim: {whose}</span>'

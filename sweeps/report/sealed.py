@@ -1,6 +1,7 @@
 """What left a sealed search: its winner with score and knobs, and what the test records said of it.
 
-There is no front of one trial, nothing to compare it with, and no course of the search: these stayed inside.
+Of several orders each has its winner. There is nothing to compare them with, and no course of the search: these stayed
+inside.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from html import escape
 from typing import Any
 
 from sweeps.records import DECIDED
-from sweeps.release.published import Published
+from sweeps.release.published import Published, best_by
 from sweeps.release.quoting import judged, metric_quotes
 from sweeps.report.content import Content
 from trainables.validation.reports import NOISE_SD
@@ -24,15 +25,18 @@ def left_section(content: Content) -> str:
     if not cards:
         said = "Nothing has left yet." if content.running else "Nothing left: no trial was done in time that could win."
         cards = f'<div class="card"><p>{said}</p></div>'
-    return f'<h2>What left</h2><p class="soft">{escape(_search(selection, content.sweep.spec.trials))}</p>{cards}'
+    return f'<h2>What left</h2><p class="soft">{escape(_search(content, selection))}</p>{cards}'
 
 
-def _search(selection: Mapping[str, Any], most: int | None) -> str:
+def _search(content: Content, selection: Mapping[str, Any]) -> str:
+    spec = content.sweep.spec
     shape = "" if selection.get("shape") is None else f" of shape {selection['shape']:g}"
     what = "first trial that met the target" if selection.get("target") else "best trial"
+    if len(spec.orders) > 1:
+        what = f"best trial by each of {len(spec.orders)} orders ({'; '.join(map(str, spec.orders))})"
     return (
         f"The {what} of a secret number of them ({selection['count']}{shape}, mean {selection['mean']:g} before its "
-        f"cap at {most}), {selection['deadline_minutes']:g} minutes after the start, however many there were."
+        f"cap at {spec.trials}), {selection['deadline_minutes']:g} minutes after the start, however many there were."
     )
 
 
@@ -43,7 +47,10 @@ def _winner(content: Content, trial: Published) -> str:
     solved = () if trial.plan is None else trial.plan.solved
     config = trial.config if trial.plan is None else trial.plan.config
     knobs = ", ".join(f"{name} {_shown(config[name])}" for name in config if name not in solved)
+    orders = content.sweep.spec.orders
+    won = [str(order) for order in orders if best_by(order, content.trials) == trial.key]
     rows = [
+        *([("best by", "; ".join(won))] if len(orders) > 1 else []),
         *((name, _score(trial.metrics, name)) for name in names),
         *(("test records", str(one)) for one in content.tests if one.trial == trial.key),
         ("knobs", knobs),

@@ -42,7 +42,7 @@ def _until(deadline: float) -> None:
     while (left := deadline - time.time()) > 0:
         if time.monotonic() - said > SAID_SECONDS:
             said = time.monotonic()
-            say(f"Sealed: {_span(left)} until the winner leaves.", Event.PROGRESS)
+            say(f"Sealed: {_span(left)} until what won leaves.", Event.PROGRESS)
         time.sleep(min(left, _NAP))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpcore.selection.best import TIGHT
-from trainables.orders import Order
+from trainables.orders import PublicOrder
 
 _BEST = f"{TIGHT}; two-point calibration: dpcore.selection.two_point"
 _FRONT = (
@@ -24,7 +24,7 @@ def of_best(law: str) -> str:
     return f"The best of a secret number of trials ({law}): {_BEST}"
 
 
-def of_front(law: str, orders: Sequence[Order]) -> str:
+def of_front(law: str, orders: Sequence[PublicOrder]) -> str:
     """Of the best trials by several orders.  law  in words"""
     by = "; ".join(map(str, orders))
     return f"The best of a secret number of trials ({law}) by each of {len(orders)} orders ({by}): {_FRONT}"

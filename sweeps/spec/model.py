@@ -21,7 +21,7 @@ from dpcore.adjacency import Adjacency
 from sweeps.spec.domains import Domain
 from sweeps.spec.orders import orders_of
 from sweeps.spec.same_as import SameAs
-from trainables.orders import Order
+from trainables.orders import PublicOrder
 from trainables.plugins import OBJECT
 from trainables.system import Execution, PrivacyTarget, Scalar
 from trainables.units import RECORD
@@ -406,7 +406,7 @@ class SweepSpec(Section):
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     @property
-    def orders(self) -> tuple[Order, ...]:
+    def orders(self) -> tuple[PublicOrder, ...]:
         """By which trials are best, of which some leave: the first objective, or with `release: front` several."""
         objectives = [(one.metric, str(one.goal)) for one in self.objectives]
         return orders_of(objectives, self.privacy.release, () if self.selection is None else self.selection.orders)

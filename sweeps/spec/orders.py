@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainables.orders import Order
+from trainables.orders import PublicOrder
 
 MOST = 4
 """Orders of one search: each more makes every trial dearer."""
@@ -13,19 +13,19 @@ MOST = 4
 
 def orders_of(
     objectives: Sequence[tuple[str, str]], release: str, written: Sequence[Mapping[str, Any]]
-) -> tuple[Order, ...]:
+) -> tuple[PublicOrder, ...]:
     """The first objective or, with `release: front`, those that are `written`; each objective unless any is.
 
     objectives  (metric, goal) each
     written     {metric: weight} each
     """
     if release != "front":
-        return tuple(Order.by(metric, goal) for metric, goal in objectives[:1])
+        return tuple(PublicOrder.by(metric, goal) for metric, goal in objectives[:1])
     if not written:
-        return tuple(Order.by(metric, goal) for metric, goal in objectives)
+        return tuple(PublicOrder.by(metric, goal) for metric, goal in objectives)
     signs = {metric: -1.0 if goal == "minimize" else 1.0 for metric, goal in objectives}
     # In the order of the objectives: a mapping has none.
     return tuple(
-        Order(tuple((metric, signs[metric] * float(one[metric])) for metric in signs if metric in one))
+        PublicOrder(tuple((metric, signs[metric] * float(one[metric])) for metric in signs if metric in one))
         for one in written
     )

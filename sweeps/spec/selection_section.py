@@ -127,7 +127,7 @@ def _check_orders(draft: Draft, problems: Problems) -> None:
     count = len(written) or len(draft.objectives)
     if not 2 <= count <= MOST or len({tuple(sorted(order.items())) for order in written}) < len(written):
         path = "selection.orders" if written else "objectives"
-        given = list(written) or [one.metric for one in draft.objectives]
+        given = list(written) if written else [one.metric for one in draft.objectives]
         remedy = "Of one order use `release: best`. Each further order makes every trial dearer."
         problems.add(path, given, f"2 to {MOST} orders that differ: the best trial by each leaves", remedy)
     if draft.selection.count in ("binomial", "poisson"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trainables.knobs import knobs, read
-from trainables.orders import Order
+from trainables.orders import PublicOrder
 from trainables.sealed.drawn import Slot
 
 
@@ -43,7 +43,7 @@ class BestScores:
     Equal ones are parted by their slots, which are exchangeable: as by a coin that no record decides.
     """
 
-    orders: tuple[Order, ...]
+    orders: tuple[PublicOrder, ...]
 
     @property
     def count(self) -> int:

@@ -20,10 +20,12 @@ from sweeps.certificate.modes.best import Best
 from sweeps.certificate.modes.composition import ComposedTrials
 from sweeps.certificate.modes.filtered import Filtered
 from sweeps.certificate.modes.first import First
-from sweeps.certificate.modes.front import Front
+from sweeps.certificate.modes.front import PricedFront
 from sweeps.certificate.modes.one_trial import OneTrial
 from sweeps.certificate.modes.statement import StatedTrial
 
-Mode = Annotated[ComposedTrials | OneTrial | Filtered | Best | First | Front | StatedTrial, Field(discriminator="mode")]
+Mode = Annotated[
+    ComposedTrials | OneTrial | Filtered | Best | First | PricedFront | StatedTrial, Field(discriminator="mode")
+]
 
-__all__ = ["Best", "ComposedTrials", "Filtered", "First", "Front", "Mode", "OneTrial", "StatedTrial"]
+__all__ = ["Best", "ComposedTrials", "Filtered", "First", "Mode", "OneTrial", "PricedFront", "StatedTrial"]

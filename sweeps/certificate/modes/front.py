@@ -27,7 +27,7 @@ from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel
 from sweeps.ledger.composing import ReleasedParts
 from sweeps.sealed.theorems import of_front
-from trainables.orders import Order
+from trainables.orders import PublicOrder
 
 
 class WeighedMetric(FrozenPart):
@@ -37,7 +37,7 @@ class WeighedMetric(FrozenPart):
     weight: Annotated[float, Field(allow_inf_nan=False)]
 
 
-class Front(Counted):
+class PricedFront(Counted):
     """The price of the best of K by several orders.
 
     law      of K; how many trials there were is not known to whoever reads this
@@ -101,8 +101,8 @@ class Front(Counted):
         )
 
     @property
-    def _orders(self) -> tuple[Order, ...]:
-        return tuple(Order(tuple((term.metric, float(term.weight)) for term in order)) for order in self.orders)
+    def _orders(self) -> tuple[PublicOrder, ...]:
+        return tuple(PublicOrder(tuple((term.metric, float(term.weight)) for term in order)) for order in self.orders)
 
     def checks(self, claim: Claimed, rows: Sequence[LedgerRow]) -> Iterator[Check]:
         """The price of the front, and that the events of every winner are covered."""

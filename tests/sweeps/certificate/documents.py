@@ -8,11 +8,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
+from dpcore.calibrate import Target
 from dpcore.events import ApproximateDP, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Notion, Status
 from dpcore.selection import (
     Climbing,
     EventProfile,
+    FrontPoints,
     GDPFilter,
     RenyiFilter,
     TwoPoint,
@@ -24,7 +26,7 @@ from sweeps.certificate.canonical import canonical_bytes
 from sweeps.certificate.chain import Chain, LedgerRow
 from sweeps.certificate.claimed import Claimed
 from sweeps.certificate.document import Body, Signature, Signed, normalised, spelled
-from sweeps.certificate.modes import Best, ComposedTrials, Filtered, First, OneTrial, StatedTrial
+from sweeps.certificate.modes import Best, ComposedTrials, Filtered, First, OneTrial, PricedFront, StatedTrial
 from sweeps.certificate.modes.composition import released_parts
 from sweeps.certificate.modes.filtered import (
     THEOREMS,
@@ -35,6 +37,7 @@ from sweeps.certificate.modes.filtered import (
     RenyiRule,
 )
 from sweeps.certificate.modes.first import Rung
+from sweeps.certificate.modes.front import WeighedMetric
 from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial
 from sweeps.certificate.modes.profile import Profile
@@ -42,7 +45,8 @@ from sweeps.certificate.signing import key_text, signed
 from sweeps.certificate.titles import attested, covered, title_of, uncovered
 from sweeps.ledger.filtered import IN_TIME
 from sweeps.sealed.assumptions import OF_EVERY_SEARCH, PRIOR, TARGET
-from sweeps.sealed.theorems import of_best, of_first
+from sweeps.sealed.theorems import of_best, of_first, of_front
+from trainables.orders import PublicOrder
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 ADD_REMOVE = Adjacency.ADD_REMOVE
@@ -272,6 +276,31 @@ def first(ended=3, noises=(8.0, 4.0, 2.0, 1.0)) -> Body:
     return body(mode, claim, (sealed(rule.epsilon, DELTA),))
 
 
+def front() -> Body:
+    """Two orders, geometric K of mean 27 at (3, 1e-5), two winners of Gaussian noise: one just covered, one by far."""
+    law = geometric(27.0)
+    rule = FrontPoints.solved(law, 2, Target(epsilon=3.0, delta=DELTA))
+    winners = tuple(
+        planned(number, noise, 1, status=Status.PROVED_UNDER_ASSUMPTIONS).model_copy(
+            update={"training": Gaussian(noise_multiplier=noise)}
+        )
+        for number, noise in enumerate((3.82, 9.0))
+    )
+    orders = (((("accuracy", 1.0),)), (("accuracy", 0.5), ("loss", -2.0)))
+    mode = PricedFront(
+        mode="front", scope="sweep", release="front", law=TrialsLaw.of(law), named="geometric, mean 27",
+        orders=tuple(tuple(WeighedMetric(metric=m, weight=w) for m, w in order) for order in orders),
+        mu=rule.mu, tau=rule.tau, shift=rule.shift, winners=winners,
+    )  # fmt: skip
+    claim = Claimed(
+        covers=covered(mode, SWEPT, AT), notion=Notion.DP, epsilon=3.0, delta=DELTA, adjacency=ADD_REMOVE,
+        unit="record", contributions=1, accountant="private-selection", version="0.1.0", epsilon_lower=None,
+        theorem=of_front(mode.named, [PublicOrder(one) for one in orders]), status=Status.PROVED_UNDER_ASSUMPTIONS,
+        assumptions=(FLOATING, *OF_EVERY_SEARCH, PRIOR),
+    )  # fmt: skip
+    return body(mode, claim, (sealed(3.0, DELTA),))
+
+
 def sealed(epsilon: float, delta: float) -> LedgerRow:
     spent = ApproximateDP(epsilon=epsilon, delta=delta)
     return LedgerRow(
@@ -287,6 +316,7 @@ MADE = {
     "renyi": renyi,
     "best": best,
     "first": first,
+    "front": front,
 }
 
 

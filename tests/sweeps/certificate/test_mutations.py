@@ -24,7 +24,7 @@ ATTESTED = re.compile(
     # What else a claim rests on is worded by its system; what the arithmetic rests on is not.
     | claim\.assumptions\..*
     # Of plans, what is not counted.
-    | mode\.(trials\.\d+|trial|winner)\.(system|publication|mechanism|hyperparameters.*|solved.*)
+    | mode\.(trials\.\d+|winners\.\d+|trial|winner)\.(system|publication|mechanism|hyperparameters.*|solved.*)
     """,
     re.VERBOSE,
 )
@@ -45,6 +45,8 @@ BOUNDED = {
     "first": re.compile(
         r"mode\.winner\.(trial|parts|steps|training\..*)|mode\.law\.cap|mode\.rungs\.[013]\.(epsilon|shift|deltas\..*)"
     ),
+    # Another winner may be covered as well; a larger mu or tau than the budget pays for is not.
+    "front": re.compile(r"mode\.winners\.\d\.(trial|parts|steps|training\..*)|mode\.law\.cap"),
 }
 """Leaves that another value may take as well, within the bounds that are checked."""
 WORDS = {
