@@ -6,6 +6,7 @@ laws         laws of the number of trials, at an equal chance of a good one
 open_modes   every trial leaves: one run, `scope: trial`, composition
 sealed_modes  one trial leaves: the best, the first that meets a target
 parted_modes  tuning and the final run on different records: holdout, public proxy data
+proxy        what a sweep on public records lets one expect
 comparison   the rows, as values
 words, picture  the same as text and as a plot
 """

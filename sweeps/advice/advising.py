@@ -14,6 +14,7 @@ from sweeps.advice import open_modes, parted_modes, sealed_modes
 from sweeps.advice.comparison import Comparison, ModeRow, NoRow
 from sweeps.advice.laws import TOP, default_chance, laws_at
 from sweeps.advice.middle import Middle, NotPlanned
+from sweeps.advice.proxy import Proxy
 from sweeps.rehearsal import Rehearsal
 from sweeps.sealed.law import law_of
 from sweeps.sealed.preview import workers_of
@@ -33,10 +34,12 @@ def compared(
     facts: PublicFacts | None = None,
     rehearsal: Rehearsal | None = None,
     calibrations: MutableMapping[str, float] | None = None,
+    proxy: Proxy | None = None,
 ) -> Comparison:
     """Every mode for the configuration in the middle of the space, at the largest budget of the spec.
 
     rehearsal  tells how long a trial takes; without it no hours are said
+    proxy      a sweep on public records by which results are predicted
 
     Raises InvalidValue where nothing in the middle of the space may be launched under a finite budget.
     """
@@ -62,6 +65,7 @@ def compared(
         at_once=workers_of(spec.resources),
         rows=tuple(rows),
         without=tuple(without),
+        proxy=proxy,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from sweeps.advice.proxy import Proxy
 from trainables.system import Scalar
 
 
@@ -80,6 +81,7 @@ class Comparison:
     epsilon, delta  the budget: the largest epsilon of the spec
     speed      seconds per unit of work in the rehearsal; None without one
     at_once    trials that run at the same time
+    proxy      a sweep on public records by which results are predicted; None where none is named
     """
 
     spec: str
@@ -93,6 +95,7 @@ class Comparison:
     at_once: int
     rows: tuple[ModeRow, ...]
     without: tuple[NoRow, ...]
+    proxy: Proxy | None = None
 
     def row(self, mode: str) -> ModeRow:
         """The row of this name. Raises KeyError."""
@@ -108,11 +111,25 @@ class Comparison:
         expected, worst = (work * self.speed / self.at_once / 3600 for work in row.work)
         return expected, worst
 
+    def predicted(self, row: ModeRow) -> tuple[float, ...]:
+        """By the proxy, the metric of what a mode would choose: at the least and at the largest of what a trial may
+        spend. Empty without a proxy, beyond its budgets, and for a first success, which is as good as its target.
+
+        In `public` the choice is the proxy's own.
+        """
+        if self.proxy is None or row.mode.startswith("first"):
+            return ()
+        ends = sorted({row.spent[0], row.spent[-1]}) if row.spent else []
+        trials = row.expected if row.chance is not None else math.inf
+        found = [self.proxy.predicted(epsilon, trials) for epsilon in ends]
+        return tuple(value for value in found if value is not None) if None not in found else ()
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; an infinite epsilon is the string "inf"."""
         out = asdict(self)
         for plain, row in zip(out["rows"], self.rows, strict=True):
             plain["hours"] = self.hours(row)
+            plain["predicted"] = self.predicted(row)
             if math.isinf(row.epsilon):
                 plain["epsilon"] = "inf"
         return out

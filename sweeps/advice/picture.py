@@ -94,6 +94,8 @@ def write(comparison: Comparison, target: Path) -> Path:
 def _told(comparison: Comparison, row: ModeRow) -> str:
     hours = comparison.hours(row)
     took = "" if hours is None else f"<br>{hours[0]:.2g} hours expected, {hours[1]:.2g} at the worst"
+    if comparison.proxy is not None and (values := comparison.predicted(row)):
+        took += f"<br>{comparison.proxy.metric} predicted: {' .. '.join(f'{one:.4g}' for one in values)}"
     return (
         f"{escape(row.mode)}<br>trials: {escape(row.trials)}{took}<br>"
         f"epsilon {epsilon_text(row.epsilon)} of everything that leaves"

@@ -6,11 +6,24 @@ import textwrap
 from collections.abc import Sequence
 
 from sweeps.advice.comparison import Comparison, ModeRow
+from sweeps.advice.proxy import Proxy
 from sweeps.release.rounding import delta_text, epsilon_text
 
 WIDTH = 120
 _NEARLY = 0.99
-_HEADINGS = ("mode", "noise", "one trial", "good", "trials", "at most", "time", "at most", "epsilon", "budget for")
+_HEADINGS = (
+    "mode",
+    "noise",
+    "one trial",
+    "good",
+    "trials",
+    "at most",
+    "time",
+    "at most",
+    "epsilon",
+    "predicted",
+    "budget for",
+)
 _READ = (
     "noise: {noise} of a trial like the middle of the space. one trial: what it may spend by itself. good: the chance "
     "that some trial comes from the best tenth of the prior. trials, time: expected, and at the worst, which an "
@@ -37,6 +50,8 @@ def text(comparison: Comparison) -> str:
         noise=noise or "what is solved", speed=speed, delta=delta_text(max(row.delta for row in comparison.rows))
     )
     lines += textwrap.wrap(how, WIDTH)
+    if comparison.proxy is not None:
+        lines += textwrap.wrap(_proxy_words(comparison.proxy), WIDTH)
     lines += _said([(row.mode, row.says) for row in comparison.rows])
     lines += _said(
         [(row.mode, f"no spec can ask for it yet: declare {row.declare}.") for row in comparison.rows if row.declare]
@@ -79,7 +94,24 @@ def _cells(comparison: Comparison, row: ModeRow) -> tuple[str, ...]:
         "" if hours is None else _time(hours[0]),
         "" if hours is None else _time(hours[1]),
         epsilon_text(row.epsilon),
+        _predicted(comparison, row),
         str(row.budget_for),
+    )
+
+
+def _predicted(comparison: Comparison, row: ModeRow) -> str:
+    if comparison.proxy is None:
+        return ""
+    return _range([f"{one:.4g}" for one in comparison.predicted(row)]) or "-"
+
+
+def _proxy_words(proxy: Proxy) -> str:
+    listed = ", ".join(f"{len(values)} at epsilon {epsilon_text(epsilon)}" for epsilon, values in proxy.budgets)
+    learned = " Its sampler learned, so that its trials are better than draws of a prior." if proxy.learned else ""
+    return (
+        f"predicted: {proxy.metric} of the best of the expected number of trials, as those of {proxy.sweep} have it "
+        f"({listed}), a sweep on public records ({proxy.because}); between its budgets by the logarithm of what a "
+        f"trial may spend, and - beyond them.{learned} How much these records are like those, nothing here says."
     )
 
 

@@ -14,6 +14,7 @@ from dpcore.checks import InvalidValue
 from sweeps.advice import picture, words
 from sweeps.advice.advising import compared
 from sweeps.advice.comparison import Comparison
+from sweeps.advice.proxy import Proxy
 from sweeps.checking.feasibility import check_feasible
 from sweeps.checking.preview import Preview, preview
 from sweeps.ledger.totals import Total
@@ -95,12 +96,14 @@ def checked(
     address: str | None = None,
     warm: Sequence[Published] = (),
     started_from: Sequence[Total] = (),
+    proxy: Proxy | None = None,
 ) -> Checked:
     """Plan, look at the places, rehearse. Raises SpecErrors, WouldFail, and what `check_places` raises.
 
     rehearsal           False: only plan, from public facts alone
     modes               compare the ways to charge for the search too (`sweeps.advice`)
     address             see `check_places`
+    proxy               of the comparison: a sweep on public records by which results are predicted
     warm, started_from  as in `sweeps.checking.preview.preview`
     """
     if rehearsal and address is not None and address.startswith("ray://"):
@@ -130,7 +133,7 @@ def checked(
         check_room(spec, found)
     if not plan.feasible and (found is None or not found.ran):
         check_feasible(spec, plan.facts)
-    return Checked(plan, found, modes=compared(spec, plan.facts, found) if modes else None)
+    return Checked(plan, found, modes=compared(spec, plan.facts, found, proxy=proxy) if modes else None)
 
 
 def check_places(spec: SweepSpec, address: str | None = None) -> None:

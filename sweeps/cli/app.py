@@ -143,6 +143,10 @@ def check(
     modes: Annotated[
         bool, typer.Option("--modes", help="Compare what each way to charge for the search would cost.")
     ] = False,
+    proxy: Annotated[
+        str | None,
+        typer.Option("--proxy", help="With --modes: a sweep on public records, by which results are predicted."),
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="With --modes: its plot, FILE.html.")] = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
@@ -153,7 +157,7 @@ def check(
 
     No record is read: of data files only names and types of columns. Resources are held against this machine, or the
     cluster of --address. With --no-rehearsal nothing but the spec is looked at. The store is opened only for a spec
-    that names an earlier sweep in search.warm_start, or declares data.population.
+    that names an earlier sweep in search.warm_start, or declares data.population, and for --proxy.
     """
     from sweeps.face import opening
 
@@ -164,6 +168,7 @@ def check(
         changes=changes or (),
         rehearsal=rehearsal,
         modes=modes or output is not None,
+        proxy=proxy,
         root=root,
         store=store,
         address=address,

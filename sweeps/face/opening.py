@@ -108,6 +108,7 @@ def check(
     sources: Sequence[Any] = (),
     rehearsal: bool = True,
     modes: bool = False,
+    proxy: str | None = None,
     root: str | Path | None = None,
     store: str | None = None,
     address: str | None = None,
@@ -116,19 +117,24 @@ def check(
 
     rehearsal  try it out on made-up records: shapes, loss, isolation, seconds and memory of a step
     modes      compare what each way to charge for the search would cost: `.modes`, drawn by `.figure()`
+    proxy      a finished sweep on records that are declared public, by which `modes` predict how good the best would be
     address    Ray cluster whose nodes resources are held against; None: this machine
     root, store  looked into only for a spec that starts from an earlier sweep (`search.warm_start`), or declares whose
-                 records it reads (`data.population`)
+                 records it reads (`data.population`), and for a proxy
 
     `print` of what comes back says it in words. Raises SpecErrors, InvalidValue, and WouldFail for what the rehearsal
     found.
     """
+    from sweeps.advice.proxy import Proxy
     from sweeps.checking.checked import checked
     from sweeps.population.saying import before
 
     loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems, sources=sources)
     workspace = places(root, store or loaded.store)
-    found = checked(loaded, rehearsal=rehearsal, modes=modes, address=address, **_started_from(loaded, workspace))
+    public = None if proxy is None else Proxy.of(Publisher.open(workspace.store_url), proxy, loaded)
+    asked = modes or public is not None
+    begun = _started_from(loaded, workspace)
+    found = checked(loaded, rehearsal=rehearsal, modes=asked, proxy=public, address=address, **begun)
     return replace(found, population=before(loaded, found.plan.facts, workspace.store_url))
 
 

@@ -1,0 +1,131 @@
+"""Results that a sweep on public records lets one expect: by hand, by simulation, and by a real sweep."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import sweeps
+from dpcore.checks import InvalidValue
+from sweeps.advice.advising import compared
+from sweeps.advice.proxy import FEWEST, Proxy
+from sweeps.advice.words import text
+from sweeps.cli.app import app
+from sweeps.process.workspace import Workspace
+from sweeps.release.publisher import Publisher
+from sweeps.spec import load_spec
+
+VALUES = (0.2, 0.5, 0.6, 0.7, 0.9)
+
+
+def proxy(**changes) -> Proxy:
+    budgets = ((1.0, VALUES), (4.0, tuple(value + 0.05 for value in VALUES)))
+    given = {"sweep": "p", "because": "published", "metric": "accuracy", "goal": "maximize", "learned": False}
+    return Proxy(**given | {"budgets": budgets} | changes)
+
+
+def test_one_draw_is_the_mean_and_all_there_are_the_best():
+    assert proxy().predicted(1.0, 1) == pytest.approx(np.mean(VALUES))
+    assert proxy().predicted(1.0, math.inf) == 0.9
+    assert proxy().predicted(2.0, 1) == pytest.approx(np.mean(VALUES) + 0.025), "half of the way, by the logarithm"
+
+
+@pytest.mark.parametrize("trials", [2, 7])
+def test_the_best_of_some_is_what_drawing_them_gives(trials):
+    """50,000 draws: the mean of the best is known to .001 or so, four deviations here."""
+    drawn = np.random.default_rng(0).choice(VALUES, (50_000, trials)).max(axis=1)
+    error = drawn.std() / math.sqrt(len(drawn))
+    assert abs(proxy().predicted(1.0, trials) - drawn.mean()) < 4 * error
+
+
+def test_least_is_best_where_an_objective_is_to_be_small():
+    falling = proxy(goal="minimize", budgets=((1.0, VALUES[::-1]),))
+    assert falling.predicted(1.0, math.inf) == 0.2
+    assert falling.predicted(1.0, 3) < np.mean(VALUES)
+
+
+def test_beyond_its_budgets_nothing_is_said():
+    assert proxy().predicted(0.99, 3) is None
+    assert proxy().predicted(4.01, 3) is None
+    assert proxy(budgets=((1.0, VALUES),)).predicted(1.0, 1) == pytest.approx(np.mean(VALUES))
+
+
+def test_modes_are_compared_by_what_they_may_spend_on_a_trial():
+    known = proxy(budgets=tuple((e, tuple(v + 0.01 * math.log(e) for v in VALUES)) for e in (0.01, 1000.0)))
+    found = compared(load_spec({**sweeps.load("toy").canonical(), "name": "t"}), proxy=known)
+    best, one = found.row("best, geometric"), found.row("one run")
+    assert found.predicted(best) == (known.predicted(best.spent[0], best.expected),)
+    assert found.predicted(one)[0] < found.predicted(best)[0] < found.predicted(found.row("public"))[0]
+    assert found.predicted(found.row("first, 4 rungs")) == ()
+    assert len(found.predicted(found.row("compose, front-loaded"))) == 2
+    said = text(found)
+    assert "predicted: accuracy of the best of the expected number of trials, as those of p have it" in said
+    assert "  predicted  budget for" in said
+    without = text(compared(load_spec({**sweeps.load("toy").canonical(), "name": "t"})))
+    assert "predicted" not in without
+
+
+FIXED = {"model": "linear", "epochs": 1, "clip_norm": 1.0, "batch_size": 256}
+DIGITS = {
+    "data": {"source": "digits", "records_are_public": "the UCI digits are published"},
+    "systems": {"noisy-sgd": {**FIXED, "learning_rate": {"log_uniform": [0.1, 2]}}},
+    "privacy": {"epsilon": [1, 8], "delta": 1e-4},
+    "objectives": [{"metric": "accuracy"}],
+    "search": {"trials": 2 * FEWEST, "sampler": "random", "stratified": True},
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("proxy")
+    sweeps.run({"name": "public", **DIGITS}, root=folder, progress=False)
+    few = {"name": "few", **DIGITS, "search": {**DIGITS["search"], "trials": 4}}
+    sweeps.run(few, root=folder, progress=False)
+    mine = {**DIGITS, "data": {"source": "digits"}, "search": {"trials": 2, "sampler": "random"}}
+    sweeps.run({"name": "mine", **mine}, root=folder, progress=False)
+    return folder
+
+
+PRIVATE = {**DIGITS, "name": "next", "data": {"source": "digits"}, "privacy": {"epsilon": 6, "delta": 1e-4}}
+
+
+def test_a_real_proxy_is_asked_by_the_command_and_by_python(root, tmp_path):
+    spec = tmp_path / "next.json"
+    spec.write_text(json.dumps(PRIVATE))
+    words = ["check", str(spec), "--root", str(root), "--proxy", "public", "--no-rehearsal", "--json"]
+    ended = CliRunner().invoke(app, words)
+    assert ended.exit_code == 0, ended.output
+    rows = {row["mode"]: row for row in json.loads(ended.stdout)["modes"]["rows"]}
+    found = sweeps.check(PRIVATE, rehearsal=False, proxy="public", root=root).modes
+    assert rows["one run"]["predicted"] == list(found.predicted(found.row("one run")))
+    [expected] = rows["one run"]["predicted"]
+    trials = Publisher.open(Workspace.at(root).store_url).trials("public")
+    means = [np.mean([one.metrics["accuracy"] for one in trials if one.config["target_epsilon"] == e]) for e in (1, 8)]
+    assert expected == pytest.approx(np.interp(math.log(found.row("one run").spent[0]), np.log([1, 8]), means))
+    assert not found.proxy.learned
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mine", "a sweep whose records are declared public"),
+        ("few", f"at least {FEWEST} finished trials at some budget \\(this one has 2\\)"),
+    ],
+)
+def test_what_is_no_proxy_is_refused(root, name, said):
+    with pytest.raises(InvalidValue, match=said):
+        sweeps.check(PRIVATE, rehearsal=False, proxy=name, root=root)
+
+
+def test_a_proxy_that_was_judged_otherwise_is_refused(root):
+    other = {**PRIVATE, "objectives": [{"metric": "loss"}, {"metric": "auc"}]}
+    known = Publisher.open(Workspace.at(root).store_url)
+    assert Proxy.of(known, "public", load_spec(other)).metric in ("loss", "auc")
+    spec = load_spec(other)
+    unknown = spec.model_copy(update={"objectives": (spec.objectives[0].model_copy(update={"metric": "mae"}),)})
+    with pytest.raises(InvalidValue, match="finished trials with mae"):
+        Proxy.of(known, "public", unknown)
