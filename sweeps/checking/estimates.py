@@ -16,7 +16,7 @@ from sweeps.held_out.readings import Charged, planned
 from sweeps.ledger.filtered import filtered_guarantee, sweep_total
 from sweeps.ledger.spending import NOT_COVERED, choices_by_results, in_parallel
 from sweeps.ledger.summary import Choice
-from sweeps.ledger.text import COUNTS, COVERS, PROMISES_NOTHING
+from sweeps.ledger.text import COUNTS, COVERS, ONE_BUDGET, PROMISES_NOTHING
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.policy import Release
 from sweeps.release.rounding import delta_text, epsilon_text
@@ -84,7 +84,7 @@ class TotalEstimate:
         instead = " and ".join(choice.instead for choice in self.choices)
         return (
             f"{estimate}. It will be no guarantee, because {what}. One trial's epsilon can be quoted, saying that it "
-            f"leaves out the search for its hyperparameters. For a total that can be quoted, {instead}."
+            f"leaves out the search for its hyperparameters. For a total that can be quoted, {instead}{ONE_BUDGET}."
         )
 
 

@@ -24,6 +24,9 @@ COVERS_ONE = "It covers what left this search and the choice of it, but no runni
 COUNTS = "It counts the mechanisms alone, and not what else leaves of these public records."
 """What a total is a claim about, and what it is where the records are declared public."""
 
+ONE_BUDGET = "; or give all that leaves one budget (`privacy.scope: sweep`), whatever chooses"
+"""What else makes a total quotable where results chose what is spent."""
+
 TOTAL_SHOWN_UP_TO = 3000
 """Attempts whose total `show` and `pareto` count by the way (half a second); the report counts any number."""
 
@@ -101,7 +104,7 @@ def _no_total_text(total: Procedure) -> str:
     return (
         f"{' and '.join(choice.what for choice in total.choices)}. Quote one trial's epsilon, and say that it leaves "
         "out the search for its hyperparameters. For a total that can be quoted, "
-        f"{' and '.join(dict.fromkeys(choice.instead for choice in total.choices))}."
+        f"{' and '.join(dict.fromkeys(choice.instead for choice in total.choices))}{ONE_BUDGET}."
     )
 
 

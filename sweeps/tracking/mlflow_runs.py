@@ -26,6 +26,7 @@ from sweeps.front.pareto import spec_objectives
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.process.patience import patience
 from sweeps.process.sqlite_files import path_of
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import DECIDED, EPSILON, CurveReport, SweepRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
@@ -306,7 +307,24 @@ def _spec_tags(sweep: SweepRecord) -> dict[str, str]:
     # Those of the objectives: a tag has 5000 characters.
     names = {one["metric"] for one in objectives}
     ends = {name: one for name, one in sweep.references.items() if name in names}
-    return {"sweeps.digest": sweep.digest, OBJECTIVES: json.dumps(objectives), REFERENCES: json.dumps(ends)}
+    tags = {"sweeps.digest": sweep.digest, OBJECTIVES: json.dumps(objectives), REFERENCES: json.dumps(ends)}
+    return tags | _budget_tags(sweep.spec)
+
+
+def _budget_tags(spec: RecordedSpec) -> dict[str, str]:
+    """What its budgets bound, and what leaves: of a sealed search the law of its trials and its deadline too."""
+    tags = {
+        "sweeps.scope": spec.scope,
+        "sweeps.release": spec.release,
+        "sweeps.budgets": json.dumps(list(spec.budgets)),
+    }
+    if spec.delta is not None:
+        tags["sweeps.delta"] = repr(spec.delta)
+    if (selection := spec.selection) is not None:
+        law = {name: selection[name] for name in ("count", "shape", "mean") if selection.get(name) is not None}
+        tags["sweeps.law"] = json.dumps(law | {"at_most": spec.trials})
+        tags["sweeps.deadline_minutes"] = repr(selection["deadline_minutes"])
+    return tags
 
 
 def trial_tags(trial: Published) -> dict[str, str]:

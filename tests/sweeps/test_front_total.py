@@ -68,7 +68,8 @@ def test_an_adaptive_sampler_makes_it_no_claim(tmp_path):
     assert found.note.startswith(
         "The one trial: no guarantee, because the tpe sampler chose trials by the results of earlier ones. Quote one "
         "trial's epsilon, and say that it leaves out the search for its hyperparameters. For a total that can be "
-        "quoted, search with `sampler: random` or `grid`. (Added up as it ran: epsilon "
+        "quoted, search with `sampler: random` or `grid`; or give all that leaves one budget (`privacy.scope: sweep`), "
+        "whatever chooses. (Added up as it ran: epsilon "
     )
     assert "status" not in found.note
     assert (found.procedure.is_claim, found.procedure.guarantee.status) == (False, "no-claim")

@@ -21,8 +21,10 @@ from sweeps.release.publisher import Publisher
 from sweeps.store import Store
 from sweeps.tracking import rebuild
 from sweeps.tracking.drain import drain
+from sweeps.tracking.mlflow_runs import Experiment
 from sweeps.tracking.shared_view import TAG, kept_page
 from tests.sweeps import view_sweeps
+from tests.sweeps.test_sealed_search import Search
 from tests.sweeps.tracked_runs import prepared, runs_of
 
 
@@ -70,6 +72,24 @@ def test_the_page_opens_on_runs_and_the_parent_has_the_best(tracked):
     rebuild(Publisher(store), "views", uri)
     (best,) = client.get_metric_history(parent.info.run_id, "best accuracy")
     assert best.step == len(finished)
+
+
+def test_the_parent_says_what_its_budgets_bound(tracked):
+    store, uri = tracked
+    said, spec = runs_of(uri)["parent"][0].data.tags, store.sweep("views").spec
+    assert (said["sweeps.scope"], said["sweeps.release"]) == ("trial", "all")
+    assert (json.loads(said["sweeps.budgets"]), float(said["sweeps.delta"])) == (list(spec.budgets), spec.delta)
+    assert not {"sweeps.law", "sweeps.deadline_minutes"} & said.keys()
+
+
+def test_the_parent_of_a_sealed_search_has_its_law_and_its_deadline(tmp_path: Path):
+    search = Search(tmp_path)
+    uri = prepared(tmp_path)
+    Experiment(uri, search.store.sweep(search.name)).put_sweep(search.store.sweep(search.name), ())
+    said = runs_of(uri, search.name)["parent"][0].data.tags
+    assert json.loads(said["sweeps.law"]) == {"count": "geometric", "mean": 3.0, "at_most": 8}
+    assert float(said["sweeps.deadline_minutes"]) == search.spec.selection.deadline_minutes
+    assert (said["sweeps.scope"], said["sweeps.release"]) == ("sweep", "best")
 
 
 def test_a_run_says_what_the_record_says(tracked):
