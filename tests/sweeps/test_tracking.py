@@ -78,7 +78,12 @@ def test_the_parent_says_what_its_budgets_bound(tracked):
     store, uri = tracked
     said, spec = runs_of(uri)["parent"][0].data.tags, store.sweep("views").spec
     assert (said["sweeps.scope"], said["sweeps.release"]) == ("trial", "all")
-    assert (json.loads(said["sweeps.budgets"]), float(said["sweeps.delta"])) == (list(spec.budgets), spec.delta)
+    # This one was recorded before specs named a delta.
+    assert (json.loads(said["sweeps.budgets"]), spec.delta, said.get("sweeps.delta")) == (
+        list(spec.budgets),
+        None,
+        None,
+    )
     assert not {"sweeps.law", "sweeps.deadline_minutes"} & said.keys()
 
 
@@ -89,7 +94,7 @@ def test_the_parent_of_a_sealed_search_has_its_law_and_its_deadline(tmp_path: Pa
     said = runs_of(uri, search.name)["parent"][0].data.tags
     assert json.loads(said["sweeps.law"]) == {"count": "geometric", "mean": 3.0, "at_most": 8}
     assert float(said["sweeps.deadline_minutes"]) == search.spec.selection.deadline_minutes
-    assert (said["sweeps.scope"], said["sweeps.release"]) == ("sweep", "best")
+    assert (said["sweeps.scope"], said["sweeps.release"], float(said["sweeps.delta"])) == ("sweep", "best", 1e-5)
 
 
 def test_a_run_says_what_the_record_says(tracked):
