@@ -41,7 +41,7 @@ class ModeRow:
     status    of the weakest claim among the trials, or no-claim where results let the total grow
     theorem   by which they are counted
     says      in a sentence: what leaves, and what it takes
-    declare   what a spec would have to declare for it, and cannot yet; "" where nothing is missing
+    declare   what the specs of two sweeps would have to declare for it; "" where it is one sweep
     refused   what the checks of a spec say where nothing but the mode is changed; "" where nothing is in the way
     """
 

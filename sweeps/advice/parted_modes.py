@@ -1,10 +1,9 @@
 """Modes in which tuning and the final run read different records: one record is in one of them, never in both.
 
-No spec can ask for these yet, so each row says what one would have to declare.
+Each is two sweeps, of which the final one names the other: each row says what has to be declared.
 
-holdout  a share of the records, each by its own secret coin, tunes; the final run is on the others. The whole reveals
-         delta(e) <= share delta_tune(e) + (1-share) delta_final(e) (`dpcore.selection.holdout`), so both parts may use
-         the whole budget
+holdout  a share of the records tunes, by a public hash of each record's own id; the final run is on the others.
+         Together they cost the larger of the two (`dpcore.selection.holdout`), so both may use the whole budget
 public   everything about the search is on records that are nobody's, and the final run alone is on these
 """
 
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpcore.selection import BestProfile, CountLaw, split_by_coin
+from dpcore.selection import BestProfile, CountLaw, split_in_public
 from dpcore.selection.best import TIGHT
 from sweeps.advice.comparison import BudgetFor, ModeRow
 from sweeps.advice.middle import Middle
@@ -27,20 +26,20 @@ SHARE = 0.2
 def holdout(middle: Middle, law: CountLaw, share: float = SHARE) -> ModeRow:
     """The best of K trials on a share of the records, then one run on the others.
 
-    share  in (0, 1): the chance of each record's coin
+    share  in (0, 1), of the records that tune
     """
     tuned, final = middle.on(share), middle.on(1 - share)
     tune = tuned.costing(best_price(law, middle.delta))
     last = final.plan(middle.epsilon)
-    whole = split_by_coin(share, BestProfile(law, trial_profile(tune)), trial_profile(last))
+    whole = split_in_public(BestProfile(law, trial_profile(tune)), trial_profile(last))
     row = sealed_row(
         middle,
         f"holdout, {share:.0%}",
         [tune],
         law,
-        setting="",
+        setting="scope: holdout",
         epsilon=whole.epsilon(middle.delta),
-        theorem=f"joint convexity over the coin (Koskela & Kulkarni 2023); {TIGHT}",
+        theorem=f"the larger of two parts (McSherry 2009; Koskela & Kulkarni 2023); {TIGHT}",
         says=f"The best of the trials on {share:.0%} of the records, and a final run on the other {1 - share:.0%} with "
         "its configuration. Noise and epsilon of both; a trial costs only its share of the work.",
     )
@@ -52,8 +51,8 @@ def holdout(middle: Middle, law: CountLaw, share: float = SHARE) -> ModeRow:
         expected=row.expected + 1,
         most=row.most + 1,
         work=(row.work[0] + last.work, row.work[1] + last.work),
-        declare="the share of the records that tunes, by a keyed hash of each record's own id under the key of the "
-        "population, kept for good; and how the configuration carries over to more records",
+        declare="the share of the records that tunes (`data.part`), by a hash of each record's own id; and how the "
+        "configuration carries over to more records",
     )
 
 
@@ -62,7 +61,7 @@ def public(middle: Middle) -> ModeRow:
     return replace(
         one_run(middle),
         mode="public",
-        setting="",
+        setting="scope: public",
         trials="any, and 1",
         chance=None,
         budget_for=BudgetFor.SWEEP,

@@ -54,7 +54,11 @@ def text(comparison: Comparison) -> str:
         lines += textwrap.wrap(_proxy_words(comparison.proxy), WIDTH)
     lines += _said([(row.mode, row.says) for row in comparison.rows])
     lines += _said(
-        [(row.mode, f"no spec can ask for it yet: declare {row.declare}.") for row in comparison.rows if row.declare]
+        [
+            (row.mode, f"two sweeps, of which the final one names the other: declare {row.declare}.")
+            for row in comparison.rows
+            if row.declare
+        ]
     )
     lines += _said(
         [

@@ -89,8 +89,16 @@ def certified(
 def _built(known: KnownSweep, trial: Published | None) -> Built:
     """A mode of release is one file, and one line here."""
     match known.spec.privacy.scope, known.spec.privacy.release:
-        case "trial" | "sweep", "all":
+        case "trial" | "sweep" | "public", "all":
             return of_all(known) if trial is None else of_trial(known, trial)
+        case "holdout", "all":
+            if trial is not None:
+                return of_trial(known, trial)
+            raise CannotCertify(
+                f"{known.record.called}: its total is the larger of two sweeps', and a document holds the ledger of "
+                f"one, so that nobody could recompute it. Certify {known.record.spec.chosen_from}, and the final "
+                "run with --trial: for everybody the larger of both holds."
+            )
         case "sweep", "best" | "first" | "front" if trial is None:
             return of_search(known)
         case scope, release:
@@ -102,7 +110,7 @@ def _built(known: KnownSweep, trial: Published | None) -> Built:
 
 def _body(known: KnownSweep, built: Built, approved: Approved) -> Body:
     record, mode = known.record, built.mode
-    totals = earlier_totals(known.store, record.spec.warm_start)
+    totals = earlier_totals(known.store, record.spec)
     assumptions = Assumptions.of([one for total in totals for one in total.claims()])
     earlier = [sentences([line]) for line in earlier_lines(totals, assumptions)]
     swept, approval = gathering.sweep_row(known), gathering.approval_row(approved)

@@ -37,10 +37,12 @@ def of_all(known: KnownSweep) -> Built:
     rows = ledger_rows(plans, charged_as(trials, entries, choices))
     listed = tuple(planned(key, plan) for key, plan in plans.items())
     tested, apart = Composed(events=tuple(one.event for one in tests)), all(one.apart for one in tests)
+    scope = known.spec.privacy.scope
+    assert scope != "holdout", "whose total is of two sweeps"
     parts = released_parts(listed, rows, tested, apart).together(claim.adjacency)
     mode = ComposedTrials(
         mode="composition",
-        scope="trial" if budget is None else "sweep",
+        scope=scope,
         release="all",
         budget=None if budget is None else budget.epsilon,
         delta=min(plan.guarantee.delta for plan in plans.values()),

@@ -77,7 +77,7 @@ class Provenance(FrozenPart):
     fingerprint  of the records, as the sweep has it now, keyed by the store: it confirms equality to whoever has the
         key, and a guess to nobody
     public_because  why nobody's privacy is at stake; empty where it is
-    public_inputs  weights, encoders, files and code of the user's own that the spec names
+    public_inputs  weights, encoders, files and code of the user's own that the spec names; of a final run its tuning
     declared     what the source states of the records: facts that nothing here protects (their number, bounds, classes)
     """
 

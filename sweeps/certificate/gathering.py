@@ -16,6 +16,7 @@ from sweeps.certificate.approval import Approved
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.modes import Mode
 from sweeps.held_out.readings import readings
+from sweeps.ledger.phases import chosen_line
 from sweeps.population.accounts import account
 from sweeps.provenance.spec_code import code_of
 from sweeps.records import DECIDED, LedgerEntry, SweepRecord, TrialState
@@ -157,6 +158,8 @@ def provenance_row(known: KnownSweep) -> document.Provenance:
     named = [] if mapped is None else [redacted(f"map of records: {mapped.name} ({mapped.source}; {mapped.digest})")]
     named += [f"module of the user's own: {name}" for name in spec.user_modules()]
     named += [f"file: {text}" for text in spec.texts() if Path(text).expanduser().is_file()]
+    if (chosen := spec.search.chosen) is not None:
+        named.append(f"{chosen_line(chosen)} The fingerprint of those records, keyed alike: {chosen.records}.")
     bounds = [f"bounds or categories of {count_text(len(facts.features), 'feature')}"]
     bounds += [f"{facts.classes} classes"] if facts.classes else []
     return document.Provenance(

@@ -14,6 +14,7 @@ from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import STANDING, Status, resting_on
 from sweeps.held_out.readings import Charged, planned
 from sweeps.ledger.filtered import filtered_guarantee, sweep_total
+from sweeps.ledger.phases import both, tuned_of
 from sweeps.ledger.spending import NOT_COVERED, choices_by_results, in_parallel
 from sweeps.ledger.summary import Choice
 from sweeps.ledger.text import COUNTS, COVERS, ONE_BUDGET, PROMISES_NOTHING
@@ -136,6 +137,8 @@ def estimated_total(
         for one in tests:
             scored = headline_of_many(one.event, spec.privacy.delta, spec.privacy.adjacency, spec.privacy.unit)
             claim = larger_of_parts(claim, scored)
+        if (tuned := tuned_of(recorded)) is not None:
+            claim = both(tuned, claim)
     except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
         return None, [f"total of the procedure: no accountant can count it ({error})"]
     return (

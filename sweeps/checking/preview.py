@@ -234,7 +234,7 @@ def preview(
 
     samples       DRAWS unless given, SPREAD_DRAWS where the whole sweep has one budget
     warm          trials of the sweep that `search.warm_start` names
-    started_from  `sweeps.ledger.totals.earlier_totals` of this spec
+    started_from  `sweeps.ledger.totals.earlier_totals` of this spec; that of a final run has its point (`chosen`)
 
     Raises SpecErrors when a system calls an end of a domain senseless.
     """
@@ -245,6 +245,8 @@ def preview(
     selection = None
     if samples is None:
         samples = DRAWS if budget_of(spec) is None else SPREAD_DRAWS
+    if spec.search.chosen is not None:
+        samples = len(spec.search.first)
     if spec.selection is None:
         outcomes = [
             plan_proposal(spec, config, facts, calibrations, systems, number=number)

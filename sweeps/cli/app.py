@@ -157,7 +157,7 @@ def check(
 
     No record is read: of data files only names and types of columns. Resources are held against this machine, or the
     cluster of --address. With --no-rehearsal nothing but the spec is looked at. The store is opened only for a spec
-    that names an earlier sweep in search.warm_start, or declares data.population, and for --proxy.
+    that names an earlier sweep (search.warm_start, search.chosen_from), or declares data.population, and for --proxy.
     """
     from sweeps.face import opening
 

@@ -77,9 +77,7 @@ def _check_nobody_needs(store: Store, record: SweepRecord) -> None:
     names = [
         other.called
         for other in store.sweeps()
-        if other.state not in _OVER
-        and (warm := other.spec.warm_start) is not None
-        and warm in (record.name, record.label)
+        if other.state not in _OVER and {other.spec.warm_start, other.spec.chosen_from} & {record.name, record.label}
     ]
     if names:
         raise InvalidValue(

@@ -48,7 +48,7 @@ def extended(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
 def _with_shares(spec: SweepSpec) -> SweepSpec:
     """The spec whose budget for the whole sweep, if it has one, stays spread over as many trials as it began with."""
     privacy = spec.privacy
-    if privacy.scope == "trial" or privacy.shares is not None:
+    if privacy.scope != "sweep" or privacy.shares is not None:
         return spec
     return spec.model_copy(update={"privacy": privacy.model_copy(update={"shares": spec.search.trials})})
 
@@ -75,6 +75,9 @@ def begun(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -
                 f"Write `sampler: {began.sampler}`, or start a new sweep with --name.",
             )
         spec = spec.model_copy(update={"search": search})
+    if spec.search.chosen is None and spec.search.chosen_from and spec.search.chosen_from == began.chosen_from:
+        known = {"chosen": began.chosen, "first": began.first}
+        spec = spec.model_copy(update={"search": spec.search.model_copy(update=known)})
     if spec.search.trials in [one.trials for one in extensions]:
         spec = spec.model_copy(update={"search": spec.search.model_copy(update={"trials": before.search.trials})})
     if spec.limits.hours is not None and spec.limits.hours in [one.hours for one in extensions]:

@@ -20,6 +20,7 @@ from dpcore.events import NonPrivate, phases
 from dpcore.guarantee import STANDING
 from sweeps.budget.sweep_budget import budget_of
 from sweeps.ledger.assumptions import ONE_TRIAL
+from sweeps.ledger.phases import chosen_line
 from sweeps.records import SYSTEM, TARGET_EPSILON, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.search.curve_steps import report_steps
@@ -68,7 +69,8 @@ def plan_proposal(
     A combination of knobs that makes no sense is refused like one that is too large: others of the space may do
     (`check_corners` finds values that never do).
 
-    The claim of a trial of a sweep rests on `ONE_TRIAL` besides what its system says.
+    The claim of a trial of a sweep rests on `ONE_TRIAL` besides what its system says, that of a final run on where its
+    hyperparameters are from.
 
     The plan's own claim is held against the target: a system whose plan exceeds it has a bug, which is raised as an
     InvalidValue, loudly. So is an unprotected plan that no reason was given for. What the claims of a sound plan are
@@ -85,7 +87,8 @@ def plan_proposal(
         return Refusal(violations={error.found.name: 1.0}, reason=str(error.found))
     if isinstance(plan, Refusal):
         return plan
-    claim = replace(plan.guarantee, assumptions=(*plan.guarantee.assumptions, ONE_TRIAL))
+    found = ONE_TRIAL if spec.search.chosen is None else chosen_line(spec.search.chosen)
+    claim = replace(plan.guarantee, assumptions=(*plan.guarantee.assumptions, found))
     held = planner.held(config, replace(plan, guarantee=claim))
     return held if isinstance(held, Refusal) else Release.of(spec).plan(held)
 

@@ -97,6 +97,8 @@ def stated(before: SweepSpec, given: SweepSpec) -> list[str]:
         "search.sampler, from one that does not look at results to one that does,": not learns(before.search.sampler)
         and learns(given.search.sampler),
         "search.first": before.search.first != given.search.first,
+        "search.chosen_from": (before.search.chosen_from, before.search.chosen)
+        != (given.search.chosen_from, given.search.chosen),
         "search.warm_start": before.search.warm_start != given.search.warm_start,
         "early_stopping": before.early_stopping != given.early_stopping,
         "privacy.epsilon (--epsilon adds to it)": before.privacy.epsilon != given.privacy.epsilon,
@@ -104,6 +106,7 @@ def stated(before: SweepSpec, given: SweepSpec) -> list[str]:
         "limits.hours (--hours extends it)": before.limits.hours != given.limits.hours,
         "data.validation": recorded_text(recorded) != recorded_text(now),
         "data.test": before.data.options().get("test") != given.data.options().get("test"),
+        "data.part": before.data.options().get("part") != given.data.options().get("part"),
         "data.population": before.data.population != given.data.population,
         "privacy, where the whole sweep has one budget,": before.privacy != given.privacy
         and "sweep" in (before.privacy.scope, given.privacy.scope),

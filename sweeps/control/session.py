@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
+from sweeps.control.choosing import check_apart, with_chosen
 from sweeps.control.controller import Controller
 from sweeps.control.decided import say_decided
 from sweeps.control.end_notice import EndNotice, Operator
@@ -67,18 +68,20 @@ def _unsaid(failure: Failure) -> None:
 def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> str:
     """Record a new sweep and return its name. Without `name`, the spec's name, numbered when it is taken.
 
-    What `sampler: auto` comes to is resolved here, and recorded.
+    What `sampler: auto` comes to is resolved here, and recorded; so are the hyperparameters of a final run.
 
     A name whose folder is in use counts as taken although the store does not know it: a sweep of another store, or
     of a store that was deleted, would hand its secret on, and the same noise would fall on other gradients.
 
     Raises SweepExists for a given name that is taken, InvalidValue for one that could be no folder or whose folder is
-    in use, StoreError when the store cannot be written, and as `ledger_of` where its population has no ledger.
+    in use, StoreError when the store cannot be written, as `ledger_of` where its population has no ledger, and as
+    `with_chosen`.
     """
     if name is not None and not NAME.fullmatch(name):
         raise InvalidValue("name", name, "letters, digits, dots, dashes and underscores, at most 100")
     store = workspace.open_store(create=True)
     ledger_of(store, spec)
+    spec = with_chosen(spec, Publisher(store), store.calibrations())
     spec = resolved(spec, public_facts(spec), store.calibrations())
     taken = {name for sweep in store.sweeps() for name in (sweep.name, sweep.label)}
     candidates = chain([spec.name], (f"{spec.name}-{number}" for number in count(2)))
@@ -152,6 +155,7 @@ def resume(
         extension = asked(recorded, effective, store.trials(name), trials, hours, epsilon)
         check_corners(extended(effective, [extension] if extension else []), facts, store.calibrations())
         loaded = [source.load(effective.data.options(), workspace.features)]
+        check_apart(began, store.data_fingerprint(loaded[0].fingerprint))
         _check_fingerprints(store, lease, recorded, effective, store.data_fingerprint(loaded[0].fingerprint), accept)
         accept_spec(store, recorded, began)
         if (recorded.root, recorded.records) != (workspace.root, workspace.records or ""):
@@ -295,7 +299,7 @@ def _controller(
         trials=workspace.trials(name),
         calibrations=store.calibrations(),
         # One row pays for the whole of a sweep that has one budget (`sweeps.population.blocks`).
-        budget=SharedBudget(population if spec.privacy.scope == "trial" else None),
+        budget=SharedBudget(population if spec.privacy.scope != "sweep" else None),
     )
     told = False
 

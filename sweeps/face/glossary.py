@@ -114,6 +114,12 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
         "none, and the screen says so.",
         "claim ledger sampler filter no-claim",
     ),
+    final_run=(
+        "One training with hyperparameters that an earlier sweep found on other records (`search.chosen_from`): with "
+        "`privacy.scope: public` on records that are declared public, so that the search costs these records nothing; "
+        "with `holdout` on another part of the same records, so that the whole costs the larger of both.",
+        "total claim",
+    ),
     filter=(
         "What keeps the one budget of a sweep (`privacy.scope: sweep`): before each launch it adds up all that was "
         "ever launched, lost and running launches included, and refuses the one that would exceed the budget; the "

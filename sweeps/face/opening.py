@@ -119,18 +119,21 @@ def check(
     modes      compare what each way to charge for the search would cost: `.modes`, drawn by `.figure()`
     proxy      a finished sweep on records that are declared public, by which `modes` predict how good the best would be
     address    Ray cluster whose nodes resources are held against; None: this machine
-    root, store  looked into only for a spec that starts from an earlier sweep (`search.warm_start`), or declares whose
-                 records it reads (`data.population`), and for a proxy
+    root, store  looked into only for a spec that starts from an earlier sweep (`search.warm_start`, or
+                 `search.chosen_from`), or declares whose records it reads (`data.population`), and for a proxy
 
     `print` of what comes back says it in words. Raises SpecErrors, InvalidValue, and WouldFail for what the rehearsal
     found.
     """
     from sweeps.advice.proxy import Proxy
     from sweeps.checking.checked import checked
+    from sweeps.control.choosing import with_chosen
     from sweeps.population.saying import before
 
     loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems, sources=sources)
     workspace = places(root, store or loaded.store)
+    if loaded.search.chosen_from is not None:
+        loaded = with_chosen(loaded, Publisher.open(workspace.store_url))
     public = None if proxy is None else Proxy.of(Publisher.open(workspace.store_url), proxy, loaded)
     asked = modes or public is not None
     begun = _started_from(loaded, workspace)
@@ -342,12 +345,13 @@ def _no_client(address: str | None) -> None:
 
 
 def _started_from(spec: SweepSpec, workspace: Workspace) -> dict[str, Any]:
-    if spec.search.warm_start is None:
+    if spec.search.warm_start is None and spec.search.chosen_from is None:
         return {}
     from sweeps.ledger.totals import earlier_totals
+    from sweeps.provenance.recorded_spec import RecordedSpec
 
     opened = Publisher.open(workspace.store_url)
     return {
-        "warm": opened.trials(spec.search.warm_start),
-        "started_from": earlier_totals(opened, spec.search.warm_start),
+        "warm": opened.trials(spec.search.warm_start) if spec.search.warm_start else (),
+        "started_from": earlier_totals(opened, RecordedSpec(spec.canonical())),
     }

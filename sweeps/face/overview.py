@@ -141,7 +141,7 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
     asked = store.requests(sweep)
     ledger = summary_in_passing(record, trials, store.ledger(sweep), charged(store, record))
     test = declared_test(record.spec)
-    started_from = earlier_totals(store, record.spec.warm_start)
+    started_from = earlier_totals(store, record.spec)
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
     totals = (total_of(sweep, ledger), *started_from)
     return Shown(

@@ -27,6 +27,10 @@ PRIVATE_SELECTION = "private-selection"
 """The accountant of a claim on everything that a sealed search releases: few of a secret number of trials."""
 
 
+HOLDOUT = "holdout"
+"""The accountant of a claim on a sweep that tuned on one part of the records, and a final run on the other."""
+
+
 def covers_search(claim: Guarantee) -> bool:
     """Whether a trial's claim covers how it was found, too."""
     return claim.accountant == PRIVATE_SELECTION

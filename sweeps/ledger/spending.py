@@ -28,6 +28,7 @@ from sweeps.held_out.readings import Charged
 from sweeps.ledger.assumptions import OF_ONE_TRIAL, claim_of_search, covers_search
 from sweeps.ledger.composing import ReleasedParts, rounding_line
 from sweeps.ledger.filtered import IN_TIME, filtered_guarantee, sweep_total
+from sweeps.ledger.phases import tuned_of, with_tuning
 from sweeps.ledger.steps import total
 from sweeps.ledger.summary import Choice, Procedure, Summary, SweepTotal, largest_claims
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many
@@ -361,4 +362,5 @@ def summary_in_passing(
         return replace(summary(trials, entries), uncounted="a sealed search that has begun: its whole budget is spent")
     if len(entries) > TOTAL_SHOWN_UP_TO and (budget is None or not choices):
         return replace(summary(trials, entries), uncounted=too_many(sweep.name, len(entries)))
-    return summary(trials, entries, choices, cut_short(sweep, trials), tests, budget)
+    found = summary(trials, entries, choices, cut_short(sweep, trials), tests, budget)
+    return with_tuning(found, tuned_of(sweep.spec))

@@ -70,6 +70,7 @@ class Procedure:
     filtered   whether `guarantee` is that budget itself, since results chose what was launched
     afterwards  of a sealed search over several budgets, what the one cost that it ended at: ex post, and no more than
                `guarantee`; None of any other
+    tuned      of a final run on one part of the records, what tuning on the other cost: `guarantee` is the larger
     """
 
     guarantee: Guarantee
@@ -84,6 +85,7 @@ class Procedure:
     budget: SweepTotal | None = None
     filtered: bool = False
     afterwards: Guarantee | None = None
+    tuned: Guarantee | None = None
 
     @property
     def is_claim(self) -> bool:
@@ -96,6 +98,7 @@ class Procedure:
         return {
             **self.guarantee.to_dict(),
             "trials": self.trials,
+            **({} if self.tuned is None else {"tuned": self.tuned.to_dict()}),
             **({"sweeps": list(self.sweeps)} if self.sweeps else {}),
             **({} if self.afterwards is None else {"afterwards": self.afterwards.to_dict()}),
             "is_claim": self.is_claim,

@@ -21,6 +21,10 @@ PROMISES_NOTHING = "epsilon inf, since some promise nothing"
 
 COVERS = "It covers all results of this sweep and the choice of the best, but no running times and memory."
 COVERS_ONE = "It covers what left this search and the choice of it, but no running times and memory."
+COVERS_BOTH = (
+    "It is the larger of what each part was charged, and covers all results of both sweeps and the choice of the best, "
+    "but no running times and memory."
+)
 COUNTS = "It counts the mechanisms alone, and not what else leaves of these public records."
 """What a total is a claim about, and what it is where the records are declared public."""
 
@@ -48,12 +52,15 @@ def total_text(total: Procedure, assumptions: Assumptions) -> str:
     if covers_search(claim):
         leave = "one trial alone leaves" if total.trials == 1 else f"{total.trials} trials alone leave"
         who = f"the whole search, of which {leave}"
+    if total.tuned is not None:
+        who = "tuning on one part of the records and the final run on the other"
     if total.sweeps:
         who = f"all trials of {', '.join(total.sweeps[:-1])} and {total.sweeps[-1]} together"
     if math.isinf(claim.epsilon):
         return f"{who}: {PROMISES_NOTHING}"
     if total.is_claim:
         covers = COUNTS if is_demonstration(claim) else COVERS_ONE if covers_search(claim) else COVERS
+        covers = COVERS_BOTH if total.tuned is not None and covers is COVERS else covers
         covers = covers.replace("this sweep", "these sweeps") if total.sweeps else covers
         said = quote_of_total(total).said.capitalize()
         stated = f"{who}: {claim_text(claim, assumptions.status(claim))}. {said}. {covers}"

@@ -1,6 +1,7 @@
 """The totals that belong together: of a sweep, and of every sweep whose results its search started from.
 
-A sweep with `search.warm_start` chooses its first trials by what an earlier one released, on the same records unless
+A final run has its hyperparameters from an earlier sweep, whose total is told beside its own. A sweep with
+`search.warm_start` chooses its first trials by what an earlier one released, on the same records unless
 the data changed. Its own total leaves that out, so every view that states the one states the other.
 """
 
@@ -11,9 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcore.guarantee import Guarantee, Status, weakest
-from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.assumptions import HOLDOUT, Assumptions
+from sweeps.ledger.phases import tuned_of
 from sweeps.ledger.summary import Choice, Procedure, Summary
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many, total_lines
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
@@ -23,6 +26,10 @@ ACROSS = (
     "of them launched a trial, so that no result of one chose the budgets of another."
 )
 """What a total over several sweeps rests on besides; where the records say otherwise it is no guarantee."""
+TUNED = "whose records are declared public, so that it adds nothing to the claims on these; its own total"
+"""Of the sweep that a final run has its hyperparameters from."""
+TUNED_PART = "which read the other part of these records; what all of it cost them by now"
+"""Likewise, of a holdout: the total of the final run is the larger of both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +39,16 @@ class Total:
     procedure  None where it is not counted
     uncounted  why not; empty where nothing was launched
     in_this_store  whether this store has the sweep
+    tuned  whether a final run has its hyperparameters from it; else a search started from it, or it is the sweep itself
+    part   whether it read the other part of the same records, then
     """
 
     sweep: str
     procedure: Procedure | None = None
     uncounted: str = ""
     in_this_store: bool = True
+    tuned: bool = False
+    part: bool = False
 
     def claims(self) -> list[Guarantee]:
         """The total, where it has a status to be shown."""
@@ -47,13 +58,14 @@ class Total:
         """Plain JSON values."""
         counted = {} if self.procedure is None else {"procedure": self.procedure.to_dict()}
         reason = {"uncounted": self.uncounted} if self.uncounted else {}
-        return {"sweep": self.sweep, "in_this_store": self.in_this_store, **counted, **reason}
+        tuned = {"tuned": True} if self.tuned else {}
+        return {"sweep": self.sweep, "in_this_store": self.in_this_store, **tuned, **counted, **reason}
 
 
 def own_total(store: Publisher, sweep: str, trials: Sequence[Published]) -> Total:
     """Of one sweep, all of whose `trials` are given. Raises UnknownSweep."""
     attempts = sum(trial.attempts for trial in trials)
-    if attempts > TOTAL_SHOWN_UP_TO and store.sweep(sweep).spec.scope == "trial":
+    if attempts > TOTAL_SHOWN_UP_TO and store.sweep(sweep).spec.scope != "sweep":
         return Total(sweep=sweep, uncounted=too_many(sweep, attempts))
     # The accountants take a quarter of a second to import: a large front does without them.
     from sweeps.held_out.readings import charged
@@ -70,19 +82,28 @@ def total_of(sweep: str, ledger: Summary) -> Total:
 
 def totals(store: Publisher, sweep: str, trials: Sequence[Published]) -> tuple[Total, ...]:
     """A sweep's own total, then `earlier_totals`. Raises UnknownSweep."""
-    return own_total(store, sweep, trials), *earlier_totals(store, store.sweep(sweep).spec.warm_start)
+    return own_total(store, sweep, trials), *earlier_totals(store, store.sweep(sweep).spec)
 
 
-def earlier_totals(store: Publisher, warm_start: str | None) -> tuple[Total, ...]:
-    """Of the sweep that a spec names in `search.warm_start`, of the one that this one started from, ..."""
+def earlier_totals(store: Publisher, spec: RecordedSpec) -> tuple[Total, ...]:
+    """Of the sweep that a spec names in `search.warm_start`, of the one that this one started from, ...; or of the one
+    in `search.chosen_from`, which started from no other."""
+    if spec.chosen_from is not None:
+        found_by = _earlier(store, spec.chosen_from, _sweep(store, spec.chosen_from))
+        return (replace(found_by, tuned=True, part=spec.scope == HOLDOUT),)
     found: list[Total] = []
-    name = warm_start
+    name = spec.warm_start
     while name is not None and name not in [total.sweep for total in found]:
         record = _sweep(store, name)
-        known, name = record is not None, name if record is None else record.name
-        found.append(own_total(store, name, store.trials(name)) if known else Total(sweep=name, in_this_store=False))
+        found.append(_earlier(store, name, record))
         name = None if record is None else record.spec.warm_start
     return tuple(found)
+
+
+def _earlier(store: Publisher, name: str, record: SweepRecord | None) -> Total:
+    if record is None:
+        return Total(sweep=name, in_this_store=False)
+    return own_total(store, record.name, store.trials(record.name))
 
 
 def joint_totals(store: Publisher, sweeps: Mapping[str, Sequence[Published]]) -> tuple[Total, ...]:
@@ -96,9 +117,12 @@ def joint_totals(store: Publisher, sweeps: Mapping[str, Sequence[Published]]) ->
     """
     names = ", ".join(sweeps)
     records = {name: store.sweep(name) for name in sweeps}
-    started_from = [one for record in records.values() for one in earlier_totals(store, record.spec.warm_start)]
+    started_from = [one for record in records.values() for one in earlier_totals(store, record.spec)]
     earlier = tuple({one.sweep: one for one in started_from if one.sweep not in sweeps}.values())
     listed = [trial for trials in sweeps.values() for trial in trials]
+    if parts := [name for name, record in records.items() if tuned_of(record.spec) is not None and len(sweeps) > 1]:
+        reason = f"{' and '.join(parts)} trained finally on one part of the records, after tuning on the other"
+        return Total(sweep=names, uncounted=reason), *earlier
     attempts = sum(trial.attempts for trial in listed)
     if attempts > TOTAL_SHOWN_UP_TO:
         reason = f"{attempts} attempts: over several sweeps at most {TOTAL_SHOWN_UP_TO} are counted"
@@ -162,6 +186,10 @@ def earlier_lines(earlier: Sequence[Total], assumptions: Assumptions) -> Iterato
         counted = "its total is not known here (it is not in this store)"
         if total.in_this_store:
             counted = "; ".join(total_lines(total.procedure, total.uncounted, assumptions)) or "nothing was launched"
+        if total.tuned:
+            on = TUNED_PART if total.part else TUNED
+            yield f"the hyperparameters are the best of sweep {total.sweep!r}, {on}: {counted}"
+            continue
         yield f"the search started from the results of sweep {total.sweep!r}, which adds its own total: {counted}"
 
 

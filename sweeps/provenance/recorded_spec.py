@@ -74,6 +74,10 @@ class RecordedSpec:
     """Whether systems and budgets took turns."""
     warm_start = _At[str | None]("search.warm_start", None)
     """The sweep whose results the search started from."""
+    chosen_from = _At[str | None]("search.chosen_from", None)
+    """Of a final run: the sweep that tuned."""
+    chosen = _At[Mapping[str, Any] | None]("search.chosen", None)
+    """What that came to."""
     tracking_uri = _At[str | None]("tracking.uri", None)
     """Where its MLflow is."""
     models = _At[str | Sequence[int]]("tracking.models", "front")

@@ -15,6 +15,7 @@ from sweeps.held_out.readings import HeldOutReading, charged, readings
 from sweeps.ledger import spending as ledger
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.filtered import sweep_total
+from sweeps.ledger.phases import tuned_of, with_tuning
 from sweeps.ledger.summary import Summary
 from sweeps.ledger.totals import Total, earlier_totals, total_of
 from sweeps.records import CurveReport, SweepRecord, SweepState, TrialState, by_trial
@@ -103,7 +104,8 @@ def gather(store: Publisher, sweep: str) -> Content:
     spending = ledger.summary(
         trials, store.ledger(sweep), choices, rests_on, charged(store, record), sweep_total(record.spec)
     )
-    started_from = earlier_totals(store, record.spec.warm_start)
+    spending = with_tuning(spending, tuned_of(record.spec))
+    started_from = earlier_totals(store, record.spec)
     counted = (total_of(sweep, spending), *started_from)
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
     assumptions = Assumptions.of([*claims, *(claim for total in counted for claim in total.claims())])

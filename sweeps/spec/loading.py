@@ -23,6 +23,7 @@ from sweeps.spec.constraints import Constraint
 from sweeps.spec.constraints_section import check_constraints
 from sweeps.spec.documents import read_file
 from sweeps.spec.draft import Draft
+from sweeps.spec.final_section import check_final, is_final
 from sweeps.spec.model import FUNCTION, Data, Section, SweepSpec
 from sweeps.spec.problems import Problems, SpecError, SpecErrors
 from sweeps.spec.raw import check_population, check_raw_measures
@@ -45,6 +46,7 @@ CHECKS = (
     across_sections.check_unavailable,
     check_selection,
     check_sweep_scope,
+    check_final,
     across_sections.check_validation,
     across_sections.check_test,
     across_sections.check_delta,
@@ -107,7 +109,7 @@ def load_spec(
     privacy = read["privacy"].model_copy(update={"epsilon": tuple(sorted(read["privacy"].epsilon))})
     read["privacy"] = privacy
     read["search"] = read["search"].model_copy(update={"first": across_sections.first_points(draft, problems)})
-    if selects(draft):
+    if selects(draft) or is_final(draft):
         # What `auto` comes to where no result may lead the search.
         read["search"] = read["search"].model_copy(update={"sampler": "random"})
     if read["early_stopping"] is not None:

@@ -103,7 +103,9 @@ class Privacy(Section):
                        leave; sweep/all bounds all of them together, enforced while it runs (`sweeps.budget`);
                        sweep/best bounds the whole search, of which the best trial alone leaves (`Selection`), and
                        sweep/first one of which the first trial to meet a public target does, and sweep/front one of
-                       which the best by each of several public orders do
+                       which the best by each of several public orders do; public/all is one final run with what
+                       `search.chosen_from` found on records that are declared public; holdout/all one with what it
+                       found on another part of the same records (`data.part`)
     spread, shares     of sweep/all: how the budget is spread over how many trials; `search.trials` unless given
     filter, order      of sweep/all: what adds up, mu^2 or the Renyi divergence at this order
     solve              what the calibration sets: the noise, the steps, or nothing
@@ -122,7 +124,7 @@ class Privacy(Section):
     allow_raw_measures: Annotated[str, Field(min_length=10)] | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     unit: str = RECORD
-    scope: Literal["trial", "sweep"] = "trial"
+    scope: Literal["trial", "sweep", "public", "holdout"] = "trial"
     release: Literal["all", "best", "first", "front"] = "all"
     spread: Literal["equal", "front-loaded", "halving"] = "equal"
     shares: PositiveCount | None = None
@@ -145,6 +147,24 @@ class ObjectiveOptions(Section):
     goal: Literal["maximize", "minimize"] | None = None
 
 
+class Chosen(Section):
+    """What a final run was given, recorded when its sweep begins and never changed: nobody writes it.
+
+    sweep    by the name that it has for good, which tuned
+    trial    the best of it
+    public_because  why the tuning records are public; empty where they are the other part of these
+    records  the fingerprint of the tuning records, keyed by the store
+    claim    what everything that left the sweep that tuned cost the other part (`Guarantee.to_dict`); none of public
+             records
+    """
+
+    sweep: str
+    trial: str
+    public_because: str
+    records: str
+    claim: dict[str, Any] | None = None
+
+
 class Search(Section):
     """How points are proposed. `trials` counts launched ones; infeasible proposals are listed apart.
 
@@ -154,6 +174,8 @@ class Search(Section):
     stratified  systems and budgets take turns, and a sampler that learns does so for each system by itself
     first       known good points, which are tried before what the sampler proposes and count among `trials`; no point
                 of a grid and no turn is left out for them (`sweeps.search.known_points`)
+    chosen_from  of a final run: the sweep of the same store whose best trial says its hyperparameters
+    chosen      what that came to, which is recorded when a sweep begins (`sweeps.control.choosing`)
     """
 
     sampler: Annotated[str, PlainValidator(lambda value: value), WithJsonSchema({"type": "string"})] = (
@@ -166,6 +188,8 @@ class Search(Section):
     stratified: bool = False
     resolved: Literal["gp", "tpe", "nsga2"] | None = None
     first: tuple[dict[str, Any], ...] = ()  # read by sweeps.spec.across_sections, which knows the space
+    chosen_from: Name | None = None
+    chosen: Chosen | None = None
 
 
 class TargetOptions(Section):
@@ -444,7 +468,7 @@ ABSENT_UNLESS_GIVEN = {
     "data": ("population",),
     "limits": ("hours", "trial_minutes"),
     "privacy": ("shares", "order"),
-    "search": ("first", "resolved"),
+    "search": ("first", "resolved", "chosen_from", "chosen"),
     "selection": ("target", "orders"),
     "tracking": ("models",),
 }

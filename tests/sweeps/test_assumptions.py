@@ -272,7 +272,7 @@ def test_views_that_forget_the_earlier_sweep_are_found_out(
 ) -> None:
     """Known bug: only `check` spoke of the sweep whose results chose configurations here."""
     for module in ("sweeps.ledger.totals", "sweeps.face.overview", "sweeps.report.content"):
-        monkeypatch.setattr(f"{module}.earlier_totals", lambda store, warm_start: ())
+        monkeypatch.setattr(f"{module}.earlier_totals", lambda store, spec: ())
     with pytest.raises(AssertionError):
         test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
             workspace, store, monkeypatch, capsys, tmp_path
@@ -282,7 +282,7 @@ def test_views_that_forget_the_earlier_sweep_are_found_out(
 def test_an_earlier_sweep_that_is_gone_is_said(store: Store) -> None:
     from sweeps.ledger.totals import earlier_lines, earlier_totals
 
-    totals = earlier_totals(store, "deleted")
+    totals = earlier_totals(store, RecordedSpec({"search": {"warm_start": "deleted"}}))
     assert [total.to_dict() for total in totals] == [{"sweep": "deleted", "in_this_store": False}]
     (line,) = earlier_lines(totals, Assumptions())
     assert "'deleted'" in line

@@ -29,6 +29,7 @@ TABLE_OTHERS = {
     "validation": {"records": "public", "share": 0.5, "id": "id"},
     "unit": {"column": "id", "max_records": 1},
     "test": {"records": "public", "share": 0.25, "id": "id"},
+    "part": {"use": "tuning", "share": 0.74, "id": "id"},
     "class_weights": [1, 5],
     "weight": {"column": "age", "high": 20},
     "groups": {"column": "work", "categories": ["public", "private"]},

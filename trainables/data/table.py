@@ -22,6 +22,8 @@ from trainables.data.featured import HoldsOut
 from trainables.data.source import Source
 from trainables.data.table_schema import JOINED, Column, Schema, TableOptions, schema
 from trainables.data.test_part import HeldOut
+from trainables.data.tuning_part import RecordsPart
+from trainables.features.declared import parted
 from trainables.system import Dataset, PublicFacts, Split, Task
 from trainables.units import Unit, share_of
 from trainables.weights import Groups
@@ -71,6 +73,7 @@ class Table(Source[TableOptions], HoldsOut):
                 # Before test units are parted off: who is one of them may be in no second file either.
                 ids, others = set(everything.ids), set(beside.ids)
                 _check_apart(declared.unit, ids, others, "data.validation.path", validation.path, "data.path")
+        everything = everything.within(declared.part)
         if declared.test is not None and declared.test.path is None:
             everything = everything.at(np.flatnonzero(~_in_test(everything, declared.test)))
         if beside is not None:
@@ -86,6 +89,10 @@ class Table(Source[TableOptions], HoldsOut):
         (train, units), (judged, _) = [content.by_unit(part.split, part.ids, declared.unit) for part in parts]
         return content.dataset(facts, train, judged, units=units)
 
+    def part(self, options: Mapping[str, object]) -> RecordsPart | None:
+        """What `data.part` declares; None without it. Raises InvalidValue."""
+        return schema(self.read(parted(options)[0])).part
+
     def declared_test(self, options: Mapping[str, object]) -> HeldOut | None:
         """See `HoldsOut.held_out`."""
         return schema(self.read(options)).test
@@ -100,6 +107,7 @@ class Table(Source[TableOptions], HoldsOut):
             raise InvalidValue("data.test", None, expected, "Declare it in the spec of a new sweep.")
         others = _records(asked.path, asked.format, declared, declared.n)
         if test.path is None:
+            others = others.within(declared.part)
             found = others.at(np.flatnonzero(_in_test(others, test)))
         else:
             found = _records(test.path, asked.format, declared, test.n)
@@ -123,6 +131,10 @@ class _Records:
     def at(self, rows: NDArray[np.int64]) -> _Records:
         ids = self.ids[rows] if len(self.ids) else self.ids
         return _Records(content.taken(self.split, rows), ids)
+
+    def within(self, part: RecordsPart | None) -> _Records:
+        """Those of one part; all of them without one. Raises InvalidValue for ids of another kind."""
+        return self if part is None else self.at(np.flatnonzero(part.holds(self.ids)))
 
 
 def _records(where: object, form: str | None, declared: Schema, n: int) -> _Records:

@@ -16,6 +16,7 @@ data:
   weight: {column: weight, high: 5}     # in the loss, of each record
   groups: {column: sex, categories: [Male, Female]}   # worst_group_accuracy
   test: {records: private, share: 0.1, id: person_id}   # read once, at the end: see `trainables.data.test_part`
+  part: {use: tuning, share: 0.2, id: person_id}   # to tune on one part, and train finally on the other
   unit: {column: person_id, max_records: 50}     # with `privacy.unit: person`, say: all rows of a person are one unit
 
 With `unit`, neighbours differ in all rows that share a value of its column, at most `max_records` of which are used:
@@ -34,11 +35,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from trainables.data import options, test_part
+from trainables.data import options, test_part, tuning_part
 from trainables.data.file_paths import overlap
 from trainables.data.table_json import COLUMNS, GROUPS, VALIDATION, WEIGHT
 from trainables.data.table_weights import groups_of, weights_of
 from trainables.data.test_part import HeldOut
+from trainables.data.tuning_part import RecordsPart
 from trainables.system import Feature, PublicFacts, Task
 from trainables.units import Unit
 from trainables.validation.declaration import DISJOINT, OPTIONS, PrivateValidation, private
@@ -123,6 +125,13 @@ class TableOptions(options.NoOptions):
         schema=test_part.SCHEMA,
         default=None,
     )
+    part: object = options.option(
+        options.as_given,
+        doc="{use: tuning or final, share, id: COLUMN}: the part of the records that tunes, or that of the final run",
+        example={"use": "tuning", "share": 0.2, "id": "person_id"},
+        schema=tuning_part.SCHEMA,
+        default=None,
+    )
     unit: Unit | None = options.unit()
     class_weights: object = options.option(
         options.as_given,
@@ -183,7 +192,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The whole declaration, checked."""
+    """The whole declaration, checked.  n  of the whole file, of which `part` may be read alone"""
 
     n: int
     label: str
@@ -196,11 +205,13 @@ class Schema:
     weights: Weights | None = None
     groups: Groups | None = None
     test: HeldOut | None = None
+    part: RecordsPart | None = None
 
     @property
     def id(self) -> str | None:
         """The column by whose hash records are parted, if any are."""
-        return self.validation.id or (None if self.test is None else self.test.id or None)
+        found = self.validation.id or (None if self.test is None else self.test.id or None)
+        return found or (None if self.part is None else self.part.id)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -221,11 +232,14 @@ class Schema:
             if column.own_feature:
                 features[column.name] = Feature(shape=column.shape, cardinality=column.codes)
         # Test records go first, and the validation part is one of what is left.
-        left = self.n - (self.test.n if self.test is not None and self.test.path is None else 0)
+        own = self.n if self.part is None else self.part.size(self.n)
+        left = own - (self.test.n if self.test is not None and self.test.path is None else 0)
         held_out = round(left * self.validation.share)
         assumptions = ["n, bounds, categories and classes were declared without looking at the private records."]
         if self.unit is not None:
             assumptions.append(f"Each unit is one value of {self.unit.column}: nobody has two, and no two share one.")
+        if self.part is not None:
+            assumptions.append(self.part.assumption)
         if self.weights is not None:
             assumptions.append("Weights were declared without looking at the private records, or stand in each record.")
         return PublicFacts(
@@ -286,13 +300,18 @@ def schema(asked: TableOptions) -> Schema:
     columns = _columns(asked.columns)
     if label in {column.name for column in columns}:
         raise InvalidValue("data.columns", label, "inputs only, not the label", "Remove it from `columns`.")
-    validation = _validation(asked.validation, asked.n, asked.unit, str(asked.path))
+    part = tuning_part.part_of(asked.part, asked.n, asked.unit)
+    own = asked.n if part is None else part.size(asked.n)
+    validation = _validation(asked.validation, own, asked.unit, str(asked.path))
     weights = weights_of(asked.class_weights, asked.weight, classes, label)
     groups = groups_of(asked.groups, label)
-    test = test_part.held_out(asked.test, asked.n, asked.unit, validation.id, validation.key)
-    _check_left(asked.n, validation, test)
+    test = test_part.held_out(asked.test, own, asked.unit, validation.id, validation.key)
+    _check_left(own, validation, test)
+    held = (None, "") if test is None else (test.id or None, test.key)
+    parts = {"data.validation": (validation.id, validation.key), "data.test": held}
+    tuning_part.check_others(part, parts, validation.path if validation.private is not None else None)
     test_part.check_file(test, {"data.path": str(asked.path), "data.validation.path": validation.path})
-    return Schema(asked.n, label, classes, task, target, columns, validation, asked.unit, weights, groups, test)
+    return Schema(asked.n, label, classes, task, target, columns, validation, asked.unit, weights, groups, test, part)
 
 
 def _check_left(n: int, validation: Validation, test: HeldOut | None) -> None:

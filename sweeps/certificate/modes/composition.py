@@ -29,7 +29,7 @@ class ComposedTrials(Counted):
     """
 
     mode: Literal["composition"]
-    scope: Literal["trial", "sweep"]
+    scope: Literal["trial", "sweep", "public"]
     release: Literal["all"]
     budget: NotNegative | None
     delta: Delta

@@ -132,7 +132,7 @@ def test_holdout_spends_the_whole_budget_on_both_parts() -> None:
     row = parted_modes.holdout(at, geometric(MEAN))
     assert 2.9 < row.epsilon <= 3.0
     assert row.noise[0] > noise(open_modes.one_run(at)), "fewer records, a larger rate"
-    assert "population" in row.declare
+    assert "data.part" in row.declare
     assert row.work[0] < sealed_modes.best(at, "this", geometric(MEAN)).work[0]
 
 

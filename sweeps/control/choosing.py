@@ -1,0 +1,157 @@
+"""The hyperparameters of a final run: the best trial of the sweep that tuned, found once, when the final one begins.
+
+Best is by the final spec's own objective, among published results; of equal ones the first. The point is a function of
+what left the earlier sweep alone. It is recorded as `search.first`, and where it is from as `search.chosen`: whatever
+becomes of the earlier sweep, the final run stays what it began as.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Guarantee, Notion
+from sweeps.control.planning import plan_proposal
+from sweeps.control.tuning_data import check_parts, check_public
+from sweeps.ledger.totals import own_total
+from sweeps.records import SYSTEM, SweepRecord, SweepState, TrialState
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import quote_of_total
+from sweeps.search.known_points import read_point
+from sweeps.search.space import Space
+from sweeps.spec import SweepSpec, public_facts
+from sweeps.spec.model import Chosen
+from sweeps.spec.problems import Problems
+from sweeps.store.errors import UnknownSweep
+from trainables.system import Refusal, Scalar, System
+
+HERE = "search.chosen_from"
+ENDED = (SweepState.FINISHED, SweepState.EXHAUSTED, SweepState.OUT_OF_BUDGET)
+"""Sweeps that have come to their own end."""
+
+
+def with_chosen(
+    spec: SweepSpec,
+    store: Publisher,
+    calibrations: MutableMapping[str, float] | None = None,
+    systems: Mapping[str, System] | None = None,
+) -> SweepSpec:
+    """The spec of a final run with its point, and where that is from; any other spec as it is. Reads no record.
+
+    Raises InvalidValue for an earlier sweep that is unknown, has not ended, is refuted, released nothing or may not
+    tune for this one, and for a point that this one cannot run; SpecErrors for one that is none of its space.
+    """
+    if spec.search.chosen_from is None:
+        return spec
+    record = _ended(spec.search.chosen_from, store)
+    public = spec.privacy.scope == "public"
+    if public:
+        check_public(spec, record)
+    else:
+        check_parts(spec, record)
+    best = _best(spec, record, store)
+    point = _point(spec, record, best)
+    chosen = Chosen(
+        sweep=record.name,
+        trial=best.key,
+        public_because=(record.spec.public_because or "") if public else "",
+        records=record.fingerprints.get("data", ""),
+        claim=None if public else _cost(spec, record, store).to_dict(),
+    )
+    search = spec.search.model_copy(update={"first": (point,), "chosen": chosen})
+    found = spec.model_copy(update={"search": search})
+    plan = plan_proposal(found, point, public_facts(found), {} if calibrations is None else calibrations, systems)
+    if isinstance(plan, Refusal):
+        expected = f"a sweep whose best trial, {best.key}, can be run here ({plan.reason})"
+        raise InvalidValue(HERE, record.called, expected, "Change the budget, the limits or the data of this spec.")
+    return found
+
+
+def check_apart(spec: SweepSpec, records: str) -> None:
+    """The records of a final run are not those that tuned.  records  their fingerprint, keyed by the store
+
+    Raises InvalidValue.
+    """
+    chosen = spec.search.chosen
+    if chosen is not None and chosen.claim is None and chosen.records == records:
+        raise InvalidValue(
+            "data.source",
+            spec.data.source,
+            f"other records than those of sweep {chosen.sweep}, which are declared public: these are the same",
+            "A search on the records of its final run is not free: use one sweep with `scope: sweep`.",
+        )
+
+
+def _ended(name: str, store: Publisher) -> SweepRecord:
+    """The sweep that tuned. Raises InvalidValue."""
+    try:
+        record = store.sweep(name)
+    except UnknownSweep as error:
+        raise InvalidValue(HERE, name, f"a sweep of this store ({error})", "Run it first, or name its store.") from None
+    if record.state not in ENDED:
+        remedy = f"`sweeps resume {record.called}` goes on with it."
+        raise InvalidValue(HERE, record.called, f"a sweep that has ended; it is {record.state}", remedy)
+    if record.spec.warm_start or record.spec.chosen_from:
+        earlier = record.spec.warm_start or record.spec.chosen_from
+        expected = f"a sweep that started from no other: it carries on what {earlier} found, on whichever records"
+        raise InvalidValue(HERE, record.called, expected, "Choose from one that started cold.")
+    if by := store.refuted(record.name):
+        remedy = "Tune with systems whose claims stand."
+        expected = f"a sweep none of whose claims is refuted, as those of {', '.join(by)} are"
+        raise InvalidValue(HERE, record.called, expected, remedy)
+    return record
+
+
+def _cost(spec: SweepSpec, record: SweepRecord, store: Publisher) -> Guarantee:
+    """What everything that left the sweep that tuned cost its part of the records. Raises InvalidValue."""
+    remedy = "Tune with `scope: sweep`, or with a sampler that looks at no results and no early stopping."
+    total = own_total(store, record.name, store.trials(record.name))
+    if total.procedure is None:
+        raise InvalidValue(HERE, record.called, f"a sweep whose total is counted ({total.uncounted})", remedy)
+    quote, claim = quote_of_total(total.procedure), total.procedure.guarantee
+    if not total.procedure.is_claim:
+        expected = f"a sweep whose total is a guarantee; of this one it is none: {quote.sentence or quote.words}"
+        raise InvalidValue(HERE, record.called, expected, remedy)
+    terms, own = (claim.notion, claim.adjacency, claim.unit), (Notion.DP, spec.privacy.adjacency, spec.privacy.unit)
+    if terms != own:
+        expected = f"a sweep whose total is of {Notion.DP} per {own[2]} under {own[1]}, as this spec"
+        raise InvalidValue(HERE, record.called, f"{expected}, not of {terms[0]} per {terms[2]} under {terms[1]}")
+    return claim
+
+
+def _best(spec: SweepSpec, record: SweepRecord, store: Publisher) -> Published:
+    """By the objective of the final spec, the first of equal ones. Raises InvalidValue."""
+    (objective,) = spec.objectives
+    ended = store.trials(record.name, states=[TrialState.COMPLETE])
+    sign = -1.0 if objective.goal == "maximize" else 1.0
+    told = [(sign * value, one.number, one) for one in ended if (value := _told(one, objective.metric)) is not None]
+    if not told:
+        expected = f"a sweep that released a trial with {objective.metric}, of which there is none"
+        remedy = "Name an objective here that its trials report." if ended else "Nothing left it: tune again."
+        raise InvalidValue(HERE, record.called, expected, remedy)
+    return min(told, key=lambda one: one[:2])[2]
+
+
+def _told(trial: Published, metric: str) -> float | None:
+    value = trial.metric(metric)
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _point(spec: SweepSpec, record: SweepRecord, best: Published) -> dict[str, Scalar]:
+    """The configuration of the final run. Raises SpecErrors."""
+    space, problems = Space.of(spec), Problems()
+    system = str(best.config[SYSTEM])
+    written: dict[str, Any] = {SYSTEM: system}
+    searched = [name for name, knob in record.spec.systems[system].items() if isinstance(knob, Mapping)]
+    if system in spec.systems:
+        branch = space.branch(system)
+        # What the earlier one searched has to be what it found, also where this spec fixes a value.
+        names = {*branch.searched, *(name for name in searched if name not in branch.follows)}
+        written |= {name: best.config[name] for name in names if name in best.config}
+    point = read_point(space, written, HERE, problems)
+    problems.raise_any(f"the final run with what sweep {record.called!r} found")
+    assert point is not None
+    return point

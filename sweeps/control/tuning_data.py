@@ -1,0 +1,102 @@
+"""On which records a sweep may tune for a final run.
+
+public   on public ones, none of which the final run reads. A trial on private records is an access to them, also where
+         it is judged on public ones: that is not free
+holdout  on the other part of the same records, by one split
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dpcore.checks import InvalidValue
+from sweeps.population.declared_public import PARTS
+from sweeps.records import SweepRecord
+from sweeps.spec import SweepSpec
+from sweeps.spec.model import FUNCTION, Data
+from trainables.data.file_paths import overlap
+from trainables.data.tuning_part import PartUse, part_in
+
+HERE = "search.chosen_from"
+OWN_FILES = "table"
+"""The packaged source whose records are the user's own: elsewhere one name is one data set, wherever it lies."""
+
+SAME = ("source", "path", "format", "n", "unit", "population", "records_are_public")
+"""What says which records a data section is about, and whose."""
+
+
+def check_public(spec: SweepSpec, tuned: SweepRecord) -> None:
+    """Whether everything that `tuned` read is declared public, and none of it is what the final run reads.
+
+    Raises InvalidValue.
+    """
+    data = tuned.spec.canonical["data"]
+    remedy = "Declare data.records_are_public there if that is true; tuning on private records is not free."
+    if tuned.spec.public_because is None:
+        raise InvalidValue(HERE, tuned.called, "a sweep all of whose records are declared public", remedy)
+    for name in PARTS:
+        part = data.get(name)
+        if isinstance(part, Mapping) and part.get("records") == "private":
+            expected = f"a sweep whose {name} records are public too, as all that it reads"
+            raise InvalidValue(HERE, tuned.called, expected, remedy)
+    own = spec.data.model_dump(mode="json")
+    if _are_same(own, data):
+        raise InvalidValue(
+            HERE,
+            tuned.called,
+            f"a sweep on other records than the {_source(own)} of this spec: a search on the records of its final run "
+            "is not free",
+            "Tune on a proxy, or search here with `scope: sweep`.",
+        )
+
+
+def check_parts(spec: SweepSpec, tuned: SweepRecord) -> None:
+    """Whether `tuned` read the other part of the records of a final run, by one split. Raises InvalidValue."""
+    data = tuned.spec.canonical["data"]
+    own = spec.data.model_dump(mode="json")
+    for name in SAME:
+        if own.get(name) != data.get(name):
+            expected = f"{data.get(name)!r}, as sweep {tuned.called!r} has it"
+            raise InvalidValue(f"data.{name}", own.get(name), expected, "Both sweeps read one file, of one population.")
+    theirs = part_in(data["source"], {name: value for name, value in data.items() if name not in Data.model_fields})
+    ours = part_in(spec.data.source, spec.data.options())
+    assert ours is not None
+    if theirs is None or theirs.use is not PartUse.TUNING:
+        expected = f"a sweep on the tuning part of the records; it read {'all' if theirs is None else 'the other part'}"
+        remedy = "What it released adds to a run on the same records: tune with `data.part: {use: tuning, ...}`."
+        raise InvalidValue(HERE, tuned.called, expected, remedy)
+    for name, one, other in zip(("share", "id", "key"), ours.splits_as, theirs.splits_as, strict=True):
+        if one != other:
+            expected = f"{other!r}, by which sweep {tuned.called!r} parted them: by another both read some records"
+            raise InvalidValue(f"data.part.{name}", one, expected, "A split stays as it is for good.")
+
+
+def _are_same(final: Mapping[str, Any], tuned: Mapping[str, Any]) -> bool:
+    """As far as their declarations tell; of a file that was copied the fingerprint does."""
+    ours, theirs = list(_files(final, _is_private)), list(_files(tuned, lambda part: True))
+    if any(overlap(one, other) for one in ours for other in theirs):
+        return True
+    source = _source(final)
+    if source != _source(tuned) or source == OWN_FILES:
+        return False
+    return not (FUNCTION.fullmatch(source) and ours and theirs)
+
+
+def _source(data: Mapping[str, Any]) -> str:
+    """That of the records themselves, however they are seen."""
+    return str(data.get("of") or data["source"])
+
+
+def _is_private(part: Mapping[str, Any]) -> bool:
+    return part.get("records") != "public"
+
+
+def _files(data: Mapping[str, Any], counts: Any) -> Iterator[str]:
+    """Files that a data section names, and of its parts those that count."""
+    if isinstance(data.get("path"), str):
+        yield data["path"]
+    for name in PARTS:
+        part = data.get(name)
+        if isinstance(part, Mapping) and isinstance(part.get("path"), str) and counts(part):
+            yield part["path"]

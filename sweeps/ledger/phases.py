@@ -1,0 +1,84 @@
+"""A final run whose hyperparameters an earlier sweep chose on other records: what it rests on, and what both cost.
+
+public   the other records are nobody's: the final run's claim is that of the whole
+holdout  they are the other part of these. A record is in one part, whoever else is there, so that it changes the tuning
+         or the final run and never both; for everybody the whole costs at most the larger of the two
+         (`dpcore.parallel`, and `dpcore.selection.holdout` for a public split). The share and key of the split are
+         public, so that no coin is secret, and the smaller mixture of both is not claimed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dpcore.guarantee import Guarantee, resting_on
+from sweeps.ledger.assumptions import HOLDOUT
+from sweeps.ledger.summary import Procedure, Summary
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.spec.model import Chosen
+
+THEOREM = (
+    "the larger of tuning and final run, which read parts of the records that a function of each record alone decides "
+    "(McSherry 2009, theorem 4; Koskela & Kulkarni 2023 for the procedure)"
+)
+UNTIL_CHOSEN = (
+    "Of the sweep that tuned it covers what had left it when the hyperparameters were chosen; what leaves that sweep "
+    "later counts besides."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """What the sweep that tuned cost the other part, and what the final run was aimed at.
+
+    target  epsilon that no point could have exceeded, whichever had been chosen
+    """
+
+    claim: Guarantee
+    target: float
+
+
+def chosen_line(chosen: Chosen) -> str:
+    """Where the hyperparameters are from, and what that means for the claim: one sentence of its assumptions."""
+    whose = f"The hyperparameters are those of {chosen.trial}, the best of sweep {chosen.sweep}"
+    if chosen.claim is not None:
+        return f"{whose}, which read the other part of these records: what it cost them belongs to the whole procedure."
+    return (
+        f"{whose}, whose records are all declared public ({chosen.public_because}): none of them is one of these, and "
+        "nobody looked at these to choose the spaces of both sweeps or the public records."
+    )
+
+
+def tuned_of(spec: RecordedSpec) -> Tuned | None:
+    """Of the final run of a holdout; None of any other sweep."""
+    if spec.chosen is None or spec.chosen.get("claim") is None:
+        return None
+    return Tuned(claim=Guarantee.from_dict(dict(spec.chosen["claim"])), target=max(spec.budgets))
+
+
+def both(tuned: Tuned, final: Guarantee) -> Guarantee:
+    """What tuning and final run cost together.
+
+    Which point the tuning found depends on its records: so the final run counts as what every point was held to.
+    """
+    larger = replace(
+        final,
+        epsilon=max(tuned.claim.epsilon, tuned.target, final.epsilon),
+        delta=max(tuned.claim.delta, final.delta),
+        epsilon_lower=None,
+        accountant=HOLDOUT,
+        theorem=THEOREM,
+        assumptions=tuple(dict.fromkeys((*final.assumptions, *tuned.claim.assumptions, UNTIL_CHOSEN))),
+    )
+    return resting_on(larger, [tuned.claim])
+
+
+def with_tuning(found: Summary, tuned: Tuned | None) -> Summary:
+    """The summary of a final run with the total of the whole procedure; any other as it is."""
+    if tuned is None or found.procedure is None:
+        return found
+    return replace(found, procedure=_both_phases(found.procedure, tuned))
+
+
+def _both_phases(final: Procedure, tuned: Tuned) -> Procedure:
+    return replace(final, guarantee=both(tuned, final.guarantee), tuned=tuned.claim)

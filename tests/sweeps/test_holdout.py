@@ -1,0 +1,337 @@
+"""`scope: holdout`: a search on one part of the records, then one run on the others with what it found."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+import sweeps
+from dpcore.checks import InvalidValue
+from sweeps.certificate.judging import CannotCertify
+from sweeps.control import session
+from sweeps.control.choosing import with_chosen
+from sweeps.control.resumed_spec import effective_spec
+from sweeps.ledger.phases import UNTIL_CHOSEN, Tuned, both
+from sweeps.ledger.totals import joint_totals
+from sweeps.population.arithmetic import Population
+from sweeps.process.workspace import Workspace
+from sweeps.provenance import fingerprint
+from sweeps.release.publisher import Publisher
+from sweeps.report import write_report
+from sweeps.spec import load_spec
+from tests.sweeps.final_runs import ran, spec, table
+from tests.sweeps.view_sweeps import guarantee
+from trainables.data import SOURCES
+from trainables.data.tuning_part import RecordsPart
+from trainables.units import share_of
+
+SHARE = 0.4
+PRIVATE = {"records": "private", "share": 0.2, "id": "id"}
+
+
+def part(use, **changes):
+    return {"use": use, "share": SHARE, "id": "id", **changes}
+
+
+def tuning(root, epsilon=2.0, **sections):
+    data = {"part": part("tuning"), "validation": PRIVATE, **sections.pop("data", {})}
+    return spec(
+        "tuning", table(root, "people"), data=data, **{"privacy": {"epsilon": epsilon, "delta": 1e-5}, **sections}
+    )
+
+
+def final(root, epsilon=3.0, chosen_from="tuning", **sections):
+    data = {"part": part("final"), "validation": PRIVATE, **sections.pop("data", {})}
+    search = {"trials": 1, "chosen_from": chosen_from, **sections.pop("search", {})}
+    privacy = {"epsilon": epsilon, "delta": 1e-5, "scope": "holdout", **sections.pop("privacy", {})}
+    return spec("final", table(root, "people"), data=data, search=search, privacy=privacy, **sections)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("holdout")
+    ran(tuning(root), root)
+    ran(final(root), root)
+    ran({**final(root, epsilon=40.0), "name": "dear"}, root)
+    return root
+
+
+def opened(root):
+    return Publisher.open(Workspace.at(root).store_url)
+
+
+def total(root, name):
+    return sweeps.open(name, root=root).overview().ledger.procedure
+
+
+# -- the claim -----------------------------------------------------------------------------------------------
+
+
+def test_the_whole_costs_the_larger_of_both(root):
+    """Three trials of epsilon 2 together cost more than 3; and 40 is more than they do."""
+    tuned, whole = total(root, "tuning").guarantee, total(root, "final").guarantee
+    assert tuned.epsilon > 3
+    assert whole.epsilon == tuned.epsilon
+    assert total(root, "dear").guarantee.epsilon == 40
+    assert total(root, "final").is_claim
+    assert set(tuned.assumptions) | {UNTIL_CHOSEN} <= set(whole.assumptions)
+    assert any("share and key of the hash that parts" in line for line in whole.assumptions)
+
+
+def test_the_final_run_counts_as_what_any_point_was_held_to():
+    """Which point it is depends on the records that tuned: a point that costs less is no smaller promise."""
+    cheap = both(Tuned(claim=guarantee(1.0, delta=2e-5), target=3.0), guarantee(2.5))
+    assert (cheap.epsilon, cheap.delta, cheap.epsilon_lower) == (3.0, 2e-5, None)
+
+
+def test_every_view_says_the_whole(root):
+    sweep = sweeps.open("final", root=root)
+    said = "\n".join(sweep.overview().lines())
+    assert "tuning on one part of the records and the final run on the other: epsilon" in said
+    assert "the hyperparameters are the best of sweep 'tuning', which read the other part of these records" in said
+    page = write_report(opened(root), "final", root / "final.html").read_text()
+    assert "Tuning on one part of the records and the final run on the other" in page
+    checked = str(sweeps.check(final(root), root=root, rehearsal=False))
+    assert f"about epsilon {total(root, 'tuning').guarantee.epsilon:.4g}"[:20] in checked
+    assert sweep.overview().ledger.procedure.to_dict()["tuned"]["epsilon"] == total(root, "tuning").guarantee.epsilon
+
+
+def test_the_point_is_the_best_of_what_tuned_and_stays(root):
+    tried = opened(root).trials("tuning")
+    best = max(tried, key=lambda one: (one.metrics["accuracy"], -one.number))
+    (trial,) = opened(root).trials("final")
+    assert trial.config["learning_rate"] == best.config["learning_rate"]
+    recorded = opened(root).sweep("final")
+    went_on = effective_spec(recorded, load_spec(final(root)), ())
+    assert went_on.canonical()["search"] == recorded.spec.canonical["search"]
+    moved = final(root, data={"part": part("final", share=0.5)})
+    with pytest.raises(fingerprint.Changed, match=r"data\.part"):
+        effective_spec(recorded, load_spec(moved), ("spec",))
+
+
+def test_with_other_sweeps_it_has_no_total(root):
+    trials = {name: opened(root).trials(name) for name in ("final", "tuning")}
+    (found, *_) = joint_totals(opened(root), trials)
+    assert found.procedure is None
+    assert "trained finally on one part" in found.uncounted
+
+
+def test_a_certificate_of_the_whole_is_refused_and_that_of_the_run_verifies(root, tmp_path):
+    key = sweeps.new_key(tmp_path / "key.pem").with_suffix("")
+    answers = {"key": key, "approved_by": "N. N.", "because": "for the exam", "ranges": "on nothing"}
+    sweep = sweeps.open("final", root=root)
+    with pytest.raises(CannotCertify, match="the larger of two sweeps'"):
+        sweep.certify(**answers)
+    target, _ = sweep.certify(trial=0, **answers).save(tmp_path / "one.json")
+    assert sweeps.verify(target, signer=tmp_path / "key.pem.pub").stands
+
+
+# -- who is in which part ------------------------------------------------------------------------------------
+
+
+def loaded(path, use, **changes):
+    data = spec("any", path, data={"part": part(use), "validation": None, **changes})["data"]
+    found = SOURCES["table"].load({name: value for name, value in data.items() if name != "source"})
+    return {tuple(row) for row in found.train.inputs["x"]}
+
+
+def everybody(path, **changes):
+    return loaded(path, "tuning", **changes), loaded(path, "final", **changes)
+
+
+def test_nobody_is_in_both_parts_and_all_are_in_one(root):
+    path = table(root, "people")
+    tunes, trains = everybody(path)
+    frame = pd.read_csv(path)
+    assert not tunes & trains
+    assert len(tunes | trains) == len(frame) == 200
+    expected = {share_of("tuning", one) < SHARE for one in frame["id"]}
+    assert expected == {True, False}
+    assert len(tunes) == sum(share_of("tuning", one) < SHARE for one in frame["id"])
+    for use, size in (("tuning", 80), ("final", 120)):
+        own = spec("any", path, data={"part": part(use), "validation": PRIVATE})["data"]
+        facts = SOURCES["table"].facts({name: value for name, value in own.items() if name != "source"})
+        assert (facts.n, facts.n_validation) == (size - round(size * 0.2), round(size * 0.2))
+
+
+def test_a_neighbour_changes_one_part_alone(tmp_path):
+    """Hypothetical neighbours: with one record less, or in another order, everybody else stays where they are."""
+    path = table(tmp_path, "people")
+    frame, (tunes, trains) = pd.read_csv(path), everybody(path)
+    rng = random.Random(5)
+    for _ in range(12):
+        gone = rng.randrange(len(frame))
+        changed = frame.drop(index=gone).sample(frac=1, random_state=rng.randrange(1000))
+        changed.to_csv(tmp_path / "less.csv", index=False)
+        fewer = everybody(str(tmp_path / "less.csv"))
+        changes = [tunes - fewer[0], trains - fewer[1]]
+        assert sorted(map(len, changes)) == [0, 1]
+        assert fewer[0] <= tunes
+        assert fewer[1] <= trains
+
+
+def test_an_assignment_by_position_is_found_out(tmp_path, monkeypatch):
+    """The mutant: who is in which part depends on the order of the records."""
+    monkeypatch.setattr(
+        RecordsPart, "holds", lambda self, ids: (np.arange(len(ids)) < SHARE * len(ids)) == (self.use == "tuning")
+    )
+    with pytest.raises(AssertionError):
+        test_a_neighbour_changes_one_part_alone(tmp_path)
+
+
+def test_a_final_run_on_all_records_is_found_out(root, monkeypatch):
+    """The mutant: the part is declared, and all records are read."""
+    monkeypatch.setattr(RecordsPart, "holds", lambda self, ids: np.ones(len(ids), dtype=bool))
+    with pytest.raises(AssertionError):
+        test_nobody_is_in_both_parts_and_all_are_in_one(root)
+
+
+def test_the_parts_know_nothing_of_training_and_validation():
+    """Two words, two hashes: among those that tune the validation share is what it is among all."""
+    ids = [f"p{i}" for i in range(20_000)]
+    tunes = np.array([share_of("tuning", one) < SHARE for one in ids])
+    validates = np.array([share_of("validation", one) < 0.2 for one in ids])
+    assert np.corrcoef(tunes, validates)[0, 1] == pytest.approx(0, abs=4 / len(ids) ** 0.5)
+
+
+def test_an_id_is_one_whatever_else_is_in_its_column(tmp_path):
+    """A column of numbers becomes one of texts when one record comes that has letters: nobody may move by that."""
+    frame = pd.read_csv(table(tmp_path, "people"))
+    frame["id"] = [f"{i:05d}" for i in range(len(frame))]
+    frame.to_csv(tmp_path / "numbers.csv", index=False)
+    tunes, trains = everybody(str(tmp_path / "numbers.csv"))
+    frame.loc[0, "id"] = "somebody"
+    frame.to_csv(tmp_path / "texts.csv", index=False)
+    after = everybody(str(tmp_path / "texts.csv"))
+    assert len(tunes ^ after[0]) <= 1
+    assert len(trains ^ after[1]) <= 1
+    frame["id"] = np.arange(len(frame)) + 0.5
+    frame.to_csv(tmp_path / "fractions.csv", index=False)
+    with pytest.raises(InvalidValue, match="whole numbers or texts"):
+        loaded(str(tmp_path / "fractions.csv"), "final")
+
+
+def test_whole_units_are_parted(tmp_path):
+    frame = pd.read_csv(table(tmp_path, "people"))
+    frame["person"] = [f"p{i % 50}" for i in range(len(frame))]
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    changes = {"n": 50, "unit": {"column": "person", "max_records": 10}}
+    sides = []
+    for use in ("tuning", "final"):
+        own = spec("any", str(tmp_path / "people.csv"), data={**changes, "part": {"use": use, "share": SHARE}})["data"]
+        own["validation"] = None
+        found = SOURCES["table"].load({name: value for name, value in own.items() if name != "source"})
+        sides.append(len(found.units.keys))
+    assert sum(sides) == 50
+    assert sides[0] == sum(share_of("tuning", f"p{i}") < SHARE for i in range(50))
+
+
+def test_test_records_are_of_the_part(tmp_path):
+    """A score on private test records would else be of those that tuned, too."""
+    path = table(tmp_path, "people")
+    held = {}
+    for use in ("tuning", "final"):
+        test = {"records": "private", "share": 0.3, "id": "id"}
+        own = spec("any", path, data={"part": part(use), "test": test})["data"]
+        split = SOURCES["table"].load_held_out({name: value for name, value in own.items() if name != "source"})
+        held[use] = {tuple(row) for row in split.inputs["x"]}
+    tunes, trains = everybody(path)
+    assert held["tuning"]
+    assert held["tuning"] <= tunes
+    assert held["final"] <= trains
+
+
+# -- what is refused -----------------------------------------------------------------------------------------
+
+REFUSED = {
+    "another share": ({"data": {"part": part("final", share=0.5)}}, r"data.part.share=0.5: expected 0.4, by which"),
+    "another key": ({"data": {"part": part("final", key="other")}}, r"data.part.key='other': expected 'tuning'"),
+    "another number": ({"data": {"n": 190}}, r"data.n=190: expected 200, as sweep 'tuning' has it"),
+    "another population": ({"data": {"population": "people"}}, r"data.population='people': expected None"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_another_split_is_refused(root, name):
+    change, said = REFUSED[name]
+    with pytest.raises(InvalidValue) as refused:
+        with_chosen(load_spec(final(root, **change)), opened(root))
+    assert said in str(refused.value)
+
+
+def test_another_file_is_refused(root):
+    other = spec(
+        "final",
+        table(root, "others"),
+        data={"part": part("final"), "validation": PRIVATE},
+        search={"trials": 1, "chosen_from": "tuning"},
+        privacy={"epsilon": 3.0, "delta": 1e-5, "scope": "holdout"},
+    )
+    with pytest.raises(InvalidValue, match=r"data\.path"):
+        with_chosen(load_spec(other), opened(root))
+
+
+def test_a_sweep_on_all_records_or_on_the_final_part_cannot_have_tuned(root, tmp_path):
+    plain = {**tuning(root, data={"part": None}), "name": "plain"}
+    ran(plain, root)
+    with pytest.raises(InvalidValue, match="it read all"):
+        with_chosen(load_spec(final(root, chosen_from="plain")), opened(root))
+    with pytest.raises(InvalidValue, match="started from no other"):
+        with_chosen(load_spec(final(root, chosen_from="dear")), opened(root))
+
+
+def test_a_sweep_whose_total_is_none_cannot_have_tuned(root):
+    learned = {**tuning(root, search={"sampler": "tpe", "trials": 2}), "name": "learned"}
+    ran(learned, root)
+    with pytest.raises(InvalidValue, match="of this one it is none: the tpe sampler chose trials by the results"):
+        with_chosen(load_spec(final(root, chosen_from="learned")), opened(root))
+
+
+def test_a_budget_of_the_whole_search_is_what_it_cost(root):
+    """A sampler that learns under one budget: the filter's budget is the price of tuning."""
+    privacy = {"epsilon": 1.5, "delta": 1e-5, "scope": "sweep"}
+    kept = {**tuning(root, search={"sampler": "tpe", "trials": 2}), "name": "kept", "privacy": privacy}
+    ran(kept, root)
+    chosen = with_chosen(load_spec(final(root, chosen_from="kept")), opened(root)).search.chosen
+    assert (chosen.claim["epsilon"], chosen.claim["accountant"]) == (1.5, "gdp-filter")
+
+
+def test_another_unit_or_adjacency_is_refused(root):
+    with pytest.raises(ValueError, match="one that replaces another may change both parts"):
+        load_spec(final(root, privacy={"adjacency": "replace-one"}))
+    grouped = {"unit": {"column": "id", "max_records": 2}}
+    with pytest.raises(InvalidValue, match=r"data\.unit"):
+        with_chosen(load_spec(final(root, data=grouped, privacy={"unit": "person"})), opened(root))
+
+
+# -- the population, and the whole way -------------------------------------------------------------------------
+
+
+def test_both_rows_are_charged_to_a_population(tmp_path):
+    workspace = Workspace.at(tmp_path)
+    store = workspace.open_store(create=True)
+    store.make_population(Population.of("people", "linear", 50.0, 1e-2))
+    declared = {"population": "people"}
+    ran(tuning(tmp_path, data=declared), tmp_path)
+    ran(final(tmp_path, data=declared), tmp_path)
+    rows = store.charges("people")
+    assert [row.sweep for row in rows] == ["tuning"] * 3 + ["final"]
+
+
+def test_on_a_real_cluster_from_tuning_to_final_run(tmp_path):
+    for raw in (tuning(tmp_path, search={"trials": 2}), final(tmp_path)):
+        (tmp_path / f"{raw['name']}.yaml").write_text(yaml.safe_dump(raw))
+        line = [sys.executable, "-m", "sweeps.cli", "run", f"{raw['name']}.yaml"]
+        done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stdout + done.stderr
+    places = tmp_path / ".sweeps"
+    assert total(places, "final").is_claim
+    assert total(places, "final").guarantee.epsilon == max(3.0, total(places, "tuning").guarantee.epsilon)
+    with pytest.raises(InvalidValue, match="the trials that it began with"):
+        session.resume("final", Workspace.at(places), trials=2)
