@@ -21,17 +21,27 @@ from trainables.system import Dataset
 RAY_LOG = "ray.log"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """With what a course runs, and whom it tells.
+
+    loaded           the records, and what is derived of them
+    interruption     armed once a cluster is there that has to be left in order
+    on_cluster_lost  told the sweep's name; the process ends next
+    on_first_sign    told that the course runs
+    """
+
+    loaded: list[Dataset]
+    workspace: Workspace
+    interruption: Interruption
+    on_cluster_lost: Callable[[str], None]
+    on_first_sign: Callable[[], None]
+
+
 class Course(Protocol):
     """What a session runs, once everything is open."""
 
-    def run(
-        self,
-        loaded: list[Dataset],
-        workspace: Workspace,
-        interruption: Interruption,
-        on_cluster_lost: Callable[[str], None],
-        on_first_sign: Callable[[], None],
-    ) -> str:
+    def run(self, around: Surroundings) -> str:
         """Until it ends; how it ended."""
         ...
 
@@ -57,22 +67,13 @@ class OpenCourse:
 
             check_reachable(self.address, self.controller.spec.resources)
 
-    def run(
-        self,
-        loaded: list[Dataset],
-        workspace: Workspace,
-        interruption: Interruption,
-        on_cluster_lost: Callable[[str], None],
-        on_first_sign: Callable[[], None],
-    ) -> str:
+    def run(self, around: Surroundings) -> str:
         """See `Course.run`."""
         budget = self.controller.budget
         if budget.over and not (self.working and budget.is_final):
             return "out of budget"
         if self.working:
-            return launch_all(
-                self.controller, loaded, workspace, self.address, interruption, on_cluster_lost, on_first_sign
-            )
+            return launch_all(self.controller, self.address, around)
         return "exhausted" if self.controller.is_exhausted() else "finished"
 
     def reasons(self, ended: str) -> tuple[str, ...]:
@@ -80,15 +81,7 @@ class OpenCourse:
         return _reasons(self.controller, ended)
 
 
-def launch_all(
-    controller: Controller,
-    loaded: list[Dataset],
-    workspace: Workspace,
-    address: str | None,
-    interruption: Interruption,
-    on_cluster_lost: Callable[[str], None],
-    on_first_sign: Callable[[], None],
-) -> str:
+def launch_all(controller: Controller, address: str | None, around: Surroundings) -> str:
     """Run the controller's decisions on Ray until they end; how they ended. Raises as `runner.launches.execute`."""
     from sweeps.runner.cluster import cluster, data_path_seen_by_all
     from sweeps.runner.imports import imported_by_all
@@ -103,15 +96,15 @@ def launch_all(
     deadline = deadline_of(controller)
     try:
         with (
-            short_messages(workspace.folder(name) / RAY_LOG) as messages,
+            short_messages(around.workspace.folder(name) / RAY_LOG) as messages,
             losses_of_workers(),
             one_lookup(),
             nothing_counted(),
             environment_of_the_cluster(),
             cluster(
                 address,
-                on_lost=lambda: on_cluster_lost(name),
-                connected=interruption.arm,
+                on_lost=lambda: around.on_cluster_lost(name),
+                connected=around.interruption.arm,
             ),
         ):
             data_path_seen_by_all(controller.trials)
@@ -121,11 +114,11 @@ def launch_all(
                 return str(
                     execute(
                         controller,
-                        loaded,
-                        workspace.secret(name),
+                        around.loaded,
+                        around.workspace.secret(name),
                         resources,
                         reason=messages.reason,
-                        on_first_sign=on_first_sign,
+                        on_first_sign=around.on_first_sign,
                     )
                 )
     except KeyboardInterrupt:

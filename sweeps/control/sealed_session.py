@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.control.interruption import Interruption
+from sweeps.control.open_course import Surroundings
 from sweeps.population.blocks import reserve_block
 from sweeps.population.joining import ledger_of, whole_of
 from sweeps.process.workspace import Workspace
@@ -17,12 +16,12 @@ from sweeps.sealed.releasing import GONE, NOTHING, release
 from sweeps.spec.model import SweepSpec
 from sweeps.store import Lease, Store
 from trainables.sealed.worker import SealedWork
-from trainables.system import Dataset, PublicFacts
+from trainables.system import PublicFacts
 
 
 @dataclass(slots=True)
 class SealedCourse:
-    """A `Course` (`sweeps.control.session`) of which the winners alone leave, at the announced end.
+    """A `Course` (`sweeps.control.open_course`) of which the winners alone leave, at the announced end.
 
     over  whether it had ended before
     work  of the workers; None where the search is over, or had begun and is gone
@@ -61,27 +60,21 @@ class SealedCourse:
         work = opened(recorded, spec, facts, workspace, store.calibrations(), address)
         return cls(store, lease, spec, False, work, address, log)
 
-    def run(
-        self,
-        loaded: list[Dataset],
-        workspace: Workspace,
-        interruption: Interruption,
-        on_cluster_lost: Callable[[str], None],
-        on_first_sign: Callable[[], None],
-    ) -> str:
+    def run(self, around: Surroundings) -> str:
         """Until the announced end, then release. The sweep's row says by now that it runs: its price is spent."""
         if self.over:
             return "finished"
-        on_first_sign()
+        around.on_first_sign()
         sweep, work = self.lease.sweep, self.work
         if work is not None:
             try:
                 if time.time() < work.schedule.last:
-                    self._on_the_cluster(work, loaded, workspace, interruption, on_cluster_lost)
+                    self._on_the_cluster(work, around)
                 # A session that comes too late for the workers waits as any other does.
                 time.sleep(max(0.0, work.schedule.deadline - time.time()))
             except KeyboardInterrupt:
                 return "stopped"
+        workspace = around.workspace
         release(self.store, self.lease, self.spec, work, SealedPlaces.of(workspace, sweep), workspace.trials(sweep))
         return "finished"
 
@@ -91,14 +84,7 @@ class SealedCourse:
             return ()
         return (GONE if self.work is None and not self.over else NOTHING,)
 
-    def _on_the_cluster(
-        self,
-        work: SealedWork,
-        loaded: list[Dataset],
-        workspace: Workspace,
-        interruption: Interruption,
-        on_cluster_lost: Callable[[str], None],
-    ) -> None:
+    def _on_the_cluster(self, work: SealedWork, around: Surroundings) -> None:
         from sweeps.runner.cluster import cluster, data_path_seen_by_all
         from sweeps.runner.imports import imported_by_all
         from sweeps.runner.messages import short_messages
@@ -109,9 +95,9 @@ class SealedCourse:
         with (
             short_messages(self.log),
             nothing_counted(),
-            cluster(self.address, on_lost=lambda: on_cluster_lost(sweep), connected=interruption.arm),
+            cluster(self.address, on_lost=lambda: around.on_cluster_lost(sweep), connected=around.interruption.arm),
         ):
             data_path_seen_by_all(work.folder)
             if self.address is not None:
                 imported_by_all(self.spec.user_functions())
-            run(work, loaded[0], self.spec.resources)
+            run(work, around.loaded[0], self.spec.resources)

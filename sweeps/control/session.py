@@ -21,7 +21,7 @@ from sweeps.control.extensions import asked, extended, grown
 from sweeps.control.failures import Failure
 from sweeps.control.interruption import Interruption
 from sweeps.control.listening import Listener
-from sweeps.control.open_course import RAY_LOG, Course, OpenCourse
+from sweeps.control.open_course import RAY_LOG, Course, OpenCourse, Surroundings
 from sweeps.control.planning import check_corners
 from sweeps.control.resolving import resolved
 from sweeps.control.resumed_spec import accept_spec, effective_spec
@@ -192,7 +192,14 @@ def resume(
             Drain(Publisher(store), name, tracking) as drain,
         ):
             store.set_state(lease, "running")
-            state.ended = course.run(loaded, workspace, interruption, cluster_lost, drain.start)
+            around = Surroundings(
+                loaded=loaded,
+                workspace=workspace,
+                interruption=interruption,
+                on_cluster_lost=cluster_lost,
+                on_first_sign=drain.start,
+            )
+            state.ended = course.run(around)
             listener.end()
             # Written before the drain ends, so that the views learn it too.
             store.set_state(lease, state.ended)

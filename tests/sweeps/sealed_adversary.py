@@ -21,6 +21,7 @@ from typing import Any
 
 from sweeps.control import session
 from sweeps.control.interruption import Interruption
+from sweeps.control.open_course import Surroundings
 from sweeps.control.sealed_session import SealedCourse
 from sweeps.population.arithmetic import Population
 from sweeps.process.workspace import Workspace
@@ -88,8 +89,8 @@ class Seen:
 class InThreads(SealedCourse):
     """Workers in threads of this process, where Ray would run them elsewhere."""
 
-    def _on_the_cluster(self, work: Any, loaded: Any, *rest: Any) -> None:
-        threads = [threading.Thread(target=serve, args=(work, one, loaded[0])) for one in range(work.workers)]
+    def _on_the_cluster(self, work: Any, around: Any) -> None:
+        threads = [threading.Thread(target=serve, args=(work, one, around.loaded[0])) for one in range(work.workers)]
         for one in threads:
             one.start()
         for one in threads:
@@ -115,7 +116,15 @@ def session_of(workspace: Workspace) -> None:
         course = InThreads.prepared(store, lease, record, spec, public_facts(spec), workspace, None, log)
         if not course.over:
             store.set_state(lease, SweepState.RUNNING)
-        ended = course.run([data], workspace, Interruption(), lambda name: None, lambda: None)
+        ended = course.run(
+            Surroundings(
+                loaded=[data],
+                workspace=workspace,
+                interruption=Interruption(),
+                on_cluster_lost=lambda name: None,
+                on_first_sign=lambda: None,
+            )
+        )
         store.set_state(lease, ended)
         lease.release()
 

@@ -134,7 +134,7 @@ def _no_view(*_: Any, **__: Any) -> Iterator[Any]:
 
 
 def _in_threads(mark: int) -> Callable[..., None]:
-    def on_the_cluster(course: Any, work: Any, loaded: Any, *_: Any) -> None:
+    def on_the_cluster(course: Any, work: Any, around: Any) -> None:
         run_slot = worker.run_slot
 
         def marked(*arguments: Any) -> Any:
@@ -142,7 +142,9 @@ def _in_threads(mark: int) -> Callable[..., None]:
             return run_slot(*arguments)
 
         worker.run_slot = marked
-        threads = [threading.Thread(target=worker.serve, args=(work, one, loaded[0])) for one in range(work.workers)]
+        threads = [
+            threading.Thread(target=worker.serve, args=(work, one, around.loaded[0])) for one in range(work.workers)
+        ]
         for one in threads:
             one.start()
         for one in threads:
