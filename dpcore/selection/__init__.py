@@ -17,7 +17,7 @@ rule.noise(profile_of)                           # the least noise of a configur
     ladder_points  configurations that differ, under one price for each budget
     fronts     several public orders are answered, from one search or from separate ones
     front_points  configurations that differ, under one price for all orders
-    clipped    the best, where an adaptive sampler proposes within bounds of the prior
+    clipped    the best, where an adaptive sampler proposes within bounds of the prior; `two_point` has its rule
     holdout    tuning on one part of the records, the final run on the others
     gdp_cover  the mu that a trial is charged by in a GDP filter
 """
@@ -56,13 +56,14 @@ from dpcore.selection.noise import least_noise, least_noise_meeting
 from dpcore.selection.penalties import Shift
 from dpcore.selection.profiles import EventProfile, MixtureProfile, TrialProfile, WorstProfile
 from dpcore.selection.threshold import ThresholdPrice, failure_epsilon, phased, price_threshold
-from dpcore.selection.two_point import TwoPoint, threshold_law, two_point
+from dpcore.selection.two_point import ByReference, TwoPoint, threshold_law, two_point
 
 __all__ = [
     "BestPrice",
     "BestProfile",
     "BinomialCount",
     "BudgetExceeded",
+    "ByReference",
     "Capped",
     "Climbing",
     "ClippedPrice",

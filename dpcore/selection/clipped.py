@@ -65,10 +65,7 @@ def price_clipped(law: CountLaw, trial: TrialProfile, delta: float, low: float, 
     Raises InvalidValue.
     """
     checks.probability_open(delta=delta)
-    one, ratio = _checked(law, low, high)
-    e1 = least_shift(trial.delta, high * one.odds, ratio)
-    penalty = ((2 + one.shape) * math.log(ratio) + (1 + one.shape) * e1) * ROUND_UP
-    d1 = (ratio * math.expm1(e1) + (ratio - 1)) / (high * one.odds)
+    shift, one = clipped_shift(law, trial, low, high), _checked(law, low, high)[0]
     own = epsilon_at(trial, delta / (high * one.mean))
     return ClippedPrice(
         law=law,
@@ -76,10 +73,26 @@ def price_clipped(law: CountLaw, trial: TrialProfile, delta: float, low: float, 
         adjacency=trial.adjacency,
         low=low,
         high=high,
-        epsilon=(own + penalty) * ROUND_UP,
+        epsilon=(own + shift.penalty) * ROUND_UP,
         trial=own,
-        shift=Shift(penalty, e1, min(1.0, d1)),
+        shift=shift,
     )
+
+
+def clipped_shift(law: CountLaw, trial: TrialProfile, low: float, high: float) -> Shift:
+    """The penalty above, with the point of the profile at which it is taken. Raises InvalidValue."""
+    one, ratio = _checked(law, low, high)
+    e1 = least_shift(trial.delta, high * one.odds, ratio)
+    return Shift(_penalty(one, ratio, e1), e1, min(1.0, _most_at(one, ratio, e1, high)))
+
+
+def clipped_at_point(law: CountLaw, e1: float, d1: float, low: float, high: float) -> float:
+    """The least penalty known of a profile with delta(e1) <= d1, in nats; e1 >= 0, d1 in [0, 1].
+
+    Raises InvalidValue.
+    """
+    found, (one, ratio) = clipped_published(law, e1, d1, low, high), _checked(law, low, high)
+    return min(found, _penalty(one, ratio, e1)) if d1 * ROUND_UP <= _most_at(one, ratio, e1, high) else found
 
 
 def clipped_published(law: CountLaw, e1: float, d1: float, low: float, high: float) -> float:
@@ -129,6 +142,15 @@ def clipped_weights(scores: Sequence[float], low: float, high: float) -> NDArray
     room = (found - least) if excess > 0 else (most - found)
     total = float(room.sum())
     return np.clip(found - excess * room / total, least, most) if total > 0 else found
+
+
+def _penalty(law: TruncatedNegativeBinomial, ratio: float, e1: float) -> float:
+    return ((2 + law.shape) * math.log(ratio) + (1 + law.shape) * e1) * ROUND_UP
+
+
+def _most_at(law: TruncatedNegativeBinomial, ratio: float, e1: float, high: float) -> float:
+    """What delta(e1) may be for it."""
+    return (ratio * math.expm1(e1) + (ratio - 1)) / (high * law.odds)
 
 
 def _bounds(low: float, high: float) -> None:

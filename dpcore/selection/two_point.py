@@ -8,6 +8,9 @@ largest of the configurations' deltas at each point. So fix e1 in public, and le
 
 Calibrating each configuration to one common (epsilon, delta) is *not* enough: delta(e1) differs among such.
 
+Where results change what is proposed, within bounds of the prior (`clipped`), the price is that of a trial of the prior
+still, whatever the policy: the same two points, with the penalty of `clipped` and d_hat = delta / (high mean).
+
 The first success of K asks the same at points of its own (`ladder_points`).
 """
 
@@ -21,6 +24,7 @@ from functools import cached_property
 from dpcore import checks
 from dpcore.calibrate.target import Target
 from dpcore.selection import penalties
+from dpcore.selection.clipped import clipped_at_point, clipped_shift
 from dpcore.selection.counts import CountLaw, PoissonCount, TruncatedNegativeBinomial
 from dpcore.selection.noise import least_noise, least_noise_meeting
 from dpcore.selection.profiles import TrialProfile, epsilon_at
@@ -34,6 +38,8 @@ class TwoPoint:
     epsilon  of the whole selection, in nats, above 0
     delta    of the whole selection, in (0, 1)
     e1, d1   the first point: in nats, at least 0; in [0, 1]
+    low, high  bounds on the ratio of every proposal's density to the prior's, 0 < low <= 1 <= high; both 1 where no
+             result changes what is proposed
 
     Raises InvalidValue where nothing of epsilon is left for the trial.
     """
@@ -43,6 +49,8 @@ class TwoPoint:
     delta: float
     e1: float
     d1: float
+    low: float = 1.0
+    high: float = 1.0
 
     def __post_init__(self) -> None:
         checks.positive_finite(epsilon=self.epsilon)
@@ -53,9 +61,16 @@ class TwoPoint:
         if self.penalty > self.epsilon:
             raise checks.InvalidValue("e1", self.e1, f"a penalty ({self.penalty:.6g}) of at most {self.epsilon=}")
 
+    @property
+    def adaptive(self) -> bool:
+        """Whether results may change what is proposed."""
+        return not self.low == self.high == 1
+
     @cached_property
     def penalty(self) -> float:
         """What the number of trials adds, in nats."""
+        if self.adaptive:
+            return clipped_at_point(self.law, self.e1, self.d1, self.low, self.high)
         return penalties.at_point(self.law, self.e1, self.d1)
 
     @property
@@ -66,7 +81,7 @@ class TwoPoint:
     @property
     def d_hat(self) -> float:
         """delta of the trial at e_hat, at most."""
-        return self.delta / penalties.selectable(self.law).mean * (1 - 1e-15)
+        return self.delta / (self.high * penalties.selectable(self.law).mean) * (1 - 1e-15)
 
     def exceeds(self, configuration: TrialProfile) -> float:
         """The larger ln(delta / allowed) of the two points: at most 0 where the configuration is covered."""
@@ -102,21 +117,58 @@ def log_ratio(found: float, allowed: float) -> float:
     return math.log(found / allowed) if allowed > 0 else 700.0
 
 
-def two_point(law: CountLaw, target: Target, profile_of: Callable[[float], TrialProfile]) -> TwoPoint:
+@dataclass(frozen=True, kw_only=True)
+class ByReference:
+    """How the two points are chosen: those of one configuration, the reference, public and valid whichever it is.
+
+    law        of K
+    delta      of the whole selection, in (0, 1)
+    low, high  bounds on every proposal, as those of `TwoPoint`
+    """
+
+    law: CountLaw
+    delta: float
+    low: float = 1.0
+    high: float = 1.0
+
+    def price(self, trial: TrialProfile) -> float:
+        """Epsilon of the selection if all trials are like this one, in nats. Raises InvalidValue."""
+        own = epsilon_at(trial, self.delta / (self.high * penalties.selectable(self.law).mean))
+        return own + self._shift(trial).penalty
+
+    def points(self, trial: TrialProfile, epsilon: float) -> TwoPoint:
+        """The points of a reference whose price is at most `epsilon`. Raises InvalidValue."""
+        shift = self._shift(trial)
+        # A little below the root, so that rounding leaves it on the safe side.
+        d1 = shift.d1 if isinstance(penalties.selectable(self.law), PoissonCount) else shift.d1 * (1 - 1e-11)
+        return TwoPoint(
+            law=self.law,
+            epsilon=epsilon,
+            delta=self.delta,
+            e1=shift.e1,
+            d1=min(1.0, d1),
+            low=self.low,
+            high=self.high,
+        )
+
+    def _shift(self, trial: TrialProfile) -> penalties.Shift:
+        if self.low == self.high == 1:
+            return penalties.tight(self.law, trial)
+        return clipped_shift(self.law, trial, self.low, self.high)
+
+
+def two_point(
+    law: CountLaw, target: Target, profile_of: Callable[[float], TrialProfile], low: float = 1.0, high: float = 1.0
+) -> TwoPoint:
     """The two points at which a reference configuration, calibrated alone, meets the target exactly.
 
     law         of K
     profile_of  the reference's profile at a noise multiplier; its own least noise is solved here
+    low, high   bounds on every proposal, as those of `TwoPoint`
 
     The choice of reference is free, public and valid whatever it is: configurations like it are covered by the noise
     that they need alone, others by a little more. Raises CannotCalibrate, InvalidValue.
     """
-    own_delta = target.delta / penalties.selectable(law).mean
-
-    def price(noise: float) -> float:
-        trial = profile_of(noise)
-        return epsilon_at(trial, own_delta) + penalties.tight(law, trial).penalty
-
-    shift = penalties.tight(law, profile_of(least_noise(target, price)))
-    d1 = shift.d1 if isinstance(penalties.selectable(law), PoissonCount) else shift.d1 * (1 - 1e-11)
-    return TwoPoint(law=law, epsilon=target.epsilon, delta=target.delta, e1=shift.e1, d1=min(1.0, d1))
+    reference = ByReference(law=law, delta=target.delta, low=low, high=high)
+    noise = least_noise(target, lambda noise: reference.price(profile_of(noise)))
+    return reference.points(profile_of(noise), target.epsilon)

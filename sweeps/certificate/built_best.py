@@ -11,7 +11,7 @@ from dpcore.selection import FrontPoints, LadderPoints, TwoPoint
 from sweeps.certificate.built import Built, planned
 from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.judging import CannotCertify, check_trial
-from sweeps.certificate.modes import Best, First, PricedFront
+from sweeps.certificate.modes import Best, BestAdaptive, First, Mode, PricedFront
 from sweeps.certificate.modes.best import spent_at_once
 from sweeps.certificate.modes.first import Rung
 from sweeps.certificate.modes.front import WeighedMetric
@@ -51,19 +51,39 @@ def _of_best(known: KnownSweep, winner: Published, rule: TwoPoint) -> Built:
     assert winner.plan is not None
     assert winner.guarantee is not None
     claim = winner.guarantee
-    mode = Best(
-        mode="best",
-        scope="sweep",
-        release="best",
-        law=TrialsLaw.of(rule.law),
-        named=law_text(known.spec.selection, known.spec.search.trials),
-        e1=rule.e1,
-        d1=rule.d1,
-        penalty=rule.penalty,
-        e_hat=rule.e_hat,
-        d_hat=rule.d_hat,
-        winner=planned(winner.key, winner.plan, claim),
-    )
+    law, plan = TrialsLaw.of(rule.law), planned(winner.key, winner.plan, claim)
+    named = law_text(known.spec.selection, known.spec.search.trials)
+    mode: Mode
+    if rule.adaptive:
+        mode = BestAdaptive(
+            mode="best-adaptive",
+            scope="sweep",
+            release="best",
+            law=law,
+            named=named,
+            e1=rule.e1,
+            d1=rule.d1,
+            low=rule.low,
+            high=rule.high,
+            penalty=rule.penalty,
+            e_hat=rule.e_hat,
+            d_hat=rule.d_hat,
+            winner=plan,
+        )
+    else:
+        mode = Best(
+            mode="best",
+            scope="sweep",
+            release="best",
+            law=law,
+            named=named,
+            e1=rule.e1,
+            d1=rule.d1,
+            penalty=rule.penalty,
+            e_hat=rule.e_hat,
+            d_hat=rule.d_hat,
+            winner=plan,
+        )
     row = spent_at_once(claim.epsilon, claim.delta, claim.adjacency)
     artefact = f"the winner alone, with its score, as {winner.key}: which of the trials it was is not told"
     return Built(mode=mode, claim=claim, rows=(row,), artefact=artefact)

@@ -215,7 +215,8 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
     objective=("A number that the search makes large or small: accuracy, loss, epsilon, ...", "front"),
     sampler=(
         "What proposes the next trial. `random` and `grid` look at no result, so the total is a guarantee. Those that "
-        "learn from results find better trials sooner, and leave the total without a guarantee.",
+        "learn from results find better trials sooner, and leave the total without a guarantee; `adaptive` learns "
+        "inside a sealed search, whose price covers it.",
         "total",
     ),
     trial=("One training with one choice of hyperparameters, within its own budget.", "sweep claim"),

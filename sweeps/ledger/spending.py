@@ -133,7 +133,8 @@ def choices_by_results(spec: RecordedSpec) -> tuple[Choice, ...]:
     """What lets results choose budgets in a sweep of this spec; none: all were fixed beforehand."""
     found = []
     sampler = spec.sampler
-    if registry.learns(sampler):
+    # Inside a sealed search results may choose within bounds, which its price covers.
+    if registry.learns(sampler) and not (spec.selection and registry.is_sealed(sampler)):
         found.append(
             Choice(
                 what=f"the {sampler} sampler chose trials by the results of earlier ones",

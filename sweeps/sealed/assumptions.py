@@ -23,6 +23,10 @@ LOSSES = (
 OF_THE_PRIOR = "The space and its prior were"
 """As every sentence on it begins."""
 PRIOR = f"{OF_THE_PRIOR} not chosen by looking at these records."
+ADAPTED = (
+    "Which configurations were proposed, of those that might have been, did not decide whether the search was over by "
+    "its deadline: that leaves time for the dearest of them in every place."
+)
 TARGET = "The target was fixed before the search, and not by looking at these records."
 OF_EVERY_SEARCH = (SEALED, FAILURES, LOSSES)
 """Whatever its prior was chosen by."""
@@ -36,4 +40,5 @@ def rests_on(selection: Selection) -> tuple[str, ...]:
         if said is None
         else f"{OF_THE_PRIOR} chosen by looking at these records, which this claim does not cover: {said}"
     )
-    return *OF_EVERY_SEARCH, chosen, *(() if selection.target is None else (TARGET,))
+    adapted = () if selection.adapt is None else (ADAPTED,)
+    return *OF_EVERY_SEARCH, *adapted, chosen, *(() if selection.target is None else (TARGET,))

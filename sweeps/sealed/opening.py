@@ -17,19 +17,23 @@ import secrets
 import time
 from collections import ChainMap
 from collections.abc import Callable, MutableMapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from dpcore.checks import InvalidValue
 from dpcore.selection import draw
 from sweeps.process.workspace import Workspace
 from sweeps.records import TARGET_EPSILON, SweepRecord, SweepState, trial_key
 from sweeps.release.policy import Release
-from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.sealed.coordinates import SpaceCoordinates
+from sweeps.sealed.planning import CANDIDATES, SealedPlanner, middles
 from sweeps.sealed.preview import workers_of
 from sweeps.search.space import Space
 from sweeps.spec.model import SweepSpec
 from trainables.measures.objectives import measured
+from trainables.sealed.adapting import Adapting
 from trainables.sealed.box import KEY_BYTES, Box
 from trainables.sealed.drawn import COINS, Coins, SealedDraw, Slot
 from trainables.sealed.ranking import BestScores, FirstSuccess, Ranking
@@ -165,27 +169,39 @@ def workers_at(spec: SweepSpec, address: str | None) -> int:
 
 
 def drawn_for(spec: SweepSpec, facts: PublicFacts, calibrations: MutableMapping[str, float]) -> SealedDraw:
-    """The draw of a spec: all slots up to the cap, planned, whatever the count. Raises InvalidValue."""
+    """The draw of a spec: all slots up to the cap, and all candidates of each, planned, whatever the count.
+
+    Raises InvalidValue.
+    """
     space = Space.of(spec)
     coins = Coins(secrets.token_bytes(COINS))
     planner = SealedPlanner.of(spec, facts, calibrations, middles(spec))
     if isinstance(planner, Refusal):
         raise InvalidValue("feasible", 0, f"a plan in the middle of the space ({planner.reason})", "Move the space.")
-    slots = tuple(_slot(planner, space, coins, number) for number in range(planner.pricing.law.cap))
-    return SealedDraw(count=draw(planner.pricing.law, secrets.SystemRandom()), coins=coins, slots=slots)
+    slots, width = range(planner.pricing.law.cap), 1
+    if spec.selection is None or spec.selection.adapt is None:
+        found = [_slot(planner, space, coins.prior(number), coins.seed(number)) for number in slots]
+    else:
+        width, places = CANDIDATES, SpaceCoordinates.of(space)
+        found = []
+        for number in slots:
+            prior, seed = coins.prior(number), coins.seed(number)
+            candidates = [_slot(planner, space, prior, seed) for _ in range(width)]
+            found += [replace(one, place=places.place(one.config)) for one in candidates]
+    count = draw(planner.pricing.law, secrets.SystemRandom())
+    return SealedDraw(count=count, coins=coins, slots=tuple(found), width=width)
 
 
-def _slot(planner: SealedPlanner, space: Space, coins: Coins, number: int) -> Slot:
-    """The first draw of the prior that may be launched: what may not is no part of the prior.
+def _slot(planner: SealedPlanner, space: Space, prior: np.random.Generator, seed: int) -> Slot:
+    """The next draw of the prior that may be launched: what may not is no part of the prior.
 
     Its budget is drawn before, and stays: each has the chance by which it is priced, whatever may be launched with it.
     """
-    prior = coins.prior(number)
     budget = space.epsilons[int(prior.integers(len(space.epsilons)))]
     for _ in range(MOST_DRAWS):
         config: Config = {**space.draw(prior), TARGET_EPSILON: budget}
         if isinstance(plan := planner.plan(config), PrivacyPlan):
-            return Slot(config=config, seed=coins.seed(number), plan=plan)
+            return Slot(config=config, seed=seed, plan=plan)
     expected = f"one of {MOST_DRAWS} draws from the prior that may be launched"
     raise InvalidValue("feasible", 0, expected, "Raise epsilon or `limits`, or narrow the space.")
 
@@ -200,7 +216,7 @@ def ranking_of(spec: SweepSpec) -> Ranking:
 
 def _work(sweep: str, spec: SweepSpec, places: SealedPlaces, announced: Announcement, key: bytes) -> SealedWork:
     assert spec.selection is not None
-    known = measured(spec.asked)
+    known, adapt = measured(spec.asked), spec.selection.adapt
     return SealedWork(
         folder=places.records,
         box=Box(key),
@@ -215,4 +231,5 @@ def _work(sweep: str, spec: SweepSpec, places: SealedPlaces, announced: Announce
             withheld=Release.of(spec).withheld,
         ),
         ranking=ranking_of(spec),
+        adapting=None if adapt is None else Adapting(low=adapt.low, high=adapt.high),
     )

@@ -16,16 +16,16 @@ from dataclasses import dataclass, replace
 from dpcore.calibrate import Target
 from dpcore.guarantee import Guarantee, Notion, Status, weakest
 from dpcore.selection import (
+    ByReference,
     Capped,
     Climbing,
     FrontPoints,
     LadderPoints,
     TrialProfile,
     TwoPoint,
-    penalties,
     price_best,
+    price_clipped,
 )
-from dpcore.selection.profiles import epsilon_at
 from sweeps.budget.fitting import fitted
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.control.planning import plan_proposal
@@ -33,10 +33,14 @@ from sweeps.ledger.assumptions import OF_ONE_TRIAL, PRIVATE_SELECTION
 from sweeps.records import TARGET_EPSILON
 from sweeps.sealed.assumptions import rests_on
 from sweeps.sealed.law import law_of, law_text
-from sweeps.sealed.theorems import of_best, of_first, of_front
+from sweeps.sealed.theorems import of_adaptive, of_best, of_first, of_front
 from sweeps.search.space import Space
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.model import Selection, SweepSpec
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
+
+CANDIDATES = 8
+"""Of each slot, where results lead the search. With bounds of 0.75 and 1.25 the better half of so many has the whole
+lean that they allow; more would be planned for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,8 @@ class Pricing:
     def routes(self) -> Mapping[str, float]:
         """Epsilon for trials that are all like the reference, by every route, or of either end: the claim is `rule`'s.
 
-        At its delta; a success and word of none share it.
+        At its delta; a success and word of none share it. Of adaptive proposals what the same trials would cost as
+        independent draws stands beside.
         """
         if isinstance(rule := self.rule, LadderPoints):
             many = len(rule.epsilons) > 1
@@ -89,6 +94,9 @@ class Pricing:
                 f"{orders} order{'s' * (orders > 1)}": rule.of_orders(orders) for orders in range(1, rule.orders + 1)
             }
         trial = trial_profile(self.reference)
+        if rule.adaptive:
+            led = price_clipped(self.law, trial, rule.delta, rule.low, rule.high).epsilon
+            return {"adaptive": led, "independent draws": price_best(self.law, trial, rule.delta, orders=()).epsilon}
         return {one.name: one.epsilon for one in price_best(self.law, trial, rule.delta).routes}
 
 
@@ -153,18 +161,18 @@ class SealedPlanner:
             unit=own.unit,
             accountant=PRIVATE_SELECTION,
             status=weakest(own.status, Status.PROVED_UNDER_ASSUMPTIONS),
-            theorem=self._theorem(law),
+            theorem=self._theorem(law, selection),
             assumptions=(*assumptions, *rests_on(selection)),
             aimed_at=rule.epsilon,
         )
 
-    def _theorem(self, law: str) -> str:
-        assert self.spec.selection is not None
+    def _theorem(self, law: str, selection: Selection) -> str:
         if isinstance(self.pricing.rule, FrontPoints):
             return of_front(law, self.spec.orders)
-        if (target := self.spec.selection.target) is not None:
-            return of_first(law, str(target), len(self.pricing.references))
-        return of_best(law)
+        if selection.target is not None:
+            return of_first(law, str(selection.target), len(self.pricing.references))
+        adapt = selection.adapt
+        return of_best(law) if adapt is None else of_adaptive(law, adapt.low, adapt.high)
 
     def afterwards(self, plan: PrivacyPlan, rung: int) -> tuple[Guarantee, ...]:
         """What a success of a ladder claims besides, once it is known from which rung it left; else nothing."""
@@ -198,17 +206,20 @@ def _pricing(
         return _front(spec, config, facts, calibrations, law, systems)
     (epsilon,), delta = spec.privacy.epsilon, spec.privacy.delta
 
+    adapt = spec.selection.adapt
+    reference = (
+        ByReference(law=law, delta=delta)
+        if adapt is None
+        else ByReference(law=law, delta=delta, low=adapt.low, high=adapt.high)
+    )
+
     def exceeds(trial: TrialProfile) -> float:
-        price = epsilon_at(trial, delta / law.priced.mean) + penalties.tight(law, trial).penalty
-        return math.log(price / epsilon)
+        return math.log(reference.price(trial) / epsilon)
 
     found = _fitted(spec, config, facts, calibrations, exceeds, epsilon / 3, systems)
     if isinstance(found, Refusal):
         return found
-    shift = penalties.tight(law, trial_profile(found))
-    # A little below the root, so that rounding leaves it on the safe side, as in `dpcore.selection.two_point`.
-    rule = TwoPoint(law=law, epsilon=epsilon, delta=delta, e1=shift.e1, d1=min(1.0, shift.d1 * (1 - 1e-11)))
-    return Pricing(rule=rule, references=(found,))
+    return Pricing(rule=reference.points(trial_profile(found), epsilon), references=(found,))
 
 
 def _front(

@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.sealed.law import law_text
+from sweeps.sealed.led import DECILE, Led, led_by
 from sweeps.sealed.planning import SealedPlanner, middles
 from sweeps.search.automatic import SECONDS_PER_GRADIENT
 from sweeps.spec.model import Resources, SweepSpec
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
-
-DECILE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,9 @@ class SelectionPreview:
     decile        chance that some trial comes from the best tenth of the prior
     workers       how many run at once; of this machine where the spec does not say
     trial_seconds planned, of the median trial
-    worst_minutes planned, for the most trials that there may be
+    worst_minutes planned, for the most trials that there may be; where results lead the search, of the dearest kind
     deadline_minutes  when the winner leaves
+    led           what results may do and what that costs; None where they do nothing
     """
 
     law: str
@@ -56,6 +57,7 @@ class SelectionPreview:
     trial_seconds: float
     worst_minutes: float
     deadline_minutes: float
+    led: Led | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -70,9 +72,12 @@ class SelectionPreview:
                 f"the first trial with {self.target}, or word of none",
                 f"by end: {routes}; the claim covers both",
             )
+        drawn = "" if self.led is None else " if drawn independently"
         if self.orders:
             what = f"the best trials by each of {len(self.orders)} orders ({'; '.join(self.orders)})"
             by = f"would cost with fewer orders or all: {routes}"
+        if self.led is not None:
+            by = f"by {routes}; that of adaptive proposals is claimed"
         if len(self.budgets) > 1:
             what = f"the first trial with {self.target}, of the cheapest budget that has one, or word of none"
             by = f"by end, each known afterwards and to be quoted as ex post: {routes}"
@@ -82,7 +87,8 @@ class SelectionPreview:
             f"         of trials like the one in the middle {by}. Such a trial alone would claim "
             f"{epsilon_text(self.alone)}",
             f"trials   a secret number, {self.law}: {self.mean:.3g} in the mean; one of the "
-            f"best tenth of the prior is among them with a chance of {self.decile:.0%}",
+            f"best tenth of the prior is among them with a chance of {self.decile:.0%}{drawn}",
+            *([] if self.led is None else self.led.lines(self.alone)),
             f"time     the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner. {self.most} "
             f"trials of about {self.trial_seconds:.3g} s, {self.workers} at once, are planned to take "
             f"{self.worst_minutes:.3g} minutes",
@@ -112,7 +118,7 @@ def sealed_outcomes(
         return [planner] * len(draws), None
     outcomes = [planner.plan(config) for config in draws]
     works = [one.work for one in outcomes if isinstance(one, PrivacyPlan)] or [planner.pricing.reference.work]
-    return outcomes, _of(planner, float(np.median(works)) * SECONDS_PER_GRADIENT)
+    return outcomes, _of(planner, np.array(works, dtype=float) * SECONDS_PER_GRADIENT, references)
 
 
 def workers_of(resources: Resources, cpus: int | None = None) -> int:
@@ -121,11 +127,12 @@ def workers_of(resources: Resources, cpus: int | None = None) -> int:
     return resources.concurrency or fitting
 
 
-def _of(planner: SealedPlanner, seconds: float) -> SelectionPreview:
+def _of(planner: SealedPlanner, seconds: NDArray[np.float64], references: Sequence[Config]) -> SelectionPreview:
     spec, pricing = planner.spec, planner.pricing
     selection, law, workers = spec.selection, pricing.law, workers_of(spec.resources)
     assert selection is not None
-    rounds = -(-law.cap // workers)
+    rounds, usual = -(-law.cap // workers), float(np.median(seconds))
+    led = None if selection.adapt is None else led_by(planner, selection.adapt, references)
     return SelectionPreview(
         law=law_text(selection, law.cap),
         mean=law.mean,
@@ -139,7 +146,9 @@ def _of(planner: SealedPlanner, seconds: float) -> SelectionPreview:
         alone=pricing.reference.guarantee.epsilon,
         decile=law.reach(DECILE),
         workers=workers,
-        trial_seconds=seconds,
-        worst_minutes=rounds * seconds / 60,
+        trial_seconds=usual,
+        # Results may lead every worker to the longest trials.
+        worst_minutes=rounds * (usual if led is None else float(seconds.max())) / 60,
         deadline_minutes=selection.deadline_minutes,
+        led=led,
     )

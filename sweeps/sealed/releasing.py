@@ -45,7 +45,7 @@ def release(
             distinct = {found.slot: found for found in work.best()}
             for number, found in enumerate(distinct.values()):
                 if number not in done:
-                    _commit(store, lease, spec, work, number, drawn.slots[found.slot], found, trials)
+                    _commit(store, lease, spec, work, number, drawn.of(found.slot, found.chosen), found, trials)
     left = [one for one in store.trials(lease.sweep) if one.state is TrialState.COMPLETE]
     for one in left if len(spec.privacy.epsilon) > 1 else []:
         # A ladder of budgets was reserved at its dearest, and costs the one that its success had.

@@ -12,6 +12,10 @@ _FRONT = (
     "one shift for all orders: dpcore.selection.fronts; configurations that differ, by a Gaussian that covers each: "
     "dpcore.selection.front_points"
 )
+_ADAPTIVE = (
+    "after Wang, Gao, Zhang, Su & Shen (2023), DP-HyPO; profile form for any policy within the bounds: "
+    "dpcore.selection.clipped; two-point calibration: dpcore.selection.two_point"
+)
 _FIRST = (
     "Liu & Talwar (2019), algorithm 1; profile form, word of none and configurations that differ: "
     "dpcore.selection.ladder and ladder_points"
@@ -28,6 +32,16 @@ def of_front(law: str, orders: Sequence[PublicOrder]) -> str:
     """Of the best trials by several orders.  law  in words"""
     by = "; ".join(map(str, orders))
     return f"The best of a secret number of trials ({law}) by each of {len(orders)} orders ({by}): {_FRONT}"
+
+
+def of_adaptive(law: str, low: float, high: float) -> str:
+    """Of the best trial, where results choose what is proposed.
+
+    law        in words
+    low, high  bounds on the ratio of every proposal's density to the prior's
+    """
+    within = f"each proposed between {low:g} and {high:g} times as often as by the prior"
+    return f"The best of a secret number of trials ({law}), {within}: {_ADAPTIVE}"
 
 
 def of_first(law: str, target: str, budgets: int) -> str:

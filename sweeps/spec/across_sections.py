@@ -26,6 +26,7 @@ from sweeps.spec.draft import Draft
 from sweeps.spec.model import Search
 from sweeps.spec.problems import Problems
 from sweeps.spec.same_as import Knobs
+from sweeps.spec.selection_section import selects
 from sweeps.spec.values import as_number
 from trainables.capabilities import capabilities_of
 from trainables.claims import check_unit, check_weights
@@ -294,6 +295,9 @@ def check_search(draft: Draft, problems: Problems) -> None:
             f"at most {RUNG_OBJECTIVES} objectives (there are {objectives}): volumes settle ties, and take too long",
             "Drop `early_stopping`, or an objective.",
         )
+    if registry.is_sealed(search.sampler) and selects(draft):
+        # `sweeps.spec.selection_section` says what goes with it.
+        return
     try:
         entry = registry.sampler(search.sampler)
     except InvalidValue as error:

@@ -34,7 +34,7 @@ def spec_schema(
     parts |= json_values.SHARED
     sampler = parts["Search"]["properties"]["sampler"]
     del sampler["type"]
-    sampler["anyOf"] = [{"enum": registry.known()}, {"type": "string", "pattern": f"^{FUNCTION.pattern}$"}]
+    sampler["anyOf"] = [{"enum": registry.nameable()}, {"type": "string", "pattern": f"^{FUNCTION.pattern}$"}]
     reference = parts["FrontOptions"]["properties"]["reference"]
     reference["additionalProperties"] = {"anyOf": [{"type": "number"}, json_values.NUMERIC_TEXT, _of("Reference")]}
     sections["systems"] = _systems(systems or SYSTEMS)

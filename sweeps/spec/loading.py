@@ -30,7 +30,7 @@ from sweeps.spec.raw import check_population, check_raw_measures
 from sweeps.spec.references import check_references, references
 from sweeps.spec.reported import check_reported
 from sweeps.spec.secrecy import check_no_secrets
-from sweeps.spec.selection_section import check_selection, selects
+from sweeps.spec.selection_section import check_selection, proposing, selects
 from sweeps.spec.sweep_scope import check_sweep_scope
 from sweeps.spec.systems_section import read_systems
 from sweeps.spec.yaml_text import read_document
@@ -109,7 +109,9 @@ def load_spec(
     privacy = read["privacy"].model_copy(update={"epsilon": tuple(sorted(read["privacy"].epsilon))})
     read["privacy"] = privacy
     read["search"] = read["search"].model_copy(update={"first": across_sections.first_points(draft, problems)})
-    if selects(draft) or is_final(draft):
+    if selects(draft):
+        read["search"], read["selection"] = proposing(read["search"], read["selection"])
+    elif is_final(draft):
         # What `auto` comes to where no result may lead the search.
         read["search"] = read["search"].model_copy(update={"sampler": "random"})
     if read["early_stopping"] is not None:

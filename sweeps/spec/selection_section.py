@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dpcore.checks import InvalidValue
+from sweeps.search import registry
+from sweeps.spec.adapt_section import check_adapt
 from sweeps.spec.draft import Draft
+from sweeps.spec.model import AdaptOptions, Search, Selection
 from sweeps.spec.orders import MOST
 from sweeps.spec.problems import Problems
 from trainables.data import SOURCES
@@ -19,6 +22,14 @@ def selects(draft: Draft) -> bool:
     return draft.written_privacy.get("scope") == "sweep" and release in ("best", "first", "front")
 
 
+def proposing(search: Search, selection: Selection) -> tuple[Search, Selection]:
+    """The sections of a private selection with what `auto` and bounds that are not given come to."""
+    if registry.is_sealed(search.sampler):
+        return search, selection.model_copy(update={"adapt": selection.adapt or AdaptOptions()})
+    # Where no result may lead the search.
+    return search.model_copy(update={"sampler": "random"}), selection
+
+
 def check_selection(draft: Draft, problems: Problems) -> None:
     """`privacy: {scope: sweep, release: best}`, or `first`, with all else, and `selection` without it."""
     if not selects(draft):
@@ -30,6 +41,7 @@ def check_selection(draft: Draft, problems: Problems) -> None:
         remedy = "Add `selection: {deadline_minutes: 45}`, long enough for search.trials trials."
         problems.add("selection", None, "when the winner leaves, announced before the search", remedy)
     _check_search(draft, problems)
+    check_adapt(draft, problems)
     _check_objectives(draft, problems)
     _check_target(draft, problems)
     _check_orders(draft, problems)
@@ -53,8 +65,9 @@ def _check_search(draft: Draft, problems: Problems) -> None:
             law_of(draft.selection, search.trials)
         except InvalidValue as error:
             problems.add(error.name, error.value, error.expected, error.remedy)
-    if search.sampler not in ("random", "auto"):
-        problems.add("search.sampler", search.sampler, INDEPENDENT, "Use random.")
+    if search.sampler not in ("random", "auto") and not registry.is_sealed(search.sampler):
+        remedy = "Use random. With release: best, `adaptive` follows results within bounds that are priced."
+        problems.add("search.sampler", search.sampler, INDEPENDENT, remedy)
     for name, unset, why in (
         ("warm_start", None, "null: the prior is fixed in public, and results of another sweep are none of it"),
         ("first", (), "none: a point that is tried first is no draw from the prior"),

@@ -18,6 +18,9 @@ from sweeps.sealed.opening import ANNOUNCED, Announcement, SealedPlaces, opened
 from sweeps.spec import load_spec, public_facts
 from trainables.data import SOURCES
 from trainables.sealed.slot import run_slot
+from trainables.sealed.standing import Candidate, Standing
+from trainables.sealed.worker import SealedWork, after
+from trainables.system import Dataset
 
 pytestmark = [pytest.mark.chaos, pytest.mark.outage]
 SPEC = {
@@ -39,26 +42,42 @@ def start(*words: str, root: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 
 
-@pytest.mark.parametrize("after", [8.0, 30.0])
-def test_a_search_that_is_killed_goes_on_to_the_winner_of_its_draw(tmp_path: Path, after: float) -> None:
+def winner_of(work: SealedWork, data: Dataset) -> Candidate:
+    """The best of every worker's chain, by a plain loop over the draw."""
+    drawn, found = work.drawn(), []
+    for worker in range(work.workers):
+        standing = Standing(following=worker)
+        while standing.following < drawn.count:
+            number, chosen = standing.following, work.chosen(drawn, standing)
+            one = run_slot(drawn, number, work.winner, work.group, data, work.ranking, chosen)
+            standing = after(work, standing, chosen, one)
+        found += standing.best
+    return min(found, key=lambda one: (one.ranks, one.slot))
+
+
+@pytest.mark.parametrize("sampler", ["random", "adaptive"])
+@pytest.mark.parametrize("seconds", [8.0, 30.0])
+def test_a_search_that_is_killed_goes_on_to_the_winner_of_its_draw(
+    tmp_path: Path, seconds: float, sampler: str
+) -> None:
     root, file = tmp_path / "root", tmp_path / "spec.yaml"
-    file.write_text(yaml.safe_dump(SPEC))
+    document = {**SPEC, "search": {"trials": 6, "sampler": sampler}}
+    file.write_text(yaml.safe_dump(document))
     root.mkdir()
     running = start("run", str(file), root=root)
-    workspace, spec = Workspace.at(root), load_spec(SPEC)
+    workspace, spec = Workspace.at(root), load_spec(document)
     places = SealedPlaces.of(workspace, "killed")
     while not (places.own / ANNOUNCED).exists():
         assert running.poll() is None
         time.sleep(0.1)
-    time.sleep(after)
+    time.sleep(seconds)
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     store = workspace.open_store()
     work = opened(store.sweep("killed"), spec, public_facts(spec), workspace, {})
     assert work is not None
     drawn, sizes = work.drawn(), work.folder.sizes()
-    data = SOURCES["uniform"].load(spec.data.options())
-    every = [run_slot(drawn, n, work.winner, work.group, data, work.ranking) for n in range(drawn.count)]
+    best = winner_of(work, SOURCES["uniform"].load(spec.data.options()))
     going_on = start("resume", "killed", root=root)
     time.sleep(15)
     assert work.drawn() == drawn
@@ -70,6 +89,5 @@ def test_a_search_that_is_killed_goes_on_to_the_winner_of_its_draw(tmp_path: Pat
     assert time.time() >= announced.schedule.deadline
     assert store.sweep("killed").state is SweepState.FINISHED
     [winner] = store.trials("killed")
-    best = min((one for one in every if one is not None), key=lambda one: (one.ranks, one.slot))
     assert (winner.number, winner.metrics["estimate"]) == (0, best.metrics["estimate"])
-    assert dict(winner.config) == dict(drawn.slots[best.slot].config)
+    assert dict(winner.config) == dict(drawn.of(best.slot, best.chosen).config)

@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
+from trainables.sealed.adapting import Seen
 from trainables.sealed.ranking import Ranks
 from trainables.system import State
 
 HEAD_BYTES = 65536
 """Of what is kept besides each model, at most."""
+_SAID_BYTES = 32768
+"""What is said is as long, however much it is: whether a model fits beside it follows from the model alone."""
 _HEAD = "head"
 
 
@@ -24,12 +27,14 @@ class Candidate:
     """A trial that may leave.
 
     slot     its place in the draw
+    chosen   which of the candidates of that place it is
     ranks    by each order of the search; the smaller leaves
     metrics  that may leave with it
     state    of its model
     """
 
     slot: int
+    chosen: int = 0
     ranks: Ranks
     metrics: Mapping[str, float]
     state: State
@@ -55,25 +60,28 @@ class Standing:
     written  number of the announced time at which this was written; the larger is the newer
     following  the slot that it runs next
     best     by each order; empty while no trial may leave
+    seen     what became of the latest slots that it ran, where results lead the search
     """
 
     following: int
     written: int = -1
     best: tuple[Candidate, ...] = ()
+    seen: tuple[Seen, ...] = ()
 
     def to_bytes(self) -> bytes:
         """As bytes that `from_bytes` reads."""
-        said: dict[str, object] = {"following": self.following, "written": self.written}
+        said: dict[str, object] = {"following": self.following, "written": self.written, "seen": self.seen}
         arrays: dict[str, NDArray[np.generic]] = {}
         distinct = {one.slot: one for one in self.best}
         said["best"] = [one.slot for one in self.best]
         said["candidates"] = [
-            {"slot": one.slot, "ranks": list(one.ranks), "metrics": dict(one.metrics)} for one in distinct.values()
+            {"slot": one.slot, "chosen": one.chosen, "ranks": list(one.ranks), "metrics": dict(one.metrics)}
+            for one in distinct.values()
         ]
         for slot, one in distinct.items():
             # As they lie in memory, whatever view of it the model has.
             arrays |= {f"{slot}.{name}": np.array(value, order="C") for name, value in one.state.items()}
-        head = np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)
+        head = np.frombuffer(json.dumps(said).encode().ljust(_SAID_BYTES), dtype=np.uint8)
         return save({_HEAD: head, **arrays})
 
     @classmethod
@@ -88,9 +96,13 @@ class Standing:
                 states[int(slot)][own] = value
         found = {
             said["slot"]: Candidate(
-                slot=said["slot"], ranks=tuple(said["ranks"]), metrics=said["metrics"], state=states[said["slot"]]
+                slot=said["slot"],
+                chosen=said["chosen"],
+                ranks=tuple(said["ranks"]),
+                metrics=said["metrics"],
+                state=states[said["slot"]],
             )
             for said in head["candidates"]
         }
-        best = tuple(found[slot] for slot in head["best"])
-        return cls(following=head["following"], written=head["written"], best=best)
+        best, seen = tuple(found[slot] for slot in head["best"]), tuple(Seen(*one) for one in head["seen"])
+        return cls(following=head["following"], written=head["written"], best=best, seen=seen)

@@ -11,6 +11,7 @@ secret, is attested.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -38,8 +39,8 @@ SEALED = (
 )
 
 
-class Best(Counted):
-    """The price of the best of K.
+class OfBest(Counted):
+    """The price of the best of K, whether or not results lead what is proposed.
 
     law      of K; how many trials there were is not known to whoever reads this
     named    the law in words, as the spec has it
@@ -49,7 +50,6 @@ class Best(Counted):
     winner   the plan of the trial that left
     """
 
-    mode: Literal["best"]
     scope: Literal["sweep"]
     release: Literal["best"]
     law: TrialsLaw
@@ -60,6 +60,15 @@ class Best(Counted):
     e_hat: NotNegative
     d_hat: Chance
     winner: PlannedTrial
+
+    @abstractmethod
+    def rule(self, claim: Claimed) -> TwoPoint:
+        """What the winner has to meet, from this document alone. Raises InvalidValue."""
+
+    @property
+    @abstractmethod
+    def theorem(self) -> str:
+        """By which the claim holds."""
 
     @property
     def plans(self) -> tuple[PlannedTrial, ...]:
@@ -81,6 +90,11 @@ class Best(Counted):
         return [*lines, ("penalty", f"{self.penalty:.6g}")]
 
     @property
+    def besides(self) -> tuple[str, ...]:
+        """What the claim rests on besides what every sealed search does."""
+        return ()
+
+    @property
     def sealed(self) -> bool:
         """See `Counted.sealed`."""
         return True
@@ -99,9 +113,7 @@ class Best(Counted):
     def checks(self, claim: Claimed, rows: Sequence[LedgerRow]) -> Iterator[Check]:
         """The price of the selection, and that the winner's events meet both points."""
         try:
-            rule = TwoPoint(
-                law=self.law.drawn, epsilon=claim.epsilon, delta=claim.delta, e1=float(self.e1), d1=float(self.d1)
-            )
+            rule = self.rule(claim)
         except InvalidValue as error:
             yield Check("the law of K and its points", False, str(error))
             return
@@ -114,16 +126,33 @@ class Best(Counted):
         yield at_most("the winner's delta at e1", winner.delta(rule.e1), self.d1)
         yield at_most("the winner's delta at e_hat", winner.delta(rule.e_hat), self.d_hat)
         yield sealed_row(claim.epsilon, claim, rows)
-        yield from rests_on_search(claim)
+        yield from rests_on_search(claim, self.besides)
         yield number("lower end of epsilon", claim.epsilon_lower, None)
         yield word("notion", claim.notion, Notion.DP)
         yield word("accountant", claim.accountant, ACCOUNTANT)
-        yield word("theorem", claim.theorem, of_best(self.named))
+        yield word("theorem", claim.theorem, self.theorem)
         yield word("status", claim.status, weakest(Status.PROVED_UNDER_ASSUMPTIONS, self.winner.status))
 
     def opinions(self, claim: Claimed, rows: Sequence[LedgerRow]) -> tuple[Event, ...]:
         """The winner's alone: the claim bounds it, and much besides."""
         return self.parts().together(claim.adjacency)
+
+
+class Best(OfBest):
+    """Of independent draws from the prior."""
+
+    mode: Literal["best"]
+
+    @property
+    def theorem(self) -> str:
+        """See `OfBest.theorem`."""
+        return of_best(self.named)
+
+    def rule(self, claim: Claimed) -> TwoPoint:
+        """See `OfBest.rule`."""
+        return TwoPoint(
+            law=self.law.drawn, epsilon=claim.epsilon, delta=claim.delta, e1=float(self.e1), d1=float(self.d1)
+        )
 
 
 def sealed_row(epsilon: float, claim: Claimed, rows: Sequence[LedgerRow]) -> Check:

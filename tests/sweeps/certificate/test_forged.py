@@ -116,7 +116,7 @@ def test_readings_of_records_are_those_of_the_ledger(mode, change):
         assert wrong(made.model_copy(update={"accesses": told})) == ["readings of training records"]
 
 
-@pytest.mark.parametrize("mode", ["best", "first", "front"])
+@pytest.mark.parametrize("mode", ["best", "best-adaptive", "first", "front"])
 @pytest.mark.parametrize("change", [{"reports": Gaussian(noise_multiplier=0.1)}, {"charged_to": 0}, {"to_step": 9}])
 def test_the_row_of_a_sealed_search_holds_its_price_alone(mode, change):
     made = MADE[mode]()
@@ -132,7 +132,7 @@ def rewritten(mode, **rows):
     return [one.what for one in verify(resigned(document), KEY.public_key()).checks if not one.held]
 
 
-TOTALS = ["composition", "filter", "renyi", "best", "first", "front"]
+TOTALS = ["composition", "filter", "renyi", "best", "best-adaptive", "first", "front"]
 
 
 @pytest.mark.parametrize("mode", MADE)
@@ -158,6 +158,7 @@ def test_a_total_is_that_of_a_sweep_that_ended_as_of_a_date(mode, state):
 def test_no_result_chose_what_composes_or_what_was_sealed(sampler):
     for mode in MADE:
         failed = ["no result chose the trials"] if mode in ("composition", "best", "first", "front") else []
+        failed += ["results chose the trials within bounds"] if mode == "best-adaptive" else []
         assert rewritten(mode, searched={"sampler": sampler}) == failed
 
 
@@ -170,7 +171,7 @@ def test_what_is_not_covered_is_said(mode):
     ]
 
 
-@pytest.mark.parametrize("mode", ["filter", "renyi", "best", "first", "front"])
+@pytest.mark.parametrize("mode", ["filter", "renyi", "best", "best-adaptive", "first", "front"])
 def test_what_a_budget_and_a_search_rest_on_is_stated(mode):
     made = MADE[mode]()
     for place in range(len(made.claim.assumptions)):

@@ -41,6 +41,7 @@ BOUNDED = {
     "renyi": re.compile(r"mode\.trials\.\d\.(parts|steps)|searched\.sampler"),
     # A winner that meets both points is as good as any other: see the test of one that does not.
     "best": re.compile(r"mode\.winner\.(trial|parts|steps|training\..*)|mode\.law\.cap"),
+    "best-adaptive": re.compile(r"mode\.winner\.(trial|parts|steps|training\..*)|mode\.law\.cap"),
     # So is a larger shift, and budgets that the search did not end at are what the spec says.
     "first": re.compile(
         r"mode\.winner\.(trial|parts|steps|training\..*)|mode\.law\.cap|mode\.rungs\.[013]\.(epsilon|shift|deltas\..*)"
