@@ -172,14 +172,14 @@ def test_what_failed_is_the_worst_that_was_seen_and_never_leaves(tmp_path):
     work = search.begin()
     drawn = work.drawn()
     standing = after(work, Standing(following=0), 5, None)
-    assert (standing.following, standing.best, standing.seen) == (2, None, ((0, 5, None),))
+    assert (standing.following, standing.best, standing.seen) == (2, (), ((0, 5, None),))
     found = run_slot(drawn, 2, work.winner, work.group, search.data, work.ranking, 1)
     better = after(work, standing, 1, found)
     assert better.seen[1] == (2, 1, found.metrics["estimate"])
-    assert better.best.chosen == 1
+    assert better.best[0].chosen == 1
     # A model that never fits is none that did well.
     small = after(replace(work, room=-60_000), standing, 1, found)
-    assert (small.best, small.seen[1].value) == (None, None)
+    assert (small.best, small.seen[1].value) == ((), None)
 
 
 @pytest.mark.parametrize(
