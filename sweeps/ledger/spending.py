@@ -29,6 +29,7 @@ from sweeps.ledger.assumptions import OF_ONE_TRIAL, claim_of_search, covers_sear
 from sweeps.ledger.composing import ReleasedParts, rounding_line
 from sweeps.ledger.filtered import IN_TIME, filtered_guarantee, sweep_total
 from sweeps.ledger.phases import tuned_of, with_tuning
+from sweeps.ledger.sealed import BY_SUMS, SPENT_UNSEEN, sealed_and_begun
 from sweeps.ledger.steps import total
 from sweeps.ledger.summary import Choice, Procedure, Summary, SweepTotal, largest_claims
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many
@@ -321,7 +322,7 @@ def _of_searches(
     """
     claim = claim_of_search([one.guarantee for one in plans])
     if len({sweep_of(one.key) for one in trials}) > 1 or claim is None or tests:
-        return replace(found, uncounted="the price of a sealed search adds to others by sums alone: `sweeps budget`")
+        return replace(found, uncounted=BY_SUMS)
     afterwards = plans[0].beside[0] if plans[0].beside else None
     one = Procedure(guarantee=claim, trials=len(plans), standing=claim.status, afterwards=afterwards)
     return replace(found, procedure=one)
@@ -357,11 +358,18 @@ def summary_in_passing(
     entries: Sequence[LedgerEntry],
     tests: Sequence[Charged] = (),
 ) -> Summary:
-    """`summary` with the procedure's total where that takes well under a second, and else why it is left out."""
-    budget, choices = sweep_total(sweep.spec), choices_of(sweep, trials)
-    if not entries and sweep.spec.selection is not None and sweep.state is not SweepState.CREATED:
-        return replace(summary(trials, entries), uncounted="a sealed search that has begun: its whole budget is spent")
-    if len(entries) > TOTAL_SHOWN_UP_TO and (budget is None or not choices):
+    """`summary_of` a sweep where its total takes well under a second, and else why that is left out."""
+    if len(entries) > TOTAL_SHOWN_UP_TO and (sweep_total(sweep.spec) is None or not choices_of(sweep, trials)):
         return replace(summary(trials, entries), uncounted=too_many(sweep.name, len(entries)))
-    found = summary(trials, entries, choices, cut_short(sweep, trials), tests, budget)
+    return summary_of(sweep, trials, entries, tests)
+
+
+def summary_of(
+    sweep: SweepRecord, trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry], tests: Sequence[Charged] = ()
+) -> Summary:
+    """`summary` of one sweep, with the total of all that it released, and of the tuning that it followed."""
+    if not entries and sealed_and_begun(sweep):
+        return replace(summary(trials, entries), uncounted=SPENT_UNSEEN)
+    rests_on, budget = cut_short(sweep, trials), sweep_total(sweep.spec)
+    found = summary(trials, entries, choices_of(sweep, trials), rests_on, tests, budget)
     return with_tuning(found, tuned_of(sweep.spec))

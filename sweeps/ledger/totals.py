@@ -14,6 +14,7 @@ from typing import Any
 from dpcore.guarantee import Guarantee, Status, weakest
 from sweeps.ledger.assumptions import HOLDOUT, Assumptions
 from sweeps.ledger.phases import tuned_of
+from sweeps.ledger.sealed import BY_SUMS, sealed_and_begun
 from sweeps.ledger.summary import Choice, Procedure, Summary
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many, total_lines
 from sweeps.provenance.recorded_spec import RecordedSpec
@@ -124,6 +125,9 @@ def joint_totals(store: Publisher, sweeps: Mapping[str, Sequence[Published]]) ->
         reason = f"{' and '.join(parts)} trained finally on one part of the records, after tuning on the other"
         return Total(sweep=names, uncounted=reason), *earlier
     attempts = sum(trial.attempts for trial in listed)
+    if any(map(sealed_and_begun, records.values())):
+        # Of one that released nothing there is no trial that would tell of its price.
+        return Total(sweep=names, uncounted=BY_SUMS), *earlier
     if attempts > TOTAL_SHOWN_UP_TO:
         reason = f"{attempts} attempts: over several sweeps at most {TOTAL_SHOWN_UP_TO} are counted"
         return Total(sweep=names, uncounted=reason), *earlier

@@ -14,8 +14,6 @@ from sweeps.front.pareto import LABELS, axis_ends, front, label_of, spec_objecti
 from sweeps.held_out.readings import HeldOutReading, charged, readings
 from sweeps.ledger import spending as ledger
 from sweeps.ledger.assumptions import Assumptions
-from sweeps.ledger.filtered import sweep_total
-from sweeps.ledger.phases import tuned_of, with_tuning
 from sweeps.ledger.summary import Summary
 from sweeps.ledger.totals import Total, earlier_totals, total_of
 from sweeps.records import CurveReport, SweepRecord, SweepState, TrialState, by_trial
@@ -100,11 +98,7 @@ def gather(store: Publisher, sweep: str) -> Content:
     # Axes are never shared silently: each kind is drawn under its own title.
     mix = [name for position, name in enumerate(LABELS) if len({kind[position] for kind in kinds}) > 1]
     release = Release.recorded(record.spec)
-    choices, rests_on = ledger.choices_of(record, trials), ledger.cut_short(record, trials)
-    spending = ledger.summary(
-        trials, store.ledger(sweep), choices, rests_on, charged(store, record), sweep_total(record.spec)
-    )
-    spending = with_tuning(spending, tuned_of(record.spec))
+    spending = ledger.summary_of(record, trials, store.ledger(sweep), charged(store, record))
     started_from = earlier_totals(store, record.spec)
     counted = (total_of(sweep, spending), *started_from)
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]

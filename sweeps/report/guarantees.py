@@ -30,7 +30,8 @@ def guarantee_box(content: Content) -> str:
     """What is claimed and the procedure's total, side by side; claims by kind; what is not covered."""
     if not content.claims:
         # Steps that no trial lived to report are spent all the same.
-        spent = f"<p>Total: all trials together</p>{_total(content)}" if content.spending.spent.attempts else ""
+        is_spent = content.spending.spent.attempts or content.spending.uncounted
+        spent = f"<p>Total: all trials together</p>{_total(content)}" if is_spent else ""
         nothing = f'<div class="card"><p>No trial has reported yet: nothing is claimed.</p>{spent}</div>'
         return nothing + assumptions_list(content.assumptions) + _uncovered(content)
     parts = [

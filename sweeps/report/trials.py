@@ -32,7 +32,9 @@ def trials_table(content: Content) -> str:
     listed.sort(key=lambda trial: (0 if trial.key in front else ranks[trial.state], trial.number))
     parts = ["<h2>Trials</h2>"]
     if not listed:
-        parts.append('<div class="card"><p>Nothing has been launched yet.</p></div>')
+        # Of a sealed search nobody is told what was launched.
+        said = "None that left." if content.is_sealed else "Nothing has been launched yet."
+        parts.append(f'<div class="card"><p>{said}</p></div>')
     else:
         shown = listed[:MAX_ROWS]
         parts.append(f'<p class="soft">Open a trial to see its plan. {_cut(len(shown), len(listed))}</p>')
