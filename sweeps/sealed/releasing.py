@@ -1,8 +1,11 @@
 """What leaves a sealed search, at its deadline: the winner as trial 0, those of several orders as 0, 1, ..., or none.
 
-A winner becomes an ordinary trial of the store, with its files where those of any trial are. Its number is that of the
-first order that it won; its times and its attempt are alike whichever slot it was. What was not chosen is gone with the
-key.
+A winner becomes an ordinary trial of the store, with its files where those of any trial are. Its times and its attempt
+are alike whichever slot it was. What was not chosen is gone with the key.
+
+Winners are numbered in the order of their slots, which parts equal ones too: whoever reads them finds the same
+winner of each order. Nothing else is told of slots, and their order among winners is that of the uniform numbers in the
+proof of a front's price (`dpcore.selection.fronts`), with which each winner may leave.
 """
 
 from __future__ import annotations
@@ -41,11 +44,11 @@ def release(
     if work is not None:
         with suppress(Damaged):
             drawn, done = work.drawn(), _complete(store, lease)
-            # Of a winner by several orders once, at the first of them.
-            distinct = {found.slot: found for found in work.best()}
-            for number, found in enumerate(distinct.values()):
+            # Of a winner by several orders once.
+            winners = {found.slot: found for found in work.best()}
+            for number, slot in enumerate(sorted(winners)):
                 if number not in done:
-                    _commit(store, lease, spec, work, number, drawn.of(found.slot, found.chosen), found, trials)
+                    _commit(store, lease, spec, work, number, drawn.of(slot, winners[slot].chosen), winners[slot], trials)
     left = [one for one in store.trials(lease.sweep) if one.state is TrialState.COMPLETE]
     for one in left if len(spec.privacy.epsilon) > 1 else []:
         # A ladder of budgets was reserved at its dearest, and costs the one that its success had.

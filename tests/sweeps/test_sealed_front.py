@@ -52,8 +52,7 @@ def test_the_best_by_each_order_leave_and_nothing_else(tmp_path):
     ]
     assert [one.slot for one in best] == [one.slot for one in by]
     winners = search.store.trials(search.name)
-    distinct = list({one.slot: one for one in by}.values())
-    # Their numbers are those of the orders that they won first, whichever slots they were.
+    distinct = sorted({one.slot: one for one in by}.values(), key=lambda one: one.slot)
     assert [one.number for one in winners] == list(range(len(distinct)))
     assert [one.metrics["estimate"] for one in winners] == [one.metrics["estimate"] for one in distinct]
     seen = [one for one in Publisher(search.store).trials(search.name) if one.metrics]
@@ -75,6 +74,21 @@ def test_all_winners_claim_one_price_and_so_does_the_total(tmp_path):
     assert "'accountant': 'private-selection'" in repr(shown(search.name, search.workspace).to_dict())
 
 
+def test_winners_by_a_metric_that_is_alike_for_all_are_seen_as_they_were_chosen(tmp_path):
+    """By the error all are equal: the first slot wins, and views that parted equal ones otherwise hid what had left."""
+    alike = {"systems": {"noisy-mean": {"clip": 0.5, "steps": 4}}, "objectives": [ESTIMATE, ERROR]}
+    for attempt in range(20):
+        search, every, best = over(tmp_path / str(attempt), **alike)
+        assert len({one.metrics["expected_error"] for one in every}) == 1
+        assert best[1].slot == 0
+        left = [one.metrics["estimate"] for one in search.store.trials(search.name)]
+        seen = [one.metrics.get("estimate") for one in Publisher(search.store).trials(search.name)]
+        assert seen == left == [every[slot].metrics["estimate"] for slot in sorted({one.slot for one in best})]
+        if best[0].slot != 0:
+            return
+    raise AssertionError("the first of several slots is the best twenty times over")
+
+
 def test_one_trial_that_wins_by_both_orders_leaves_once(tmp_path):
     """By two orders that agree: a sum that the first outweighs."""
     objectives = [ESTIMATE, ERROR]
@@ -88,7 +102,7 @@ def test_a_release_that_was_killed_between_winners_ends_the_same_way(tmp_path, m
     search = Search(tmp_path, **FRONT)
     work = search.begin()
     search.serve(work)
-    expected = list({one.slot: one for one in work.best()}.values())
+    expected = sorted({one.slot: one for one in work.best()}.values(), key=lambda one: one.slot)
     lease = search.store.acquire(search.name)
     from sweeps.sealed import releasing
 
