@@ -44,7 +44,12 @@ _COINS = {
 }
 _PUBLIC_SEED = "starting weights and proposals come from the public seed of the spec"
 _HIDDEN = "hidden: every trial but the one that left, how many there were, and which of them it was"
+_HIDDEN_OF_FRONT = "hidden: every trial but those that left, how many there were, and which of them these were"
 _SELECTED = "independent draws from a public prior with secret coins, ranked inside the release boundary; one left"
+_SELECTED_BY = (
+    "independent draws from a public prior with secret coins, ranked inside the release boundary by {} public orders; "
+    "the best by each left"
+)
 _NOT_HIDDEN = (
     "not hidden: metrics leave as they are recorded, and the release of every step is counted as if it had left by "
     "itself"
@@ -109,8 +114,13 @@ def sweep_row(known: KnownSweep) -> document.CertifiedSweep:
 
 def released_row(known: KnownSweep, artefact: str) -> document.ReleaseTerms:
     """What leaves, and whom one has to trust."""
-    hidden = _HIDDEN if known.sealed else _NOT_HIDDEN
+    left = _HIDDEN_OF_FRONT if len(known.spec.orders) > 1 else _HIDDEN
+    hidden = left if known.sealed else _NOT_HIDDEN
     return document.ReleaseTerms(artefact=artefact, intermediates=hidden, trust=TRUST, heading=known.release.heading)
+
+
+def _selected(spec: SweepSpec) -> str:
+    return _SELECTED if len(spec.orders) == 1 else _SELECTED_BY.format(len(spec.orders))
 
 
 def accesses_row(known: KnownSweep, mode: Mode, rows: Sequence[LedgerRow]) -> document.Accesses:
@@ -128,7 +138,7 @@ def accesses_row(known: KnownSweep, mode: Mode, rows: Sequence[LedgerRow]) -> do
     return document.Accesses(
         training=None if mode.sealed else launches,
         steps=None if mode.sealed else steps,
-        tuning=_SELECTED
+        tuning=_selected(known.spec)
         if known.sealed
         else f"the {sampler} sampler {how}; whoever chose among {known.complete} finished trials saw their results",
         validation=recorded_text(record.spec) or NO_VALIDATION,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import sweeps
 from dpcore.guarantee import Guarantee, Notion, Status
 from dpcore.selection import FrontPoints
 from sweeps.budget.trial_profiles import trial_profile
@@ -174,6 +175,19 @@ def test_a_trial_without_a_finite_value_wins_by_no_order():
         {"a": 1.0, "b": 0, "c": math.nan},
     ):
         assert ranking.ranks(None, metrics) is None
+
+
+def test_its_certificate_says_that_several_left(tmp_path):
+    search, _, _ = over(tmp_path)
+    sweeps.new_key(tmp_path / "key.pem")
+    answers = {"approved_by": "Ada", "because": "no record of these is anybody's", "ranges": "by a formula, on no data"}
+    made = sweeps.open(search.name, root=search.workspace.root).certify(key=tmp_path / "key.pem", **answers)
+    place, _ = made.save(tmp_path / "certificate.json")
+    assert sweeps.verify(place, signer=tmp_path / "key.pem.pub").stands
+    body = made.body
+    assert [one.trial for one in body.mode.winners] == [one.key for one in search.store.trials(search.name)]
+    assert body.accesses.tuning.endswith("ranked inside the release boundary by 2 public orders; the best by each left")
+    assert "every trial but those that left" in body.released.intermediates
 
 
 def claim(**changes: Any) -> Guarantee:
