@@ -22,10 +22,15 @@ class PublicOrder:
         return cls(((metric, -1.0 if goal == "minimize" else 1.0),))
 
     def worth(self, metrics: Mapping[str, float]) -> float | None:
-        """The sum; None where a metric is missing or not finite."""
-        found = [(weight, metrics.get(metric, math.nan)) for metric, weight in self.weights]
-        worth = math.fsum(weight * value for weight, value in found) if _all_finite(found) else math.nan
-        return worth if math.isfinite(worth) else None
+        """The sum; None where a metric is missing, or it or the sum is not finite."""
+        terms = [weight * metrics.get(metric, math.nan) for metric, weight in self.weights]
+        if not all(map(math.isfinite, terms)):
+            return None
+        try:
+            return math.fsum(terms)
+        except OverflowError:
+            # Finite terms whose sum leaves double precision.
+            return None
 
     def __str__(self) -> str:
         match self.weights:
@@ -34,7 +39,3 @@ class PublicOrder:
             case ((metric, -1.0),):
                 return f"least {metric}"
         return " + ".join(f"{weight:g} {metric}" for metric, weight in self.weights).replace("+ -", "- ")
-
-
-def _all_finite(found: list[tuple[float, float]]) -> bool:
-    return all(math.isfinite(value) for _, value in found)

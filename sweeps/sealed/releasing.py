@@ -48,7 +48,8 @@ def release(
             winners = {found.slot: found for found in work.best()}
             for number, slot in enumerate(sorted(winners)):
                 if number not in done:
-                    _commit(store, lease, spec, work, number, drawn.of(slot, winners[slot].chosen), winners[slot], trials)
+                    found = winners[slot]
+                    _commit(store, lease, spec, work, number, drawn.of(slot, found.chosen), found, trials)
     left = [one for one in store.trials(lease.sweep) if one.state is TrialState.COMPLETE]
     for one in left if len(spec.privacy.epsilon) > 1 else []:
         # A ladder of budgets was reserved at its dearest, and costs the one that its success had.

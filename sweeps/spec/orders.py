@@ -29,3 +29,12 @@ def orders_of(
         PublicOrder(tuple((metric, signs[metric] * float(one[metric])) for metric in signs if metric in one))
         for one in written
     )
+
+
+def direction(written: Mapping[str, Any]) -> frozenset[tuple[str, float]]:
+    """An order whatever its scale: one that is another's multiple ranks all trials alike, and would cost once more.
+
+    written  {metric: weight above 0}, of one metric at least
+    """
+    most = max(written.values())
+    return frozenset((metric, weight / most) for metric, weight in written.items())

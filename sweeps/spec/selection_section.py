@@ -7,7 +7,7 @@ from sweeps.search import registry
 from sweeps.spec.adapt_section import check_adapt
 from sweeps.spec.draft import Draft
 from sweeps.spec.model import AdaptOptions, Search, Selection
-from sweeps.spec.orders import MOST
+from sweeps.spec.orders import MOST, direction
 from sweeps.spec.problems import Problems
 from trainables.data import SOURCES
 from trainables.data.test_part import HasTestRecords
@@ -138,11 +138,12 @@ def _check_orders(draft: Draft, problems: Problems) -> None:
             problems.add(f"selection.orders[{place}]", order, expected, "Add the metric to `objectives`.")
             return
     count = len(written) or len(draft.objectives)
-    if not 2 <= count <= MOST or len({tuple(sorted(order.items())) for order in written}) < len(written):
+    if not 2 <= count <= MOST or len(set(map(direction, written))) < len(written):
         path = "selection.orders" if written else "objectives"
         given = list(written) if written else [one.metric for one in draft.objectives]
         remedy = "Of one order use `release: best`. Each further order makes every trial dearer."
-        problems.add(path, given, f"2 to {MOST} orders that differ: the best trial by each leaves", remedy)
+        expected = f"2 to {MOST} orders that differ, in more than their scale: the best trial by each leaves"
+        problems.add(path, given, expected, remedy)
     if draft.selection.count in ("binomial", "poisson"):
         expected = "geometric, logarithmic or tnb: of other laws the winners of several orders have no rule"
         problems.add("selection.count", draft.selection.count, expected, "Use geometric.")

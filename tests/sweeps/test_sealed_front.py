@@ -190,6 +190,16 @@ def test_its_certificate_says_that_several_left(tmp_path):
     assert "every trial but those that left" in body.released.intermediates
 
 
+def test_a_sum_beyond_double_precision_wins_by_no_order_and_ends_no_worker():
+    """A worker that ended would stop writing at the announced times, which tells of its trials."""
+    huge = PublicOrder((("a", 1e308), ("b", -1e308)))
+    ranking = BestScores((PublicOrder.by("a", "maximize"), huge))
+    for metrics in ({"a": 10.0, "b": 10.0}, {"a": 10.0, "b": 0.0}, {"a": 1.5, "b": -1.5}):
+        assert huge.worth(metrics) is None
+        assert ranking.ranks(None, metrics) is None
+    assert huge.worth({"a": 1.0, "b": 0.5}) == 5e307
+
+
 def claim(**changes: Any) -> Guarantee:
     spec = load_spec({**SPEC, **FRONT})
     planner = SealedPlanner.of(spec, public_facts(spec), {}, middles(spec))
@@ -223,6 +233,10 @@ BAD: Mapping[str, tuple[dict[str, Any], str]] = {
     "the same order twice": (
         {"selection": {**FRONT["selection"], "orders": [{"estimate": 1}, {"estimate": 1}]}},
         "selection.orders=[{'estimate': 1.0}, {'estimate': 1.0}]: expected 2 to 4 orders that differ",
+    ),
+    "the same order on two scales": (
+        {"selection": {**FRONT["selection"], "orders": [{"estimate": 1}, {"estimate": 2}]}},
+        "expected 2 to 4 orders that differ, in more than their scale",
     ),
     "a metric that is no objective": (
         {"selection": {**FRONT["selection"], "orders": [{"accuracy": 1}, {"estimate": 1}]}},
