@@ -68,6 +68,14 @@ class Refutation:
         found = f"Audit {self.audit} of this sweep refuted the claim of {self.trial}"
         return f"{found}." if key == self.trial else f"{found}, and this trial runs the same code ({self.system})."
 
+    @property
+    def of_search(self) -> str:
+        """Why the claim of another winner of a sealed search is refuted, whatever its system."""
+        return (
+            f"Audit {self.audit} of this sweep refuted the claim of {self.trial}, and that of this trial covers the "
+            f"search too, whose trials of that system ({self.system}) cost nobody knows what."
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutRead:

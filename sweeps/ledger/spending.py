@@ -324,7 +324,8 @@ def _of_searches(
     if len({sweep_of(one.key) for one in trials}) > 1 or claim is None or tests:
         return replace(found, uncounted=BY_SUMS)
     afterwards = plans[0].beside[0] if plans[0].beside else None
-    one = Procedure(guarantee=claim, trials=len(plans), standing=claim.status, afterwards=afterwards)
+    refuted = tuple(sorted({one.system for one in plans if one.guarantee.status is Status.REFUTED}))
+    one = Procedure(guarantee=claim, trials=len(plans), standing=claim.status, refuted=refuted, afterwards=afterwards)
     return replace(found, procedure=one)
 
 

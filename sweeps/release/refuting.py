@@ -1,7 +1,8 @@
 """What audits refuted, and what that makes of the claims of a sweep: the same for every view, since the publisher asks.
 
 A verdict is about code. Where an audit refutes the claim of one trial, the claims of all trials of that system in that
-sweep fall with it: each is `refuted` from then on, and says by which audit and of which trial.
+sweep fall with it: each is `refuted` from then on, and says by which audit and of which trial. The claim of a winner of
+a sealed search covers the whole search: with one system all winners fall.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcore.guarantee import Guarantee, Status
+from sweeps.ledger.assumptions import covers_search
 from sweeps.release.published import Published
 from sweeps.requests import Refutation, Request, this_person
 
@@ -59,26 +61,33 @@ def _kept(folder: Path) -> list[Refutation]:
     ]
 
 
-def refuted(claim: Guarantee, by: Refutation, key: str) -> Guarantee:
-    """What is left of a claim of the trial `key`."""
-    said = by.sentence(key)
+def refuted(claim: Guarantee, by: Refutation, key: str, system: str) -> Guarantee:
+    """What is left of a claim of the trial `key`, of `system`."""
+    said = by.sentence(key) if system == by.system else by.of_search
     if said in claim.assumptions:
         return claim
     return replace(claim, status=Status.REFUTED, assumptions=(said, *claim.assumptions))
 
 
 def marked(trials: Sequence[Published], by: Mapping[str, Refutation]) -> list[Published]:
-    """The trials, those of refuted systems with refuted claims: made, planned, and beside them."""
+    """The trials, those of refuted systems with refuted claims: made, planned, and beside. Of a sealed search all."""
     if not by:
         return list(trials)
-    return [_marked(one, by[one.system]) if one.system in by else one for one in trials]
+    return [one if (found := _bears_on(one, by)) is None else _marked(one, found) for one in trials]
+
+
+def _bears_on(trial: Published, by: Mapping[str, Refutation]) -> Refutation | None:
+    if trial.system in by:
+        return by[trial.system]
+    of_search = trial.plan is not None and covers_search(trial.plan.guarantee)
+    return next(iter(by.values())) if of_search else None
 
 
 def _marked(trial: Published, by: Refutation) -> Published:
+    def left(claim: Guarantee) -> Guarantee:
+        return refuted(claim, by, trial.key, trial.system)
+
     claim, plan = trial.guarantee, trial.plan
-    if claim is not None:
-        claim = refuted(claim, by, trial.key)
     if plan is not None:
-        beside = tuple(refuted(one, by, trial.key) for one in plan.beside)
-        plan = replace(plan, guarantee=refuted(plan.guarantee, by, trial.key), beside=beside)
-    return Published(replace(trial, guarantee=claim, plan=plan))
+        plan = replace(plan, guarantee=left(plan.guarantee), beside=tuple(map(left, plan.beside)))
+    return Published(replace(trial, guarantee=None if claim is None else left(claim), plan=plan))

@@ -18,6 +18,8 @@ from sweeps.ledger.assumptions import claim_of_search, covers_search
 from sweeps.ledger.spending import summary_in_passing
 from sweeps.records import SweepState, TrialState, sweep_of
 from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import Verdict, quote_of_claim, quote_of_total
+from sweeps.requests import Refutation, this_person
 from sweeps.sealed.planning import SealedPlanner, middles
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.orders import orders_of
@@ -188,6 +190,19 @@ def test_its_certificate_says_that_several_left(tmp_path):
     assert [one.trial for one in body.mode.winners] == [one.key for one in search.store.trials(search.name)]
     assert body.accesses.tuning.endswith("ranked inside the release boundary by 2 public orders; the best by each left")
     assert "every trial but those that left" in body.released.intermediates
+
+
+def test_with_one_system_the_claims_of_all_winners_fall(tmp_path):
+    """Each covers the whole search. That of another system's winner was still called fit to be quoted."""
+    search, _, _ = over(tmp_path)
+    search.store.ask(search.name, Refutation(trial="sealed-9", system="another", audit=1), this_person())
+    seen = Publisher(search.store).trials(search.name)
+    for one in seen:
+        assert quote_of_claim(one.guarantee).verdict is Verdict.REFUTED
+        assert one.plan.guarantee == one.guarantee
+        assert "covers the search too" in one.guarantee.assumptions[0]
+    total = summary_in_passing(search.store.sweep(search.name), seen, search.store.ledger(search.name)).procedure
+    assert quote_of_total(total).verdict is Verdict.REFUTED
 
 
 def test_a_sum_beyond_double_precision_wins_by_no_order_and_ends_no_worker():
