@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 from dpcore.calibrate import Target
 from dpcore.guarantee import Guarantee, Notion, Status, weakest
@@ -41,6 +42,8 @@ from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
 CANDIDATES = 8
 """Of each slot, where results lead the search. With bounds of 0.75 and 1.25 the better half of so many has the whole
 lean that they allow; more would be planned for nothing."""
+_PLACES = (0.5, 0.1, 0.9)
+"""In the domains of a system, where it is asked what its claim rests on until it has a plan: in public."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,7 @@ class Pricing:
         return {one.name: one.epsilon for one in price_best(self.law, trial, rule.delta).routes}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SealedPlanner:
     """Plans the configurations of one sweep. Raises InvalidValue where no configuration can be priced."""
 
@@ -136,24 +139,39 @@ class SealedPlanner:
 
         `config` is canonical, its `target_epsilon` the budget, or that of its rung.
         """
-        pricing = self.pricing
         rung = self.spec.privacy.epsilon.index(config[TARGET_EPSILON])
-        start = pricing.references[rung].guarantee.epsilon
-
-        def exceeds(trial: TrialProfile) -> float:
-            return pricing.exceeds(rung, trial)
-
-        found = _fitted(self.spec, config, self.facts, self.calibrations, exceeds, start, self.systems)
+        found = self._within(config, rung)
         if isinstance(found, Refusal):
             return found
         return replace(found, guarantee=self.claim(found), beside=self.afterwards(found, rung))
+
+    def _within(self, config: Config, rung: int) -> PrivacyPlan | Refusal:
+        """The plan that meets the rule of its rung, with what it would claim alone."""
+        start = self.pricing.references[rung].guarantee.epsilon
+
+        def exceeds(trial: TrialProfile) -> float:
+            return self.pricing.exceeds(rung, trial)
+
+        return _fitted(self.spec, config, self.facts, self.calibrations, exceeds, start, self.systems)
+
+    @cached_property
+    def _of_the_space(self) -> tuple[str, ...]:
+        """What the claims of all systems of the space rest on: whichever won, trials of all of them may have run."""
+        space, plans = Space.of(self.spec), [self.pricing.reference]
+        for branch in space.branches if len(space.branches) > 1 else ():
+            places = (space.config(branch, space.epsilons[-1], branch.drawn(partial(float, u))) for u in _PLACES)
+            found = (self._within(config, len(space.epsilons) - 1) for config in places)
+            plan = next((one for one in found if isinstance(one, PrivacyPlan)), None)
+            plans += [] if plan is None else [plan]
+        return tuple(line for plan in plans for line in plan.guarantee.assumptions)
 
     def claim(self, plan: PrivacyPlan) -> Guarantee:
         """What the winner claims, whichever it is: the budget, for everything that leaves."""
         own, rule, selection = plan.guarantee, self.pricing.rule, self.spec.selection
         assert selection is not None
         law = law_text(selection, self.pricing.law.cap)
-        assumptions = [line for line in own.assumptions if line not in OF_ONE_TRIAL]
+        lines = dict.fromkeys((*own.assumptions, *self._of_the_space))
+        assumptions = [line for line in lines if line not in OF_ONE_TRIAL]
         return Guarantee(
             epsilon=rule.epsilon,
             delta=rule.delta,

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpcore.accounting import POISSON
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.selection import Capped, geometric, price_best
@@ -95,6 +96,21 @@ def test_one_common_epsilon_would_not_have_done():
     drawn = [space.draw(rng) | {TARGET_EPSILON: alone} for _ in range(8)]
     plans = [plan_proposal(spec, config, planner.facts, {}) for config in drawn]
     assert max(planner.pricing.rule.exceeds(trial_profile(plan)) for plan in plans) > 0.01
+
+
+def test_a_claim_names_what_the_systems_that_did_not_win_rest_on():
+    """It covers trials of all of them: a winner of one step, or of no batches, named less than its price rests on."""
+    both = deepcopy(DIGITS)
+    both["systems"]["model-sensitivity"] = {"regularisation": 0.1}
+    planner = planner_of(both)
+    found = [planner.plan(config) for config in middles(planner.spec)]
+    assert {one.system for one in found} == both["systems"].keys()
+    first, second = (set(one.guarantee.assumptions) for one in found)
+    assert first == second
+    assert POISSON in first
+    mean = planner_of({**SPEC, "systems": {"noisy-mean": {"clip": 0.5, "steps": {"int_log_uniform": [1, 64]}}}})
+    one, many = (mean.plan({"system": "noisy-mean", "clip": 0.5, "steps": n, TARGET_EPSILON: 3.0}) for n in (1, 9))
+    assert set(one.guarantee.assumptions) == set(many.guarantee.assumptions)
 
 
 def test_private_validation_is_part_of_a_trial(tmp_path):
