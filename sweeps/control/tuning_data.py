@@ -16,7 +16,8 @@ from sweeps.records import SweepRecord
 from sweeps.spec import SweepSpec
 from sweeps.spec.model import FUNCTION, Data
 from trainables.data.file_paths import overlap
-from trainables.data.tuning_part import PartUse, part_in
+from trainables.data.part_in import part_in
+from trainables.data.tuning_part import PartUse
 
 HERE = "search.chosen_from"
 OWN_FILES = "table"

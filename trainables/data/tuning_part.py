@@ -107,13 +107,6 @@ def part_of(raw: object, n: int, unit: Unit | None) -> RecordsPart | None:
     )
 
 
-def part_in(source: str, options: Mapping[str, object]) -> RecordsPart | None:
-    """That of a data section which was read; None of a source that has none."""
-    from trainables.data.table import TABLE
-
-    return TABLE.part(options) if source == TABLE.name else None
-
-
 def check_others(
     part: RecordsPart | None, others: Mapping[str, tuple[str | None, str]], private_file: str | None
 ) -> None:
