@@ -139,7 +139,7 @@ class _Records:
 
 def _records(where: object, form: str | None, declared: Schema, n: int) -> _Records:
     """All records of one file. Raises InvalidValue."""
-    table = table_file.read(where, form, declared.names)
+    table = table_file.read(where, form, declared.names, declared.ids)
     ids: NDArray[Any]
     if declared.unit is not None:
         ids = _unit_ids(where, table, declared.unit)
@@ -147,7 +147,7 @@ def _records(where: object, form: str | None, declared: Schema, n: int) -> _Reco
     else:
         _count(where, len(table), n, "records")
         id_ = declared.id
-        ids = np.zeros(0) if id_ is None else _values(where, table, id_)
+        ids = np.zeros(0) if id_ is None else _split_ids(where, table, id_)
     return _Records(_split(where, table, declared), ids)
 
 
@@ -168,7 +168,7 @@ def _check_test_file(asked: TableOptions, declared: Schema, trained: NDArray[Any
 
 
 def _ids_in(path: str, form: str | None, unit: Unit) -> set[str]:
-    return set(_unit_ids(path, table_file.read(path, form, (unit.column,)), unit))
+    return set(_unit_ids(path, table_file.read(path, form, (unit.column,), (unit.column,)), unit))
 
 
 def _check_apart(unit: Unit, ids: set[str], found: set[str], option: str, path: str, other: str) -> None:
@@ -189,6 +189,15 @@ def _count(where: object, found: int, declared: int, of: str) -> None:
         raise InvalidValue(
             "data.n", declared, f"a number within {COUNT_TOLERANCE:.0%} of the {of} in {where}", "Declare another n."
         )
+
+
+def _split_ids(where: object, table: pa.Table, column: str) -> NDArray[Any]:
+    """What parts each record. Raises InvalidValue for a missing one."""
+    ids = _values(where, table, column)
+    if missing := sum(isinstance(one, str) and not one for one in ids):
+        expected = f"an id in every record of {where}, found {missing} missing"
+        raise InvalidValue(f"data.columns.{column}", column, expected, "Give them one, or drop them, before the sweep.")
+    return ids
 
 
 def _unit_ids(where: object, table: pa.Table, unit: Unit) -> NDArray[np.object_]:

@@ -36,11 +36,15 @@ _WITHOUT_VALUES = re.compile(
 _EMPTY = "a folder with a file in it, found none"
 
 
-def read(where: object, form: str | None, names: tuple[str, ...]) -> pa.Table:
-    """All rows of the columns `names`. Raises InvalidValue (path, form, columns)."""
+def read(where: object, form: str | None, names: tuple[str, ...], texts: Sequence[str] = ()) -> pa.Table:
+    """All rows of the columns `names`. Raises InvalidValue (path, form, columns).
+
+    texts  columns of a CSV file to be read as they are written. Of the others what is read of one record follows from
+           all of them: 007 is 7 unless some record has a word there
+    """
     path, kind = _path(where), form_of(where, form)
     with _readable(path, kind):
-        source = _dataset(path, kind)
+        source = _dataset(path, kind, texts)
         _check_names(path, kind, list(source.schema.names), names)
         return source.to_table(columns=list(names))
 
@@ -145,10 +149,13 @@ def columns(where: object, form: str | None) -> list[tuple[str, pa.DataType | No
         return list(zip(schema.names, schema.types, strict=True))
 
 
-def _dataset(path: str, kind: str) -> ds.FileSystemDataset:
+def _dataset(path: str, kind: str, texts: Sequence[str] = ()) -> ds.FileSystemDataset:
+    import pyarrow as pa
     import pyarrow.dataset as ds
+    from pyarrow.csv import ConvertOptions
 
-    source = ds.dataset(path, format=kind)
+    written = ConvertOptions(column_types={name: pa.string() for name in texts})
+    source = ds.dataset(path, format=ds.CsvFileFormat(convert_options=written) if kind == "csv" else kind)
     if not source.files:
         raise FileNotFoundError(_EMPTY)
     return source

@@ -214,6 +214,14 @@ class Schema:
         return found or (None if self.part is None else self.part.id)
 
     @property
+    def ids(self) -> tuple[str, ...]:
+        """Columns that say whose a record is and nothing else: by what each record has there, whatever others have."""
+        ids = {self.id, None if self.unit is None else self.unit.column} - {None}
+        others = {column.name for column in self.columns} | {self.label}
+        others |= set() if self.weights is None else {self.weights.column}
+        return tuple(sorted(str(one) for one in ids - others))
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Columns that are read."""
         ids = [self.id, None if self.unit is None else self.unit.column]

@@ -1,0 +1,76 @@
+"""Ids of a CSV file are read as they are written: what one record has there moves no other one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcore.checks import InvalidValue
+from trainables.data import SOURCES, table_file
+from trainables.system import Dataset
+
+TABLE = SOURCES["table"]
+COLUMNS = {"age": {"low": 0, "high": 1000}}
+
+
+def written(path: Path, people: list[str]) -> Path:
+    """One record of each; the age is its place, by which it is known again."""
+    lines = ["person,age,y", *(f"{one},{place},{'ab'[place % 2]}" for place, one in enumerate(people))]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def loaded(path: Path, n: int, **options: object) -> Dataset:
+    asked = {"path": str(path), "columns": COLUMNS, "label": "y", "classes": ["a", "b"], "n": n}
+    return TABLE.load({**asked, **options})
+
+
+def ages(split) -> set[int]:
+    return {round(1000 * float(one)) for one in np.ravel(next(iter(split.inputs.values())))}
+
+
+def parts(path: Path, people: list[str]) -> tuple[set[int], set[int]]:
+    validation = {"share": 0.5, "id": "person", "records": "private"}
+    data = loaded(written(path, people), len(people), validation=validation)
+    return ages(data.train), ages(data.validation)
+
+
+IDS = st.lists(st.integers(0, 9999).map(lambda n: f"{n:0{1 + n % 6}d}"), min_size=12, max_size=24, unique_by=int)
+
+
+@settings(max_examples=15, deadline=None)
+@given(people=IDS, word=st.sampled_from(["A1", "x", "seven", "7b"]))
+def test_a_word_among_numbers_moves_nobody(tmp_path_factory, people, word):
+    path = tmp_path_factory.mktemp("ids") / "people.csv"
+    before, after = parts(path, people), parts(path, [*people, word])
+    added = {len(people)}
+    assert tuple(one - added for one in after) == before
+
+
+def test_reading_ids_as_numbers_is_caught(tmp_path, monkeypatch):
+    """The mutant: 007 is 7 until somebody is called A1, and then it is 007."""
+    read = table_file.read
+    monkeypatch.setattr(table_file, "read", lambda where, form, names, texts=(): read(where, form, names))
+    people = [f"{n:05d}" for n in range(40)]
+    before, after = parts(tmp_path / "p.csv", people), parts(tmp_path / "p.csv", [*people, "A1"])
+    assert tuple(one - {len(people)} for one in after) != before
+
+
+def test_units_of_numbers_stay_apart_whoever_joins(tmp_path):
+    """7 and 007 are two persons, also where all are numbers."""
+    people = ["7", "007", "8", "9", *(str(n) for n in range(20, 40))]
+    unit = {"column": "person", "max_records": 3}
+    for joined in (people, [*people, "A1"]):
+        validation = {"share": 0.1, "id": "person", "records": "private"}
+        data = loaded(written(tmp_path / "p.csv", joined), len(joined), unit=unit, validation=validation)
+        assert len(data.units.offsets) - 1 == len(ages(data.train))
+
+
+def test_an_id_that_is_missing_is_refused(tmp_path):
+    people = [str(n) for n in range(20)] + [""]
+    with pytest.raises(InvalidValue, match="found 1 missing"):
+        parts(tmp_path / "p.csv", people)
