@@ -47,7 +47,7 @@ def compared(
     middle = Middle.of(spec, facts, {} if calibrations is None else calibrations)
     rows: list[ModeRow] = []
     without: list[NoRow] = []
-    for mode, row in _modes(middle, _chance(spec)):
+    for mode, row in _modes(middle, _chance(spec), _orders(spec)):
         try:
             rows.append(_as_written(spec, row()))
         except _CANNOT as error:
@@ -69,7 +69,7 @@ def compared(
     )
 
 
-def _modes(middle: Middle, chance: float) -> Iterator[tuple[str, Callable[[], ModeRow]]]:
+def _modes(middle: Middle, chance: float, orders: int) -> Iterator[tuple[str, Callable[[], ModeRow]]]:
     """Each mode by its name, and how its row comes about; `chance` of a good trial in a sealed search."""
     yield "one run", lambda: open_modes.one_run(middle)
     yield "trial", lambda: open_modes.each_trial(middle)
@@ -80,7 +80,7 @@ def _modes(middle: Middle, chance: float) -> Iterator[tuple[str, Callable[[], Mo
     laws = laws_at(chance)
     for name, law in laws.items():
         yield f"best, {name}", lambda name=name, law=law: sealed_modes.best(middle, name, law)  # type: ignore[misc]
-    yield "front", lambda: sealed_modes.front(middle, laws["geometric"])
+    yield "front", lambda: sealed_modes.front(middle, laws["geometric"], orders)
     yield "first", lambda: sealed_modes.first(middle, chance)
     yield "holdout", lambda: parted_modes.holdout(middle, laws["geometric"])
     yield "public", lambda: parted_modes.public(middle)
@@ -112,6 +112,11 @@ def _chance(spec: SweepSpec) -> float:
     if spec.selection is None:
         return default_chance()
     return law_of(spec.selection, spec.search.trials).priced.reach(TOP)
+
+
+def _orders(spec: SweepSpec) -> int:
+    """Of a front: those that the spec asks for, or its objectives, two at least."""
+    return max(2, len(spec.orders if spec.privacy.release == "front" else spec.objectives))
 
 
 def _speed(rehearsal: Rehearsal, system: str) -> float | None:

@@ -51,12 +51,11 @@ def best_price(law: CountLaw, delta: float) -> Callable[[TrialProfile], float]:
     return lambda trial: price_best(law, trial, delta, orders=()).epsilon
 
 
-def front(middle: Middle, law: CountLaw) -> ModeRow:
-    """The best of K trials by each order leaves: each objective is one, and there are two at least.
+def front(middle: Middle, law: CountLaw, orders: int) -> ModeRow:
+    """The best of K trials by each of `orders` orders leaves.
 
     law  without its cap
     """
-    orders = max(2, len(middle.spec.objectives))
     rule = FrontPoints.solved(law, orders, Target(epsilon=middle.epsilon, delta=middle.delta))
     plan = middle.meeting(lambda plan: rule.exceeds(trial_profile(plan)))
     return sealed_row(

@@ -254,3 +254,28 @@ def test_noise_covers_its_own_price() -> None:
     at = sgd()
     plan = at.costing(sealed_modes.best_price(with_mean(0.5, 45), at.delta))
     assert sealed_modes.best_price(with_mean(0.5, 45), at.delta)(trial_profile(plan)) <= at.epsilon
+
+
+def test_a_front_is_priced_by_the_orders_that_are_asked_for() -> None:
+    two, three = (sealed_modes.front(middle(), geometric(MEAN), orders) for orders in (2, 3))
+    assert (two.mode, three.mode) == ("front, 2 orders", "front, 3 orders")
+    # private_search.md section 1g's rule for Gaussian trials, computed in tests/dpcore/selection/test_front_points.py.
+    assert noise(two) == pytest.approx(3.8010905, rel=CLOSE)
+    assert noise(three) == pytest.approx(5.2010820, rel=CLOSE)
+    orders = [{"estimate": 1.0}, {"estimate": 1.0, "expected_error": 0.1}, {"expected_error": 1.0}]
+    written = load_spec(
+        {
+            "name": "t",
+            "data": {"source": "uniform", "n": 1000},
+            "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4}},
+            "privacy": {"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "front"},
+            "objectives": [
+                {"metric": "estimate", "goal": "maximize"},
+                {"metric": "expected_error", "goal": "minimize"},
+            ],
+            "search": {"trials": 81},
+            "selection": {"deadline_minutes": 1, "orders": orders},
+        }
+    )
+    row = compared(written).row("front, 3 orders")
+    assert not row.refused
