@@ -36,7 +36,8 @@ class Approved:
                 "how the ranges of hyperparameters were chosen, and on which data",
             ),
         }
-        missing = {name: why for name, (text, least, why) in asked.items() if len(text.strip()) < least}
+        missing = {name: one for name, one in asked.items() if len(one[0].strip()) < one[1]}
         if missing:
-            listed = "; ".join(f"{name}: {why}" for name, why in missing.items())
-            raise InvalidValue(", ".join(missing), None, f"what no machine knows: {listed}")
+            listed = "; ".join(f"{name}: {why} (at least {least} letters)" for name, (_, least, why) in missing.items())
+            said = [text.strip() for text, _, _ in missing.values() if text.strip()]
+            raise InvalidValue(", ".join(missing), said or None, f"what no machine knows: {listed}")
