@@ -212,9 +212,9 @@ def test_an_id_is_one_whatever_else_is_in_its_column(tmp_path):
     assert len(tunes ^ after[0]) <= 1
     assert len(trains ^ after[1]) <= 1
     frame["id"] = np.arange(len(frame)) + 0.5
-    frame.to_csv(tmp_path / "fractions.csv", index=False)
+    frame.to_parquet(tmp_path / "fractions.parquet")
     with pytest.raises(InvalidValue, match="whole numbers or texts"):
-        loaded(str(tmp_path / "fractions.csv"), "final")
+        loaded(str(tmp_path / "fractions.parquet"), "final")
 
 
 def test_whole_units_are_parted(tmp_path):

@@ -23,6 +23,7 @@ from dpcore.parallel import headline_of_parts
 from sweeps.control import open_course, session
 from sweeps.control.controller import Controller
 from sweeps.control.decisions import Done
+from sweeps.control.open_course import Surroundings
 from sweeps.control.planning import plan_proposal
 from sweeps.control.stopped_trials import ex_post
 from sweeps.face.overview import shown
@@ -61,14 +62,14 @@ class NoViews:
     def __exit__(self, *_: object) -> None: ...
 
 
-def in_process(controller: Controller, loaded: list[Dataset], workspace: Workspace, *_: Any) -> str:
-    secret = workspace.secret(controller.sweep)
+def in_process(controller: Controller, address: None, around: Surroundings) -> str:
+    secret = around.workspace.secret(controller.sweep)
     while not isinstance(decision := controller.decide(), Done):
 
         def tell(told: Told, group: TrialGroup = decision) -> None:
             controller.told(group, told.to_dict())
 
-        controller.finished(decision, run_group(decision, loaded[0], controller.trials, secret, tell=tell))
+        controller.finished(decision, run_group(decision, around.loaded[0], controller.trials, secret, tell=tell))
     return "finished"
 
 

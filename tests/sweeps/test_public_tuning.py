@@ -217,6 +217,8 @@ def test_its_certificate_says_where_the_settings_are_from_and_verifies(root, tmp
     assert sweeps.verify(target, signer=tmp_path / "key.pem.pub").stands
 
 
+@pytest.mark.chaos
+@pytest.mark.outage
 def test_on_a_real_cluster_from_proxy_to_final_run(tmp_path):
     for raw in (proxy(tmp_path, search={"trials": 2}), final(tmp_path)):
         (tmp_path / f"{raw['name']}.yaml").write_text(yaml.safe_dump(raw))

@@ -15,6 +15,7 @@ from sweeps.advice.advising import compared
 from sweeps.advice.proxy import FEWEST, Proxy
 from sweeps.advice.words import text
 from sweeps.cli.app import app
+from sweeps.control import session
 from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
 from sweeps.spec import load_spec
@@ -83,10 +84,8 @@ DIGITS = {
 def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("proxy")
     sweeps.run({"name": "public", **DIGITS}, root=folder, progress=False)
-    few = {"name": "few", **DIGITS, "search": {**DIGITS["search"], "trials": 4}}
-    sweeps.run(few, root=folder, progress=False)
-    mine = {**DIGITS, "data": {"source": "digits"}, "search": {"trials": 2, "sampler": "random"}}
-    sweeps.run({"name": "mine", **mine}, root=folder, progress=False)
+    # What makes no proxy of this one is seen before its trials are.
+    session.create(load_spec({"name": "mine", **DIGITS, "data": {"source": "digits"}}), Workspace.at(folder))
     return folder
 
 
@@ -109,16 +108,12 @@ def test_a_real_proxy_is_asked_by_the_command_and_by_python(root, tmp_path):
     assert not found.proxy.learned
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("mine", "a sweep whose records are declared public"),
-        ("few", f"at least {FEWEST} finished trials at some budget \\(this one has 2\\)"),
-    ],
-)
-def test_what_is_no_proxy_is_refused(root, name, said):
-    with pytest.raises(InvalidValue, match=said):
-        sweeps.check(PRIVATE, rehearsal=False, proxy=name, root=root)
+def test_what_is_no_proxy_is_refused(root, monkeypatch):
+    with pytest.raises(InvalidValue, match="a sweep whose records are declared public"):
+        sweeps.check(PRIVATE, rehearsal=False, proxy="mine", root=root)
+    monkeypatch.setattr("sweeps.advice.proxy.FEWEST", FEWEST + 1)
+    with pytest.raises(InvalidValue, match=f"at least 6 finished trials at some budget \\(this one has {FEWEST}\\)"):
+        sweeps.check(PRIVATE, rehearsal=False, proxy="public", root=root)
 
 
 def test_a_proxy_that_was_judged_otherwise_is_refused(root):
