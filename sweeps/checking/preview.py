@@ -31,6 +31,7 @@ from sweeps.search.grid import SearchGrid
 from sweeps.search.history import WarmStart, fitting
 from sweeps.search.space import Space
 from sweeps.spec import public_facts
+from sweeps.spec.final_section import FINAL
 from sweeps.spec.model import SweepSpec
 from trainables.system import PrivacyPlan, PublicFacts, Refusal, System
 from trainables.units import RECORD
@@ -172,6 +173,8 @@ class Preview:
         most, bounded = ("", "each trial") if self.selection is None else ("at most ", "the whole search")
         if self.spread:
             bounded = "everything that leaves the sweep"
+        if privacy.scope in FINAL:
+            bounded = "the final run"
         lines = [
             *filter(None, [self.heading]),
             f"{self.spec.name}: {most}{search.trials} trials by {sampler} on {self.facts.dataset} (n={self.facts.n})",
