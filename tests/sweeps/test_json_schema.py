@@ -37,9 +37,10 @@ def generated() -> list[Any]:
 
 
 def packaged() -> list[str]:
-    """The examples, and the whole specs of the README."""
+    """The examples, and the whole specs of README and guide."""
     texts = [(ROOT / "sweeps/examples" / f"{name}.yaml").read_text() for name in example_names()]
-    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    pages = [ROOT / "README.md", *sorted((ROOT / "sweeps/guide").glob("*.md"))]
+    blocks = [block for page in pages for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)]
     return texts + [block for block in blocks if "\nobjectives:" in block]
 
 

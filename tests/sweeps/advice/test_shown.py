@@ -1,4 +1,4 @@
-"""The comparison that README.md shows is the one that is printed, and DP-SGD is compared in half a minute."""
+"""The comparison that the guide shows is the one that is printed, and DP-SGD is compared in half a minute."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import sweeps
 from sweeps.advice.advising import compared
 from sweeps.advice.words import table
 
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "sweeps/guide/paying.md").read_text(encoding="utf-8")
 
 
 def test_the_page_shows_what_is_printed() -> None:
     begun = time.process_time()
     found = compared(sweeps.load("quickstart"))
     assert time.process_time() - begun < 30
-    assert "\n".join(f"  {line}" for line in table(found)) in README
+    assert "\n".join(f"  {line}" for line in table(found)) in PAGE
