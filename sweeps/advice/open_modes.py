@@ -20,7 +20,7 @@ from sweeps.checking.estimates import TotalEstimate, estimated_total
 from sweeps.ledger.summary import Choice
 from sweeps.release.rounding import epsilon_text
 from sweeps.search.rungs import rung_ends, stops
-from sweeps.spec.model import EarlyStopping
+from sweeps.spec.sections import EarlyStopping
 from trainables.system import PrivacyPlan
 
 COMPOSED = "composition of privacy-loss distributions (Zhu, Dong & Wang 2022, theorem 27)"

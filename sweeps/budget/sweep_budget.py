@@ -25,7 +25,8 @@ from dpcore.adjacency import Adjacency
 
 if TYPE_CHECKING:
     from dpcore.selection import GDPFilter, RenyiFilter
-    from sweeps.spec.model import EarlyStopping, Privacy, Search, SweepSpec
+    from sweeps.spec.model import SweepSpec
+    from sweeps.spec.sections import EarlyStopping, Privacy, Search
 
 Spread = Literal["equal", "front-loaded", "halving"]
 

@@ -23,8 +23,8 @@ from sweeps.release.quoting import quote_of_total
 from sweeps.search.known_points import read_point
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec, public_facts
-from sweeps.spec.model import Chosen
 from sweeps.spec.problems import Problems
+from sweeps.spec.sections import Chosen
 from sweeps.store.errors import UnknownSweep
 from trainables.system import Refusal, Scalar, System
 

@@ -22,7 +22,7 @@ from sweeps.search.space import Space
 from sweeps.search.strata import widened
 from sweeps.spec import SweepSpec
 from sweeps.spec.budgets import with_budgets
-from sweeps.spec.model import LARGEST_BUDGET
+from sweeps.spec.sections import LARGEST_BUDGET
 from sweeps.store import Lease, Store
 
 LARGEST = 10_000_000

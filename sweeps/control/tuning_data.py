@@ -14,7 +14,8 @@ from dpcore.checks import InvalidValue
 from sweeps.population.declared_public import PARTS
 from sweeps.records import SweepRecord
 from sweeps.spec import SweepSpec
-from sweeps.spec.model import FUNCTION, Data
+from sweeps.spec.model import FUNCTION
+from sweeps.spec.sections import Data
 from trainables.data.file_paths import overlap
 from trainables.data.part_in import part_in
 from trainables.data.tuning_part import PartUse

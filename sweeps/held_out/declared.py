@@ -110,7 +110,7 @@ def place(spec: RecordedSpec) -> str | None:
 
 def _held(spec: RecordedSpec) -> tuple[HeldOut | None, Mapping[str, object]]:
     """What the data of a recorded spec say of test records, and all their options. Raises InvalidValue, KeyError."""
-    from sweeps.spec.model import Data
+    from sweeps.spec.sections import Data
 
     data = Data(**spec.canonical["data"])
     source, options = SOURCES[data.source], data.options()

@@ -15,7 +15,7 @@ from dpcore.guarantee import Guarantee, resting_on
 from sweeps.ledger.assumptions import HOLDOUT
 from sweeps.ledger.summary import Procedure, Summary
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.spec.model import Chosen
+from sweeps.spec.sections import Chosen
 
 THEOREM = (
     "the larger of tuning and final run, which read parts of the records that a function of each record alone decides "

@@ -17,7 +17,7 @@ from sweeps.release.rounding import epsilon_text
 from sweeps.report.content import Content
 from sweeps.report.guarantees import claim_badge, guarantee_line
 from sweeps.search.rungs import rung_ends
-from sweeps.spec.model import EarlyStopping
+from sweeps.spec.sections import EarlyStopping
 from trainables.system import PrivacyPlan
 
 MAX_ROWS = 500

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sweeps.spec.model import Selection
+    from sweeps.spec.sections import Selection
 
 SEALED = (
     "The number of trials, the other trials, and which of them won stay inside the release boundary for ever: nobody "

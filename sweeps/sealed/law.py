@@ -17,7 +17,7 @@ from dpcore.selection import (
 )
 
 if TYPE_CHECKING:
-    from sweeps.spec.model import Selection
+    from sweeps.spec.sections import Selection
 
 _FAIR = 0.5
 

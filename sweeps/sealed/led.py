@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpcore.selection import TwoPoint
 from sweeps.release.rounding import epsilon_text
 from sweeps.sealed.planning import CANDIDATES, SealedPlanner
-from sweeps.spec.model import AdaptOptions
+from sweeps.spec.sections import AdaptOptions
 from trainables.system import Config
 
 DECILE = 0.1

@@ -36,7 +36,8 @@ from sweeps.sealed.assumptions import rests_on
 from sweeps.sealed.law import law_of, law_text
 from sweeps.sealed.theorems import of_adaptive, of_best, of_first, of_front
 from sweeps.search.space import Space
-from sweeps.spec.model import Selection, SweepSpec
+from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import Selection
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
 
 CANDIDATES = 8

@@ -15,7 +15,8 @@ from sweeps.sealed.law import law_text
 from sweeps.sealed.led import DECILE, Led, led_by
 from sweeps.sealed.planning import SealedPlanner, middles
 from sweeps.search.automatic import SECONDS_PER_GRADIENT
-from sweeps.spec.model import Resources, SweepSpec
+from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import Resources
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
 
 

@@ -7,7 +7,8 @@ import math
 from sweeps.records import DECIDED
 from sweeps.release.comparing import compared
 from sweeps.release.published import Published
-from sweeps.spec.model import ObjectiveOptions, SweepSpec
+from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import ObjectiveOptions
 
 
 def objective_at(record: Published, metric: str, step: int) -> float | None:

@@ -24,7 +24,8 @@ from sweeps.records import TrialState
 from sweeps.release.published import Published
 from sweeps.search.dominance import best_first
 from sweeps.search.objective_values import objective_at
-from sweeps.spec.model import EarlyStopping, SweepSpec
+from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import EarlyStopping
 
 
 @dataclass(frozen=True, slots=True)

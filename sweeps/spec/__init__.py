@@ -3,8 +3,9 @@
 from sweeps.spec.difference import diff
 from sweeps.spec.json_schema import spec_schema
 from sweeps.spec.loading import load_spec, public_facts, sections_of
-from sweeps.spec.model import EarlyStopping, Resources, SweepSpec
+from sweeps.spec.model import SweepSpec
 from sweeps.spec.problems import SpecError, SpecErrors
+from sweeps.spec.sections import EarlyStopping, Resources
 
 __all__ = [
     "EarlyStopping",

@@ -23,9 +23,9 @@ from sweeps.spec.constraints import Constraint
 from sweeps.spec.constraints_section import sound
 from sweeps.spec.domains import Domain
 from sweeps.spec.draft import Draft
-from sweeps.spec.model import Search
 from sweeps.spec.problems import Problems
 from sweeps.spec.same_as import Knobs
+from sweeps.spec.sections import Search
 from sweeps.spec.selection_section import selects
 from sweeps.spec.values import as_number
 from trainables.capabilities import capabilities_of

@@ -7,8 +7,8 @@ import math
 from dpcore.checks import InvalidValue
 from sweeps.search import registry
 from sweeps.spec.draft import Draft
-from sweeps.spec.model import AdaptOptions
 from sweeps.spec.problems import Problems
+from sweeps.spec.sections import AdaptOptions
 
 
 def check_adapt(draft: Draft, problems: Problems) -> None:

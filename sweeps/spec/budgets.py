@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweeps.spec.model import FrontOptions, Reference, SweepSpec
+from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import FrontOptions, Reference
 
 BEYOND = 1.1
 """Of the largest budget: a trial exactly at a reference would add no volume."""

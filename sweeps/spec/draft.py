@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.spec.model import (
+from sweeps.spec.same_as import Knobs
+from sweeps.spec.sections import (
     Data,
     EarlyStopping,
     ExecutionOptions,
@@ -19,7 +20,6 @@ from sweeps.spec.model import (
     Selection,
     Tracking,
 )
-from sweeps.spec.same_as import Knobs
 from trainables.system import PublicFacts, System
 
 

@@ -24,12 +24,13 @@ from sweeps.spec.constraints_section import check_constraints
 from sweeps.spec.documents import read_file
 from sweeps.spec.draft import Draft
 from sweeps.spec.final_section import check_final, is_final
-from sweeps.spec.model import FUNCTION, Data, Section, SweepSpec
+from sweeps.spec.model import FUNCTION, SweepSpec
 from sweeps.spec.problems import Problems, SpecError, SpecErrors
 from sweeps.spec.raw import check_population, check_raw_measures
 from sweeps.spec.references import check_references, references
 from sweeps.spec.reported import check_reported
 from sweeps.spec.secrecy import check_no_secrets
+from sweeps.spec.sections import Data, Section
 from sweeps.spec.selection_section import check_selection, proposing, selects
 from sweeps.spec.sweep_scope import check_sweep_scope
 from sweeps.spec.systems_section import read_systems

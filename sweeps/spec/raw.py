@@ -8,9 +8,9 @@ from sweeps.population.declared_public import own_public_parts
 from sweeps.search import registry
 from sweeps.spec.domains import Domain
 from sweeps.spec.draft import Draft
-from sweeps.spec.model import Data
 from sweeps.spec.problems import Problems
 from sweeps.spec.same_as import spelled_out
+from sweeps.spec.sections import Data
 from trainables.metrics import Dependence, Metric
 from trainables.publishing import declared
 from trainables.system import PublicFacts, Scalar, System

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from sweeps.process.suggestions import did_you_mean
 from sweeps.spec.budgets import BUDGET_AXES, beyond
 from sweeps.spec.draft import Draft
-from sweeps.spec.model import FrontOptions, Limits, Privacy, Reference
 from sweeps.spec.problems import Problems
+from sweeps.spec.sections import FrontOptions, Limits, Privacy, Reference
 from trainables.measures.objectives import MEASURES
 from trainables.measures.quality import GROUPED, QUALITY
 from trainables.publishing import OWN_METRICS, declared

@@ -6,9 +6,9 @@ from dpcore.checks import InvalidValue
 from sweeps.search import registry
 from sweeps.spec.adapt_section import check_adapt
 from sweeps.spec.draft import Draft
-from sweeps.spec.model import AdaptOptions, Search, Selection
 from sweeps.spec.orders import MOST, direction
 from sweeps.spec.problems import Problems
+from sweeps.spec.sections import AdaptOptions, Search, Selection
 from trainables.data import SOURCES
 from trainables.data.test_part import HasTestRecords
 from trainables.publishing import OWN_METRICS

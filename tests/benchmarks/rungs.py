@@ -38,7 +38,7 @@ from sweeps.search.independent import RandomPoints
 from sweeps.search.rungs import first_stop, next_rung, rung_ends
 from sweeps.search.seeds import seed_of_trial
 from sweeps.spec import SweepSpec, load_spec, public_facts
-from sweeps.spec.model import EarlyStopping
+from sweeps.spec.sections import EarlyStopping
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS

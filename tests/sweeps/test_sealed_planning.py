@@ -21,7 +21,7 @@ from sweeps.sealed.law import law_of
 from sweeps.sealed.planning import SealedPlanner, middles
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
-from sweeps.spec.model import Selection
+from sweeps.spec.sections import Selection
 from trainables.system import PrivacyPlan, Refusal
 
 SPEC = {

@@ -1,0 +1,378 @@
+"""The sections of a sweep spec: frozen, each with its types, ranges and units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+)
+
+from dpcore.adjacency import Adjacency
+from sweeps.spec.domains import Domain
+from sweeps.spec.same_as import SameAs
+from trainables.system import PrivacyTarget, Scalar
+from trainables.units import RECORD
+
+
+def _no_truth_value(value: object) -> object:
+    # Python counts True as 1; `epsilon: true` is a slip of the pen, not a budget.
+    if isinstance(value, bool):
+        raise ValueError("a number, not a truth value")
+    return value
+
+
+def _scalar_or_list(value: object) -> object:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _knob_out(value: Scalar | Domain | SameAs) -> object:
+    return value.to_dict() if isinstance(value, Domain | SameAs) else value
+
+
+NUMBER = BeforeValidator(_no_truth_value)
+# Ranges stand before the validator, or they would be missing from the JSON schema.
+Positive = Annotated[float, Field(allow_inf_nan=False, gt=0), NUMBER]
+NotNegative = Annotated[float, Field(allow_inf_nan=False, ge=0), NUMBER]
+LARGEST_BUDGET = 1e12
+"""Far beyond what protects anybody; above it an accountant's numbers are no numbers any more."""
+Budget = Annotated[float, Field(allow_inf_nan=False, gt=0, le=LARGEST_BUDGET), NUMBER]
+Count = Annotated[int, Field(ge=0), NUMBER]
+Delta = Annotated[float, Field(allow_inf_nan=False, ge=1e-300, lt=1), NUMBER]
+"""Below it floating point keeps too few digits for an accountant to end."""
+PositiveCount = Annotated[int, Field(ge=1), NUMBER]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+Knob = Annotated[
+    Any, PlainValidator(lambda value: value), PlainSerializer(_knob_out), WithJsonSchema({})
+]  # read by sweeps.spec.systems_section, which knows each system's parameters, as sweeps.spec.json_schema does
+
+
+class Section(BaseModel):
+    """Common ground of all sections: frozen, no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+
+class Data(BaseModel):
+    """Which records: a source by name, or one's own as module:object, and that source's own options.
+
+    records_are_public  why nobody's privacy is at stake (a published benchmark, say). Then metrics that read training
+                        records outside of every claim may leave, and each claim is a demonstration on public records
+    population          of which these records are: a name for what may not be exceeded by all sweeps over it together
+                        (`sweeps budget`). Without it nothing is counted across sweeps
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    source: str
+    records_are_public: Annotated[str, Field(min_length=10)] | None = None
+    population: Name | None = None
+
+    def options(self) -> dict[str, Any]:
+        """The source's own options, and those of features."""
+        return dict(self.model_extra or {})
+
+    @property
+    def feature_map(self) -> str:
+        """The map that records are seen through (`trainables.features.declared`); "" without one."""
+        return str((self.model_extra or {}).get("features") or "")
+
+
+class Privacy(Section):
+    """The fixed budget of every trial.
+
+    epsilon            one or several target budgets, above 0, in nats; several make a knob `target_epsilon`
+    delta              in (0, 1), and below 1/n unless `allow_large_delta` says why not
+    allow_unprotected  why trials that claim nothing may run beside the budgets: baselines without noise, say. Their
+                       epsilon is infinite, and is shown as that
+    allow_raw_measures  why metrics that read training records outside of every claim may leave all the same: then
+                        what leaves the sweep is not covered, and nothing in it is called proved
+    unit               what neighbours differ in: `record`, or a word for what `data.unit` groups, such as `person`
+    scope, release     what the budget bounds and what leaves the sweep: trial/all bounds each trial, and all of them
+                       leave; sweep/all bounds all of them together, enforced while it runs (`sweeps.budget`);
+                       sweep/best bounds the whole search, of which the best trial alone leaves (`Selection`), and
+                       sweep/first one of which the first trial to meet a public target does, and sweep/front one of
+                       which the best by each of several public orders do; public/all is one final run with what
+                       `search.chosen_from` found on records that are declared public; holdout/all one with what it
+                       found on another part of the same records (`data.part`)
+    spread, shares     of sweep/all: how the budget is spread over how many trials; `search.trials` unless given
+    filter, order      of sweep/all: what adds up, mu^2 or the Renyi divergence at this order
+    solve              what the calibration sets: the noise, the steps, or nothing
+    noise_source       pseudorandom: noise and batches from statistical generators seeded by the sweep's secret; secure:
+                       noise from a cryptographic source that nobody can seed, batches from a keystream of the secret.
+                       The default is the faster one, and claims name it
+    """
+
+    epsilon: Annotated[
+        tuple[Budget, ...], BeforeValidator(_scalar_or_list), Field(min_length=1),
+        WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}, "minItems": 1}]}),
+    ]  # fmt: skip
+    delta: Delta
+    allow_large_delta: Annotated[str, Field(min_length=10)] | None = None
+    allow_unprotected: Annotated[str, Field(min_length=10)] | None = None
+    allow_raw_measures: Annotated[str, Field(min_length=10)] | None = None
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    unit: str = RECORD
+    scope: Literal["trial", "sweep", "public", "holdout"] = "trial"
+    release: Literal["all", "best", "first", "front"] = "all"
+    spread: Literal["equal", "front-loaded", "halving"] = "equal"
+    shares: PositiveCount | None = None
+    filter: Literal["gdp", "renyi"] = "gdp"
+    order: Annotated[float, Field(allow_inf_nan=False, gt=1, le=10_000), NUMBER] | None = None
+    solve: Literal["noise", "steps", "none"] = "noise"
+    noise_source: Literal["pseudorandom", "secure"] = "pseudorandom"
+
+    def target(self, epsilon: float) -> PrivacyTarget:
+        """The target of one trial at one of the budgets."""
+        return PrivacyTarget(
+            epsilon=epsilon, delta=self.delta, adjacency=self.adjacency, unit=self.unit, solve=self.solve
+        )
+
+
+class ObjectiveOptions(Section):
+    """One metric and its direction; without `goal` the metric's own, which `module:function` has none of."""
+
+    metric: str
+    goal: Literal["maximize", "minimize"] | None = None
+
+
+class Chosen(Section):
+    """What a final run was given, recorded when its sweep begins and never changed: nobody writes it.
+
+    sweep    by the name that it has for good, which tuned
+    trial    the best of it
+    public_because  why the tuning records are public; empty where they are the other part of these
+    records  the fingerprint of the tuning records, keyed by the store
+    claim    what everything that left the sweep that tuned cost the other part (`Guarantee.to_dict`); none of public
+             records
+    """
+
+    sweep: str
+    trial: str
+    public_because: str
+    records: str
+    claim: dict[str, Any] | None = None
+
+
+class Search(Section):
+    """How points are proposed. `trials` counts launched ones; infeasible proposals are listed apart.
+
+    sampler     one of `sweeps.search.registry.SAMPLERS`, one that an installed package offers, or module:function; in a
+                sealed search `adaptive` is one too
+    resolved    the method that `auto` comes to, which is recorded when a sweep begins (`sweeps.search.automatic`)
+    repeats     of a grid: trials of each point, alike but for their seeds and noise
+    stratified  systems and budgets take turns, and a sampler that learns does so for each system by itself
+    first       known good points, which are tried before what the sampler proposes and count among `trials`; no point
+                of a grid and no turn is left out for them (`sweeps.search.known_points`)
+    chosen_from  of a final run: the sweep of the same store whose best trial says its hyperparameters
+    chosen      what that came to, which is recorded when a sweep begins (`sweeps.control.choosing`)
+    """
+
+    sampler: Annotated[str, PlainValidator(lambda value: value), WithJsonSchema({"type": "string"})] = (
+        "auto"  # read by sweeps.spec.across_sections, which knows the samplers
+    )
+    trials: Annotated[PositiveCount, Field(le=10_000_000)]
+    seed: Annotated[int, Field(ge=0, lt=2**63), NUMBER] = 0
+    warm_start: Name | None = None
+    repeats: PositiveCount = 1
+    stratified: bool = False
+    resolved: Literal["gp", "tpe", "nsga2"] | None = None
+    first: tuple[dict[str, Any], ...] = ()  # read by sweeps.spec.across_sections, which knows the space
+    chosen_from: Name | None = None
+    chosen: Chosen | None = None
+
+
+class TargetOptions(Section):
+    """What a trial has to reach to leave: public, and fixed before the search. Give one of the two bounds."""
+
+    metric: str
+    at_least: Annotated[float, Field(allow_inf_nan=False), NUMBER] | None = None
+    at_most: Annotated[float, Field(allow_inf_nan=False), NUMBER] | None = None
+
+    @property
+    def bound(self) -> float:
+        """The one that is given."""
+        found = self.at_most if self.at_least is None else self.at_least
+        assert found is not None
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.metric} at {'most' if self.at_least is None else 'least'} {self.bound:g}"
+
+
+class AdaptOptions(Section):
+    """How far `sampler: adaptive` may lean to what it has seen: no configuration is proposed with less than `low` times
+    the density that the prior gives it, and none with more than `high` times. Wider bounds cost more."""
+
+    low: Annotated[float, Field(allow_inf_nan=False, gt=0, lt=1), NUMBER] = 0.75
+    high: Annotated[float, Field(allow_inf_nan=False, gt=1, le=100), NUMBER] = 1.25
+
+
+class Selection(Section):
+    """The number of trials of a private selection, which is drawn in secret, and when the best of them leaves.
+
+    count    the law of that number; `binomial` counts coins of chance one half, `tnb` has a `shape`
+    mean     of the law without its cap, which is `search.trials`: conditioning on it is free
+    shape    of `tnb`, above -1: 1 is geometric, 0 logarithmic
+    deadline_minutes  from the start: the winner leaves then, never sooner, however many trials there were. What is not
+             done by then does not count: nothing is released, at the same price
+    megabytes  of the largest model: what is kept of the best so far is always as long
+    chosen_by  how the space and its prior were chosen, where that was by looking at these records: no price covers it,
+             and the claim says so
+    target     of `release: first`, in place of the best
+    orders     of `release: front`: sums of the objectives, {metric: weight above 0} each. Unless given, each objective
+               by itself is one
+    adapt      of `sampler: adaptive`, with its defaults unless given; null with all others
+    """
+
+    count: Literal["geometric", "logarithmic", "binomial", "poisson", "tnb"] = "geometric"
+    mean: Annotated[float, Field(allow_inf_nan=False, gt=0, le=5000), NUMBER] = 27.0
+    shape: Annotated[float, Field(allow_inf_nan=False, gt=-1), NUMBER] | None = None
+    deadline_minutes: Annotated[float, Field(allow_inf_nan=False, gt=0, le=1_000_000), NUMBER]
+    megabytes: Annotated[float, Field(allow_inf_nan=False, gt=0, le=4096), NUMBER] = 8.0
+    chosen_by: Annotated[str, Field(min_length=10)] | None = None
+    target: TargetOptions | None = None
+    orders: tuple[dict[str, Positive], ...] = ()
+    adapt: AdaptOptions | None = None
+
+
+class EarlyStopping(Section):
+    """Asynchronous successive halving (Li et al. 2020): a trial's steps cut into `rungs`, growing by `reduction`.
+
+    With two objectives or more the best of a rung are those of its first fronts (Schmucker et al. 2021).
+
+    rungs  unless given, 4; with fewer than reduction^3 trials as many as are filled when one trial reaches the last
+    """
+
+    method: Literal["asha"]
+    reduction: Annotated[int, Field(ge=2), NUMBER] = 3
+    rungs: Annotated[int, Field(ge=2, le=20), NUMBER] = 4
+
+    def filled(self, trials: int) -> EarlyStopping:
+        """With the rungs that so many trials fill, where no number of them was given."""
+        if "rungs" in self.model_fields_set:
+            return self
+        most = next(rungs for rungs in (4, 3, 2) if self.reduction ** (rungs - 1) <= trials or rungs == 2)
+        return self.model_copy(update={"rungs": most})
+
+
+class Limits(Section):
+    """Largest trial worth launching; what exceeds one is infeasible and teaches the sampler.
+
+    work              in the system's unit of work (per-example gradient evaluations)
+    noise_multiplier  of the solved noise
+    hours             that the sweep runs, pauses left out. Then nothing is launched any more, what runs ends as by
+                      Ctrl-C, and the sweep goes on only with more of them (`sweeps resume NAME --hours H`)
+    trial_minutes     that a trial trains, all of its attempts together. One that takes longer is stopped at its next
+                      checkpoint and has failed; its whole reservation is charged, and what it reported before claims
+                      its whole plan. Trials that train together have theirs together; systems without steps, and
+                      judging at the end, are not stopped
+    stall_seconds     a launch that shows no sign of life for so long is ended, and counts as a lost worker: charged,
+                      and launched again within execution.retries. Signs are its start, each interval that it begins
+                      and each checkpoint. An interval takes about execution.checkpoint_seconds, but the first has up
+                      to eight steps, systems without steps are one interval, and judging at the end gives no sign:
+                      the limit has to be longer than each of these. null: it is named, and waited for
+    """
+
+    work: Positive | None = None
+    noise_multiplier: Positive | None = None
+    hours: Positive | None = None
+    trial_minutes: Positive | None = None
+    stall_seconds: Positive | None = None
+
+
+class Resources(Section):
+    """What one trial occupies, and how many may run at once (as many as fit when null).
+
+    cpus, gpus   of a trial that is one process; gpus: 0.25 packs four trials on a GPU
+    workers      processes that train one model together, data-parallel; what leaves the trial, and its claim, do not
+                 depend on their number
+    cpus_per_worker, gpus_per_worker  of each of them; 1 and 0 unless given. A worker computes on one GPU, or a part
+    """
+
+    cpus: Positive = 1.0
+    gpus: NotNegative = 0.0
+    concurrency: PositiveCount | None = None
+    workers: Annotated[int, Field(ge=1, le=1024), NUMBER] = 1
+    cpus_per_worker: Positive | None = None
+    gpus_per_worker: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1), NUMBER] | None = None
+
+    def per_worker(self) -> tuple[float, float]:
+        """(CPUs, GPUs) of one process of a trial."""
+        cpus = self.cpus if self.cpus_per_worker is None else self.cpus_per_worker
+        gpus = self.gpus if self.gpus_per_worker is None else self.gpus_per_worker
+        return cpus, gpus
+
+
+class ExecutionOptions(Section):
+    """Settings of speed and patience; see trainables.system.Execution."""
+
+    microbatch: PositiveCount | None = None
+    checkpoint_seconds: Positive = 10.0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Count = 1
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    retries: Count = 3
+
+
+class Reference(Section):
+    """A public value at which an axis of a front ends, for the volume under it, and where the value comes from.
+
+    derived  from the rest of the spec, which is done anew each time that the spec is read
+    """
+
+    value: Annotated[float, Field(allow_inf_nan=False), NUMBER]
+    source: str = "given"
+    derived: bool = False
+
+
+def _value_alone(value: object) -> object:
+    return value if isinstance(value, Mapping | Reference) else {"value": value}
+
+
+class FrontOptions(Section):
+    """How fronts are measured.
+
+    reference  {metric: value} at which the hypervolume ends; the others are filled in (`sweeps.spec.references`)
+    """
+
+    reference: dict[str, Annotated[Reference, BeforeValidator(_value_alone)]] = {}
+
+
+def _front_none_or_numbers(value: object) -> object:
+    if value in (None, "front", "none"):
+        return value
+    listed = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
+    if not listed or not all(str(one).isdecimal() for one in listed):
+        raise ValueError("front, none, or numbers of trials")
+    return [int(str(one)) for one in listed]
+
+
+class Tracking(Section):
+    """Where MLflow is, and what it shows besides the runs.
+
+    uri     null is `<root>/mlflow.db`
+    models  whose models it shows once the sweep is over: those of the front (of a large one the best eight), none, or
+            those of trials by number. Only models that may leave a sweep (`sweeps export`); null is the front
+    """
+
+    uri: str | None = None
+    models: Annotated[
+        Literal["front", "none"] | tuple[Count, ...] | None,
+        BeforeValidator(_front_none_or_numbers),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "string", "pattern": r"^(front|none|\d+(,\d+)*)$"},
+                    {"type": ["integer", "null"], "minimum": 0},
+                    {"type": "array", "items": {"type": "integer", "minimum": 0}},
+                ]
+            }
+        ),
+    ] = None
