@@ -122,7 +122,7 @@ def launch_all(controller: Controller, address: str | None, around: Surroundings
                     )
                 )
     except KeyboardInterrupt:
-        controller.settle_running(HOURS_OVER if deadline.passed else INTERRUPTED)
+        controller.outcomes.settle_running(HOURS_OVER if deadline.passed else INTERRUPTED)
         return "out of hours" if deadline.passed else "stopped"
 
 
@@ -137,7 +137,7 @@ def deadline_of(controller: Controller) -> Deadline:
 
 
 def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
-    records = controller.published()
+    records = controller.roster.published()
     refused = [record for record in records if record.state is TrialState.INFEASIBLE]
     reasons = []
     if ended == "out of hours":

@@ -317,5 +317,5 @@ def _controller(
             told = True
             on_failure(Failure.of(record, controller.trials, workspace.folder(name) / RAY_LOG))
 
-    controller.on_change = changed
+    controller.roster.on_change = changed
     return controller

@@ -71,7 +71,7 @@ class ProgressDisplay:
         """One trial changed."""
         first, self.total = self.total == 0, controller.spec.search.trials + controller.enqueued
         if first:
-            for known in controller.published():
+            for known in controller.roster.published():
                 self._note(controller, known)
             self._known = len(self._over)
         self._note(controller, record)

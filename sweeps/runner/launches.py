@@ -118,7 +118,7 @@ class LaunchSearcher(Searcher):
             return
         try:
             for told in result.get(TOLD, ()):
-                live.controller.told(live.groups[trial_id], told)
+                live.controller.outcomes.told(live.groups[trial_id], told)
         except Exception as failure:
             live.failure = failure
 
@@ -129,9 +129,9 @@ class LaunchSearcher(Searcher):
         name = _launch_name(group)
         try:
             if error or not result or "results" not in result:
-                live.controller.lost(group, live.stalled.pop(name, "") or live.reason(name))
+                live.controller.outcomes.lost(group, live.stalled.pop(name, "") or live.reason(name))
             else:
-                live.controller.finished(group, result["results"])
+                live.controller.outcomes.finished(group, result["results"])
         except Exception as failure:
             live.failure = failure
 
@@ -243,7 +243,7 @@ def execute(
         raise
     finally:
         if isinstance(live.failure, StoreVanished):
-            controller.fence_running()
+            controller.outcomes.fence_running()
         del _LIVE[handle]
         shutil.rmtree(scratch, ignore_errors=True)
 

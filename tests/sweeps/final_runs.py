@@ -83,7 +83,7 @@ def ran(raw: dict[str, Any], root: Path, state: str = "finished") -> str:
     controller.recover()
     while isinstance(decision := controller.decide(), TrialGroup):
         group = group_from_json(group_to_json(decision))
-        controller.finished(group, run_group(group, data, controller.trials, bytes(32)))
+        controller.outcomes.finished(group, run_group(group, data, controller.trials, bytes(32)))
     store.set_state(lease, state)
     lease.release()
     store.close()

@@ -117,13 +117,13 @@ def swept(
         proposer=Proposer(spec),
         trials=workspace.trials(NAME),
         calibrations={},
-        on_change=([] if told is None else told).append,
     )
+    controller.roster.on_change = ([] if told is None else told).append
     controller.recover()
     while isinstance(decision := controller.decide(), TrialGroup):
         # As Ray carries it.
         group = group_from_json(group_to_json(decision))
-        controller.finished(group, run_group(group, data, controller.trials, bytes(32)))
+        controller.outcomes.finished(group, run_group(group, data, controller.trials, bytes(32)))
     store.set_state(lease, "finished")
     lease.release()
     store.close()

@@ -181,7 +181,7 @@ def test_a_state_behind_published_metrics_is_never_made_again(rungs, damaged):
     else:
         path.unlink()
     following = launch(rungs).member
-    record = rungs.controller.records[first.member.key]
+    record = rungs.controller.roster.records[first.member.key]
     assert following.key != first.member.key
     assert record.state is TrialState.FAILED
     assert "would be a second release" in record.reason
@@ -211,7 +211,7 @@ def test_the_state_of_another_path_does_not_stand_in_for_a_published_one(rungs):
     rungs.deliver(other)
     record_of(worker, "checkpoint.2.npz").write_bytes(b"")
     launch(rungs)
-    assert rungs.controller.records[late.member.key].state is TrialState.FAILED
+    assert rungs.controller.roster.records[late.member.key].state is TrialState.FAILED
 
 
 def another_trials_state(sweep) -> Worker:
@@ -255,9 +255,9 @@ def test_a_result_of_fewer_steps_is_not_charged_as_such(sweep):
     worker = launch(sweep)
     worker.finish()
     sweep.workers.remove(worker)
-    sweep.controller.finished(worker.group, [{**worker.result, "step": 3}])
+    sweep.controller.outcomes.finished(worker.group, [{**worker.result, "step": 3}])
     assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 12
-    assert sweep.controller.records[worker.member.key].state is TrialState.FAILED
+    assert sweep.controller.roster.records[worker.member.key].state is TrialState.FAILED
     sweep.finish()
 
 
@@ -272,7 +272,7 @@ def test_a_folder_that_is_a_link_fails_its_trial_alone_and_is_not_followed(sweep
     moved.symlink_to(elsewhere)
     before = sorted(path.name for path in elsewhere.rglob("*"))
     sweep.lose(worker)
-    record = sweep.controller.records[worker.member.key]
+    record = sweep.controller.roster.records[worker.member.key]
     assert record.state is TrialState.FAILED
     assert "a link or a file, expected a folder of our own. It is not followed" in record.reason
     assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 12

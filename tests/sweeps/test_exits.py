@@ -78,7 +78,7 @@ def ended(root: Path, ends: list[str]) -> Workspace:
             fields = {"key": member.key, "attempt": member.attempt}
             attempt = Attempt.of(controller.trials, member.key, member.attempt)
             if end == LOST:
-                controller.lost(group, "its worker process ended")
+                controller.outcomes.lost(group, "its worker process ended")
                 continue
             if end == FAILED:
                 attempt.explain(RAISED)
@@ -91,7 +91,7 @@ def ended(root: Path, ends: list[str]) -> Workspace:
                 {**fields, "step": member.to_step, "metrics": metrics, "seconds": 1.0, "peak_memory_mb": 1.0}
             )
         if results:
-            controller.finished(group, results)
+            controller.outcomes.finished(group, results)
     lease.release()
     store.close()
     return workspace

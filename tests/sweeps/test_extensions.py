@@ -279,7 +279,7 @@ def started(tmp_path, monkeypatch):
         asked_for.append((controller.spec.search.trials, controller.proposer._spec.search.trials))
         while controller.launched < controller.spec.search.trials:
             group = controller.decide()
-            controller.running -= {one.key for one in group.members}
+            controller.roster.running -= {one.key for one in group.members}
             for one in group.members:
                 controller.store.fail(controller.lease, one.key, one.attempt, None, "not today")
         return "finished"

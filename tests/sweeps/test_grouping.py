@@ -82,14 +82,14 @@ def test_one_launch_for_each_training(controller: Controller) -> None:
     for group in groups:
         assert len({member.plan.group for member in group.members}) == 1
     keys = [member.key for group in groups for member in group.members]
-    assert sorted(keys) == sorted(controller.records)
+    assert sorted(keys) == sorted(controller.roster.records)
     assert len(set(keys)) == 10
 
 
 def test_members_are_charged_and_settled_one_by_one(controller: Controller) -> None:
     data = SOURCES["digits"].load({})
     for group in launches(controller):
-        controller.finished(group, run_group(group, data, controller.trials, b"secret" * 6))
+        controller.outcomes.finished(group, run_group(group, data, controller.trials, b"secret" * 6))
     assert isinstance(controller.decide(), Done)
     records = controller.store.trials("shared")
     assert [record.state for record in records] == [TrialState.COMPLETE] * 10
@@ -103,12 +103,12 @@ def test_a_lost_launch_goes_on_together_and_keeps_what_was_finished(controller: 
     first = next(group for group in launches(controller) if len(group.members) == 4)
     done = TrialGroup(members=first.members[:1], execution=first.execution)
     run_group(done, data, controller.trials, b"secret" * 6)
-    controller.lost(first, "its node went away")
+    controller.outcomes.lost(first, "its node went away")
     again = controller.decide()
     assert isinstance(again, TrialGroup)
     assert [member.key for member in again.members] == [member.key for member in first.members[1:]]
     assert {member.attempt for member in again.members} == {2}
-    assert controller.records[first.members[0].key].state is TrialState.COMPLETE
+    assert controller.roster.records[first.members[0].key].state is TrialState.COMPLETE
 
 
 @pytest.mark.parametrize("intervals", [0, 1])
@@ -119,21 +119,21 @@ def test_a_launch_on_a_node_that_is_to_go_moves_without_cost(controller: Control
     notices = iter([False] * intervals)
     with pytest.raises(NodeLeaves):
         run_group(group, data, controller.trials, b"secret" * 6, lambda: next(notices, True))
-    controller.lost(group, "its worker process ended")
+    controller.outcomes.lost(group, "its worker process ended")
     again = controller.decide()
     assert isinstance(again, TrialGroup)
     moved = {member.key for member in again.members}
     attempts = [one for one in controller.store.attempts("shared") if one.attempt == 1 and one.key in moved]
     assert {one.reason for one in attempts} == {NODE_LEAVES}
     assert not worker_losses(attempts)
-    assert controller._losses is not None
-    assert not controller._losses.total()
+    assert controller.outcomes._losses is not None
+    assert not controller.outcomes._losses.total()
     for entry in controller.store.ledger("shared"):
         if entry.attempt > 1 or entry.key not in moved:
             continue
         left = max(Attempt.of(controller.trials, entry.key, 1).checkpoints.steps(), default=None)
         assert entry.executed_to == (entry.from_step if left is None else left)
-    finished = [one for one in group.members if controller.records[one.key].state is TrialState.COMPLETE]
+    finished = [one for one in group.members if controller.roster.records[one.key].state is TrialState.COMPLETE]
     assert len(finished) + len(again.members) == 4
     assert bool(finished) == bool(intervals)
 
@@ -143,17 +143,17 @@ def test_a_controller_that_ends_between_two_reservations_leaves_no_gap(tmp_path:
     spec = load_spec(SPEC)
     controller = start(tmp_path, spec)
     controller.decide()
-    known = sorted(record.number for record in controller.records.values())
+    known = sorted(record.number for record in controller.roster.records.values())
     assert known != list(range(len(known))), "companions come from further ahead"
     controller.lease.release()
     again = start(tmp_path, spec)
     launches(again)
-    assert sorted(record.number for record in again.records.values()) == list(range(10))
+    assert sorted(record.number for record in again.roster.records.values()) == list(range(10))
     (tmp_path / "other").mkdir()
     unbroken = start(tmp_path / "other", spec)
     launches(unbroken)
-    assert {key: record.config for key, record in again.records.items()} == {
-        key: record.config for key, record in unbroken.records.items()
+    assert {key: record.config for key, record in again.roster.records.items()} == {
+        key: record.config for key, record in unbroken.roster.records.items()
     }
 
 

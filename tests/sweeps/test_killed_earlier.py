@@ -46,7 +46,7 @@ def gone_on(workspace: Workspace, store: Store) -> None:
     controller.recover()
     while isinstance(decision := controller.decide(), TrialGroup):
         group = group_from_json(group_to_json(decision))
-        controller.finished(group, run_group(group, data, controller.trials, bytes(32)))
+        controller.outcomes.finished(group, run_group(group, data, controller.trials, bytes(32)))
 
 
 @pytest.mark.parametrize("begun", [False, True])

@@ -117,8 +117,8 @@ def launched(sweep, count):
     while len(out) < count and isinstance(group := sweep.controller.decide(), TrialGroup):
         worker = Worker(group, sweep.trials, sweep.executed)
         worker.finish()
-        sweep.controller.finished(group, [worker.result])
-        out.append(sweep.controller.records[group.members[0].key])
+        sweep.controller.outcomes.finished(group, [worker.result])
+        out.append(sweep.controller.roster.records[group.members[0].key])
     return out
 
 

@@ -67,9 +67,11 @@ def in_process(controller: Controller, address: None, around: Surroundings) -> s
     while not isinstance(decision := controller.decide(), Done):
 
         def tell(told: Told, group: TrialGroup = decision) -> None:
-            controller.told(group, told.to_dict())
+            controller.outcomes.told(group, told.to_dict())
 
-        controller.finished(decision, run_group(decision, around.loaded[0], controller.trials, secret, tell=tell))
+        controller.outcomes.finished(
+            decision, run_group(decision, around.loaded[0], controller.trials, secret, tell=tell)
+        )
     return "finished"
 
 

@@ -63,7 +63,7 @@ def test_nothing_is_launched_into_a_store_that_is_gone_and_what_it_held_is_kept(
     # The heartbeat notices too, between two reservations.
     with pytest.raises(StoreVanished):
         sweep.lease.renew()
-    sweep.controller.fence_running()
+    sweep.controller.outcomes.fence_running()
     with pytest.raises(Fenced):
         running.may_execute(1)
     assert not sweep.executed

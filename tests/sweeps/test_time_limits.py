@@ -100,7 +100,7 @@ def test_a_worker_stops_between_two_intervals_and_says_so(limited):
 def test_a_trial_that_overran_has_failed_and_is_charged_for_all_of_its_plan(limited):
     group = limited.controller.decide()
     (member,) = group.members
-    limited.controller.finished(group, [{"key": member.key, "attempt": 1, "overran": ""}])
+    limited.controller.outcomes.finished(group, [{"key": member.key, "attempt": 1, "overran": ""}])
     (trial,) = limited.store.trials(NAME)
     (entry,) = limited.store.ledger(NAME)
     assert (trial.state, trial.reason) == (TrialState.FAILED, OVERRAN)
@@ -112,11 +112,11 @@ def test_time_of_lost_attempts_counts_and_none_left_is_not_launched(limited, mon
     group = limited.controller.decide()
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 40)
-    limited.controller.lost(group, "its worker process ended")
+    limited.controller.outcomes.lost(group, "its worker process ended")
     again = limited.controller.decide()
     assert (again.members[0].attempt, round(again.seconds)) == (2, 20)
     monkeypatch.setattr(time, "time", lambda: now + 70)
-    limited.controller.lost(again, "its worker process ended")
+    limited.controller.outcomes.lost(again, "its worker process ended")
     monkeypatch.undo()
     assert limited.controller.decide().members[0].key == f"{NAME}-1"
     first = limited.store.trials(NAME)[0]
@@ -129,9 +129,9 @@ def test_a_rung_that_overran_keeps_the_report_and_claims_the_whole_plan(tmp_path
     while (group := sweep.controller.decide()).members[0].from_step == 0:
         worker = Worker(group, sweep.trials, sweep.executed)
         worker.finish()
-        sweep.controller.finished(group, [worker.result])
+        sweep.controller.outcomes.finished(group, [worker.result])
     (member,) = group.members
-    sweep.controller.finished(group, [{"key": member.key, "attempt": member.attempt, "overran": ""}])
+    sweep.controller.outcomes.finished(group, [{"key": member.key, "attempt": member.attempt, "overran": ""}])
     (trial,) = sweep.store.trials_of(NAME, [member.key])
     assert (trial.state, list(trial.reports)) == (TrialState.FAILED, [member.from_step])
     assert trial.guarantee.epsilon == trial.plan.guarantee.epsilon
@@ -168,11 +168,11 @@ def hourly(tmp_path, monkeypatch):
             clock[0] += min(2400, left)
             monkeypatch.setattr(time, "time", lambda: clock[0])
             if left < 2400:
-                controller.settle_running(HOURS_OVER)
+                controller.outcomes.settle_running(HOURS_OVER)
                 return "out of hours"
             left -= 2400
-            controller.lost(group, HOURS_OVER)
-            controller._relaunch.clear()
+            controller.outcomes.lost(group, HOURS_OVER)
+            controller.roster.waiting.clear()
         return "finished"
 
     monkeypatch.setattr(open_course, "launch_all", launches)
