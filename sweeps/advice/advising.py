@@ -20,9 +20,11 @@ from sweeps.sealed.law import law_of
 from sweeps.sealed.preview import workers_of
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import AdaptOptions
 from trainables.system import PublicFacts
 
 _ASKED = ("scope", "release", "spread")
+_SAMPLER = "search.sampler"
 _OF_A_FILTER = ("spread", "shares", "filter", "order")
 _CANNOT = (
     CannotCalibrate, DiscretisationInvalid, InvalidValue, NotPlanned, ToleranceNotReached, UnsupportedEvent,
@@ -47,7 +49,7 @@ def compared(
     middle = Middle.of(spec, facts, {} if calibrations is None else calibrations)
     rows: list[ModeRow] = []
     without: list[NoRow] = []
-    for mode, row in _modes(middle, _chance(spec), _orders(spec)):
+    for mode, row in _modes(middle, _chance(spec), _orders(spec), _bounds(spec)):
         try:
             rows.append(_as_written(spec, row()))
         except _CANNOT as error:
@@ -69,8 +71,15 @@ def compared(
     )
 
 
-def _modes(middle: Middle, chance: float, orders: int) -> Iterator[tuple[str, Callable[[], ModeRow]]]:
-    """Each mode by its name, and how its row comes about; `chance` of a good trial in a sealed search."""
+def _modes(
+    middle: Middle, chance: float, orders: int, bounds: AdaptOptions
+) -> Iterator[tuple[str, Callable[[], ModeRow]]]:
+    """Each mode by its name, and how its row comes about.
+
+    chance  of a good trial in a sealed search
+    orders  of a front
+    bounds  of a search that its own results lead
+    """
     yield "one run", lambda: open_modes.one_run(middle)
     yield "trial", lambda: open_modes.each_trial(middle)
     yield "compose", lambda: open_modes.composed(middle)
@@ -80,6 +89,7 @@ def _modes(middle: Middle, chance: float, orders: int) -> Iterator[tuple[str, Ca
     laws = laws_at(chance)
     for name, law in laws.items():
         yield f"best, {name}", lambda name=name, law=law: sealed_modes.best(middle, name, law)  # type: ignore[misc]
+    yield "best, adaptive", lambda: sealed_modes.adaptive(middle, laws["geometric"], bounds)
     yield "front", lambda: sealed_modes.front(middle, laws["geometric"], orders)
     yield "first", lambda: sealed_modes.first(middle, chance)
     yield "holdout", lambda: parted_modes.holdout(middle, laws["geometric"])
@@ -88,11 +98,13 @@ def _modes(middle: Middle, chance: float, orders: int) -> Iterator[tuple[str, Ca
 
 def _as_written(spec: SweepSpec, row: ModeRow) -> ModeRow:
     """The row, with what the spec's own checks say where nothing but its mode is changed."""
-    wanted = dict(one.split(": ") for one in row.setting.split(", ") if one.split(": ")[0] in _ASKED)
+    settings = dict(one.partition(": ")[::2] for one in row.setting.split(", "))
+    wanted = {name: value for name, value in settings.items() if name in _ASKED}
     if not wanted:
         return row
     wanted.setdefault("release", "all")
     written = spec.canonical()
+    written["search"]["sampler"] = settings.get(_SAMPLER, written["search"]["sampler"])
     if wanted["release"] == "all":
         written.pop("selection", None)
     elif wanted["release"] == "best" and "selection" in written:
@@ -117,6 +129,11 @@ def _chance(spec: SweepSpec) -> float:
 def _orders(spec: SweepSpec) -> int:
     """Of a front: those that the spec asks for, or its objectives, two at least."""
     return max(2, len(spec.orders if spec.privacy.release == "front" else spec.objectives))
+
+
+def _bounds(spec: SweepSpec) -> AdaptOptions:
+    """Of a search that its own results lead: those that the spec asks for, or the defaults."""
+    return (spec.selection and spec.selection.adapt) or AdaptOptions()
 
 
 def _speed(rehearsal: Rehearsal, system: str) -> float | None:

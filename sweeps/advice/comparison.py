@@ -33,6 +33,8 @@ class ModeRow:
     parameter, noise  name and solved values, the least noise first; () where the system solves none
     spent     epsilon of one trial by itself at the spec's delta, the least first: what a trial may spend
     chance    that some trial comes from the best tenth of the prior; None where trials do not touch these records
+    chance_at_most  likewise, where results may lead the search: what its bounds allow, and `chance` is then what they
+              leave whatever the results; None where nothing leads it
     expected  number of trials
     most      number of trials at the worst: what an announced deadline has to cover
     work      of all trials: expected, and at the worst; in the system's unit
@@ -61,6 +63,7 @@ class ModeRow:
     status: str
     theorem: str
     says: str
+    chance_at_most: float | None = None
     declare: str = ""
     refused: str = ""
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from dpcore.calibrate import Target
-from dpcore.selection import CountLaw, FrontPoints, Ladder, TrialProfile, price_best, price_ladder
+from dpcore.selection import CountLaw, FrontPoints, Ladder, TrialProfile, price_best, price_clipped, price_ladder
 from dpcore.selection.best import TIGHT
+from dpcore.selection.clipped import clipped_at_point
 from dpcore.selection.counts import LARGEST_CAP
 from dpcore.selection.profiles import ROUND_UP, epsilon_at
 from sweeps.advice.comparison import BudgetFor, ModeRow
 from sweeps.advice.laws import TOP, capped, reaching
 from sweeps.advice.middle import Middle, NotPlanned
 from sweeps.budget.trial_profiles import trial_profile
+from sweeps.spec.sections import AdaptOptions
 from trainables.system import PrivacyPlan
 
 FAILURE_SHARE = 0.1
 """The part of delta that pays for saying that no trial met the target."""
 _SEALED = "The number of trials stays secret; results wait for an announced deadline that covers the worst."
+_CLIPPED = "dpcore.selection.clipped: after Wang, Gao, Zhang, Su & Shen (2023), DP-HyPO"
 _FRONT = "dpcore.selection.fronts, and front_points for configurations that differ"
 _LADDER = (
     "dpcore.selection.ladder: after Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and Liu & Talwar (2019), "
@@ -49,6 +53,41 @@ def best(middle: Middle, name: str, law: CountLaw) -> ModeRow:
 def best_price(law: CountLaw, delta: float) -> Callable[[TrialProfile], float]:
     """Epsilon of the best of K trials with this profile, without the Renyi route: that has no two points."""
     return lambda trial: price_best(law, trial, delta, orders=()).epsilon
+
+
+def adaptive(middle: Middle, law: CountLaw, bounds: AdaptOptions) -> ModeRow:
+    """The best of K trials leaves, whose configurations follow earlier results within bounds of the prior.
+
+    law  without its cap
+    """
+    alone = clipped_at_point(law, 0.0, 0.0, bounds.low, bounds.high)
+    if alone >= middle.epsilon:
+        raise NotPlanned(
+            f"its bounds of {bounds.low:g} and {bounds.high:g} alone take epsilon {alone:.4g}, of {middle.epsilon:g}"
+        )
+    price = _clipped_price(law, middle.delta, bounds)
+    plan = middle.costing(price)
+    row = sealed_row(
+        middle,
+        "best, adaptive",
+        [plan],
+        law,
+        setting="scope: sweep, release: best, search.sampler: adaptive",
+        epsilon=price(trial_profile(plan)),
+        theorem=_CLIPPED,
+        says=f"The best trial leaves, with its score; results lead what is tried next, each configuration between "
+        f"{bounds.low:g} and {bounds.high:g} times as often as by the prior. So far the chance of a good trial may "
+        f"fall or rise; that it rises, nothing says beforehand. {_SEALED}",
+    )
+    # A trial's chance given all earlier ones, by the bounds on what is good and on what is not.
+    least = max(TOP * bounds.low, 1 - (1 - TOP) * bounds.high)
+    most = min(TOP * bounds.high, 1 - (1 - TOP) * bounds.low)
+    drawn = capped(law)
+    return replace(row, chance=drawn.reach(least), chance_at_most=drawn.reach(most))
+
+
+def _clipped_price(law: CountLaw, delta: float, bounds: AdaptOptions) -> Callable[[TrialProfile], float]:
+    return lambda trial: price_clipped(law, trial, delta, bounds.low, bounds.high).epsilon
 
 
 def front(middle: Middle, law: CountLaw, orders: int) -> ModeRow:

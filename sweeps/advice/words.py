@@ -92,7 +92,7 @@ def _cells(comparison: Comparison, row: ModeRow) -> tuple[str, ...]:
         row.mode,
         _range([f"{one:.4g}" for one in row.noise]),
         _range([epsilon_text(one, digits=3) for one in row.spent]),
-        "-" if row.chance is None else ">99%" if row.chance > _NEARLY else f"{row.chance:.0%}",
+        _range([_chance(one) for one in (row.chance, row.chance_at_most) if one is not None]) or "-",
         f"{row.expected:.3g}",
         f"{row.most}",
         "" if hours is None else _time(hours[0]),
@@ -101,6 +101,10 @@ def _cells(comparison: Comparison, row: ModeRow) -> tuple[str, ...]:
         _predicted(comparison, row),
         str(row.budget_for),
     )
+
+
+def _chance(value: float) -> str:
+    return ">99%" if value > _NEARLY else f"{value:.0%}"
 
 
 def _predicted(comparison: Comparison, row: ModeRow) -> str:

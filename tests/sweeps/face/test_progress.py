@@ -33,7 +33,7 @@ def test_the_rest_is_estimated_from_the_pace_after_the_first_trial_of_this_start
     """Workers take long to start and a resumed sweep has trials behind it: neither is pace."""
     known = {f"t-{n}": trial(n, accuracy=0.5) for n in range(4)}
     spec = SimpleNamespace(search=SimpleNamespace(trials=20), objectives=OBJECTIVES)
-    controller = SimpleNamespace(sweep="t", spec=spec, enqueued=0, published=known.values)
+    controller = SimpleNamespace(sweep="t", spec=spec, enqueued=0, roster=SimpleNamespace(published=known.values))
     written = io.StringIO()
     lines = []
     with display.ProgressDisplay(console=Console(file=written, width=200)) as shown:
