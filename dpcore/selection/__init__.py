@@ -48,7 +48,7 @@ from dpcore.selection.filters import (
 )
 from dpcore.selection.front_points import FrontPoints
 from dpcore.selection.fronts import FrontPrice, SeparatePrice, price_front, price_separate
-from dpcore.selection.gdp_cover import covering_mu
+from dpcore.selection.gdp_cover import covering_mu, is_covered
 from dpcore.selection.holdout import split_by_coin, split_in_public
 from dpcore.selection.ladder import Ladder, LadderPrice, LadderRelease, ladder_noise, price_ladder, renyi_ladder
 from dpcore.selection.ladder_points import Climbing, LadderPoints
@@ -98,6 +98,7 @@ __all__ = [
     "draw",
     "failure_epsilon",
     "geometric",
+    "is_covered",
     "ladder_noise",
     "least_noise",
     "least_noise_meeting",

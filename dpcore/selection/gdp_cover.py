@@ -77,6 +77,44 @@ def covering_mu(profile: TrialProfile, tau: float, tolerance: float = TOLERANCE)
     return -needed[0][0]
 
 
+def is_covered(delta: Callable[[float], float], last: float, mu: float, tau: float) -> bool:
+    """Whether it is shown that this mu covers a profile up to chance `tau`; False where it is not shown.
+
+    delta  upper bound at each epsilon of at least 0, in both directions
+    last   an epsilon above 0 at which delta may be below tau: a guess, which costs time alone
+
+    For a given mu this is much less work than `covering_mu`: an interval is halved only where its chord is above the
+    curve of mu. Raises InvalidValue, and as `delta` does.
+    """
+    checks.probability_open(tau=tau)
+    checks.positive_finite(last=last, mu=mu)
+    for _ in range(_FIRST):
+        at_last = delta(last)
+        if at_last <= tau:
+            break
+        last *= 1.02
+    else:
+        return False
+    open_intervals = [((0.0, last), (delta(0.0), at_last))]
+    for _ in range(_MOST_POINTS):
+        if not open_intervals:
+            return True
+        (left, right), ends = open_intervals.pop()
+        if right <= _LARGEST:
+            held = _short_of_chord((left, right), ends, tau)(mu) >= 0
+        else:
+            # exp(epsilon) leaves double precision: a step is above the chord.
+            held = _short(ends[0], right, mu, tau) >= 0
+        if held:
+            continue
+        middle = (left + right) / 2
+        between = delta(middle)
+        if _short(between, middle, mu, tau) < 0 or right - left <= 1e-12 * last:
+            return False
+        open_intervals += [((left, middle), (ends[0], between)), ((middle, right), (between, ends[1]))]
+    return False
+
+
 def mu_of_approximate_dp(epsilon: float) -> float:
     """mu that covers any (epsilon, delta)-DP mechanism up to chance tau = delta: -2 inv_Phi(1/(1+exp(epsilon))).
 
@@ -94,10 +132,18 @@ def _mu_for(delta: float, epsilon: float, tau: float) -> float:
 def _mu_between(ends: tuple[float, float], deltas: tuple[float, float], tau: float, at_least: float) -> float:
     """The least mu whose right side is above the chord of `deltas` over all epsilons between `ends`, rounded up; or
     `at_least` where that is enough."""
-    left, right = ends
+    right = ends[1]
     if right > _LARGEST:
         # exp(epsilon) leaves double precision: a step is above the chord.
         return max(at_least, _mu_for(deltas[0], right, tau))
+    short = _short_of_chord(ends, deltas, tau)
+    return at_least if at_least > 0 and short(at_least) >= 0 else _least_mu(short)
+
+
+def _short_of_chord(ends: tuple[float, float], deltas: tuple[float, float], tau: float) -> Callable[[float], float]:
+    """Of mu: at least 0 exactly where its right side is above the chord of `deltas` between `ends`, which are at most
+    `_LARGEST`."""
+    left, right = ends
     slope = (deltas[0] - deltas[1]) / ((1 - tau) * math.exp(left) * math.expm1(right - left))
 
     def short(mu: float) -> float:
@@ -110,7 +156,7 @@ def _mu_between(ends: tuple[float, float], deltas: tuple[float, float], tau: flo
         of_right = math.exp(epsilon - right) * math.expm1(left - epsilon) / math.expm1(left - right)
         return _short(of_left * deltas[0] + of_right * deltas[1], epsilon, mu, tau)
 
-    return at_least if at_least > 0 and short(at_least) >= 0 else _least_mu(short)
+    return short
 
 
 def _short(delta: float, epsilon: float, mu: float, tau: float) -> float:

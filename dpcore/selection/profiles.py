@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
+from dpcore.accountants.pld import DeltaCurve
 from dpcore.accountants.rdp import RDPAccountant
 from dpcore.accountants.registry import TOLERANCE, make
 from dpcore.accounting import HEADLINE, headline, headline_delta
@@ -74,6 +75,21 @@ class EventProfile:
         if self.accountant == HEADLINE:
             return headline_delta(self.event, epsilon, self.adjacency, self.tolerance).delta
         return make(self.accountant, self.adjacency, self.tolerance).compose(self.event).delta(epsilon)
+
+    def along(self) -> Callable[[float], float]:
+        """`delta` for whoever asks it at many epsilons: as certain, and much faster (`dpcore.accountants.pld.curve`).
+
+        Its last digits depend on what was asked before: for inequalities alone.
+        """
+        if self.accountant != HEADLINE:
+            return self.delta
+        curve = DeltaCurve.of(self.event, self.adjacency, self.tolerance)
+
+        def delta(epsilon: float) -> float:
+            found = curve.delta(epsilon)
+            return self.delta(epsilon) if found is None else found
+
+        return delta
 
     def epsilon(self, delta: float) -> float:
         """See `TrialProfile.epsilon`."""

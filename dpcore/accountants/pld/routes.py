@@ -218,14 +218,10 @@ def _ways_to_epsilon() -> list[OfDirection]:
     return [route.epsilon for route in ONE_DIRECTION if route.epsilon]
 
 
-def _symmetric(parts: Parts) -> bool:
-    return all(pair.symmetric for pair, _ in parts)
-
-
 def _epsilon_directions(parts: Parts, asked: Asked) -> list[Direction]:
     """The direction that seems to need more first: the other then often only has to hold at its epsilon."""
     ahead = saddle_point.direction_at_delta(parts, asked, tail_for(asked.at, parts), forward=True)
-    if _symmetric(parts):
+    if saddle_point.symmetric(parts):
         return [ahead]
     cumulants = ahead.cumulants.mirrored()
     saddle = saddle_point.at_delta(cumulants, math.log(asked.at), near=ahead.saddle.tilt)
@@ -234,13 +230,6 @@ def _epsilon_directions(parts: Parts, asked: Asked) -> list[Direction]:
 
 
 def _delta_directions(parts: Parts, asked: Asked) -> Iterator[Direction]:
-    """One after the other; without the second where no loss of it is as large as the epsilon asked."""
-    for forward in (True,) if _symmetric(parts) else (True, False):
-        if not forward and asked.at >= max(0.0, saddle_point.largest_add_loss(parts)) * (1 + 1e-9):
-            continue
-        cumulants = saddle_point.cumulants(parts, tail_for(1e-12, parts), forward=forward)
-        most = sum(c * float(loss.max()) for loss, c in zip(cumulants.losses, cumulants.counts, strict=True))
-        # Beyond the largest loss the tilt has no saddle; just below it the bound is already tiny.
-        saddle = saddle_point.at_epsilon(cumulants, min(asked.at, most - 0.02 * abs(most)))
-        tail = tail_for(math.exp(max(min(saddle.log_delta, 0.0), -600.0)), parts)
-        yield Direction(parts, forward, saddle_point.cumulants(parts, tail, forward=forward), saddle, asked)
+    """One after the other."""
+    for forward in saddle_point.ways_at_epsilon(parts, asked.at):
+        yield saddle_point.direction_at_epsilon(parts, asked, forward=forward)

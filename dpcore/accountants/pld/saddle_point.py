@@ -12,14 +12,14 @@ Source  Daniels (1954); Alghamdi et al. (2023) for privacy losses.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from dpcore.accountants.pld.bounds import Asked
-from dpcore.accountants.pld.pairs import Array, Parts
+from dpcore.accountants.pld.pairs import Array, Parts, tail_for
 
 
 @dataclass(frozen=True)
@@ -244,3 +244,25 @@ def direction_at_delta(parts: Parts, asked: Asked, tail: float, *, forward: bool
     """One direction around the epsilon that is estimated at the delta asked; `tail` is left out at either end."""
     found = cumulants(parts, tail, forward=forward)
     return Direction(parts, forward, found, at_delta(found, math.log(asked.at)), asked)
+
+
+def symmetric(parts: Parts) -> bool:
+    """Whether both directions are one."""
+    return all(pair.symmetric for pair, _ in parts)
+
+
+def ways_at_epsilon(parts: Parts, epsilon: float) -> Iterator[bool]:
+    """Whether forward, of each direction; without the second where no loss of it is as large as `epsilon`."""
+    yield True
+    if not symmetric(parts) and epsilon < max(0.0, largest_add_loss(parts)) * (1 + 1e-9):
+        yield False
+
+
+def direction_at_epsilon(parts: Parts, asked: Asked, *, forward: bool) -> Direction:
+    """One direction around the epsilon asked; what is left out at either end is small beside its estimated delta."""
+    found = cumulants(parts, tail_for(1e-12, parts), forward=forward)
+    most = sum(c * float(loss.max()) for loss, c in zip(found.losses, found.counts, strict=True))
+    # Beyond the largest loss the tilt has no saddle; just below it the bound is already tiny.
+    saddle = at_epsilon(found, min(asked.at, most - 0.02 * abs(most)))
+    tail = tail_for(math.exp(max(min(saddle.log_delta, 0.0), -600.0)), parts)
+    return Direction(parts, forward, cumulants(parts, tail, forward=forward), saddle, asked)

@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpcore.accountants.gdp import GDPAccountant
+from dpcore.accountants.pld import PLDAccountant
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Gaussian, phases
@@ -31,6 +32,7 @@ from dpcore.selection import (
     RenyiCharge,
     RenyiFilter,
     covering_mu,
+    is_covered,
 )
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number, rests_on, word
@@ -102,6 +104,10 @@ class GaussianRule(FrozenPart):
         """What adds up."""
         return one.amount * one.amount
 
+    def is_enough(self, event: Event, one: float, tau: float, adjacency: Adjacency) -> bool:
+        """Whether it is quickly shown that this amount covers these events: most are, and no least one is asked for."""
+        return _is_covered(event, one, tau, adjacency)
+
     def needed(self, event: Event, tau: float, adjacency: Adjacency) -> float:
         """The least amount for these events."""
         return _covering(event, tau, adjacency)
@@ -134,6 +140,10 @@ class RenyiRule(FrozenPart):
     def added(self, one: ChargedLaunch) -> float:
         """What adds up."""
         return one.amount
+
+    def is_enough(self, event: Event, one: float, tau: float, adjacency: Adjacency) -> bool:
+        """See `GaussianRule.is_enough`: a divergence is its own quickest proof."""
+        return self.needed(event, tau, adjacency) <= one
 
     def needed(self, event: Event, tau: float, adjacency: Adjacency) -> float:
         """The least amount for these events."""
@@ -224,9 +234,12 @@ class Filtered(Counted):
         for one in ledger.charges:
             event = released.get((one.trial, one.attempt), Composed())
             least[event, one.tau] = min(least.get((event, one.tau), math.inf), one.amount)
+        what = f"what covers a launch, {ledger.part}"
         for (event, tau), amount in least.items():
-            needed = self.rule.needed(event, tau, adjacency) if phases(event) else 0.0
-            yield at_most(f"what covers a launch, {ledger.part}", needed, amount)
+            if phases(event) and self.rule.is_enough(event, amount, tau, adjacency):
+                yield Check(what, True, f"{amount:.10g}, which is shown to be enough")
+            else:
+                yield at_most(what, self.rule.needed(event, tau, adjacency) if phases(event) else 0.0, amount)
 
 
 def _complete(ledger: FilterLedger, rows: Sequence[LedgerRow]) -> Check:
@@ -247,9 +260,26 @@ def _released(row: LedgerRow, part: Part) -> Event:
             return Composed(events=(row.training, row.reports))
 
 
+def _is_gaussian(event: Event) -> bool:
+    return all(isinstance(part, Gaussian) for part in phases(event))
+
+
+@lru_cache(maxsize=4096)
+def _is_covered(event: Event, mu: float, tau: float, adjacency: Adjacency) -> bool:
+    """Whether a Gaussian of this mu is shown to cover the event up to tau: at points of its own, not at those that
+    whoever charged it looked at."""
+    if _is_gaussian(event) or not (tau and mu):
+        return False
+    accountant = PLDAccountant(adjacency=adjacency)
+    if not accountant.supports(event):
+        return False
+    start = accountant.compose(event).epsilon_estimate(tau)
+    return 0 < start < math.inf and is_covered(EventProfile(event, adjacency).along(), 1.01 * start, mu, tau)
+
+
 @lru_cache(maxsize=4096)
 def _covering(event: Event, tau: float, adjacency: Adjacency) -> float:
-    if all(isinstance(part, Gaussian) for part in phases(event)):
+    if _is_gaussian(event):
         # Exact, and nothing stands beside it (Dong, Roth & Su 2022, corollary 2).
         return GDPAccountant(adjacency).compose(event).mu
     return covering_mu(EventProfile(event, adjacency), tau, TOLERANCE) if tau else math.inf

@@ -50,18 +50,28 @@ def delta_bounds(direction: Direction) -> Bounds | None:
     """Around delta at the epsilon asked, of either sign; None where a sum would take too many frequencies or tell too
     little."""
     asked = direction.asked
+    told = (delta_told(contour, asked.at) for contour in delta_contours(direction))
+    return next((found for found in told if asked.met_by(found)), None)
+
+
+def delta_contours(direction: Direction) -> Iterator[Contour]:
+    """Sums that should tell delta at the epsilon asked far within tolerance; none where they would take too many
+    frequencies."""
+    asked = direction.asked
     relative = math.log(min(1e-6, 0.05 * asked.tolerance))
     for tilted in _tilted(direction, asked.at, direction.saddle.log_delta):
         if direction.cumulants.at_ends(tilted.tilt) > 0.3 * asked.tolerance:
             continue
         try:
-            reading = make_contour(direction, tilted, relative, 0.3 * asked.tolerance).at(asked.at)
+            yield make_contour(direction, tilted, relative, 0.3 * asked.tolerance)
         except TooFine:
-            return None
-        found = Bounds(math.exp(reading.lower), exp_up(reading.upper))
-        if asked.met_by(found):
-            return found
-    return None
+            return
+
+
+def delta_told(contour: Contour, epsilon: float) -> Bounds:
+    """Around delta of one direction at `epsilon` of either sign: certified wherever the sum was laid."""
+    reading = contour.at(epsilon)
+    return Bounds(math.exp(reading.lower), exp_up(reading.upper))
 
 
 def _tilted(direction: Direction, epsilon: float, log_delta: float) -> Iterator[Saddle]:
