@@ -11,6 +11,7 @@ from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import did_you_mean
 from trainables.measures.objectives import MEASURES, missing, wanted
 from trainables.registry import SYSTEMS
+from trainables.system import Parameter
 
 
 def described(name: str | None = None) -> list[dict[str, Any]]:
@@ -25,7 +26,7 @@ def described(name: str | None = None) -> list[dict[str, Any]]:
                 {
                     "name": one.name,
                     "kind": one.kind,
-                    "range": ", ".join(map(str, one.choices)) if one.choices else f"{one.low} .. {one.high}",
+                    "range": _range(one),
                     "default": one.default if one.default is not None else "required",
                     "unit": one.unit,
                     "doc": one.doc,
@@ -40,6 +41,17 @@ def described(name: str | None = None) -> list[dict[str, Any]]:
         }
         for system in (SYSTEMS.values() if name is None else [SYSTEMS[name]])
     ]
+
+
+def _range(one: Parameter) -> str:
+    """The values that `one` may take, in words; an end that is not bounded is not written as a number."""
+    if one.kind == "choice":
+        return ", ".join(map(str, one.choices)) or "text"
+    if one.low is None and one.high is None:
+        return "any number"
+    if one.low is None:
+        return f"up to {one.high}"
+    return f"from {one.low}" if one.high is None else f"{one.low} .. {one.high}"
 
 
 def print_systems(name: str | None = None) -> None:

@@ -128,6 +128,8 @@ class Operator:
             try:
                 told()
                 failed.clear()
+            except subprocess.CalledProcessError as error:
+                failed[:] = [f"its exit status was {error.returncode}; a command is run as words, by no shell"]
             except Exception as error:
                 failed[:] = [f"{type(error).__name__}: {error}"]
 

@@ -56,7 +56,7 @@ Curves = Mapping[str, Sequence[CurveReport]]
 """{key of a trial: what it told at planned steps}"""
 _METRICS_AT_ONCE = 1000
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
-"""Of a new experiment: in a list it leads to its runs, not to traces."""
+"""What a new experiment is about. It does not decide what a link opens (`shared_view.py`)."""
 _BEST = "best "
 _OURS = "sweeps."
 _STATUS = {
