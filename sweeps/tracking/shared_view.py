@@ -3,9 +3,9 @@
 MLflow (3.17) keeps a view that is shared in a tag of the experiment, and opens it by the tag's name in the link. It
 promises no form for either: a page of another version that does not know them opens as it comes, on the same runs.
 
-Only a link can ask for the runs. MLflow 3.17.2 reads no tag for it: its page takes `workflowType` of the link, else what
-this browser chose last (its local storage), else "genai". A bare `#/experiments/ID` in a fresh browser therefore opens
-the GenAI overview, whatever `mlflow.experimentKind` says.
+Only a link can ask for the runs. MLflow 3.17.2 reads no tag for it: its page takes `workflowType` of the link, else
+what this browser chose last (its local storage), else "genai". A bare `#/experiments/ID` in a fresh browser
+therefore opens the GenAI overview, whatever `mlflow.experimentKind` says.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def test_a_refusal_and_a_silence_are_said_and_change_nothing(server, monkeypatch
     assert [one["charged"] for one in server.told] == [{"steps": 3, "launches": 1}] * 2
 
 
-def test_a_command_reads_it(tmp_path, monkeypatch, capsys):
+def test_a_command_reads_it(tmp_path, monkeypatch):
     place = tmp_path / "told.json"
     script = f"import sys; open({str(place)!r}, 'w').write(sys.stdin.read())"
     monkeypatch.setenv(VARIABLE, f'{sys.executable} -c "{script}"')
@@ -114,9 +114,14 @@ def test_a_command_reads_it(tmp_path, monkeypatch, capsys):
     while not (place.exists() and place.read_text()) and time.monotonic() < limit:
         time.sleep(0.1)
     assert json.loads(place.read_text()) == NOTICE.to_dict(), "by a process that outlives this one"
-    monkeypatch.setenv(VARIABLE, f'{sys.executable} -c "raise SystemExit(3)"')
+
+
+def test_a_command_that_fails_is_said_by_its_exit_status(monkeypatch, capsys):
+    monkeypatch.setenv(VARIABLE, f"{sys.executable} -c 'raise SystemExit(7)'")
     Operator.of_environment().tell(NOTICE)
-    assert "CalledProcessError" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "(its exit status was 7; a command is run as words, by no shell)" in said
+    assert "CalledProcessError" not in said
 
 
 @pytest.mark.parametrize("given", ["no-such-command-here --flag", "'unclosed", "ftp://host/x"])
