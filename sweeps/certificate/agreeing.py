@@ -32,6 +32,7 @@ def agreed(body: Body) -> Iterator[Check]:
     if isinstance(body.mode, BestAdaptive):
         sampler = body.searched.sampler
         yield Check("results chose the trials within bounds", is_sealed(sampler), f"the {sampler} sampler")
+    yield _measured(body)
     yield _audited(body)
     missing = [line for line in uncovered(body.mode) if line not in body.not_covered]
     yield Check("what is not covered", not missing, "; ".join(missing) or "said")
@@ -52,9 +53,20 @@ def _launches(body: Body) -> Check:
 
 
 def _ended(body: Body) -> Check:
-    """A total is that of a sweep that ended; one trial's claim is its own, whatever became of the sweep."""
+    """A total is that of a sweep that ended; one trial's claim is its own, whatever became of the sweep.
+
+    Of a sealed search that is not over something may still leave.
+    """
+    if body.mode.sealed and not body.mode.plans:
+        return Check("state of the sweep", body.sweep.state == SweepState.FINISHED, body.sweep.state)
     allowed = ENDED if body.mode.searched else (*ENDED, SweepState.RUNNING)
     return Check("state of the sweep", body.sweep.state in allowed, body.sweep.state)
+
+
+def _measured(body: Body) -> Check:
+    """Of what released nothing there are no metrics."""
+    held = bool(body.mode.plans) or not body.accuracy.metrics
+    return Check("metrics of what was released", held, f"{len(body.accuracy.metrics)} metrics")
 
 
 def _audited(body: Body) -> Check:

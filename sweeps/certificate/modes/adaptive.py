@@ -37,12 +37,12 @@ class BestAdaptive(OfBest):
 
     @property
     def theorem(self) -> str:
-        """See `OfBest.theorem`."""
+        """See `SealedSearch.theorem`."""
         return of_adaptive(self.named, float(self.low), float(self.high))
 
     @property
     def besides(self) -> tuple[str, ...]:
-        """See `OfBest.besides`."""
+        """See `SealedSearch.besides`."""
         return (ADAPTED,)
 
     @property

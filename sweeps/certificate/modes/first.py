@@ -14,17 +14,13 @@ from pydantic import Field
 
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Event
-from dpcore.guarantee import Notion, Status, weakest
-from dpcore.selection import EventProfile, LadderPoints, WorstProfile
+from dpcore.guarantee import Notion
+from dpcore.selection import LadderPoints
 from sweeps.certificate.chain import LedgerRow
-from sweeps.certificate.claimed import Check, Claimed, at_most, number, word
+from sweeps.certificate.claimed import Check, Claimed, at_most, number
 from sweeps.certificate.fields import Chance, FrozenPart, NotNegative, Sentence
-from sweeps.certificate.modes.best import ACCOUNTANT, SEALED, rests_on_search, sealed_row
-from sweeps.certificate.modes.counted import Counted
-from sweeps.certificate.modes.laws import TrialsLaw
-from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel
-from sweeps.ledger.composing import ReleasedParts
+from sweeps.certificate.modes.plans import PlannedTrial
+from sweeps.certificate.modes.sealed_search import SealedSearch, profile_of
 from sweeps.sealed.assumptions import TARGET
 from sweeps.sealed.theorems import of_first
 
@@ -44,42 +40,54 @@ class Rung(FrozenPart):
     deltas: tuple[Chance, ...]
 
 
-class First(Counted):
+class First(SealedSearch):
     """The ladder, and where the search ended.
 
-    named    the law in words, as the spec has it; so the target
+    target   in words, as the spec has it
     d_hat    delta of a trial of any rung at what its penalty leaves, at most
     failure  epsilon of saying that no trial reached the target
-    ended    number of the rung, from 1
-    winner   the plan of the trial that left
+    ended    number of the rung, from 1; null where no trial left
+    winner   the plan of the trial that left; null likewise
     ex_ante  the dearest end: what a ledger reserves
     """
 
     mode: Literal["first"]
-    scope: Literal["sweep"]
     release: Literal["first"]
-    law: TrialsLaw
-    named: Sentence
     target: Sentence
     rungs: Annotated[tuple[Rung, ...], Field(min_length=1)]
     d_hat: Chance
     failure: NotNegative
-    ended: Annotated[int, Field(ge=1)]
-    winner: PlannedTrial
+    ended: Annotated[int, Field(ge=1)] | None
+    winner: PlannedTrial | None
     ex_ante: NotNegative
 
     @property
     def plans(self) -> tuple[PlannedTrial, ...]:
         """See `Counted.plans`."""
-        return (self.winner,)
+        return () if self.winner is None else (self.winner,)
 
-    def title(self, sweep: str, claim: Claimed) -> str:
-        """See `Counted.title`."""
+    @property
+    def notion(self) -> Notion:
+        """See `SealedSearch.notion`: of a success of several budgets what it cost is known afterwards."""
+        return Notion.EX_POST if self.plans and len(self.rungs) > 1 else Notion.DP
+
+    @property
+    def theorem(self) -> str:
+        """See `SealedSearch.theorem`."""
+        return of_first(self.named, self.target, len(self.rungs))
+
+    @property
+    def besides(self) -> tuple[str, ...]:
+        """See `SealedSearch.besides`."""
+        return (TARGET,)
+
+    def title_of_released(self, sweep: str) -> str:
+        """See `SealedSearch.title_of_released`."""
         kind = "Privacy" if len(self.rungs) == 1 else "Ex-post privacy"
         return f"{kind} certificate of the released trial of {sweep} and the search for it"
 
-    def covers(self, sweep: str) -> str:
-        """See `Counted.covers`."""
+    def covers_released(self, sweep: str) -> str:
+        """See `SealedSearch.covers_released`."""
         left = f"The released trial of {sweep} with its score, and the sealed search that it was the first success of"
         if len(self.rungs) == 1:
             return f"{left}."
@@ -90,30 +98,22 @@ class First(Counted):
 
     def lines(self) -> list[tuple[str, str]]:
         """See `Counted.lines`."""
+        ended = "no trial left" if self.ended is None else f"budget {self.ended} of {len(self.rungs)}"
         prices = ", ".join(f"{one.epsilon:.6g}" for one in self.rungs)
         return [
             ("mode", "utility first"),
             ("law of K", f"{self.named}: {self.law}"),
             ("target", self.target),
-            ("ended", f"budget {self.ended} of {len(self.rungs)}"),
+            ("ended", ended),
             ("prices", f"{prices}; of no success {self.failure:.6g}; ex ante {self.ex_ante:.6g}"),
         ]
 
     @property
-    def sealed(self) -> bool:
-        """See `Counted.sealed`."""
-        return True
-
-    @property
     def attested(self) -> tuple[str, ...]:
         """See `Counted.attested`."""
-        return (*SEALED, "That the target was public, and fixed before the search.")
-
-    def parts(self) -> ReleasedParts:
-        """What the winner's plan releases of each part of the records."""
-        return ReleasedParts(
-            training=self.winner.training, reports=self.winner.reports, parallel=composes_in_parallel([self.winner])
-        )
+        points = "the points that the winner meets" if self.plans else "these points"
+        met = f"That every configuration of the prior met {points}."
+        return (*super().attested, met, "That the target was public, and fixed before the search.")
 
     def checks(self, claim: Claimed, rows: Sequence[LedgerRow]) -> Iterator[Check]:
         """The prices of the ladder, and that the winner's events are within its rung."""
@@ -133,26 +133,25 @@ class First(Counted):
         yield number("d_hat", self.d_hat, points.d_hat)
         yield number("price of reaching no target", self.failure, points.failure)
         yield number("ex ante", self.ex_ante, points.epsilon)
-        yield Check("where the search ended", self.ended <= len(self.rungs), f"budget {self.ended}")
-        if self.ended <= len(self.rungs):
-            yield number("epsilon of where it ended", claim.epsilon, points.epsilons[self.ended - 1])
-            yield from self._within(points, claim.adjacency)
-        yield sealed_row(self.ex_ante, claim, rows)
-        yield from rests_on_search(claim, (TARGET,))
-        yield number("lower end of epsilon", claim.epsilon_lower, None)
-        yield word("notion", claim.notion, Notion.DP if len(self.rungs) == 1 else Notion.EX_POST)
-        yield word("accountant", claim.accountant, ACCOUNTANT)
-        yield word("theorem", claim.theorem, of_first(self.named, self.target, len(self.rungs)))
-        yield word("status", claim.status, weakest(Status.PROVED_UNDER_ASSUMPTIONS, self.winner.status))
+        rung = self._rung
+        yield Check("where the search ended", rung is not None, f"budget {self.ended}")
+        if rung is not None:
+            yield number("epsilon of where it ended", claim.epsilon, points.epsilons[rung])
+            yield from self._within(points, rung, claim.adjacency)
+        yield from self.in_common(claim, self.ex_ante, rows)
 
-    def _within(self, points: LadderPoints, adjacency: Adjacency) -> Iterator[Check]:
-        events = self.parts().together(adjacency)
-        winner, rung = WorstProfile(tuple(EventProfile(one, adjacency) for one in events)), self.ended - 1
-        for place in range(rung, len(points.shifts)):
-            found = winner.delta(points.shifts[place])
-            yield at_most(f"the winner's delta at shift {place + 1}", found, points.deltas[place][rung])
-        yield at_most("the winner's delta at e_hat", winner.delta(points.e_hat(rung)), points.d_hat)
+    @property
+    def _rung(self) -> int | None:
+        """From 0, of the epsilon that is claimed: where nothing left the dearest, which was promised beforehand; None
+        where the document tells of no such end."""
+        if self.ended is None and self.winner is None:
+            return len(self.rungs) - 1
+        told = self.ended is not None and self.winner is not None and self.ended <= len(self.rungs)
+        return self.ended - 1 if told and self.ended is not None else None
 
-    def opinions(self, claim: Claimed, rows: Sequence[LedgerRow]) -> tuple[Event, ...]:
-        """The winner's alone: the claim bounds it, and much besides."""
-        return self.parts().together(claim.adjacency)
+    def _within(self, points: LadderPoints, rung: int, adjacency: Adjacency) -> Iterator[Check]:
+        for winner in (profile_of(one, adjacency) for one in self.plans):
+            for place in range(rung, len(points.shifts)):
+                found = winner.delta(points.shifts[place])
+                yield at_most(f"the winner's delta at shift {place + 1}", found, points.deltas[place][rung])
+            yield at_most("the winner's delta at e_hat", winner.delta(points.e_hat(rung)), points.d_hat)

@@ -9,23 +9,17 @@ attested.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from dpcore.checks import InvalidValue
-from dpcore.events import Event
-from dpcore.guarantee import Notion, Status, weakest
-from dpcore.selection import EventProfile, FrontPoints, WorstProfile
+from dpcore.selection import FrontPoints
 from sweeps.certificate.chain import LedgerRow
-from sweeps.certificate.claimed import Check, Claimed, at_most, number, word
+from sweeps.certificate.claimed import Check, Claimed, at_most, number
 from sweeps.certificate.fields import Chance, FrozenPart, NotNegative, Sentence
-from sweeps.certificate.modes.best import ACCOUNTANT, SEALED, rests_on_search, sealed_row
-from sweeps.certificate.modes.counted import Counted
-from sweeps.certificate.modes.laws import TrialsLaw
-from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel
-from sweeps.ledger.composing import ReleasedParts
+from sweeps.certificate.modes.plans import PlannedTrial
+from sweeps.certificate.modes.sealed_search import SealedSearch, profile_of
 from sweeps.sealed.theorems import of_front
 from trainables.orders import PublicOrder
 
@@ -37,39 +31,39 @@ class WeighedMetric(FrozenPart):
     weight: Annotated[float, Field(allow_inf_nan=False)]
 
 
-class PricedFront(Counted):
+class PricedFront(SealedSearch):
     """The price of the best of K by several orders.
 
-    law      of K; how many trials there were is not known to whoever reads this
-    named    the law in words, as the spec has it
     orders   each a sum, of which the largest leaves
     mu, tau  of the Gaussian that covers a trial, and the chance beside it
     shift    what a trial's chance of being beaten moves by
-    winners  the plans of the trials that left, each once
+    winners  the plans of the trials that left, each once; none where nothing did
     """
 
     mode: Literal["front"]
-    scope: Literal["sweep"]
     release: Literal["front"]
-    law: TrialsLaw
-    named: Sentence
     orders: Annotated[tuple[tuple[WeighedMetric, ...], ...], Field(min_length=1)]
     mu: NotNegative
     tau: Chance
     shift: NotNegative
-    winners: Annotated[tuple[PlannedTrial, ...], Field(min_length=1)]
+    winners: tuple[PlannedTrial, ...]
 
     @property
     def plans(self) -> tuple[PlannedTrial, ...]:
         """See `Counted.plans`."""
         return self.winners
 
-    def title(self, sweep: str, claim: Claimed) -> str:
-        """See `Counted.title`."""
+    @property
+    def theorem(self) -> str:
+        """See `SealedSearch.theorem`."""
+        return of_front(self.named, self._orders)
+
+    def title_of_released(self, sweep: str) -> str:
+        """See `SealedSearch.title_of_released`."""
         return f"Privacy certificate of the front of {sweep} and the search for it"
 
-    def covers(self, sweep: str) -> str:
-        """See `Counted.covers`."""
+    def covers_released(self, sweep: str) -> str:
+        """See `SealedSearch.covers_released`."""
         return (
             f"The {len(self.winners)} released trials of {sweep} with their scores, and the sealed search of which "
             f"they were the best by {len(self.orders)} orders."
@@ -86,17 +80,12 @@ class PricedFront(Counted):
         ]
 
     @property
-    def sealed(self) -> bool:
-        """See `Counted.sealed`."""
-        return True
-
-    @property
     def attested(self) -> tuple[str, ...]:
         """See `Counted.attested`."""
-        drawn, _ = SEALED
+        how = "as the winners are" if self.plans else "by this Gaussian"
         return (
-            drawn,
-            "That every configuration of the prior was covered as the winners are.",
+            *super().attested,
+            f"That every configuration of the prior was covered {how}.",
             "That the orders were public, and fixed before the search.",
         )
 
@@ -123,23 +112,6 @@ class PricedFront(Counted):
         few = len(self.winners) <= len(self.orders) and len({one.trial for one in self.winners}) == len(self.winners)
         yield Check("each order has one winner", few, f"{len(self.winners)} winners of {len(self.orders)} orders")
         for winner in self.winners:
-            events = _parts(winner).together(claim.adjacency)
-            profile = WorstProfile(tuple(EventProfile(one, claim.adjacency) for one in events))
-            yield at_most(f"{winner.trial}: ln of its mu over the covering one", rule.exceeds(profile), 0.0)
-        yield sealed_row(claim.epsilon, claim, rows)
-        yield from rests_on_search(claim)
-        yield number("lower end of epsilon", claim.epsilon_lower, None)
-        yield word("notion", claim.notion, Notion.DP)
-        yield word("accountant", claim.accountant, ACCOUNTANT)
-        yield word("theorem", claim.theorem, of_front(self.named, self._orders))
-        status = reduce(weakest, (one.status for one in self.winners), Status.PROVED_UNDER_ASSUMPTIONS)
-        yield word("status", claim.status, status)
-
-    def opinions(self, claim: Claimed, rows: Sequence[LedgerRow]) -> tuple[Event, ...]:
-        """Those of each winner alone: the claim bounds them, and much besides."""
-        return tuple(event for one in self.winners for event in _parts(one).together(claim.adjacency))
-
-
-def _parts(winner: PlannedTrial) -> ReleasedParts:
-    """What a winner's plan releases of each part of the records."""
-    return ReleasedParts(training=winner.training, reports=winner.reports, parallel=composes_in_parallel([winner]))
+            exceeds = rule.exceeds(profile_of(winner, claim.adjacency))
+            yield at_most(f"{winner.trial}: ln of its mu over the covering one", exceeds, 0.0)
+        yield from self.in_common(claim, claim.epsilon, rows)

@@ -333,6 +333,18 @@ def front() -> Body:
     return body(mode, claim, (sealed(3.0, DELTA),))
 
 
+def of_nothing(made: Body) -> Body:
+    """The same search, which released nothing: at the price that was promised, without plans and metrics."""
+    own = {"front": {"winners": ()}, "first": {"winner": None, "ended": None}}.get(made.mode.mode, {"winner": None})
+    mode = made.mode.model_copy(update=own)
+    (row,) = made.ledger.rows
+    whole = {"epsilon": row.training.epsilon, "notion": Notion.DP, "covers": covered(mode, SWEPT, AT)}
+    claim = made.claim.model_copy(update=whole)
+    found = body(mode, claim, (row,))
+    none = {"accuracy": found.accuracy.model_copy(update={"metrics": ()}), "searched": made.searched}
+    return found.model_copy(update=none)
+
+
 def sealed(epsilon: float, delta: float) -> LedgerRow:
     spent = ApproximateDP(epsilon=epsilon, delta=delta)
     return LedgerRow(
@@ -350,6 +362,10 @@ MADE = {
     "best-adaptive": adaptive,
     "first": first,
     "front": front,
+    "none of best": lambda: of_nothing(best()),
+    "none of best-adaptive": lambda: of_nothing(adaptive()),
+    "none of first": lambda: of_nothing(first()),
+    "none of front": lambda: of_nothing(front()),
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 from dpcore.selection import geometric
 from sweeps.certificate.building import certified
 from sweeps.certificate.judging import CannotCertify
-from sweeps.certificate.modes import best as mode
+from sweeps.certificate.modes import sealed_search as mode
 from sweeps.certificate.verifying import recomputed, verify
 from sweeps.ledger.assumptions import PRIVATE_SELECTION
 from sweeps.provenance.recorded_spec import RecordedSpec
@@ -49,7 +49,7 @@ def searched(tmp_path_factory):
 
 def test_a_sealed_search_is_certified_once_it_is_over(searched):
     store, lease = searched
-    with pytest.raises(CannotCertify, match="0 trials left"):
+    with pytest.raises(CannotCertify, match="created; expected a sealed search that is over"):
         certified(Publisher(store), "sealed", None, APPROVED, KEY)
     store.set_state(lease, SweepState.FINISHED)
     made = certified(Publisher(store), "sealed", None, APPROVED, KEY)

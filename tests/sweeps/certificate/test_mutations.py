@@ -48,6 +48,10 @@ BOUNDED = {
     ),
     # Another winner may be covered as well; a larger mu or tau than the budget pays for is not.
     "front": re.compile(r"mode\.winners\.\d\.(trial|parts|steps|training\..*)|mode\.law\.cap"),
+    "none of best": re.compile(r"mode\.law\.cap"),
+    "none of best-adaptive": re.compile(r"mode\.law\.cap"),
+    "none of first": re.compile(r"mode\.law\.cap|mode\.rungs\.([012]\.epsilon|\d\.(shift|deltas\..*))"),
+    "none of front": re.compile(r"mode\.law\.cap"),
 }
 """Leaves that another value may take as well, within the bounds that are checked."""
 WORDS = {
