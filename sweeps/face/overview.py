@@ -9,6 +9,7 @@ from typing import Any
 from sweeps.held_out.declared import declared_test
 from sweeps.held_out.readings import charged, readings
 from sweeps.ledger.assumptions import HEADING, Assumptions
+from sweeps.ledger.phases import tuned_by_now
 from sweeps.ledger.spending import summary_in_passing
 from sweeps.ledger.summary import Summary
 from sweeps.ledger.text import claim_lines, executed_text, stopped_lines, total_lines
@@ -139,7 +140,9 @@ def shown(sweep: str, workspace: Workspace) -> Shown:
     sweep = record.name
     trials = store.trials(sweep)
     asked = store.requests(sweep)
-    ledger = summary_in_passing(record, trials, store.ledger(sweep), charged(store, record))
+    ledger = summary_in_passing(
+        record, trials, store.ledger(sweep), charged(store, record), tuned_by_now(store, record.spec)
+    )
     test = declared_test(record.spec)
     started_from = earlier_totals(store, record.spec)
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]

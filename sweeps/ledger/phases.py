@@ -10,12 +10,16 @@ holdout  they are the other part of these. A record is in one part, whoever else
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from dpcore.guarantee import Guarantee, resting_on
 from sweeps.ledger.assumptions import HOLDOUT
 from sweeps.ledger.summary import Procedure, Summary
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.spec.sections import Chosen
+
+if TYPE_CHECKING:
+    from sweeps.release.publisher import Publisher
 
 THEOREM = (
     "the larger of tuning and final run, which read parts of the records that a function of each record alone decides "
@@ -32,10 +36,12 @@ class Tuned:
     """What the sweep that tuned cost the other part, and what the final run was aimed at.
 
     target  epsilon that no point could have exceeded, whichever had been chosen
+    refuted  what of that sweep an audit has refuted since: then nobody knows what it cost
     """
 
     claim: Guarantee
     target: float
+    refuted: tuple[str, ...] = ()
 
 
 def chosen_line(chosen: Chosen) -> str:
@@ -49,8 +55,17 @@ def chosen_line(chosen: Chosen) -> str:
     )
 
 
+def tuned_by_now(store: Publisher, spec: RecordedSpec) -> Tuned | None:
+    """`tuned_of`, with what audits have found since: the claim was recorded when the final run began."""
+    tuned = tuned_of(spec)
+    if tuned is None or spec.chosen is None:
+        return None
+    name = str(spec.chosen["sweep"])
+    return replace(tuned, refuted=tuple(f"{system} in {name}" for system in sorted(store.refuted(name))))
+
+
 def tuned_of(spec: RecordedSpec) -> Tuned | None:
-    """Of the final run of a holdout; None of any other sweep."""
+    """Of the final run of a holdout, as it was recorded; None of any other sweep."""
     if spec.chosen is None or spec.chosen.get("claim") is None:
         return None
     return Tuned(claim=Guarantee.from_dict(dict(spec.chosen["claim"])), target=max(spec.budgets))
@@ -81,4 +96,5 @@ def with_tuning(found: Summary, tuned: Tuned | None) -> Summary:
 
 
 def _both_phases(final: Procedure, tuned: Tuned) -> Procedure:
-    return replace(final, guarantee=both(tuned, final.guarantee), tuned=tuned.claim)
+    refuted = (*final.refuted, *tuned.refuted)
+    return replace(final, guarantee=both(tuned, final.guarantee), tuned=tuned.claim, refuted=refuted)

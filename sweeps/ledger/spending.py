@@ -28,7 +28,7 @@ from sweeps.held_out.readings import Charged
 from sweeps.ledger.assumptions import OF_ONE_TRIAL, claim_of_search, covers_search
 from sweeps.ledger.composing import ReleasedParts, rounding_line
 from sweeps.ledger.filtered import IN_TIME, filtered_guarantee, sweep_total
-from sweeps.ledger.phases import tuned_of, with_tuning
+from sweeps.ledger.phases import Tuned, tuned_of, with_tuning
 from sweeps.ledger.sealed import BY_SUMS, SPENT_UNSEEN, sealed_and_begun
 from sweeps.ledger.steps import total
 from sweeps.ledger.summary import Choice, Procedure, Summary, SweepTotal, largest_claims
@@ -358,19 +358,28 @@ def summary_in_passing(
     trials: Sequence[TrialRecord],
     entries: Sequence[LedgerEntry],
     tests: Sequence[Charged] = (),
+    tuned: Tuned | None = None,
 ) -> Summary:
     """`summary_of` a sweep where its total takes well under a second, and else why that is left out."""
     if len(entries) > TOTAL_SHOWN_UP_TO and (sweep_total(sweep.spec) is None or not choices_of(sweep, trials)):
         return replace(summary(trials, entries), uncounted=too_many(sweep.name, len(entries)))
-    return summary_of(sweep, trials, entries, tests)
+    return summary_of(sweep, trials, entries, tests, tuned)
 
 
 def summary_of(
-    sweep: SweepRecord, trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry], tests: Sequence[Charged] = ()
+    sweep: SweepRecord,
+    trials: Sequence[TrialRecord],
+    entries: Sequence[LedgerEntry],
+    tests: Sequence[Charged] = (),
+    tuned: Tuned | None = None,
 ) -> Summary:
-    """`summary` of one sweep, with the total of all that it released, and of the tuning that it followed."""
+    """`summary` of one sweep, with the total of all that it released, and of the tuning that it followed.
+
+    tuned  `sweeps.ledger.phases.tuned_by_now`: of the final run of a holdout there is no total without it
+    """
+    assert tuned is not None or tuned_of(sweep.spec) is None
     if not entries and sealed_and_begun(sweep):
         return replace(summary(trials, entries), uncounted=SPENT_UNSEEN)
     rests_on, budget = cut_short(sweep, trials), sweep_total(sweep.spec)
     found = summary(trials, entries, choices_of(sweep, trials), rests_on, tests, budget)
-    return with_tuning(found, tuned_of(sweep.spec))
+    return with_tuning(found, tuned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from dpcore.guarantee import STANDING
+from dpcore.guarantee import STANDING, Status
 from sweeps.ledger.assumptions import Assumptions, covers_search
 from sweeps.ledger.summary import LargestClaim, Procedure, Summary
 from sweeps.records import TrialRecord
@@ -102,7 +102,9 @@ def _counted_whole(number: int, what: str, by: str) -> str:
 def _no_total_text(total: Procedure) -> str:
     """Why the total may not be quoted, what may be, and what makes it quotable."""
     if total.refuted:
-        return f"the claim of {' and of '.join(total.refuted)} is refuted. Quote no number of these trials."
+        # Where only the tuning fell, the final run's own claim still stands.
+        none = "number of these trials" if total.standing is Status.REFUTED else "total that counts it"
+        return f"the claim of {' and of '.join(total.refuted)} is refuted. Quote no {none}."
     if not total.choices:
         return f"the weakest claim among them is {total.guarantee.standing}."
     if total.standing not in STANDING:

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpcore.guarantee import Guarantee, Status, weakest
 from sweeps.ledger.assumptions import HOLDOUT, Assumptions
-from sweeps.ledger.phases import tuned_of
+from sweeps.ledger.phases import tuned_by_now, tuned_of
 from sweeps.ledger.sealed import BY_SUMS, sealed_and_begun
 from sweeps.ledger.summary import Choice, Procedure, Summary
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many, total_lines
@@ -73,7 +73,12 @@ def own_total(store: Publisher, sweep: str, trials: Sequence[Published]) -> Tota
     from sweeps.ledger.spending import summary_in_passing
 
     record = store.sweep(sweep)
-    return total_of(sweep, summary_in_passing(record, trials, store.ledger(sweep), charged(store, record)))
+    return total_of(
+        sweep,
+        summary_in_passing(
+            record, trials, store.ledger(sweep), charged(store, record), tuned_by_now(store, record.spec)
+        ),
+    )
 
 
 def total_of(sweep: str, ledger: Summary) -> Total:

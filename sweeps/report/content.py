@@ -14,6 +14,7 @@ from sweeps.front.pareto import LABELS, axis_ends, front, label_of, spec_objecti
 from sweeps.held_out.readings import HeldOutReading, charged, readings
 from sweeps.ledger import spending as ledger
 from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.phases import tuned_by_now
 from sweeps.ledger.summary import Summary
 from sweeps.ledger.totals import Total, earlier_totals, total_of
 from sweeps.records import CurveReport, SweepRecord, SweepState, TrialState, by_trial
@@ -98,7 +99,9 @@ def gather(store: Publisher, sweep: str) -> Content:
     # Axes are never shared silently: each kind is drawn under its own title.
     mix = [name for position, name in enumerate(LABELS) if len({kind[position] for kind in kinds}) > 1]
     release = Release.recorded(record.spec)
-    spending = ledger.summary_of(record, trials, store.ledger(sweep), charged(store, record))
+    spending = ledger.summary_of(
+        record, trials, store.ledger(sweep), charged(store, record), tuned_by_now(store, record.spec)
+    )
     started_from = earlier_totals(store, record.spec)
     counted = (total_of(sweep, spending), *started_from)
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -13,18 +14,24 @@ import yaml
 
 import sweeps
 from dpcore.checks import InvalidValue
+from dpcore.guarantee import Status
 from sweeps.certificate.judging import CannotCertify
 from sweeps.control import session
 from sweeps.control.choosing import with_chosen
 from sweeps.control.resumed_spec import effective_spec
-from sweeps.ledger.phases import UNTIL_CHOSEN, Tuned, both
-from sweeps.ledger.totals import joint_totals
+from sweeps.face import overview
+from sweeps.ledger import totals as totals_of
+from sweeps.ledger.phases import UNTIL_CHOSEN, Tuned, both, tuned_of
+from sweeps.ledger.totals import joint_totals, totals
 from sweeps.population.arithmetic import Population
 from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
 from sweeps.release.publisher import Publisher
-from sweeps.report import write_report
+from sweeps.release.quoting import Verdict, quote_of_total
+from sweeps.report import content, write_report
+from sweeps.requests import Refutation
 from sweeps.spec import load_spec
+from sweeps.store import open_store
 from tests.sweeps.final_runs import ran, spec, table
 from tests.sweeps.view_sweeps import guarantee
 from trainables.data import SOURCES
@@ -131,6 +138,43 @@ def test_a_certificate_of_the_whole_is_refused_and_that_of_the_run_verifies(root
         sweep.certify(**answers)
     target, _ = sweep.certify(trial=0, **answers).save(tmp_path / "one.json")
     assert sweeps.verify(target, signer=tmp_path / "key.pem.pub").stands
+
+
+def refuted_later(folder):
+    """A final run whose tuning an audit refutes once it is over."""
+    ran(tuning(folder), folder)
+    ran(final(folder), folder)
+    assert total(folder, "final").is_claim
+    with closing(open_store(Workspace.at(folder).store_url)) as store:
+        tried = store.trials("tuning")[0]
+        store.ask("tuning", Refutation(trial=tried.key, system="noisy-sgd", audit=1), "somebody@here")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fallen(tmp_path_factory):
+    return refuted_later(tmp_path_factory.mktemp("fallen"))
+
+
+def test_the_total_of_the_whole_falls_with_the_tuning(fallen):
+    whole = total(fallen, "final")
+    assert (whole.is_claim, whole.refuted) == (False, ("noisy-sgd in tuning",))
+    assert quote_of_total(whole).verdict is Verdict.REFUTED
+    said = "no guarantee, because the claim of noisy-sgd in tuning is refuted. Quote no total that counts it."
+    assert said in "\n".join(sweeps.open("final", root=fallen).overview().lines())
+    assert said in write_report(opened(fallen), "final", fallen / "final.html").read_text()
+    (own, *_) = totals(opened(fallen), "final", opened(fallen).trials("final"))
+    assert not own.claims()
+    # The run on the other part was refuted by nobody.
+    assert opened(fallen).trials("final")[0].guarantee.status is Status.PROVED
+
+
+def test_a_total_of_the_claim_that_was_recorded_is_found_out(fallen, monkeypatch):
+    """The mutant: what audits found since the final run began is not asked for."""
+    for module in (overview, totals_of, content):
+        monkeypatch.setattr(module, "tuned_by_now", lambda store, spec: tuned_of(spec))
+    with pytest.raises(AssertionError):
+        test_the_total_of_the_whole_falls_with_the_tuning(fallen)
 
 
 # -- who is in which part ------------------------------------------------------------------------------------
