@@ -22,6 +22,7 @@ from dpcore import checks
 from dpcore.adjacency import Adjacency
 from dpcore.gdp_dual import eps_gdp
 from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter, LinearLedger
+from sweeps.release.rounding import delta_text, epsilon_text
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 COUNTED_TAUS = 1000
@@ -249,24 +250,28 @@ def charges_of(rows: Iterable[Row]) -> list[Charge]:
 
 
 def in_words(charge: Charge) -> str:
-    """A charge as messages say it."""
+    """A charge as messages say it, rounded up."""
     if isinstance(charge, DPCharge):
-        return f"epsilon={charge.epsilon:.6g} and delta={charge.delta:.3g}"
-    return f"mu={charge.mu:.6g} and tau={charge.tau:.3g}"
+        return _pair("epsilon", charge.epsilon, "delta", charge.delta, up=True)
+    return _pair("mu", charge.mu, "tau", charge.tau, up=True)
 
 
 def refusal(population: Population, charges: Sequence[Charge], charge: Charge) -> str:
-    """Why a charge does not fit, and what is left."""
+    """Why a charge does not fit, and what is left, rounded down."""
     rest = left(population, charges)
     if population.rule is AddingRule.LINEAR:
-        fits = f"epsilon={rest.epsilon:.6g} and delta={rest.delta:.3g}"
+        fits = _pair("epsilon", rest.epsilon or 0.0, "delta", rest.delta or 0.0, up=False)
     else:
-        fits = f"mu={rest.mu:.6g} and tau={rest.tau:.3g}"
+        fits = _pair("mu", rest.mu or 0.0, "tau", rest.tau or 0.0, up=False)
     return (
         f"population {population.name!r}: {in_words(charge)} exceed what is left of its budget, {fits} "
-        f"(of epsilon={population.epsilon:g}, delta={population.delta:g}, rule {population.rule}). "
+        f"(of epsilon={population.epsilon!r}, delta={population.delta!r}, rule {population.rule}). "
         f"`sweeps budget {population.name}` shows what spent it."
     )
+
+
+def _pair(first: str, value: float, second: str, tail: float, up: bool) -> str:
+    return f"{first}={epsilon_text(value, up, digits=6)} and {second}={delta_text(tail, up)}"
 
 
 def _filter(population: Population) -> GDPFilter:

@@ -149,3 +149,18 @@ def test_a_charge_of_another_rule_is_refused():
         for ask in (lambda p, c: admits(p, [], c), lambda p, c: spent(p, [c])):
             with pytest.raises(InvalidValue, match="for ever"):
                 ask(population, one)
+
+
+def test_a_refusal_never_says_that_what_is_refused_would_fit():
+    """Rounded to the nearest, both ends of this one were 2: "epsilon=2 exceeds what is left, epsilon=2"."""
+    people = Population.of("people", "linear", 3.0, 1e-5)
+    counted, asked = [DPCharge(1.0000049, 1e-6)], DPCharge(2.0000004, 1.00049e-6)
+    assert not admits(people, counted, asked)
+    said = refusal(people, counted, asked)
+    assert "epsilon=2.00001 and delta=1.00049e-06 exceed" in said
+    assert "left of its budget, epsilon=1.99999 and delta=8.99999e-06" in said
+    assert admits(people, counted, DPCharge(1.99999, 8.99999e-6))
+    squares = Population.of("people", "gdp", 3.0, 1e-5)
+    rest = left(squares, [GDPCharge(0.3, 1e-10)])
+    words = refusal(squares, [GDPCharge(0.3, 1e-10)], GDPCharge(5.0, 1e-10)).split("budget, mu=")[1]
+    assert float(words.split()[0]) <= rest.mu
