@@ -27,6 +27,7 @@ from sweeps.ledger.totals import earlier_lines, earlier_totals, sentences
 from sweeps.process.outputs import write_output
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.release.rounding import delta_text, epsilon_text
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -63,7 +64,8 @@ class Certificate:
 
     def __str__(self) -> str:
         claim = self.body.claim
-        return f"{self.body.title}: epsilon {claim.epsilon:.6g} at delta {claim.delta:g}, {claim.adjacency}"
+        epsilon = epsilon_text(claim.epsilon, digits=6)
+        return f"{self.body.title}: epsilon {epsilon} at delta {delta_text(claim.delta)}, {claim.adjacency}"
 
 
 def certified(

@@ -15,6 +15,7 @@ from typing import Any
 from dpcore.adjacency import Adjacency
 from dpcore.events import Event, Gaussian, PoissonSampled, phases
 from sweeps.certificate.claimed import SAME, Check, Claimed
+from sweeps.release.rounding import epsilon_text
 
 _GRID = 1e-3
 _MOST_PHASES = 8
@@ -40,7 +41,8 @@ def second_opinion(events: Sequence[Event], claim: Claimed) -> tuple[list[Check]
         except (ValueError, OverflowError, MemoryError) as error:
             return checks, [f"no second opinion: dp_accounting could not count it ({error})"]
         held = low <= claim.epsilon * (1 + SAME)
-        said = f"epsilon in [{low:.6g}, {high:.6g}] on a grid of {_GRID:g}; {claim.epsilon:.6g} is claimed"
+        ours = epsilon_text(claim.epsilon, digits=6)
+        said = f"epsilon in [{low:.6g}, {high:.6g}] on a grid of {_GRID:g}; {ours} is claimed"
         checks.append(Check("dp_accounting does not contradict", held, said))
     return checks, []
 

@@ -21,6 +21,7 @@ from sweeps.certificate.claimed import Check, Claimed, at_most, number
 from sweeps.certificate.fields import Chance, FrozenPart, NotNegative, Sentence
 from sweeps.certificate.modes.plans import PlannedTrial
 from sweeps.certificate.modes.sealed_search import SealedSearch, profile_of
+from sweeps.release.rounding import epsilon_text
 from sweeps.sealed.assumptions import TARGET
 from sweeps.sealed.theorems import of_first
 
@@ -98,14 +99,15 @@ class First(SealedSearch):
 
     def lines(self) -> list[tuple[str, str]]:
         """See `Counted.lines`."""
+        failure = epsilon_text(self.failure, digits=6)
         ended = "no trial left" if self.ended is None else f"budget {self.ended} of {len(self.rungs)}"
-        prices = ", ".join(f"{one.epsilon:.6g}" for one in self.rungs)
+        prices = ", ".join(epsilon_text(one.epsilon, digits=6) for one in self.rungs)
         return [
             ("mode", "utility first"),
             ("law of K", f"{self.named}: {self.law}"),
             ("target", self.target),
             ("ended", ended),
-            ("prices", f"{prices}; of no success {self.failure:.6g}; ex ante {self.ex_ante:.6g}"),
+            ("prices", f"{prices}; of no success {failure}; ex ante {epsilon_text(self.ex_ante, digits=6)}"),
         ]
 
     @property

@@ -56,7 +56,7 @@ class Profile(FrozenPart):
 
     def lines(self) -> list[tuple[str, str]]:
         """The same for people."""
-        points = ", ".join(f"δ({point.epsilon:.4g}) ≤ {delta_text(point.delta)}" for point in self.points)
+        points = ", ".join(f"δ({epsilon_text(point.epsilon)}) ≤ {delta_text(point.delta)}" for point in self.points)
         mu = "no μ covers it" if self.mu is None else f"μ = {epsilon_text(self.mu)} covers it"
         return [("profile", points), ("μ-GDP", f"{mu} up to the chance τ = {self.tau:.6g}")]
 

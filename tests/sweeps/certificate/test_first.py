@@ -6,6 +6,8 @@ import pytest
 
 from dpcore.events import Gaussian
 from dpcore.guarantee import Notion
+from sweeps.certificate.building import Certificate
+from sweeps.certificate.document import Signature, Signed
 from sweeps.certificate.verifying import recomputed
 from tests.sweeps.certificate.documents import first
 
@@ -58,3 +60,13 @@ def test_a_shift_that_its_deltas_exceed_is_no_ladder():
     rungs = list(made.mode.rungs)
     rungs[2] = rungs[2].model_copy(update={"shift": rungs[2].shift * 0.999})
     assert "the ladder and its points" in wrong(changed(made, rungs=tuple(rungs)))
+
+
+def test_words_about_a_certificate_round_no_epsilon_down():
+    made = first()
+    claim = made.claim.model_copy(update={"epsilon": 2.0000004})
+    signature = Signature(algorithm="Ed25519", key="0" * 64, value="0" * 128)
+    said = str(Certificate(Signed(body=made.model_copy(update={"claim": claim}), signature=signature)))
+    assert "epsilon 2.00001 at" in said
+    mode = made.mode.model_copy(update={"failure": 2.0000004, "ex_ante": 7.0000001})
+    assert "of no success 2.00001; ex ante 7.00001" in dict(mode.lines())["prices"]
