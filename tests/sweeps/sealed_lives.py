@@ -31,17 +31,23 @@ from sqlalchemy.engine import Engine
 from sweeps.control import sealed_session, session
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.fingerprint import code_digest
-from sweeps.sealed import opening
+from sweeps.sealed import opening, releasing
 from sweeps.spec import load_spec
+from sweeps.spec.model import SweepSpec
 from sweeps.store import UnknownSweep
-from trainables.sealed import box, worker
+from tests.sweeps.sealed_kinds import KINDS, spec_of
+from trainables.sealed import box, drawn, worker
 
 NAME, POPULATION = "sealed", "people"
 SECONDS = 5.0
+FIRST, SECOND = "word 1", "word 4"
+"""Secrets of 6 trials and 8, of which two leave by two orders, and one of a ladder's meets its target."""
 SPEC: dict[str, Any] = {
     "name": NAME,
     "data": {"source": "uniform", "n": 1000, "population": POPULATION},
-    "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": {"int_log_uniform": [1, 64]}}},
+    "systems": {
+        "noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": {"int_log_uniform": [1, 64]}, "step_seconds": 0.01}
+    },
     "privacy": {"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "best"},
     "objectives": [{"metric": "estimate", "goal": "maximize"}],
     "search": {"trials": 8},
@@ -50,6 +56,11 @@ SPEC: dict[str, Any] = {
 }
 WRITES = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"})
 LOGS = ("ray.log", "controller.log")
+
+
+def specified(kind: str) -> SweepSpec:
+    """What is public of a search of this kind."""
+    return load_spec(spec_of(kind, SPEC))
 
 
 class Word(random.SystemRandom):
@@ -153,24 +164,43 @@ def _in_threads(mark: int) -> Callable[..., None]:
     return on_the_cluster
 
 
-def live(root: Path, word: str, kill_at: int, mutant: str) -> None:
+def _with_mutant(mutant: str, word: str) -> None:
+    """Put in one thing that is done wrongly."""
+    if mutant == "drawn again" and word == SECOND:
+        opening.Announcement.read = classmethod(lambda *_: None)  # type: ignore[assignment]
+        opening.SweepState = type("Any", (), {"CREATED": session.SweepState.RUNNING})  # type: ignore[misc,assignment]
+    if mutant == "charged at the end":
+        sealed_session.reserve_block = lambda *_: None  # type: ignore[assignment]
+    if mutant == "settled before it left":
+        # As if the cheapest budget would have the success: what is charged is less than what may still leave.
+        honest = sealed_session.release
+
+        def settled(store: Any, lease: Any, spec: SweepSpec, *rest: Any) -> bool:
+            releasing.settle_block(store, lease, spec.data.population or "", min(spec.privacy.epsilon))
+            return honest(store, lease, spec, *rest)
+
+        sealed_session.release = settled
+    if mutant == "over with its first winner":
+        complete = releasing._complete
+        releasing._complete = lambda *where: set(range(2)) if complete(*where) else set()
+    if mutant == "another coin for what it proposes" and word == SECOND:
+        drawn.Coins.proposal = lambda self, slot: 1 - 2.0**-53  # type: ignore[method-assign]
+
+
+def live(root: Path, kind: str, word: str, kill_at: int, mutant: str) -> None:
     """Create the search where there is none, and run it until it is over, or until it is killed."""
     mark = os.open(root.with_name("ran"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     opening.secrets = _Secrets(word)  # type: ignore[assignment]
     session.Drain = _no_view  # type: ignore[assignment,misc]
     sealed_session.SealedCourse._on_the_cluster = _in_threads(mark)  # type: ignore[method-assign]
-    if mutant == "drawn again" and word == "second":
-        opening.Announcement.read = classmethod(lambda *_: None)  # type: ignore[assignment]
-        opening.SweepState = type("Any", (), {"CREATED": session.SweepState.RUNNING})  # type: ignore[misc,assignment]
-    if mutant == "charged at the end":
-        sealed_session.reserve_block = lambda *_: None  # type: ignore[assignment]
+    _with_mutant(mutant, word)
     _count_writes(root, kill_at)
     workspace = Workspace.at(root)
     with closing(workspace.open_store(create=True)) as store:
         try:
             store.sweep(NAME)
         except UnknownSweep:
-            session.create(load_spec(SPEC), workspace, NAME)
+            session.create(specified(kind), workspace, NAME)
     session.resume(NAME, workspace)
 
 
@@ -183,7 +213,7 @@ warm()
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("warm", flush=True)
 for line in sys.stdin:
-    root, word, kill_at, mutant = json.loads(line)
+    root, kind, word, kill_at, mutant = json.loads(line)
     if os.fork():
         continue
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -191,7 +221,7 @@ for line in sys.stdin:
     if child == 0:
         code = 1
         try:
-            live(Path(root), word, kill_at, mutant)
+            live(Path(root), kind, word, kill_at, mutant)
             code = 0
         except BaseException:
             Path(root).with_name("error").write_text(traceback.format_exc())
@@ -208,8 +238,9 @@ def warm() -> None:
     """What a first session imports and computes, before any clock runs."""
     from sweeps.spec import public_facts
 
-    spec = load_spec(SPEC)
-    opening.drawn_for(spec, public_facts(spec), {})
+    for kind in KINDS:
+        spec = specified(kind)
+        opening.drawn_for(spec, public_facts(spec), {})
     code_digest()
     box.Box.new_key()
 
@@ -229,11 +260,11 @@ class Nursery:
         assert found.process.stdout.readline() == "warm\n"
         return found
 
-    def lived(self, root: Path, word: str, kill_at: int = -1, mutant: str = "") -> int:
+    def lived(self, root: Path, kind: str, word: str, kill_at: int = -1, mutant: str = "") -> int:
         """How one life ended: 0, or minus the signal."""
         assert self.process.stdin is not None
         ended = root.with_name("code")
-        self.process.stdin.write(json.dumps([str(root), word, kill_at, mutant]) + "\n")
+        self.process.stdin.write(json.dumps([str(root), kind, word, kill_at, mutant]) + "\n")
         self.process.stdin.flush()
         while not ended.exists():
             assert self.process.poll() is None

@@ -1,14 +1,16 @@
-"""Nobody outside learns how many trials a sealed search had, what a loser was, or where the winner stood.
+"""Nobody outside learns how many trials a sealed search had, what a loser was, or where the winners stood.
 
 In pairs of worlds that differ in one of these alone, any difference of what is seen is a failure; times, which are
-never quite the same, are compared by a permutation test that errs once in 1000. Each leak, put in, is found.
+never quite the same, are compared by a permutation test that errs once in 1000. Each leak, put in, is found. So it is
+of every kind of search, and where a session is killed on the way and another goes on.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from itertools import chain, combinations
 from pathlib import Path
 
@@ -16,62 +18,31 @@ import numpy as np
 import pytest
 
 from sweeps.control import sealed_session
-from sweeps.records import Proposal
+from sweeps.records import TARGET_EPSILON, Proposal
 from sweeps.sealed import opening, releasing
 from sweeps.sealed.opening import SealedPlaces
-from tests.sweeps.sealed_adversary import Seen, World, watched
+from tests.sweeps.sealed_adversary import CAP, Seen, World, watched
+from tests.sweeps.sealed_kinds import ADAPTIVE, BUDGETS, FRONT, KINDS, LADDER
+from tests.sweeps.sealed_worlds import SECRETS, pairs_of
 from trainables.sealed import worker
-from trainables.sealed.box import Box
 from trainables.sealed.drawn import Coins
-from trainables.sealed.worker import Keeper
+from trainables.sealed.worker import TWO, Keeper, SealedWork
 from trainables.system import Refusal
 
 pytestmark = [pytest.mark.chaos, pytest.mark.outage]
-CAP = 8
 TIMED = 7
 """Searches of each world: the least p of a permutation of 14 is 2/3432, below 1/1000."""
+AT_ONCE = 4
 
-
-def place(best: int, slot: int, *losers: int) -> tuple[int, ...]:
-    return (*losers[:slot], best, *losers[slot:])
-
-
-@pytest.fixture(scope="module")
-def standings() -> tuple[int, ...]:
-    """Trials of the coins, the best first, by running each alone as the worker does."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
-        return pool.submit(_ranked).result()
-
-
-def _ranked() -> tuple[int, ...]:
-    import tempfile
-
-    from sweeps.spec import load_spec, public_facts
-    from tests.sweeps import sealed_adversary as outside
-    from trainables.data import SOURCES
-    from trainables.sealed.slot import run_slot
-
-    World(CAP, tuple(range(CAP))).force()
-    with tempfile.TemporaryDirectory() as folder:
-        workspace, spec = outside.made(Path(folder) / "root"), load_spec(outside.SPEC)
-        record = workspace.open_store().sweep("sealed")
-        work = opening.opened(record, spec, public_facts(spec), workspace, {})
-        assert work is not None
-        drawn, data = work.drawn(), SOURCES["uniform"].load(spec.data.options())
-        found = [run_slot(drawn, n, work.winner, work.group, data, work.ranking) for n in range(CAP)]
-    return tuple(sorted(range(CAP), key=lambda n: found[n].ranks if found[n] else (np.inf,)))
+Pairs = dict[str, tuple[World, World]]
 
 
 @pytest.fixture(scope="module")
-def worlds(standings: tuple[int, ...]) -> dict[str, tuple[World, World]]:
-    best, *rest = standings
-    first = World(CAP, place(best, 0, *rest))
-    return {
-        "count": (World(1, first.order), first),
-        "slot": (first, World(CAP, place(best, 5, *rest))),
-        # Another loser in the first place of the second worker, and so on: the last one twice.
-        "loser": (first, World(CAP, place(best, 0, *rest[1:], rest[1]))),
-    }
+def worlds() -> dict[str, Pairs]:
+    """Of each kind its pairs."""
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return dict(zip(KINDS, pool.map(pairs_of, KINDS), strict=True))
 
 
 def seen(tmp_path: Path, many: list[World]) -> list[Seen]:
@@ -80,15 +51,15 @@ def seen(tmp_path: Path, many: list[World]) -> list[Seen]:
 
 def _each(tmp_path: Path, many: list[World]) -> Iterator[Seen]:
     context = multiprocessing.get_context("fork")
-    for start in range(0, len(many), 6):
+    for start in range(0, len(many), AT_ONCE):
         group = []
-        for number, world in enumerate(many[start : start + 6], start):
+        for number, world in enumerate(many[start : start + AT_ONCE], start):
             here, there = context.Pipe(duplex=False)
             process = context.Process(target=_send, args=(there, tmp_path / str(number) / "root", world))
             process.start()
             group.append((process, here))
         for process, here in group:
-            assert here.poll(30)
+            assert here.poll(60)
             found = here.recv()
             process.join()
             assert isinstance(found, Seen), found
@@ -117,17 +88,20 @@ def p_value(one: list[float], other: list[float]) -> float:
     return float(np.mean(np.array(gaps) >= gaps[0] - 1e-12))
 
 
-def test_worlds_look_alike(tmp_path: Path, worlds) -> None:
-    first = worlds["count"][1]
-    found = seen(tmp_path, [first, worlds["count"][0], worlds["slot"][1], worlds["loser"][1]])
-    for other in found[1:]:
-        assert told_apart(found[0], other) == []
-    assert found[0].facts["ended"] == "after"
-    [row] = found[0].facts["store"]["charges"]
-    assert row[:3] == ("people", "sweep", "sealed")
-    assert len(found[0].facts["store"]["trials"]) == 1
-    # What lies there encrypted is noise to whoever has no key, and new at each time.
+@pytest.mark.parametrize("killed", [False, True], ids=["whole", "killed"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_worlds_look_alike(kind: str, killed: bool, tmp_path: Path, worlds) -> None:
+    pairs = [replace(world, killed=killed) for secret in SECRETS for world in worlds[kind][secret]]
+    found = seen(tmp_path, pairs)
+    for secret, one, other in zip(SECRETS, found[::2], found[1::2], strict=True):
+        assert told_apart(one, other) == [], secret
     for one in found:
+        assert one.facts["ended"] == "after"
+        [row] = one.facts["store"]["charges"]
+        assert row[:3] == ("people", "sweep", "sealed")
+        assert row[4] in (BUDGETS if kind == LADDER else (3.0,))
+        assert len(one.facts["store"]["trials"]) == (2 if kind == FRONT else 1)
+        # What lies there encrypted is noise to whoever has no key, and new at each time.
         everything = np.frombuffer(b"".join(chain(*one.written.values())), dtype=np.uint8)
         counts = np.bincount(everything, minlength=256)
         expected = len(everything) / 256
@@ -136,13 +110,12 @@ def test_worlds_look_alike(tmp_path: Path, worlds) -> None:
             assert len(one.written[name]) > 3
 
 
-def test_the_end_comes_at_the_same_time(tmp_path: Path, worlds) -> None:
-    for name, (one, other) in worlds.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        found = seen(folder, [one, other] * TIMED)
-        late = [each.lateness for each in found]
-        assert p_value(late[::2], late[1::2]) > 1e-3, name
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_beginning_and_end_take_the_same_time(kind: str, secret: str, tmp_path: Path, worlds) -> None:
+    found = seen(tmp_path, list(worlds[kind][secret]) * TIMED)
+    for times in ([one.planning for one in found], [one.lateness for one in found]):
+        assert p_value(times[::2], times[1::2]) > 1e-3
 
 
 def _row_per_slot(patch) -> None:
@@ -151,20 +124,20 @@ def _row_per_slot(patch) -> None:
     def leaks(store, lease, spec, work, *rest):
         honest(store, lease, spec, work, *rest)
         refused = Refusal(reason="not chosen", violations={"chosen": 1.0})
-        losers = range(1, work.drawn().count)
+        losers = range(2, 1 + work.drawn().count)
         store.record_infeasible(lease, [(Proposal(number=n, config={}, seed=n), refused) for n in losers])
 
     patch.setattr(releasing, "_commit", leaks)
 
 
 def _file_per_slot(patch) -> None:
-    honest = worker._after
+    honest = worker.after
 
-    def leaks(work, standing, found):
-        work.folder.write(f"slot-{standing.following}", b"")
-        return honest(work, standing, found)
+    def leaks(work, before, *found):
+        work.folder.write(f"slot-{before.following}", b"")
+        return honest(work, before, *found)
 
-    patch.setattr(worker, "_after", leaks)
+    patch.setattr(worker, "after", leaks)
 
 
 def _early_exit(patch) -> None:
@@ -182,16 +155,21 @@ def _early_exit(patch) -> None:
 
 
 def _not_padded(patch) -> None:
-    honest = Box.seal
-    patch.setattr(Box, "seal", lambda self, place, body, size: honest(self, place, body, len(body)))
+    """A worker's file grows with each slot that it ran."""
+
+    def leaks(self, number, standing):
+        body = standing.to_bytes()
+        sealed = self.box.seal(self._place(str(number)), body, len(body) + standing.following)
+        self.folder.write(f"{number}.{TWO[standing.written % len(TWO)]}", sealed)
+
+    patch.setattr(SealedWork, "keep", leaks)
 
 
 def _number_is_slot(patch) -> None:
     honest = releasing._commit
 
-    def leaks(store, lease, spec, work, slot, found, trials):
-        patch.setattr(releasing, "NUMBER", found.slot)
-        honest(store, lease, spec, work, slot, found, trials)
+    def leaks(store, lease, spec, work, number, slot, found, trials):
+        honest(store, lease, spec, work, found.slot, slot, found, trials)
 
     patch.setattr(releasing, "_commit", leaks)
 
@@ -217,13 +195,13 @@ def _key_stays(patch) -> None:
 
 
 def _line_per_slot(patch) -> None:
-    honest = worker._after
+    honest = worker.after
 
-    def leaks(work, standing, found):
+    def leaks(*ran):
         print("a slot is done")
-        return honest(work, standing, found)
+        return honest(*ran)
 
-    patch.setattr(worker, "_after", leaks)
+    patch.setattr(worker, "after", leaks)
 
 
 def _real_times(patch) -> None:
@@ -231,18 +209,69 @@ def _real_times(patch) -> None:
 
     honest = releasing._commit
 
-    def leaks(store, lease, spec, work, slot, found, trials):
+    def leaks(store, lease, spec, work, number, slot, found, trials):
+        span = work.schedule.deadline - work.schedule.begins
+
         class Clock:
-            time = staticmethod(lambda: work.schedule.begins + 0.3 * found.slot)
+            time = staticmethod(lambda: work.schedule.begins + span * found.slot / CAP)
 
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(sql_store, "time", Clock)
-            honest(store, lease, spec, work, slot, found, trials)
+            honest(store, lease, spec, work, number, slot, found, trials)
 
     patch.setattr(releasing, "_commit", leaks)
 
 
-LEAKS = [
+def _only_what_runs_is_drawn(patch) -> None:
+    """And not padded: else a block hides it."""
+    honest = opening.drawn_for
+
+    def leaks(*asked):
+        drawn = honest(*asked)
+        return replace(drawn, slots=drawn.slots[: drawn.count * drawn.width])
+
+    patch.setattr(opening, "drawn_for", leaks)
+    patch.setattr(worker, "_BLOCK", 1)
+
+
+def _says_where_it_goes_on(patch) -> None:
+    honest = SealedWork.standing
+
+    def leaks(self, number):
+        found = honest(self, number)
+        print(f"worker {number} goes on at {found.following}")
+        return found
+
+    patch.setattr(worker.SealedWork, "standing", leaks)
+
+
+def _results_stay_for_a_warm_start(patch) -> None:
+    """As the storage of a sampler does."""
+    honest = releasing._commit
+
+    def leaks(store, lease, spec, work, number, slot, found, trials):
+        honest(store, lease, spec, work, number, slot, found, trials)
+        seen_by = [work.standing(one).seen for one in range(work.workers)]
+        trials.write("history", repr([(one.chosen, one.value) for seen in seen_by for one in seen]).encode())
+
+    patch.setattr(releasing, "_commit", leaks)
+
+
+def _priced_at_what_ran(patch) -> None:
+    """A ladder is settled at the mean of the budgets that were tried, not at that of the success."""
+    honest = SealedWork.best
+
+    def leaks(self):
+        tried = [one.config[TARGET_EPSILON] for one in self.drawn().slots[: self.drawn().count]]
+        settle = releasing.settle_block
+        patch.setattr(releasing, "settle_block", lambda *where: settle(*where[:-1], float(np.mean(tried))))
+        return honest(self)
+
+    patch.setattr(SealedWork, "best", leaks)
+
+
+Leak = tuple[Callable[..., None], str, str]
+OF_ALL: list[Leak] = [
     (_row_per_slot, "count", "store"),
     (_file_per_slot, "count", "while it ran"),
     (_early_exit, "count", "ended"),
@@ -253,10 +282,20 @@ LEAKS = [
     (_key_stays, "count", '"count": 8'),
     (_line_per_slot, "count", "console"),
     (_real_times, "slot", "store"),
+    (_only_what_runs_is_drawn, "count", "while it ran"),
+    (_says_where_it_goes_on, "count", "console"),
+]
+LEAKS: list[tuple[str, Leak]] = [
+    *((kind, leak) for kind in KINDS for leak in OF_ALL),
+    (LADDER, (_priced_at_what_ran, "count", "store")),
+    (ADAPTIVE, (_results_stay_for_a_warm_start, "loser", "at the end")),
 ]
 
 
-@pytest.mark.parametrize(("leak", "pair", "where"), LEAKS, ids=[leak.__name__.strip("_") for leak, *_ in LEAKS])
-def test_a_leak_is_found(leak, pair: str, where: str, tmp_path: Path, worlds, monkeypatch) -> None:
-    leak(monkeypatch)
-    assert any(where in one for one in told_apart(*seen(tmp_path, list(worlds[pair]))))
+@pytest.mark.parametrize(("kind", "leak"), LEAKS, ids=[f"{kind}-{leak[0].__name__.strip('_')}" for kind, leak in LEAKS])
+def test_a_leak_is_found(kind: str, leak: Leak, tmp_path: Path, worlds, monkeypatch) -> None:
+    put_in, secret, where = leak
+    put_in(monkeypatch)
+    # What a search says as it goes on is said where it does.
+    pair = [replace(world, killed=put_in is _says_where_it_goes_on) for world in worlds[kind][secret]]
+    assert any(where in one for one in told_apart(*seen(tmp_path, pair)))

@@ -122,8 +122,8 @@ def exceeded(law, low, high, rule_of):
 @pytest.mark.chaos
 @pytest.mark.parametrize("law", [Capped(geometric(2), 3), Capped(with_mean(-0.9, 1.2), 3), Capped(logarithmic(2), 3)])
 def test_no_policy_over_covered_configurations_exceeds_the_rule(law):
-    assert climbed_clipped(exceeded(law, 0.5, 1.5, honest), share(16)) <= 1
-    assert climbed_clipped(exceeded(law, 0.02, 1.98, honest), share(16)) <= 1
+    assert climbed_clipped(exceeded(law, 0.5, 1.5, honest), share(6)) <= 1
+    assert climbed_clipped(exceeded(law, 0.02, 1.98, honest), share(6)) <= 1
 
 
 @pytest.mark.parametrize("wrong", [plain, without_ratio])

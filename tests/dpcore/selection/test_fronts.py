@@ -210,7 +210,7 @@ def test_no_policy_exceeds_the_price_of_clipped_proposals(law):
     def priced(law, trial, delta):
         return price_clipped(law, trial, delta, 0.5, 1.5).epsilon
 
-    assert climbed_clipped(clipped_score(law, 0.5, 1.5, priced), share(16)) <= 1
+    assert climbed_clipped(clipped_score(law, 0.5, 1.5, priced), share(2)) <= 1
 
 
 def test_clipped_proposals_priced_as_the_prior_are_refuted():
