@@ -236,7 +236,7 @@ def test_a_search_that_does_it_wrongly_is_caught(mutant, caught, tmp_path, whole
     [
         (FRONT, "over with its first winner", 0.85, "others left"),
         (LADDER, "settled before it left", 0.85, "not what is to be paid"),
-        (ADAPTIVE, "another coin for what it proposes", 0.3, "others left"),
+        (ADAPTIVE, "another coin for what it proposes", 0.2, "others left"),
     ],
 )
 def test_what_only_one_kind_does_wrongly_is_caught(kind, mutant, share, caught, tmp_path, wholes):
