@@ -40,15 +40,15 @@ from trainables.sealed.drawn import Coins
 from trainables.sealed.worker import serve
 from trainables.worker.sealed import Damaged
 
-SECONDS = 2.5
-KILLED_AT = 0.42
+SECONDS = 4.0
+KILLED_AT = 0.22
 """Of the span, where a search is killed: some slots have run by then, and some have not."""
 CAP = 8
 SPEC: dict[str, Any] = {
     "name": "sealed",
     "data": {"source": "uniform", "n": 1000, "population": "people"},
     "systems": {
-        "noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": {"int_uniform": [7, 9]}, "step_seconds": 0.04}
+        "noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": {"int_uniform": [6, 8]}, "step_seconds": 0.04}
     },
     "privacy": {"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "best"},
     "objectives": [{"metric": "estimate", "goal": "maximize"}],
