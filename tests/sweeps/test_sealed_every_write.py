@@ -31,6 +31,7 @@ from trainables.worker.attempt import Attempt
 PRICE = DPCharge(3.0, 1e-5)
 KILLED = -signal.SIGKILL
 AT_ONCE = int(os.environ.get("SWEEPS_CHAOS_AT_ONCE", "4"))
+"""Searches: each waits for its announced end most of the time."""
 
 
 @pytest.fixture(scope="module")
