@@ -27,6 +27,7 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.protocol import Mechanism
 from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.rounding import epsilon_text
 from trainables.capabilities import NONE, Capabilities
 from trainables.knobs import complete, parameters, read
 from trainables.metrics import Config, Metric, Scalar
@@ -193,8 +194,9 @@ class PlannedSystem(ABC, Generic[Knobs, Released]):
 
     def exceeded(self, claim: Guarantee, target: PrivacyTarget) -> str:
         """Why a claim beyond the target is not launched, and the way out."""
+        spent = epsilon_text(claim.epsilon, digits=6)
         return (
-            f"epsilon={claim.epsilon:.6g} at delta={target.delta}: expected at most {target.epsilon}. "
+            f"epsilon={spent} at delta={target.delta}: expected at most {target.epsilon}. "
             "Raise noise_multiplier or epsilon, or take fewer epochs."
         )
 

@@ -9,6 +9,7 @@ from dpcore import checks, tradeoff
 from dpcore.audit.audit import Audit
 from dpcore.audit.one_run import OneRun
 from dpcore.guarantee import Guarantee, Notion
+from dpcore.rounding import delta_text, epsilon_text
 from dpcore.tradeoff import TradeOff
 
 
@@ -85,7 +86,8 @@ class AuditVerdict:
         share = f", one of {self.audits} audits" if self.audits > 1 else ""
         if self.tests_curve:
             share += ", tested on the whole curve of the planned steps"
-        return f"claimed eps {claim.epsilon:.6g} at delta {claim.delta:g}; {self.audit}{share}: {self.outcome}"
+        said = f"claimed eps {epsilon_text(claim.epsilon, digits=6)} at delta {delta_text(claim.delta)}"
+        return f"{said}; {self.audit}{share}: {self.outcome}"
 
 
 def claimed(guarantee: Guarantee, curve: TradeOff | None = None) -> TradeOff:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dpcore import checks
 from dpcore.accountants.registry import TOLERANCE, make
 from dpcore.adjacency import Adjacency
+from dpcore.rounding import epsilon_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +40,9 @@ class CannotCalibrate(ValueError):
 
     def __init__(self, parameter: str, target: Target, nearest: float, nearest_epsilon: float, remedy: str) -> None:
         self.parameter, self.target, self.nearest, self.nearest_epsilon = parameter, target, nearest, nearest_epsilon
+        spent = epsilon_text(nearest_epsilon, digits=6)
         super().__init__(
             f"epsilon={target.epsilon!r} at delta={target.delta!r}: expected a target that some {parameter} can meet, "
-            f"but even {parameter}={nearest:g} spends epsilon {nearest_epsilon:.6g} ({target.accountant}, "
+            f"but even {parameter}={nearest:g} spends epsilon {spent} ({target.accountant}, "
             f"{target.adjacency}). {remedy}"
         )

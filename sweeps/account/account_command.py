@@ -118,7 +118,7 @@ def _lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _counted(row: dict[str, Any]) -> str:
-    from sweeps.release.rounding import delta_text, epsilon_text
+    from dpcore.rounding import delta_text, epsilon_text
 
     if "delta_lower" in row:
         lower = row["delta_lower"]

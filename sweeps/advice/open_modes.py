@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dpcore.guarantee import Status
+from dpcore.rounding import epsilon_text
 from sweeps.advice.comparison import BudgetFor, ModeRow
 from sweeps.advice.laws import TOP
 from sweeps.advice.middle import Middle, NotPlanned, log_excess, made
@@ -18,7 +19,6 @@ from sweeps.budget.planning import fitted_to_part
 from sweeps.budget.sweep_budget import Spread, SweepBudget
 from sweeps.checking.estimates import TotalEstimate, estimated_total
 from sweeps.ledger.summary import Choice
-from sweeps.release.rounding import epsilon_text
 from sweeps.search.rungs import rung_ends, stops
 from sweeps.spec.sections import EarlyStopping
 from trainables.system import PrivacyPlan

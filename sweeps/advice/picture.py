@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
+from dpcore.rounding import delta_text, epsilon_text
 from sweeps.advice.comparison import BudgetFor, Comparison, ModeRow
-from sweeps.release.rounding import delta_text, epsilon_text
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -37,6 +37,12 @@ def figure(comparison: Comparison) -> go.Figure:
         out.add_scatter(
             x=[row.chance for row in rows],
             y=low,
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [(row.chance_at_most or row.chance or 0.0) - (row.chance or 0.0) for row in rows],
+                "arrayminus": [0.0] * len(rows),
+            },
             error_y={
                 "type": "data",
                 "symmetric": False,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dpcore.calibrate import Target
+from dpcore.rounding import epsilon_text
 from dpcore.selection import CountLaw, FrontPoints, Ladder, TrialProfile, price_best, price_clipped, price_ladder
 from dpcore.selection.best import TIGHT
 from dpcore.selection.clipped import clipped_at_point
@@ -63,7 +64,8 @@ def adaptive(middle: Middle, law: CountLaw, bounds: AdaptOptions) -> ModeRow:
     alone = clipped_at_point(law, 0.0, 0.0, bounds.low, bounds.high)
     if alone >= middle.epsilon:
         raise NotPlanned(
-            f"its bounds of {bounds.low:g} and {bounds.high:g} alone take epsilon {alone:.4g}, of {middle.epsilon:g}"
+            f"its bounds of {bounds.low:g} and {bounds.high:g} alone take epsilon {epsilon_text(alone)}, "
+            f"of {middle.epsilon:g}"
         )
     price = _clipped_price(law, middle.delta, bounds)
     plan = middle.costing(price)
@@ -138,13 +140,13 @@ def first(middle: Middle, chance: float) -> ModeRow:
     rungs = tuple(trial_profile(one) for one in plans)
     found = price_ladder(Ladder(law=law, rungs=rungs, weights=weights), deltas, failed, points=2)
     if found.epsilon > middle.epsilon:
-        raise NotPlanned(f"its dearest end costs epsilon {found.epsilon:.4g}")
+        raise NotPlanned(f"its dearest end costs epsilon {epsilon_text(found.epsilon)}")
     leaves = "The first trial that meets a public target leaves, or word that none did. "
     if count > 1:
-        prices = ", ".join(f"{one:.4g}" for one in found.rungs)
+        prices = ", ".join(map(epsilon_text, found.rungs))
         leaves = (
             "The first trial of the cheapest budget that meets a public target leaves, or word that none did. "
-            f"Its epsilon is known then: one of {prices} ({found.failure:.4g} for none). "
+            f"Its epsilon is known then: one of {prices} ({epsilon_text(found.failure)} for none). "
         )
     return sealed_row(
         middle,

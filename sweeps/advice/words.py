@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from dpcore.rounding import delta_text, epsilon_text
 from sweeps.advice.comparison import Comparison, ModeRow
 from sweeps.advice.proxy import Proxy
-from sweeps.release.rounding import delta_text, epsilon_text
 
 WIDTH = 120
 _NEARLY = 0.99

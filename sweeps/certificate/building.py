@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcore.guarantee import Guarantee
+from dpcore.rounding import delta_text, epsilon_text
 from sweeps.certificate import gathering
 from sweeps.certificate.approval import Approved
 from sweeps.certificate.built import Built
@@ -27,7 +28,6 @@ from sweeps.ledger.totals import earlier_lines, earlier_totals, sentences
 from sweeps.process.outputs import write_output
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
-from sweeps.release.rounding import delta_text, epsilon_text
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from dpcore.events import phases
+from dpcore.rounding import delta_text, epsilon_text
 from sweeps.certificate.canonical import number_text
 from sweeps.certificate.document import Body, Signed, spelled
 from sweeps.certificate.modes.plans import PlannedTrial
-from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.report.assets import STYLE
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

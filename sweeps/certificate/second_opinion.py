@@ -14,8 +14,8 @@ from typing import Any
 
 from dpcore.adjacency import Adjacency
 from dpcore.events import Event, Gaussian, PoissonSampled, phases
+from dpcore.rounding import epsilon_text
 from sweeps.certificate.claimed import SAME, Check, Claimed
-from sweeps.release.rounding import epsilon_text
 
 _GRID = 1e-3
 _MOST_PHASES = 8

@@ -12,6 +12,7 @@ from dpcore.accounting import headline_of_many
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import STANDING, Status, resting_on
+from dpcore.rounding import delta_text, epsilon_text
 from sweeps.held_out.readings import Charged, planned
 from sweeps.ledger.filtered import filtered_guarantee, sweep_total
 from sweeps.ledger.phases import both, tuned_of
@@ -20,7 +21,6 @@ from sweeps.ledger.summary import Choice
 from sweeps.ledger.text import COUNTS, COVERS, ONE_BUDGET, PROMISES_NOTHING
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.policy import Release
-from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.spec.model import SweepSpec
 from trainables.system import PrivacyPlan
 

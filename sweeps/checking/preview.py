@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcore.group_privacy import group_epsilon_lower
+from dpcore.rounding import delta_text, epsilon_text
 from sweeps.budget.sweep_budget import budget_of
 from sweeps.checking.estimates import Spread, TotalEstimate, estimated_total
 from sweeps.checking.feasibility import DRAWS, draws
@@ -23,7 +24,6 @@ from sweeps.ledger.totals import earlier_lines
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
-from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.release.validation_text import validation_text
 from sweeps.sealed.preview import SelectionPreview, sealed_outcomes
 from sweeps.search import registry

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dpcore.rounding import epsilon_text
 from sweeps.budget.sweep_budget import SweepBudget, budget_of
-from sweeps.release.rounding import epsilon_text
 from sweeps.search.rungs import stops
 from sweeps.spec.model import SweepSpec
 from trainables.system import PrivacyPlan

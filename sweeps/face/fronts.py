@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
+from dpcore.rounding import epsilon_text
 from sweeps.face.tables import front_table
 from sweeps.front.export import FORMATS, SUFFIXES, render
 from sweeps.front.joint import joint_front
@@ -19,7 +20,6 @@ from sweeps.process.outputs import write_output
 from sweeps.process.suggestions import closest
 from sweeps.records import EPSILON, TARGET_EPSILON
 from sweeps.release.publisher import Publisher
-from sweeps.release.rounding import epsilon_text
 
 if TYPE_CHECKING:
     import pandas as pd

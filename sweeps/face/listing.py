@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from dpcore.guarantee import Guarantee
+from dpcore.rounding import delta_text, epsilon_text
 from sweeps.face.selecting import named_in, page_of, place_of, selected, value_of
 from sweeps.face.trial_rows import assumptions_of, row_columns, trial_rows
 from sweeps.face.under_way import UnderWay, under_way
@@ -23,7 +24,6 @@ from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import legend, legend_of, metric_quotes, quote_of_claim
-from sweeps.release.rounding import delta_text, epsilon_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
+from dpcore.rounding import delta_text
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.summary import Procedure
 from sweeps.ledger.totals import Total, lines, sentences
 from sweeps.records import sweep_of
 from sweeps.release.published import Published
 from sweeps.release.quoting import Quote, legend, metric_quotes, quote_of_claim
-from sweeps.release.rounding import delta_text
 
 Floats = NDArray[np.float64]
 

@@ -8,12 +8,12 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
+from dpcore.rounding import epsilon_text
 from sweeps.front.fitted import FittedColumn, FittedTable, cell
 from sweeps.front.panels import Front, Panel
 from sweeps.ledger.assumptions import HEADING
 from sweeps.records import EPSILON, SYSTEM, TARGET_EPSILON
 from sweeps.release.quoting import quote_of_claim
-from sweeps.release.rounding import epsilon_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

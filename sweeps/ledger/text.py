@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from dpcore.guarantee import STANDING, Status
+from dpcore.rounding import delta_text, epsilon_text
 from sweeps.ledger.assumptions import Assumptions, covers_search
 from sweeps.ledger.summary import LargestClaim, Procedure, Summary
 from sweeps.records import TrialRecord
 from sweeps.release.policy import is_demonstration
 from sweeps.release.quoting import quote_of_claim, quote_of_total
-from sweeps.release.rounding import claim_text, count_text, delta_text, epsilon_text
+from sweeps.release.rounding import claim_text, count_text
 
 TAKEN = "steps_taken"
 """Metric of systems that stop themselves."""

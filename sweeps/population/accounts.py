@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from dpcore.rounding import delta_text, epsilon_text
 from dpcore.selection.filters import DPCharge
 from sweeps.population.arithmetic import (
     AddingRule,
@@ -27,7 +28,7 @@ from sweeps.population.arithmetic import (
 from sweeps.population.declared_public import public_files
 from sweeps.population.forecast import NextSweep
 from sweeps.population.refuted import RefutedRows, not_known, refuted_rows
-from sweeps.release.rounding import count_text, delta_text, epsilon_text
+from sweeps.release.rounding import count_text
 
 if TYPE_CHECKING:
     from sweeps.release.publisher import Publisher

@@ -21,8 +21,8 @@ from enum import StrEnum
 from dpcore import checks
 from dpcore.adjacency import Adjacency
 from dpcore.gdp_dual import eps_gdp
+from dpcore.rounding import delta_text, epsilon_text
 from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter, LinearLedger
-from sweeps.release.rounding import delta_text, epsilon_text
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 COUNTED_TAUS = 1000

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
 
+from dpcore.rounding import delta_text, epsilon_text
 from sweeps.population.arithmetic import Charge, Population, Spent, admits, entering, spent
 from sweeps.population.charging import charge_of_steps
 from sweeps.population.declared_public import public_files
 from sweeps.population.joining import whole_of
-from sweeps.release.rounding import count_text, delta_text, epsilon_text
+from sweeps.release.rounding import count_text
 from sweeps.search.space import Space
 from sweeps.spec.model import SweepSpec
 from trainables.system import PrivacyPlan, PublicFacts

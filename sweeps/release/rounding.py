@@ -1,26 +1,14 @@
-"""Epsilon and delta as text: shown numbers are claims too, so they are rounded up."""
+"""Claims and counts in words, and the public grid on which epsilons are compared."""
 
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING
+
+from dpcore.rounding import delta_text, epsilon_text, rounded
 
 if TYPE_CHECKING:
     from dpcore.guarantee import Guarantee
-
-
-def epsilon_text(value: float, up: bool = True, digits: int = 4) -> str:
-    """`digits` significant digits, rounded up as a claim must be (down, for a lower bound)."""
-    if not math.isfinite(value) or value == 0:
-        return f"{value:g}"
-    return f"{_rounded(value, up, digits).normalize():f}"
-
-
-def delta_text(value: float, up: bool = True) -> str:
-    """At most six significant digits, rounded up (down, for a lower bound), in scientific notation where that is
-    shorter."""
-    return f"{float(_rounded(value, up, 6)):g}" if value else "0"
 
 
 _EXACT_POWERS = 22
@@ -35,7 +23,7 @@ def on_grid(epsilon: float) -> float:
         return epsilon
     places = GRID_DIGITS - 1 - math.floor(math.log10(epsilon))
     if not 0 <= places <= _EXACT_POWERS:
-        return float(_rounded(epsilon, True, GRID_DIGITS))
+        return float(rounded(epsilon, True, GRID_DIGITS))
     # A front has thousands of them. The power is exact and the division rounds once, so the quotient is the float of
     # the decimal number, and one comparison decides.
     power = 10.0**places
@@ -59,10 +47,3 @@ def count_text(number: int, what: str) -> str:
     """`1 step`, `2 steps`, `2 launches`."""
     ending = "" if number == 1 else "es" if what.endswith("ch") else "s"
     return f"{number:,} {what}{ending}"
-
-
-def _rounded(value: float, up: bool, digits: int) -> Decimal:
-    # The shortest digits that give the float back: 0.1 stays 0.1.
-    exact = Decimal(repr(float(value)))
-    unit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
-    return exact.quantize(unit, rounding=ROUND_CEILING if up else ROUND_FLOOR)

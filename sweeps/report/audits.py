@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from html import escape
 
 from dpcore.audit import AuditOutcome
+from dpcore.rounding import epsilon_text
 from sweeps.audit.audit_records import AuditRecord
 from sweeps.release.policy import Release
-from sweeps.release.rounding import epsilon_text
 from trainables.metrics import Dependence
 
 _NOTE = (

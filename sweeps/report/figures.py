@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpcore.guarantee import Status
+from dpcore.rounding import epsilon_text
 from sweeps.front.axes import log_ticks
 from sweeps.front.kinds import SystemPoints, kinds
 from sweeps.front.panels import Front, FrontAxis, Panel
 from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, CurveReport, TrialState
 from sweeps.release.published import Published
 from sweeps.release.quoting import is_refuted
-from sweeps.release.rounding import epsilon_text
 from sweeps.report.importance import Importance
 from trainables.validation.reports import NOISE_SD
 

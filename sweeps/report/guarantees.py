@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from html import escape
 
 from dpcore.guarantee import Guarantee, Status
+from dpcore.rounding import delta_text, epsilon_text
 from sweeps.ledger.assumptions import HEADING, Assumptions, covers_search, spans
 from sweeps.ledger.text import executed_text, total_text
 from sweeps.ledger.totals import earlier_lines, sentences
 from sweeps.release import not_covered
 from sweeps.release.quoting import REFUTED, judged, metric_quotes, quote_of_claim
-from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.release.validation_text import recorded_text
 from sweeps.report.content import ClaimRange, Content
 

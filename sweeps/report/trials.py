@@ -9,11 +9,11 @@ from html import escape
 from typing import Any
 
 from dpcore.events import blocks, to_dict
+from dpcore.rounding import epsilon_text
 from sweeps.control.stopped_trials import ex_post
 from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialState
 from sweeps.release.published import Published
 from sweeps.release.quoting import quote_of_claim
-from sweeps.release.rounding import epsilon_text
 from sweeps.report.content import Content
 from sweeps.report.guarantees import claim_badge, guarantee_line
 from sweeps.search.rungs import rung_ends

@@ -17,7 +17,7 @@ from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
 from dpcore.gdp_dual import eps_gdp
-from sweeps.release.rounding import epsilon_text
+from dpcore.rounding import epsilon_text
 from sweeps.reproductions.data_sets import section
 from sweeps.reproductions.paper import Paper, spec_of
 from sweeps.reproductions.run import Reproduction

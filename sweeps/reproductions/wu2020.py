@@ -28,9 +28,9 @@ from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Status
+from dpcore.rounding import epsilon_text
 from dpcore.sgld import clipped_event, halving_schedule, noise_multiplier, published_noise_factor
 from sweeps.records import TrialRecord
-from sweeps.release.rounding import epsilon_text
 from sweeps.reproductions.paper import Paper, spec_of
 from sweeps.reproductions.pictures import Axes, Series
 from sweeps.reproductions.result import ResultTable

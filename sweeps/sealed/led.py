@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dpcore.rounding import epsilon_text
 from dpcore.selection import TwoPoint
-from sweeps.release.rounding import epsilon_text
 from sweeps.sealed.planning import CANDIDATES, SealedPlanner
 from sweeps.spec.sections import AdaptOptions
 from trainables.system import Config

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.release.rounding import delta_text, epsilon_text
+from dpcore.rounding import delta_text, epsilon_text
 from sweeps.sealed.law import law_text
 from sweeps.sealed.led import DECILE, Led, led_by
 from sweeps.sealed.planning import SealedPlanner, middles

@@ -180,3 +180,9 @@ def test_a_coarse_bound_is_a_bound():
     event, delta = sampled_gaussian(0.40162, *SECONDS.values()), 6.94937e-11
     claim, coarse = headline(event, delta, Adjacency.ADD_REMOVE), PLDAccountant().compose(event).epsilon_coarse(delta)
     assert claim.epsilon_lower <= coarse <= 1.5 * claim.epsilon
+
+
+def test_what_is_too_dear_is_never_said_to_be_the_target():
+    """Rounded to the nearest, "even noise_multiplier=1 spends epsilon 2" of a target of 2."""
+    target = Target(epsilon=2.0, delta=1e-5)
+    assert "spends epsilon 2.00001 (" in str(CannotCalibrate("noise_multiplier", target, 1.0, 2.0000004, "Raise it."))

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dpcore.guarantee import FLOATING_POINT
+from dpcore.rounding import delta_text
 from sweeps.account import account_app
-from sweeps.release.rounding import delta_text
 
 BASE = {"--noise-multiplier": "1.3", "--sample-rate": "0.0042666667", "--steps": "3516", "--delta": "1e-5"}
 FIELDS = {

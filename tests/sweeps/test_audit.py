@@ -14,6 +14,7 @@ from dpcore.adjacency import Adjacency
 from dpcore.audit import AuditOutcome
 from dpcore.checks import InvalidValue
 from dpcore.gradients import clipped as releases
+from dpcore.rounding import epsilon_text
 from sweeps.audit.audit_command import lines
 from sweeps.audit.audit_records import AuditRecord, audits_of, begin, share
 from sweeps.audit.audit_trial import audit_trial
@@ -26,7 +27,6 @@ from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
 from sweeps.records import Proposal, Settlement
 from sweeps.release.policy import Release
-from sweeps.release.rounding import epsilon_text
 from sweeps.report import write_report
 from sweeps.report.audits import audits_section
 from sweeps.requests import Refutation

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from dpcore.rounding import epsilon_text
 from sweeps.checking.preview import preview
 from sweeps.cli import app as cli
 from sweeps.records import TrialRecord
-from sweeps.release.rounding import epsilon_text
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from tests.sweeps import view_sweeps

@@ -15,6 +15,7 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Gaussian, Repeated
 from dpcore.guarantee import Status
+from dpcore.rounding import epsilon_text
 from sweeps.cli import app as cli
 from sweeps.front.export import render
 from sweeps.front.joint import ShareNoAxes, joint_front
@@ -24,7 +25,6 @@ from sweeps.front.pareto import MixedGuarantees, sweep_front
 from sweeps.ledger import totals
 from sweeps.records import Extension, sweep_of
 from sweeps.release.publisher import Publisher
-from sweeps.release.rounding import epsilon_text
 from sweeps.store import UnknownSweep
 from tests.sweeps.view_sweeps import complete, mixed_sweep, new_sweep
 

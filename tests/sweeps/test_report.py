@@ -282,7 +282,7 @@ def test_a_page_that_fails_or_asks_is_caught_by_the_browser_checks(page: str, tm
 
 
 def test_a_claim_is_never_shown_smaller_than_it_is():
-    from sweeps.release.rounding import epsilon_text
+    from dpcore.rounding import epsilon_text
 
     assert [epsilon_text(value) for value in (1.0, 7.99201, 0.99991, 12345.6, 0.0)] == ["1", "7.993", "1", "12350", "0"]
     assert epsilon_text(float("inf")) == "inf"

@@ -18,10 +18,10 @@ from dpcore.events import Gaussian, Unknown
 from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Guarantee, Notion, Status
 from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.rounding import epsilon_text
 from sweeps.control.stopped_trials import claim_of, ex_post
 from sweeps.front.pareto import sweep_front
 from sweeps.records import Proposal, Settlement
-from sweeps.release.rounding import epsilon_text
 from sweeps.report import gather, report_page
 from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan
 from trainables.system import PrivacyPlan

@@ -10,10 +10,10 @@ import torch
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, PoissonSampled, UnsupportedEvent
 from dpcore.gradients import clipped as releases
+from dpcore.rounding import delta_text, epsilon_text
 from dpcore.sampling import PoissonSampling
 from sweeps.control.session import create
 from sweeps.process.workspace import Workspace
-from sweeps.release.rounding import delta_text, epsilon_text
 from sweeps.spec import load_spec
 from tests.trainables.recording import counted, memory_run
 from trainables.data import SOURCES

@@ -19,6 +19,7 @@ from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.protocol import Mechanism
 from dpcore.mechanisms.query_budget import QueryBudget
 from dpcore.randomness import Purpose
+from dpcore.rounding import epsilon_text
 from trainables.data.content import fingerprint
 from trainables.knobs import knob, knobs, read
 from trainables.measures import watching
@@ -113,8 +114,9 @@ class SolvedSystem(PlannedSystem[Solved, Released], Generic[Solved, Released]):
 
     def exceeded(self, claim: Guarantee, target: PrivacyTarget) -> str:
         """See `PlannedSystem.exceeded`."""
+        spent = epsilon_text(claim.epsilon, digits=6)
         return (
-            f"epsilon={claim.epsilon:.6g} at delta={target.delta}: expected at most {target.epsilon}. "
+            f"epsilon={spent} at delta={target.delta}: expected at most {target.epsilon}. "
             f"Raise {self.solves['noise']} or epsilon, or take fewer queries."
         )
 

@@ -25,6 +25,7 @@ from dataclasses import replace
 
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.sampled_gaussian import Sequence
+from dpcore.rounding import epsilon_text
 from dpcore.sgld import published_noise_variance
 from trainables.capabilities import Capabilities
 from trainables.knobs import knob, knobs
@@ -93,7 +94,7 @@ class DPSGLD(PrivateLangevin[DPSGLDKnobs]):
     def exceeded(self, claim: Guarantee, target: PrivacyTarget) -> str:
         """See `PlannedSystem.exceeded`."""
         return (
-            f"the published noise for epsilon={target.epsilon} spends {claim.epsilon:.6g} at "
+            f"the published noise for epsilon={target.epsilon} spends {epsilon_text(claim.epsilon, digits=6)} at "
             f"delta={target.delta}. Lower epsilon, or use clipped-sgld."
         )
 

@@ -23,6 +23,7 @@ from dpcore.gdp_dual import eps_gdp, mu_gdp
 from dpcore.guarantee import resting_on
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for
 from dpcore.parallel import headline_of_parts
+from dpcore.rounding import epsilon_text
 from trainables.attribution import attributed_plan
 from trainables.capabilities import capabilities_of
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, System
@@ -130,8 +131,8 @@ def _adding(
         return best
     return Refusal(
         violations={"epsilon": math.log(spent / target.epsilon) if 0 < spent < math.inf else 1.0},
-        reason=f"epsilon={spent:.6g} at delta={target.delta} of training and reports together: expected at most "
-        f"{target.epsilon}. Raise the noise or epsilon, or lower data.validation.budget_share.",
+        reason=f"epsilon={epsilon_text(spent, digits=6)} at delta={target.delta} of training and reports together: "
+        f"expected at most {target.epsilon}. Raise the noise or epsilon, or lower data.validation.budget_share.",
     )
 
 

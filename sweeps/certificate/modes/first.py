@@ -15,13 +15,13 @@ from pydantic import Field
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Notion
+from dpcore.rounding import epsilon_text
 from dpcore.selection import LadderPoints
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number
 from sweeps.certificate.fields import Chance, FrozenPart, NotNegative, Sentence
 from sweeps.certificate.modes.plans import PlannedTrial
 from sweeps.certificate.modes.sealed_search import SealedSearch, profile_of
-from sweeps.release.rounding import epsilon_text
 from sweeps.sealed.assumptions import TARGET
 from sweeps.sealed.theorems import of_first
 

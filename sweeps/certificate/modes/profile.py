@@ -16,10 +16,10 @@ from functools import lru_cache
 
 from dpcore.adjacency import Adjacency
 from dpcore.events import Event
+from dpcore.rounding import delta_text, epsilon_text
 from dpcore.selection import EventProfile, WorstProfile, covering_mu
 from sweeps.certificate.claimed import Check, number
 from sweeps.certificate.fields import Chance, Delta, FrozenPart, NotNegative
-from sweeps.release.rounding import delta_text, epsilon_text
 
 _AT = (0.0, 0.25, 0.5, 1.0, 1.5)
 """Points of the profile, in units of the claimed epsilon."""
