@@ -213,7 +213,7 @@ def test_the_law_of_a_spec_sets_the_chance_that_laws_are_compared_at() -> None:
     logarithmic, adaptive = found.without
     assert logarithmic.mode == "best, logarithmic"
     assert adaptive.mode == "best, adaptive"
-    assert "take epsilon 1.532, of 1" in adaptive.reason
+    assert "take epsilon 1.533, of 1" in adaptive.reason
 
 
 def test_nothing_under_a_finite_budget_is_refused() -> None:
