@@ -239,8 +239,10 @@ class LinearLedger(PrivacyFilter[DPCharge]):
         return DPCharge
 
     def _fits(self, charges: tuple[DPCharge, ...]) -> bool:
-        epsilons = math.fsum(charge.epsilon for charge in charges)
-        return epsilons * _ONCE <= self.epsilon and math.fsum(charge.delta for charge in charges) <= self.delta
+        # fsum rounds once, so that the sign is exact: a charge of the whole budget fits.
+        epsilon_over = math.fsum([-self.epsilon, *(charge.epsilon for charge in charges)])
+        delta_over = math.fsum([-self.delta, *(charge.delta for charge in charges)])
+        return epsilon_over <= 0 and delta_over <= 0
 
     def settle_at(self, name: str, epsilon: float) -> Self:
         """This ledger once a ladder ended at a rung whose ex-post price is `epsilon`; its delta stays as reserved.

@@ -123,7 +123,12 @@ class ModelCard:
         plan, status = self.record.plan, self.assumptions.status(self.claim)
         assert plan is not None
         scores = ", ".join(f"{name} {value:.6g}{self._spread(name)}" for name, value in self._metrics().items())
-        quoted = "".join(f"{name} {quote.said}: {quote.sentence}. " for name, quote in self._quotes().items())
+        quotes = self._quotes()
+        alike = {quote: [name for name in quotes if quotes[name] == quote] for quote in quotes.values()}
+        quoted = "".join(
+            f"{', '.join(names)}{': each' if len(names) > 1 else ''} {quote.said}: {quote.sentence}. "
+            for quote, names in alike.items()
+        )
         private = "by noised reports" if self.facts.private_validation is not None else "treated as public"
         lines = [
             f"# {self.record.key}",

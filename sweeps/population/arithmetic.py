@@ -206,31 +206,45 @@ def spent(population: Population, charges: Sequence[Charge]) -> Spent:
 
 def left(population: Population, charges: Sequence[Charge]) -> Left:
     """What one more charge may be at most. Rounded down; zero where nothing is left. Raises as `spent`."""
-    now = spent(population, charges)
     if population.rule is AddingRule.LINEAR:
         return Left(
-            epsilon=max(0.0, population.epsilon * _LESS - now.epsilon),
-            delta=max(0.0, population.delta * _LESS - now.delta),
+            epsilon=_remainder(population.epsilon, [_sum(population, one).epsilon for one in charges]),
+            delta=_remainder(population.delta, [_sum(population, one).delta for one in charges]),
         )
+    now = spent(population, charges)
     assert now.mu is not None
     assert now.tau is not None
     squares = (population.mu_total * _LESS) ** 2 - now.mu**2
     return Left(mu=math.sqrt(max(0.0, squares)), tau=max(0.0, population.tau_total * _LESS - now.tau))
 
 
+def _remainder(limit: float, taken: Sequence[float]) -> float:
+    """The largest float that fits beside `taken`, whose sum is exact until it is rounded once."""
+    rest = max(0.0, math.fsum([limit, *(-one for one in taken)]))
+    over = math.fsum([rest, -limit, *taken]) > 0
+    return max(0.0, math.nextafter(rest, -math.inf)) if over else rest
+
+
+def _sum_up(values: Sequence[float]) -> float:
+    """The least float that is at least their exact sum."""
+    total = math.fsum(values)
+    return math.nextafter(total, math.inf) if math.fsum([-total, *values]) > 0 else total
+
+
 def together(population: Population, pairs: Iterable[tuple[float, float]]) -> list[Charge]:
     """Many rows as the one charge that they come to, or none: for a ledger of tens of thousands.
 
-    pairs  (epsilon, delta) of each by rule linear, (mu, tau) by rule gdp. Their sums are rounded once; what that may
-           lack is a ten-thousandth of the allowance of every filter (`dpcore.selection.filters`)
+    pairs  (epsilon, delta) of each by rule linear, whose sums are rounded up; (mu, tau) by rule gdp, whose sums are
+           rounded once: what that may lack is a ten-thousandth of the allowance of the filter
+           (`dpcore.selection.filters`)
     """
     listed = list(pairs)
     if not listed:
         return []
-    second = math.fsum(tail for _, tail in listed)
+    firsts, seconds = zip(*listed, strict=True)
     if population.rule is AddingRule.LINEAR:
-        return [DPCharge(math.fsum(epsilon for epsilon, _ in listed), second)]
-    return [GDPCharge(math.sqrt(math.fsum(mu * mu for mu, _ in listed)), second)]
+        return [DPCharge(_sum_up(firsts), _sum_up(seconds))]
+    return [GDPCharge(math.sqrt(math.fsum(mu * mu for mu in firsts)), math.fsum(seconds))]
 
 
 def entering(population: Population, epsilon: float, delta: float, gdp: GDPCharge | None = None) -> Charge:

@@ -97,9 +97,9 @@ class UnknownPopulation(StoreError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        found = f"It has those of {', '.join(map(repr, names[:LISTED]))}." if names else "It has none."
+        found = f"It has those of {', '.join(map(repr, names[:LISTED]))}. " if names else ""
         super().__init__(
-            f"population {name!r}: this store has no ledger of it. {found} Make it, once and for ever, with "
+            f"population {name!r}: this store has no ledger of it. {found}Make it, once and for ever, with "
             f"`sweeps budget {name} --epsilon E --delta D --rule linear|gdp`."
         )
 

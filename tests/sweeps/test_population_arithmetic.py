@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -96,6 +97,28 @@ def test_no_order_of_charges_exceeds_a_budget(population, data):
     assert admits(population, charges, largest)
 
 
+@given(budget=st.floats(1e-3, 1e3), shares=st.lists(st.floats(0, 1), max_size=12), delta=st.floats(1e-12, 0.5))
+def test_a_linear_budget_holds_exactly_what_is_left_of_it(budget, shares, delta):
+    """By rational numbers: nothing beyond the budget, and the whole of it where nothing is spent. A factor that once
+    stood for rounding refused a sweep of epsilon 2 in an empty ledger of 2."""
+    people, charges = Population.of("people", "linear", budget, delta), []
+    for share in shares:
+        one = DPCharge(share * budget, share * delta)
+        fits = all(
+            sum(map(Fraction, (getattr(each, name) for each in [*charges, one]))) <= Fraction(limit)
+            for name, limit in (("epsilon", budget), ("delta", delta))
+        )
+        assert admits(people, charges, one) == fits
+        charges += [one] if fits else []
+    rest = left(people, charges)
+    assert admits(people, charges, DPCharge(rest.epsilon, rest.delta))
+    assert not admits(people, charges, DPCharge(math.nextafter(rest.epsilon, math.inf) * (1 + 1e-15), 0.0))
+    assert charges or (rest.epsilon, rest.delta) == (budget, delta)
+    if charges:
+        (one,) = together(people, [(each.epsilon, each.delta) for each in charges])
+        assert Fraction(one.epsilon) >= sum(Fraction(each.epsilon) for each in charges)
+
+
 @pytest.mark.parametrize("population", [LINEAR, GDP], ids=str)
 def test_many_rows_are_the_charge_that_they_come_to(population):
     kind = DPCharge if population is LINEAR else GDPCharge
@@ -103,7 +126,8 @@ def test_many_rows_are_the_charge_that_they_come_to(population):
     each = [kind(*pair) for pair in pairs]
     (one,) = together(population, pairs)
     assert spent(population, [one]).epsilon == pytest.approx(spent(population, each).epsilon, rel=1e-12)
-    rest = left(population, each)
+    rest = left(population, [one])
+    assert (rest.epsilon, rest.delta) == pytest.approx((left(population, each).epsilon, left(population, each).delta))
     last = kind(*((rest.epsilon, rest.delta) if population is LINEAR else (rest.mu, rest.tau)))
     assert admits(population, [one], last)
     assert not admits(population, [one], kind(last_of(last) * (1 + 1e-9), 0.0))
@@ -158,7 +182,7 @@ def test_a_refusal_never_says_that_what_is_refused_would_fit():
     assert not admits(people, counted, asked)
     said = refusal(people, counted, asked)
     assert "epsilon=2.00001 and delta=1.00049e-06 exceed" in said
-    assert "left of its budget, epsilon=1.99999 and delta=8.99999e-06" in said
+    assert "left of its budget, epsilon=1.99999 and delta=9e-06" in said
     assert admits(people, counted, DPCharge(1.99999, 8.99999e-6))
     squares = Population.of("people", "gdp", 3.0, 1e-5)
     rest = left(squares, [GDPCharge(0.3, 1e-10)])
