@@ -23,6 +23,8 @@ class Interruption:
     The second needs no clean-up: whatever a process leaves at any moment, the next start can go on with. A hangup is
     never a second one: kernel and shell both send it when one terminal is closed. Under `nohup`, which ignores
     hangups, they stay ignored.
+    A library that swallows the KeyboardInterrupt (Ray does, where its own C++ looks for signals) takes nothing from
+    that: loops that go through it `check` at each turn.
     Does nothing outside the main thread, which alone receives signals.
     """
 
@@ -36,6 +38,11 @@ class Interruption:
             for number in SIGNALS:
                 if number is not signal.SIGHUP or self._before.get(number) is not signal.SIG_IGN:
                     signal.signal(number, self._handle)
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt where a signal came, whatever became of the first one."""
+        if self._seen:
+            raise KeyboardInterrupt
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():

@@ -119,6 +119,7 @@ def launch_all(controller: Controller, address: str | None, around: Surroundings
                         resources,
                         reason=messages.reason,
                         on_first_sign=around.on_first_sign,
+                        check=around.interruption.check,
                     )
                 )
     except KeyboardInterrupt:

@@ -100,4 +100,4 @@ class SealedCourse:
             data_path_seen_by_all(work.folder)
             if self.address is not None:
                 imported_by_all(self.spec.user_functions())
-            run(work, around.loaded[0], self.spec.resources)
+            run(work, around.loaded[0], self.spec.resources, around.interruption.check)

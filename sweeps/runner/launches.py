@@ -70,8 +70,11 @@ class _Live:
     controller: Controller
     reason: Callable[[str], str]
     on_first_sign: Callable[[], None]
+    check: Callable[[], None]
     ended: Ended | None = None
     failure: BaseException | None = None
+    cut: bool = False
+    """Whether nothing that runs is waited for any more."""
     groups: dict[str, TrialGroup] = field(default_factory=dict)
     """What was launched and has not come back, by Tune's id."""
     trials: Sequence[Any] = ()
@@ -143,7 +146,8 @@ class LaunchSearcher(Searcher):
 
 
 class _Trials(tune.Callback):
-    """Shows Tune's trials: Tune alone knows which of them a process was given. Looks for the first sign of a worker."""
+    """Shows Tune's trials: Tune alone knows which of them a process was given. Looks for the first sign of a worker,
+    and for an interruption that Ray has swallowed."""
 
     def __init__(self, handle: str) -> None:
         self._handle, self._looked = handle, float("-inf")
@@ -151,6 +155,9 @@ class _Trials(tune.Callback):
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Once for each turn of Tune's loop."""
         if (live := _LIVE.get(self._handle)) is not None:
+            live.check()
+            if live.cut:
+                raise KeyboardInterrupt
             live.trials = trials
             if not live.began and time.monotonic() - self._looked > FIRST_SIGN_SECONDS:
                 self._looked = time.monotonic()
@@ -186,19 +193,21 @@ def execute(
     *,
     reason: Callable[[str], str] = lambda launch: "its worker process ended",
     on_first_sign: Callable[[], None] = lambda: None,
+    check: Callable[[], None] = lambda: None,
 ) -> Ended:
     """Run the controller's decisions until it says Done. Needs a connected cluster.
 
     loaded  the data set, taken out of the list: once the object store has it, this process keeps no copy
     reason  says why the launch of a name was lost
     on_first_sign  called when a worker is first seen to have begun: what can wait until then is not in its way
+    check   asked at each turn of Tune's loop, which it ends by raising KeyboardInterrupt (`Interruption.check`)
 
     Raises KeyboardInterrupt on Ctrl-C, the controller's own failure (LeaseLost, StoreError), and ClusterUnreachable
     when the resources can never be had.
     """
     check_resources(resources, alive_nodes(), "the cluster has")
     handle = f"{controller.sweep}-{os.getpid()}-{time.monotonic_ns()}"
-    live = _LIVE[handle] = _Live(controller, reason, on_first_sign)
+    live = _LIVE[handle] = _Live(controller, reason, on_first_sign, check)
     scratch = tempfile.mkdtemp(prefix="sweeps-tune-")
     # By reference: the arrays reach a node once, and its processes map them.
     data = SharedData.put(loaded.pop())
@@ -311,6 +320,7 @@ class _Heartbeat:
                 self._end_stalled()
                 self._live.failure = self._shrunk()
             if self._live.failure is not None:
+                self._live.cut = True
                 _thread.interrupt_main()
                 return
 

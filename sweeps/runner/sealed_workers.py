@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import ray
 
@@ -19,8 +20,10 @@ SAID_SECONDS = 60.0
 _NAP = 0.25
 
 
-def run(work: SealedWork, data: Dataset, resources: Resources) -> None:
+def run(work: SealedWork, data: Dataset, resources: Resources, check: Callable[[], None]) -> None:
     """Let the workers run until the deadline, not sooner and not later. Needs a connected cluster.
+
+    check  raises KeyboardInterrupt once the sweep is to stop (`Interruption.check`)
 
     A worker that is lost is started again by Ray, and goes on at its slot. Nothing that a worker does is looked at.
     """
@@ -31,18 +34,19 @@ def run(work: SealedWork, data: Dataset, resources: Resources) -> None:
     task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=-1)(serve_remotely)
     running = [task.remote(remote, worker) for worker in range(work.workers)]
     try:
-        _until(work.schedule.deadline)
+        _until(work.schedule.deadline, check)
     finally:
         for one in running:
             ray.cancel(one, force=True)
 
 
-def _until(deadline: float) -> None:
+def _until(deadline: float, check: Callable[[], None]) -> None:
     said = 0.0
     while (left := deadline - time.time()) > 0:
         if time.monotonic() - said > SAID_SECONDS:
             said = time.monotonic()
             say(f"Sealed: {_span(left)} until what won leaves.", Event.PROGRESS)
+        check()
         time.sleep(min(left, _NAP))
 
 

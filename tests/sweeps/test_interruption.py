@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 
 import pytest
 
+import sweeps
 from sweeps.control.interruption import Interruption
+from sweeps.process.exits import ExitCode
 from sweeps.process.words import Level, Voice, speaking
 
 SAID = "Stopping; once more to end at once."
@@ -26,3 +30,46 @@ def test_an_interruption_is_said_to_people_to_machines_and_not_by_a_quiet_comman
     assert (told["event"], told["level"], told["text"].strip()) == ("notice", "info", SAID)
     interrupted(Voice(least=Level.WARNING))
     assert capfd.readouterr().err == ""
+
+
+SWALLOWED = """
+import signal, sys
+import ray
+from sweeps.cli.app import main
+
+heard, wait = [], ray.wait
+
+def deaf(*given, **named):
+    heard.append(None)
+    if len(heard) == 20:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            print("swallowed", file=sys.stderr)
+    return wait(*given, **named)
+
+ray.wait = deaf
+sys.argv = ["sweeps", "run", "toy", "--name", "deaf", "--trials", "1000", "-q"]
+main()
+"""
+
+
+def test_what_came_once_is_raised_at_every_look():
+    with Interruption() as interruption:
+        interruption.check()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                interruption.check()
+
+
+def test_an_interruption_that_ray_swallows_ends_the_sweep_all_the_same(tmp_path):
+    """Ray looks for signals in its own C++, and drops some of the KeyboardInterrupts that come of them: a sweep that
+    was asked to stop ran on to its end."""
+    ended = subprocess.run(
+        [sys.executable, "-c", SWALLOWED], cwd=tmp_path, timeout=120, capture_output=True, text=True, check=False
+    )
+    assert "swallowed" in ended.stderr
+    assert ended.returncode == ExitCode.INTERRUPTED, ended.stderr
+    assert sweeps.open("deaf", root=tmp_path / ".sweeps").state == "stopped"
