@@ -43,7 +43,7 @@ objectives:
   - {{metric: {metric}, goal: {goal}}}
   - {{metric: epsilon, goal: minimize}}
 
-search: {{sampler: tpe, trials: 30, seed: 0}}
+search: {{trials: 30, seed: 0}}
 """
 
 
