@@ -42,7 +42,8 @@ def second_opinion(events: Sequence[Event], claim: Claimed) -> tuple[list[Check]
             return checks, [f"no second opinion: dp_accounting could not count it ({error})"]
         held = low <= claim.epsilon * (1 + SAME)
         ours = epsilon_text(claim.epsilon, digits=6)
-        said = f"epsilon in [{low:.6g}, {high:.6g}] on a grid of {_GRID:g}; {ours} is claimed"
+        least, most = epsilon_text(low, up=False, digits=6), epsilon_text(high, digits=6)
+        said = f"epsilon in [{least}, {most}] on a grid of {_GRID:g}; {ours} is claimed"
         checks.append(Check("dp_accounting does not contradict", held, said))
     return checks, []
 

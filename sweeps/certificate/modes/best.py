@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from dpcore.checks import InvalidValue
+from dpcore.rounding import delta_text, epsilon_text
 from dpcore.selection import TwoPoint
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number
@@ -61,9 +62,12 @@ class OfBest(SealedSearch):
 
     def lines(self) -> list[tuple[str, str]]:
         """See `Counted.lines`."""
-        points = f"δ({self.e1:.6g}) ≤ {self.d1:.6g} and δ({self.e_hat:.6g}) ≤ {self.d_hat:.6g}"
+        points = " and ".join(
+            f"δ({epsilon_text(epsilon, digits=6)}) ≤ {delta_text(delta)}"
+            for epsilon, delta in ((self.e1, self.d1), (self.e_hat, self.d_hat))
+        )
         lines = [("mode", "private selection"), ("law of K", f"{self.named}: {self.law}"), ("two points", points)]
-        return [*lines, ("penalty", f"{self.penalty:.6g}")]
+        return [*lines, ("penalty", epsilon_text(self.penalty, digits=6))]
 
     @property
     def attested(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Gaussian, phases
 from dpcore.guarantee import FLOATING_POINT, Notion, Status, weakest
+from dpcore.rounding import delta_text, epsilon_text
 from dpcore.selection import (
     BudgetExceeded,
     EventProfile,
@@ -78,6 +79,9 @@ class FilterLedger(FrozenPart):
     sum: NotNegative
     taus: Chance
 
+    def __str__(self) -> str:
+        return f"{self.part}: {epsilon_text(self.sum, digits=6)}, Στ = {delta_text(self.taus)}"
+
 
 class GaussianRule(FrozenPart):
     """The filter of Gaussian privacy.  tau_share  the part of delta that is kept for the chances tau"""
@@ -113,7 +117,8 @@ class GaussianRule(FrozenPart):
         return _covering(event, tau, adjacency)
 
     def __str__(self) -> str:
-        return f"Σμ² ≤ {self.mu_total**2:.6g}, Στ ≤ {self.tau_total:.6g} (μ total {self.mu_total:.6g})"
+        mu, squared = epsilon_text(self.mu_total, digits=6), epsilon_text(self.mu_total**2, digits=6)
+        return f"Σμ² ≤ {squared}, Στ ≤ {delta_text(self.tau_total)} (μ total {mu})"
 
 
 class RenyiRule(FrozenPart):
@@ -150,7 +155,7 @@ class RenyiRule(FrozenPart):
         return _divergence(event, self.order, adjacency)
 
     def __str__(self) -> str:
-        return f"sum of divergences at order {self.order:g} ≤ {self.budget:.6g}"
+        return f"sum of divergences at order {self.order:g} ≤ {epsilon_text(self.budget, digits=6)}"
 
 
 class Filtered(Counted):
@@ -184,7 +189,7 @@ class Filtered(Counted):
 
     def lines(self) -> list[tuple[str, str]]:
         """See `Counted.lines`."""
-        sums = "; ".join(f"{one.part}: {one.sum:.6g}, Στ = {one.taus:.6g}" for one in self.ledgers)
+        sums = "; ".join(map(str, self.ledgers))
         return [("mode", f"{self.rule.kind} filter"), ("budget", str(self.rule)), ("charged", sums)]
 
     @property

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpcore.checks import InvalidValue
+from dpcore.rounding import delta_text, epsilon_text
 from dpcore.selection import FrontPoints
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number
@@ -71,12 +72,13 @@ class PricedFront(SealedSearch):
 
     def lines(self) -> list[tuple[str, str]]:
         """See `Counted.lines`."""
+        covering = f"a Gaussian of μ = {epsilon_text(self.mu, digits=6)} up to a chance of {delta_text(self.tau)}"
         return [
             ("mode", "private selection by several orders"),
             ("law of K", f"{self.named}: {self.law}"),
             ("orders", "; ".join(map(str, self._orders))),
-            ("each trial is covered by", f"a Gaussian of μ = {self.mu:.6g} up to a chance of {self.tau:.6g}"),
-            ("shift", f"{self.shift:.6g}"),
+            ("each trial is covered by", covering),
+            ("shift", epsilon_text(self.shift, digits=6)),
         ]
 
     @property

@@ -58,7 +58,7 @@ class Profile(FrozenPart):
         """The same for people."""
         points = ", ".join(f"δ({epsilon_text(point.epsilon)}) ≤ {delta_text(point.delta)}" for point in self.points)
         mu = "no μ covers it" if self.mu is None else f"μ = {epsilon_text(self.mu)} covers it"
-        return [("profile", points), ("μ-GDP", f"{mu} up to the chance τ = {self.tau:.6g}")]
+        return [("profile", points), ("μ-GDP", f"{mu} up to the chance τ = {delta_text(self.tau)}")]
 
     def checks(self, parts: tuple[Event, ...], adjacency: Adjacency, epsilon: float, delta: float) -> Iterator[Check]:
         """Whether the events have this profile."""
