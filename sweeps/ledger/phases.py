@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dpcore.guarantee import Guarantee, resting_on
 from sweeps.ledger.assumptions import HOLDOUT
-from sweeps.ledger.summary import Procedure, Summary
+from sweeps.ledger.summary import Summary
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.spec.sections import Chosen
 
@@ -35,12 +35,13 @@ UNTIL_CHOSEN = (
 class Tuned:
     """What the sweep that tuned cost the other part, and what the final run was aimed at.
 
-    target  epsilon that no point could have exceeded, whichever had been chosen
+    target, delta  what one launch of no point could have exceeded, whichever had been chosen
     refuted  what of that sweep an audit has refuted since: then nobody knows what it cost
     """
 
     claim: Guarantee
     target: float
+    delta: float
     refuted: tuple[str, ...] = ()
 
 
@@ -68,18 +69,24 @@ def tuned_of(spec: RecordedSpec) -> Tuned | None:
     """Of the final run of a holdout, as it was recorded; None of any other sweep."""
     if spec.chosen is None or spec.chosen.get("claim") is None:
         return None
-    return Tuned(claim=Guarantee.from_dict(dict(spec.chosen["claim"])), target=max(spec.budgets))
+    assert spec.delta is not None
+    claim = Guarantee.from_dict(dict(spec.chosen["claim"]))
+    return Tuned(claim=claim, target=max(spec.budgets), delta=spec.delta)
 
 
-def both(tuned: Tuned, final: Guarantee) -> Guarantee:
+def both(tuned: Tuned, final: Guarantee, launches: int = 1) -> Guarantee:
     """What tuning and final run cost together.
 
-    Which point the tuning found depends on its records: so the final run counts as what every point was held to.
+    launches  of the final run: more than one where some were lost
+
+    Which point the tuning found depends on its records: so the final run counts as what every point was held to, once
+    for each launch. A launch runs some steps of a plan that is held to the target as a whole; what an accountant counts
+    of the steps that were run twice is of this point alone, and of another it could have been more.
     """
     larger = replace(
         final,
-        epsilon=max(tuned.claim.epsilon, tuned.target, final.epsilon),
-        delta=max(tuned.claim.delta, final.delta),
+        epsilon=max(tuned.claim.epsilon, launches * tuned.target, final.epsilon),
+        delta=max(tuned.claim.delta, launches * tuned.delta, final.delta),
         epsilon_lower=None,
         accountant=HOLDOUT,
         theorem=THEOREM,
@@ -92,9 +99,6 @@ def with_tuning(found: Summary, tuned: Tuned | None) -> Summary:
     """The summary of a final run with the total of the whole procedure; any other as it is."""
     if tuned is None or found.procedure is None:
         return found
-    return replace(found, procedure=_both_phases(found.procedure, tuned))
-
-
-def _both_phases(final: Procedure, tuned: Tuned) -> Procedure:
-    refuted = (*final.refuted, *tuned.refuted)
-    return replace(final, guarantee=both(tuned, final.guarantee), tuned=tuned.claim, refuted=refuted)
+    final, refuted = found.procedure, (*found.procedure.refuted, *tuned.refuted)
+    whole = both(tuned, final.guarantee, found.spent.attempts)
+    return replace(found, procedure=replace(final, guarantee=whole, tuned=tuned.claim, refuted=refuted))
