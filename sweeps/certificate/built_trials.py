@@ -38,7 +38,6 @@ def of_all(known: KnownSweep) -> Built:
     listed = tuple(planned(key, plan) for key, plan in plans.items())
     tested, apart = Composed(events=tuple(one.event for one in tests)), all(one.apart for one in tests)
     scope = known.spec.privacy.scope
-    assert scope != "holdout", "whose total is of two sweeps"
     parts = released_parts(listed, rows, tested, apart).together(claim.adjacency)
     mode = ComposedTrials(
         mode="composition",

@@ -1,7 +1,8 @@
 """What a certificate says, as values: one row of the field's checklist after the other, each filled by machine.
 
-The JSON document is `Signed`: a `Body` and the signature of its canonical bytes. Every value is strictly typed, nothing
-is optional that could be left out unseen, and no field is ignored: what `parsed` returns spells the bytes that it read.
+The JSON document is `Signed`: a `Body` of one sweep, or a `HoldoutBody` of two, and the signature of its canonical
+bytes. Every value is strictly typed, nothing is optional that could be left out unseen, and no field is ignored: what
+`parsed` returns spells the bytes that it read.
 
 The rows are those that "How to DP-fy ML" (Ponomareva et al. 2023, section 5.3.3), NIST SP 800-226 and Gomez et al.
 (2025) ask of whoever publishes an epsilon.
@@ -9,14 +10,14 @@ The rows are those that "How to DP-fy ML" (Ponomareva et al. 2023, section 5.3.3
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, JsonValue, ValidationError
 
 from sweeps.certificate.canonical import canonical_bytes, normal, read
 from sweeps.certificate.chain import Chain
 from sweeps.certificate.claimed import Claimed
-from sweeps.certificate.fields import FrozenPart, Hex, Sentence
+from sweeps.certificate.fields import Delta, FrozenPart, Hex, NotNegative, Sentence
 from sweeps.certificate.modes import Mode
 
 
@@ -191,6 +192,58 @@ class Body(FrozenPart):
     not_covered: tuple[Sentence, ...]
     attested: tuple[Sentence, ...]
 
+    @property
+    def sweeps(self) -> tuple[tuple[str, Body], ...]:
+        """The sweeps that it is of, and what each is in it."""
+        return (("", self),)
+
+
+class RecordsSplit(FrozenPart):
+    """How the records are parted: those whose keyed hash of their own id is below the share tune, all others are of the
+    final run (`trainables.data.tuning_part`).
+
+    id  the column that is hashed
+    """
+
+    share: Annotated[float, Field(gt=0, lt=1)]
+    id: Sentence
+    key: Sentence
+
+
+class FinalTarget(FrozenPart):
+    """What one launch of the final run spends at most, at whichever point."""
+
+    epsilon: NotNegative
+    delta: Delta
+
+
+class HoldoutBody(FrozenPart):
+    """What is signed of a holdout: two sweeps on two parts of the records, each as it would be by itself, and the claim
+    of both together.
+
+    claim    of both
+    split    which record is in which part
+    target   of the final run
+    point    the trial of the tuning whose hyperparameters the final run has
+    tuning, final  both sweeps, each with a claim and a ledger of its own
+    """
+
+    format: Literal["private-sweeps holdout certificate 1"]
+    title: Sentence
+    claim: Claimed
+    split: RecordsSplit
+    target: FinalTarget
+    point: Sentence
+    approval: Approval
+    tuning: Body
+    final: Body
+    attested: tuple[Sentence, ...]
+
+    @property
+    def sweeps(self) -> tuple[tuple[str, Body], ...]:
+        """See `Body.sweeps`."""
+        return ("tuning", self.tuning), ("final run", self.final)
+
 
 class Signature(FrozenPart):
     """Ed25519 of the canonical bytes of `body`.  key, value  32 and 64 bytes in hex"""
@@ -203,7 +256,7 @@ class Signature(FrozenPart):
 class Signed(FrozenPart):
     """The whole file."""
 
-    body: Body
+    body: Annotated[Body | HoldoutBody, Field(discriminator="format")]
     signature: Signature
 
 
@@ -212,9 +265,12 @@ def spelled(part: FrozenPart) -> bytes:
     return canonical_bytes(part.model_dump(mode="json"))
 
 
-def normalised(body: Body) -> Body:
+Content = TypeVar("Content", Body, HoldoutBody)
+
+
+def normalised(body: Content) -> Content:
     """The body with all texts in Unicode's normal form C, and numbers as a reader will have them."""
-    return Body.model_validate_json(canonical_bytes(normal(body.model_dump(mode="json"))))
+    return type(body).model_validate_json(canonical_bytes(normal(body.model_dump(mode="json"))))
 
 
 def parsed(data: bytes) -> Signed:

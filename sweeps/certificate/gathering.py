@@ -14,9 +14,9 @@ from sweeps.audit.audit_records import AuditRecord, audits_of
 from sweeps.certificate import document, titles
 from sweeps.certificate.approval import Approved
 from sweeps.certificate.chain import LedgerRow
+from sweeps.certificate.holdout import part_line, point_line
 from sweeps.certificate.modes import Mode
 from sweeps.held_out.readings import readings
-from sweeps.ledger.phases import chosen_line
 from sweeps.population.accounts import account
 from sweeps.provenance.spec_code import code_of
 from sweeps.records import DECIDED, LedgerEntry, SweepRecord, TrialState
@@ -31,6 +31,7 @@ from sweeps.requests import accepted
 from sweeps.search import registry
 from sweeps.spec import SweepSpec, load_spec, public_facts
 from trainables.data import SOURCES
+from trainables.data.part_in import part_in
 from trainables.features.declared import parted
 from trainables.metrics import Dependence
 from trainables.system import PublicFacts
@@ -169,9 +170,10 @@ def provenance_row(known: KnownSweep) -> document.Provenance:
     named += [f"module of the user's own: {name}" for name in spec.user_modules()]
     named += [f"file: {text}" for text in spec.texts() if Path(text).expanduser().is_file()]
     if (chosen := spec.search.chosen) is not None:
-        named.append(f"{chosen_line(chosen)} The fingerprint of those records, keyed alike: {chosen.records}.")
+        named.append(point_line(chosen))
     bounds = [f"bounds or categories of {count_text(len(facts.features), 'feature')}"]
     bounds += [f"{facts.classes} classes"] if facts.classes else []
+    part = part_in(spec.data.source, spec.data.options())
     return document.Provenance(
         source=redacted(facts.dataset or spec.data.source),
         records=facts.n,
@@ -180,19 +182,19 @@ def provenance_row(known: KnownSweep) -> document.Provenance:
         fingerprint=known.record.fingerprints.get("data", ""),
         public_because=spec.data.records_are_public or "",
         public_inputs=tuple(named),
-        declared=(*bounds, *facts.treatment),
+        declared=(*bounds, *facts.treatment, *([] if part is None else [part_line(part)])),
     )
 
 
-def searched_row(known: KnownSweep, approved: Approved) -> document.Searched:
-    """What was searched."""
+def searched_row(known: KnownSweep, ranges: str) -> document.Searched:
+    """What was searched.  ranges  how they were chosen, by the operator"""
     canonical = known.record.spec.canonical
     return document.Searched(
         sampler=str(known.record.spec.sampler or known.spec.search.sampler),
         trials=known.spec.search.trials,
         ranges={name: dict(knobs) for name, knobs in canonical["systems"].items()},
         fixed_points=len(known.spec.search.first),
-        how_chosen=approved.ranges.strip(),
+        how_chosen=ranges.strip(),
     )
 
 

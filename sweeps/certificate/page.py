@@ -10,8 +10,11 @@ from html import escape
 from dpcore.events import phases
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.certificate.canonical import number_text
-from sweeps.certificate.document import Body, Signed, spelled
+from sweeps.certificate.claimed import Claimed
+from sweeps.certificate.document import Approval, Body, HoldoutBody, Signed, spelled
+from sweeps.certificate.holdout import lines_of_both
 from sweeps.certificate.modes.plans import PlannedTrial
+from sweeps.certificate.titles import attested_in
 from sweeps.report.assets import STYLE
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -20,10 +23,42 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 def certificate_page(signed: Signed) -> str:
     """The whole page. What is verified is the document, whose SHA-256 it names."""
     body = signed.body
+    sections = _holdout(body) if isinstance(body, HoldoutBody) else _sweep(body)
+    head = f"<h1>{escape(body.title)}</h1><p>{escape(body.claim.covers)}</p>{_numbers(body.claim, body.approval)}"
     sections = [
-        f"<h1>{escape(body.title)}</h1><p>{escape(body.claim.covers)}</p>",
-        _numbers(body),
-        _card("What is claimed", _claim(body)),
+        head,
+        *sections,
+        _listed("Attested by the signer, and not recomputed by verification", attested_in(body)),
+        _card("Signature", _signature(signed)),
+    ]
+    return (
+        "<!doctype html>\n"
+        f'<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+        f"<title>{escape(body.title)}</title><style>{STYLE}</style></head>"
+        f"<body><main>{''.join(sections)}</main></body></html>\n"
+    )
+
+
+def _holdout(body: HoldoutBody) -> list[str]:
+    """The claim of both sweeps, then each by itself."""
+    sections = [
+        _card("What is claimed", _pairs(_claim(body.claim))),
+        _card("How it was counted", _pairs(lines_of_both(body))),
+        _listed("What it rests on", body.claim.assumptions),
+        _card("Approval", _pairs(_texts(body.approval.model_dump()))),
+    ]
+    for what, one in (("The sweep that tuned", body.tuning), ("The final run", body.final)):
+        head = f"<h1>{escape(what)}: {escape(one.sweep.name)}</h1><p>{escape(one.claim.covers)}</p>"
+        sections += [head, _numbers(one.claim, one.approval), *_sweep(one)]
+    return sections
+
+
+def _sweep(body: Body) -> list[str]:
+    """Every row of one sweep."""
+    swept = f"{body.sweep.name}, {body.sweep.state}, begun {body.sweep.began}, spec {body.sweep.digest}"
+    return [
+        _card("What is claimed", _pairs([*_claim(body.claim), ("sweep", swept)])),
         _card("How it was counted", _pairs(body.mode.lines())),
         _listed("What it rests on", body.claim.assumptions),
         _listed("What it does not cover", body.not_covered),
@@ -38,41 +73,27 @@ def certificate_page(signed: Signed) -> str:
         _card("Software", _pairs(_texts(body.software.model_dump()))),
         _card("Approval", _pairs(_texts(body.approval.model_dump()))),
         _ledger(body),
-        _listed("Attested by the signer, and not recomputed by verification", body.attested),
-        _card("Signature", _signature(signed)),
     ]
-    return (
-        "<!doctype html>\n"
-        f'<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<title>{escape(body.title)}</title><style>{STYLE}</style></head>"
-        f"<body><main>{''.join(sections)}</main></body></html>\n"
-    )
 
 
-def _numbers(body: Body) -> str:
-    claim = body.claim
+def _numbers(claim: Claimed, approval: Approval) -> str:
     lower = "" if claim.epsilon_lower is None else f", and at least {epsilon_text(claim.epsilon_lower, up=False)}"
     return (
         f'<div class="card numbers"><div><b>ε = {epsilon_text(claim.epsilon)}</b> at δ = {delta_text(claim.delta)} '
         f'<span class="badge {escape(claim.status)}">{escape(claim.status)}</span>'
         f'<p class="soft">{escape(claim.notion)}, {escape(claim.adjacency)}, per {escape(claim.unit)}; the same events '
         f'spend at most this{lower}.</p></div><div><span class="soft">approved by</span>'
-        f"<b>{escape(body.approval.by)}</b><p>{escape(body.approval.because)}</p></div></div>"
+        f"<b>{escape(approval.by)}</b><p>{escape(approval.because)}</p></div></div>"
     )
 
 
-def _claim(body: Body) -> str:
-    claim = body.claim
-    return _pairs(
-        [
-            ("epsilon, delta", f"{number_text(claim.epsilon)}, {number_text(claim.delta)}"),
-            ("neighbours", f"{claim.adjacency}, per {claim.unit}, of at most {claim.contributions} records each"),
-            ("theorem", claim.theorem),
-            ("accountant", f"{claim.accountant}, of private-sweeps {claim.version}"),
-            ("sweep", f"{body.sweep.name}, {body.sweep.state}, begun {body.sweep.began}, spec {body.sweep.digest}"),
-        ]
-    )
+def _claim(claim: Claimed) -> list[tuple[str, str]]:
+    return [
+        ("epsilon, delta", f"{number_text(claim.epsilon)}, {number_text(claim.delta)}"),
+        ("neighbours", f"{claim.adjacency}, per {claim.unit}, of at most {claim.contributions} records each"),
+        ("theorem", claim.theorem),
+        ("accountant", f"{claim.accountant}, of private-sweeps {claim.version}"),
+    ]
 
 
 def _plans(trials: Sequence[PlannedTrial]) -> str:

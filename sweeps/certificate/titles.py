@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweeps.certificate.claimed import Claimed
-from sweeps.certificate.document import CertifiedSweep
+from sweeps.certificate.document import Body, CertifiedSweep, HoldoutBody
 from sweeps.certificate.modes import Mode
 from sweeps.release import not_covered
 
@@ -48,3 +48,8 @@ def uncovered(mode: Mode) -> tuple[str, ...]:
 def attested(mode: Mode) -> tuple[str, ...]:
     """What no arithmetic over the document shows."""
     return (*mode.attested, *ALWAYS)
+
+
+def attested_in(body: Body | HoldoutBody) -> tuple[str, ...]:
+    """What is the signer's word alone in a document, of whichever of its sweeps; each sentence once."""
+    return tuple(dict.fromkeys([*body.attested, *(line for _, one in body.sweeps for line in one.attested)]))

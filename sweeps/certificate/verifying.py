@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
@@ -12,10 +12,11 @@ from dpcore.events import UnsupportedEvent
 from sweeps.certificate.agreeing import agreed
 from sweeps.certificate.canonical import NotCanonical
 from sweeps.certificate.claimed import Check, word
-from sweeps.certificate.document import Body, NotACertificate, Signed, parsed, spelled
+from sweeps.certificate.document import Body, HoldoutBody, NotACertificate, Signed, parsed, spelled
+from sweeps.certificate.holdout import combined
 from sweeps.certificate.second_opinion import second_opinion
 from sweeps.certificate.signing import is_signed, key_text
-from sweeps.certificate.titles import attested, covered, title_of
+from sweeps.certificate.titles import attested, attested_in, covered, title_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -32,7 +33,7 @@ class Verification:
     unasked   why another accountant was not asked
     """
 
-    body: Body | None
+    body: Body | HoldoutBody | None
     checks: tuple[Check, ...]
     unasked: tuple[str, ...] = ()
 
@@ -47,7 +48,7 @@ class Verification:
             "stands": self.stands,
             "title": None if self.body is None else self.body.title,
             "checks": [{"what": one.what, "held": one.held, "said": one.said} for one in self.checks],
-            "attested": [] if self.body is None else list(self.body.attested),
+            "attested": [] if self.body is None else list(attested_in(self.body)),
             "unasked": list(self.unasked),
         }
 
@@ -58,7 +59,7 @@ class Verification:
         lines += ["Recomputed from this document alone:", *(f"  {check}" for check in self.checks)]
         lines += [f"  {line}" for line in self.unasked]
         if body is not None:
-            lines += ["Attested by the signer, and not recomputed:", *(f"  {line}" for line in body.attested)]
+            lines += ["Attested by the signer, and not recomputed:", *(f"  {line}" for line in attested_in(body))]
         return "\n".join([*lines, "The certificate stands." if self.stands else "THE CERTIFICATE DOES NOT STAND."])
 
 
@@ -72,13 +73,27 @@ def verify(data: bytes, signer: Ed25519PublicKey) -> Verification:
     by_whom = _signature(signed, signer)
     if not by_whom.held:
         return Verification(body=None, checks=(form, by_whom))
-    arithmetic = tuple(recomputed(signed.body))
-    opinions, unasked = _opinion(signed.body)
-    return Verification(body=signed.body, checks=(form, by_whom, *arithmetic, *opinions), unasked=tuple(unasked))
+    checks, unasked = [form, by_whom, *recomputed(signed.body)], list[str]()
+    for what, one in signed.body.sweeps:
+        opinions, unheard = _opinion(one)
+        checks += _named(what, opinions)
+        unasked += [f"{what}: {line}" if what else line for line in unheard]
+    return Verification(body=signed.body, checks=tuple(checks), unasked=tuple(unasked))
 
 
-def recomputed(body: Body) -> Iterator[Check]:
+def recomputed(body: Body | HoldoutBody) -> Iterator[Check]:
     """Everything that the body implies of itself, recomputed."""
+    for what, one in body.sweeps:
+        yield from _named(what, _of_sweep(one))
+    if isinstance(body, HoldoutBody):
+        yield from _named("both", _counted(combined(body)))
+
+
+def _named(what: str, checks: Iterable[Check]) -> Iterator[Check]:
+    return (replace(one, what=f"{what}: {one.what}" if what else one.what) for one in checks)
+
+
+def _of_sweep(body: Body) -> Iterator[Check]:
     yield word("title", body.title, title_of(body.mode, body.claim, body.released.heading, body.sweep.name))
     yield word("what is covered", body.claim.covers, covered(body.mode, body.sweep, body.approval.at))
     yield word("what is attested", body.attested, attested(body.mode))
@@ -87,8 +102,13 @@ def recomputed(body: Body) -> Iterator[Check]:
     yield from agreed(body)
     links = len(body.ledger.links)
     yield Check("hash chain of the ledger", body.ledger.is_whole, f"{links} links, the last {body.ledger.links[-1]}")
+    yield from _counted(body.mode.checks(body.claim, body.ledger.rows))
+
+
+def _counted(checks: Iterable[Check]) -> Iterator[Check]:
+    """Checks of arithmetic, which may end where a number of the document is none that an accountant takes."""
     try:
-        yield from body.mode.checks(body.claim, body.ledger.rows)
+        yield from checks
     except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
         yield Check("arithmetic", False, str(error))
 

@@ -13,15 +13,19 @@ import pytest
 import yaml
 
 import sweeps
+from dpcore.accounting import headline
+from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Status
-from sweeps.certificate.judging import CannotCertify
 from sweeps.control import session
 from sweeps.control.choosing import with_chosen
 from sweeps.control.resumed_spec import effective_spec
 from sweeps.face import overview
 from sweeps.ledger import totals as totals_of
-from sweeps.ledger.phases import UNTIL_CHOSEN, Tuned, both, tuned_of
+from sweeps.ledger.phases import UNTIL_CHOSEN, Tuned, both, tuned_of, with_tuning
+from sweeps.ledger.steps import Spending
+from sweeps.ledger.summary import Procedure, Summary
 from sweeps.ledger.totals import joint_totals, totals
 from sweeps.population.arithmetic import Population
 from sweeps.process.workspace import Workspace
@@ -93,8 +97,27 @@ def test_the_whole_costs_the_larger_of_both(root):
 
 def test_the_final_run_counts_as_what_any_point_was_held_to():
     """Which point it is depends on the records that tuned: a point that costs less is no smaller promise."""
-    cheap = both(Tuned(claim=guarantee(1.0, delta=2e-5), target=3.0), guarantee(2.5))
+    cheap = both(Tuned(claim=guarantee(1.0, delta=2e-5), target=3.0, delta=1e-5), guarantee(2.5))
     assert (cheap.epsilon, cheap.delta, cheap.epsilon_lower) == (3.0, 2e-5, None)
+
+
+def relaunched(first, lost):
+    """What a plan costs of which a part ran twice, at delta 1e-5."""
+    return headline(Composed(events=(first, lost)), 1e-5, Adjacency.ADD_REMOVE).epsilon
+
+
+def test_a_final_run_that_was_launched_again_counts_as_any_point_would_have():
+    """Two points within one target, (2, 1e-5): a step of the one that was lost costs next to nothing, the only step of
+    the other as much as all of it."""
+    step = PoissonSampled(rate=0.01, event=Gaussian(noise_multiplier=1.0))
+    many, one = Repeated(event=step, count=1000), Gaussian(noise_multiplier=2.0)
+    assert max(headline(whole, 1e-5, Adjacency.ADD_REMOVE).epsilon for whole in (many, one)) < 2
+    chosen, other = relaunched(many, step), relaunched(one, one)
+    assert chosen < 2 < 2.8 < other
+    found = Summary(spent=Spending(attempts=2), procedure=Procedure(guarantee=guarantee(chosen), trials=1))
+    whole = with_tuning(found, Tuned(claim=guarantee(1.0), target=2.0, delta=1e-5)).procedure.guarantee
+    assert (whole.epsilon, whole.delta) == (4.0, 2e-5)
+    assert whole.epsilon > other
 
 
 def test_every_view_says_the_whole(root):
@@ -130,14 +153,34 @@ def test_with_other_sweeps_it_has_no_total(root):
     assert "trained finally on one part" in found.uncounted
 
 
-def test_a_certificate_of_the_whole_is_refused_and_that_of_the_run_verifies(root, tmp_path):
-    key = sweeps.new_key(tmp_path / "key.pem").with_suffix("")
+def certified(root, folder, name="final", **trial):
+    """A certificate, and what its verification says."""
+    key = folder / f"key of {name}.pem"
+    sweeps.new_key(key)
     answers = {"key": key, "approved_by": "N. N.", "because": "for the exam", "ranges": "on nothing"}
-    sweep = sweeps.open("final", root=root)
-    with pytest.raises(CannotCertify, match="the larger of two sweeps'"):
-        sweep.certify(**answers)
-    target, _ = sweep.certify(trial=0, **answers).save(tmp_path / "one.json")
-    assert sweeps.verify(target, signer=tmp_path / "key.pem.pub").stands
+    made = sweeps.open(name, root=root).certify(**answers, **trial)
+    target, _ = made.save(folder / f"{name}.json")
+    return made, sweeps.verify(target, signer=f"{key}.pub")
+
+
+@pytest.mark.parametrize("name", ["final", "dear"])
+def test_the_whole_is_certified_with_both_ledgers(name, root, tmp_path):
+    made, found = certified(root, tmp_path, name)
+    assert found.stands, str(found)
+    body = made.body
+    assert body.claim.guarantee == total(root, name).guarantee
+    assert body.tuning.claim.guarantee == total(root, "tuning").guarantee
+    assert (len(body.tuning.ledger.rows), len(body.final.ledger.rows)) == (3, 1)
+    assert (body.split.share, body.split.id, body.split.key) == (SHARE, "id", "tuning")
+    page = (tmp_path / f"{name}.html").read_text()
+    assert "The sweep that tuned: tuning" in page
+    assert f"The final run: {name}" in page
+
+
+def test_the_final_run_alone_is_certified_as_one_trial(root, tmp_path):
+    made, found = certified(root, tmp_path, trial=0)
+    assert found.stands
+    assert "the search for its hyperparameters not covered" in made.body.title
 
 
 def refuted_later(folder):

@@ -1,4 +1,5 @@
-"""`scope: trial` as a whole: all trials are released, and their events compose (Zhu, Dong & Wang 2022)."""
+"""`scope: trial` as a whole: all trials are released, and their events compose (Zhu, Dong & Wang 2022). So do the
+launches of a final run, which is one trial."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class ComposedTrials(Counted):
     """
 
     mode: Literal["composition"]
-    scope: Literal["trial", "sweep", "public"]
+    scope: Literal["trial", "sweep", "public", "holdout"]
     release: Literal["all"]
     budget: NotNegative | None
     delta: Delta
@@ -45,10 +46,14 @@ class ComposedTrials(Counted):
 
     def title(self, sweep: str, claim: Claimed) -> str:
         """See `Counted.title`."""
+        if self.scope == "holdout":
+            return f"The final run {sweep} by itself, what tuned for it not covered"
         return f"Privacy certificate of all trials of {sweep} together"
 
     def covers(self, sweep: str) -> str:
         """See `Counted.covers`."""
+        if self.scope == "holdout":
+            return f"All results of the final run {sweep} on its part of the records, given its hyperparameters."
         return f"All results of all {len(self.trials)} trials of {sweep}, and the choice of the best among them."
 
     def lines(self) -> list[tuple[str, str]]:

@@ -27,9 +27,7 @@ def changed(name):
             return mode.model_copy(update={"rule": rule, "ledgers": (ledger,)})
         case "renyi":
             ledger = mode.ledgers[0].model_copy(update={"sum": MU, "taus": TAU})
-            return mode.model_copy(
-                update={"rule": RenyiRule(kind="renyi", order=8.0, budget=MU), "ledgers": (ledger,)}
-            )
+            return mode.model_copy(update={"rule": RenyiRule(kind="renyi", order=8.0, budget=MU), "ledgers": (ledger,)})
         case "best":
             points = {"e1": MU, "e_hat": MU, "penalty": MU, "d1": TAU, "d_hat": TAU}
             return mode.model_copy(update=points)
