@@ -61,7 +61,7 @@ def _tuning(final: KnownSweep, chosen: Chosen, recorded: Guarantee, ranges: str,
     try:
         record = final.store.sweep(chosen.sweep)
         if record.state is SweepState.DELETED:
-            raise CannotCertify("it was deleted, and with it the plans that its total is recomputed from")
+            raise CannotCertify("it was deleted, and with it its results and the verdicts of its audits")
         known = KnownSweep.of(final.store, record.name, None)
         check_parts(final.spec, record)
         found = built(known, None)

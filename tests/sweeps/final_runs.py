@@ -58,8 +58,11 @@ def spec(name: str, path: str, **sections: Any) -> dict[str, Any]:
     return deepcopy({**raw, **joined, **sections})
 
 
-def ran(raw: dict[str, Any], root: Path, state: str = "finished") -> str:
-    """The name of a sweep that was created as `sweeps run` does it, and whose trials were run here."""
+def ran(raw: dict[str, Any], root: Path, state: str = "finished", lost: int = 0) -> str:
+    """The name of a sweep that was created as `sweeps run` does it, and whose trials were run here.
+
+    lost  launches of which nobody heard again
+    """
     workspace = Workspace.at(root)
     name = session.create(load_spec(raw), workspace)
     store = open_store(workspace.store_url)
@@ -82,6 +85,10 @@ def ran(raw: dict[str, Any], root: Path, state: str = "finished") -> str:
     )
     controller.recover()
     while isinstance(decision := controller.decide(), TrialGroup):
+        if lost:
+            controller.outcomes.lost(decision, "killed")
+            lost -= 1
+            continue
         group = group_from_json(group_to_json(decision))
         controller.outcomes.finished(group, run_group(group, data, controller.trials, bytes(32)))
     store.set_state(lease, state)

@@ -153,36 +153,6 @@ def test_with_other_sweeps_it_has_no_total(root):
     assert "trained finally on one part" in found.uncounted
 
 
-def certified(root, folder, name="final", **trial):
-    """A certificate, and what its verification says."""
-    key = folder / f"key of {name}.pem"
-    sweeps.new_key(key)
-    answers = {"key": key, "approved_by": "N. N.", "because": "for the exam", "ranges": "on nothing"}
-    made = sweeps.open(name, root=root).certify(**answers, **trial)
-    target, _ = made.save(folder / f"{name}.json")
-    return made, sweeps.verify(target, signer=f"{key}.pub")
-
-
-@pytest.mark.parametrize("name", ["final", "dear"])
-def test_the_whole_is_certified_with_both_ledgers(name, root, tmp_path):
-    made, found = certified(root, tmp_path, name)
-    assert found.stands, str(found)
-    body = made.body
-    assert body.claim.guarantee == total(root, name).guarantee
-    assert body.tuning.claim.guarantee == total(root, "tuning").guarantee
-    assert (len(body.tuning.ledger.rows), len(body.final.ledger.rows)) == (3, 1)
-    assert (body.split.share, body.split.id, body.split.key) == (SHARE, "id", "tuning")
-    page = (tmp_path / f"{name}.html").read_text()
-    assert "The sweep that tuned: tuning" in page
-    assert f"The final run: {name}" in page
-
-
-def test_the_final_run_alone_is_certified_as_one_trial(root, tmp_path):
-    made, found = certified(root, tmp_path, trial=0)
-    assert found.stands
-    assert "the search for its hyperparameters not covered" in made.body.title
-
-
 def refuted_later(folder):
     """A final run whose tuning an audit refutes once it is over."""
     ran(tuning(folder), folder)
