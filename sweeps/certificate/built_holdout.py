@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Guarantee, Notion
+from dpcore.guarantee import Guarantee
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.certificate.built_sweep import body_of, built, claimed
 from sweeps.certificate.claimed import same
@@ -36,7 +36,8 @@ def of_both(known: KnownSweep, ranges: str, approval: Approval) -> HoldoutBody:
     assert part is not None
     final = body_of(known, built(known, None), ranges, approval)
     tuning = _tuning(known, chosen, tuned.claim, ranges, approval)
-    whole = both(replace(tuned, claim=tuning.claim.guarantee), final.claim.guarantee, len(final.ledger.rows))
+    cost = replace(tuned, claim=tuning.mode.promised(tuning.claim))
+    whole = both(cost, final.claim.guarantee, len(final.ledger.rows))
     return HoldoutBody(
         format="private-sweeps holdout certificate 1",
         title=title_of_both(tuning, final),
@@ -64,23 +65,19 @@ def _tuning(final: KnownSweep, chosen: Chosen, recorded: Guarantee, ranges: str,
             raise CannotCertify("it was deleted, and with it its results and the verdicts of its audits")
         known = KnownSweep.of(final.store, record.name, None)
         check_parts(final.spec, record)
-        found = built(known, None)
-        _check_same(known, found.claim, chosen, recorded)
+        body = body_of(known, built(known, None), ranges, approval)
+        _check_same(known, body.mode.promised(body.claim), chosen, recorded)
     except (CannotCertify, UnknownSweep, InvalidValue, SpecErrors) as error:
         reason = str(error).removesuffix(".")
         raise CannotCertify(
             f"{final.record.called}: {chosen.sweep}, which tuned for it, cannot be certified ({reason}), so that both "
             "together cannot. With --trial 0 the final run can, by itself."
         ) from None
-    return body_of(known, found, ranges, approval)
+    return body
 
 
 def _check_same(known: KnownSweep, claim: Guarantee, chosen: Chosen, recorded: Guarantee) -> None:
     """Whether the sweep that tuned claims what it did when its best trial was chosen, of the same records."""
-    if claim.notion is not Notion.DP:
-        raise CannotCertify(
-            f"its epsilon is {claim.notion}, known after it ended: the larger of two needs one that was promised before"
-        )
     if not (same(claim.epsilon, recorded.epsilon) and same(claim.delta, recorded.delta)):
         now, then = (f"{epsilon_text(one.epsilon, digits=6)} at {delta_text(one.delta)}" for one in (claim, recorded))
         raise CannotCertify(

@@ -5,8 +5,9 @@ record is in one part whoever else is there (`sweeps.ledger.phases`, `dpcore.par
 
     epsilon = max(of the tuning, launches of the final run * target, of the final run),   delta likewise.
 
-Where the point is from depends on the records that tuned, so that the final run counts as what every point was held to.
-That each record was read where its hash says is the signer's word.
+Of the tuning that is what was promised beforehand: of a ladder of budgets its dearest end, wherever it ended. Where the
+point is from depends on the records that tuned, so that the final run counts as what every point was held to. That each
+record was read where its hash says is the signer's word.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def part_of(split: RecordsSplit, use: PartUse) -> RecordsPart:
 
 def lines_of_both(body: HoldoutBody) -> list[tuple[str, str]]:
     """How both claims were joined, for people: (name, value)."""
-    tuning, target, launches = body.tuning.claim, body.target, len(body.final.ledger.rows)
+    tuning, target, launches = body.tuning.mode.promised(body.tuning.claim), body.target, len(body.final.ledger.rows)
     held = f"epsilon {epsilon_text(target.epsilon)} at delta {delta_text(target.delta)}"
     times = "" if launches == 1 else f", for each of {launches} launches"
     return [
@@ -91,16 +92,17 @@ def combined(body: HoldoutBody) -> Iterator[Check]:
     yield word("what is covered", claim.covers, covered_by_both(tuning.sweep, final.sweep, body.approval.at))
     yield word("what is attested", body.attested, ATTESTED)
     yield Check("it may be certified", claim.status in STANDING, str(claim.status))
-    for what, one in (("tuning", tuning), ("final run", final)):
+    for what, one in body.sweeps:
         yield word(f"approval, {what}", one.approval, body.approval)
-        for name in ("notion", "adjacency", "unit", "contributions", "version"):
+        for name in ("adjacency", "unit", "contributions", "version"):
             yield word(f"{name}, {what}", getattr(one.claim, name), getattr(claim, name))
+        yield word(f"notion, {what}", one.mode.promised(one.claim).notion, claim.notion)
     yield word("notion", claim.notion, Notion.DP)
     yield word("neighbours differ in one part", claim.adjacency, Adjacency.ADD_REMOVE)
     yield from _parted(body)
     yield from _held_to_target(body)
     target, launches = body.target, len(final.ledger.rows)
-    tuned = Tuned(claim=tuning.claim.guarantee, target=float(target.epsilon), delta=float(target.delta))
+    tuned = Tuned(claim=tuning.mode.promised(tuning.claim), target=float(target.epsilon), delta=float(target.delta))
     found = both(tuned, final.claim.guarantee, launches)
     yield number("epsilon of both together", claim.epsilon, found.epsilon)
     yield number("delta", claim.delta, found.delta)

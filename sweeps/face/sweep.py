@@ -323,6 +323,8 @@ class Sweep:
     ) -> Certificate:
         """A signed certificate of all trials together, or of one: `.save(FILE)` writes the document and its page.
 
+        That of a holdout's final run holds the sweep that tuned as well.
+
         key          file with your Ed25519 private key (PEM); `sweeps.new_key` makes one
         approved_by, because  who approved this epsilon, and why it is right for these records
         ranges       how ranges of hyperparameters and public inputs were chosen, and on which data; what the spec says

@@ -391,5 +391,10 @@ def test_on_a_real_cluster_from_tuning_to_final_run(tmp_path):
     places = tmp_path / ".sweeps"
     assert total(places, "final").is_claim
     assert total(places, "final").guarantee.epsilon == max(3.0, total(places, "tuning").guarantee.epsilon)
+    answers = {"approved_by": "N. N.", "because": "for the exam", "ranges": "on nothing"}
+    signer = sweeps.new_key(tmp_path / "key.pem")
+    made = sweeps.open("final", root=places).certify(key=tmp_path / "key.pem", **answers)
+    document, _ = made.save(tmp_path / "certificate.json")
+    assert sweeps.verify(document, signer=signer).stands
     with pytest.raises(InvalidValue, match="the trials that it began with"):
         session.resume("final", Workspace.at(places), trials=2)

@@ -123,13 +123,17 @@ def test_the_price_of_a_sealed_search_is_that_of_tuning(root, tmp_path):
     assert made.body.claim.guarantee == total(root, "after-sealed").guarantee
 
 
-def test_a_price_that_is_known_afterwards_is_refused_by_name(root, tmp_path):
+def test_of_a_ladder_of_budgets_what_was_promised_before_is_that_of_tuning(root, tmp_path):
     ladder = {"epsilon": [1.0, 3.0], "delta": 1e-5, "scope": "sweep", "release": "first"}
     target = {"deadline_minutes": 5, "target": {"metric": "accuracy", "at_least": 0.5}}
     sealed(root, "ladder", privacy=ladder, selection=target)
     ran({**final(root, epsilon=2.0, chosen_from="ladder"), "name": "after-ladder"}, root)
-    with pytest.raises(CannotCertify, match=r"ladder, which tuned for it, .* known after it ended"):
-        certified(root, tmp_path, "after-ladder")
+    made, found = certified(root, tmp_path, "after-ladder")
+    assert found.stands, str(found)
+    own = made.body.tuning.claim
+    assert (own.notion, own.epsilon) == ("ex-post-privacy", 1.0)
+    assert (made.body.claim.notion, made.body.claim.epsilon) == ("differential-privacy", 3.0)
+    assert made.body.claim.guarantee == total(root, "after-ladder").guarantee
 
 
 # -- a tuning that is no longer what it was --------------------------------------------------------------------

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
 from dpcore.events import Event
-from dpcore.guarantee import STANDING, Status
+from dpcore.guarantee import STANDING, Guarantee, Status
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed
 from sweeps.certificate.fields import FrozenPart
@@ -36,6 +36,10 @@ class Counted(FrozenPart):
     @abstractmethod
     def checks(self, claim: Claimed, rows: Sequence[LedgerRow]) -> Iterator[Check]:
         """The claim, recomputed from this and the rows of the ledger alone."""
+
+    def promised(self, claim: Claimed) -> Guarantee:
+        """What `claim` was beforehand, of whichever way the sweep might have gone. Raises InvalidValue."""
+        return claim.guarantee
 
     def opinions(self, claim: Claimed, rows: Sequence[LedgerRow]) -> tuple[Event, ...]:
         """Events that another accountant may be asked about: the claim bounds each of them."""

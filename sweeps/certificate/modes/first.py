@@ -8,13 +8,14 @@ holds. The winner's events are held against every point at which the price looks
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Notion
+from dpcore.guarantee import Guarantee, Notion
 from dpcore.rounding import epsilon_text
 from dpcore.selection import LadderPoints
 from sweeps.certificate.chain import LedgerRow
@@ -141,6 +142,10 @@ class First(SealedSearch):
             yield number("epsilon of where it ended", claim.epsilon, points.epsilons[rung])
             yield from self._within(points, rung, claim.adjacency)
         yield from self.in_common(claim, self.ex_ante, rows)
+
+    def promised(self, claim: Claimed) -> Guarantee:
+        """See `Counted.promised`: of several budgets the dearest end, at the deltas of all (`checks` recomputes it)."""
+        return replace(claim.guarantee, notion=Notion.DP, epsilon=float(self.ex_ante))
 
     @property
     def _rung(self) -> int | None:

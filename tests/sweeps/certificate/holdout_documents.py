@@ -60,7 +60,7 @@ def holdout(tuning: Body | None = None, *launches) -> HoldoutBody:
     tuned = in_part(documents.composition() if tuning is None else tuning, PartUse.TUNING)
     chosen = Chosen(sweep="hand", trial=POINT, public_because="", records=tuned.provenance.fingerprint, claim={})
     last = in_part(final_run(*launches), PartUse.FINAL, point_line(chosen))
-    cost = Tuned(claim=tuned.claim.guarantee, target=TARGET.epsilon, delta=TARGET.delta)
+    cost = Tuned(claim=tuned.mode.promised(tuned.claim), target=TARGET.epsilon, delta=TARGET.delta)
     found = both(cost, last.claim.guarantee, len(last.ledger.rows))
     fields = {name: getattr(found, name) for name in type(last.claim).model_fields if hasattr(found, name)}
     claim = last.claim.model_copy(update={**fields, "covers": covered_by_both(tuned.sweep, last.sweep, AT)})
@@ -80,5 +80,5 @@ def holdout(tuning: Body | None = None, *launches) -> HoldoutBody:
     )
 
 
-KINDS = ("composition", "filter", "renyi", "best", "best-adaptive", "front")
+KINDS = ("composition", "filter", "renyi", "best", "best-adaptive", "first", "front")
 """Of sweeps that may tune, among `documents.MADE`."""

@@ -44,12 +44,17 @@ def test_every_kind_of_tuning_stands_with_the_larger_of_both(kind):
     made = holdout(tuning)
     found = verify(signed_bytes(made), SIGNER)
     assert found.stands, str(found)
-    assert made.claim.epsilon == max(tuning.claim.epsilon, made.target.epsilon)
+    assert made.claim.epsilon == max(tuning.mode.promised(tuning.claim).epsilon, made.target.epsilon)
     assert set(found.to_dict()["attested"]) >= {*made.attested, *made.tuning.attested, *made.final.attested}
 
 
-def test_an_epsilon_that_was_known_afterwards_is_no_part_of_it():
-    assert "both: notion, tuning" in wrong(holdout(MADE["first"]()))
+def test_of_a_ladder_of_budgets_the_dearest_end_counts():
+    """Where it ended was known afterwards: who is in the tuning part was promised no less than the dearest."""
+    ladder = MADE["first"]()
+    assert ladder.claim.epsilon < 5 < ladder.mode.ex_ante
+    made = holdout(ladder)
+    assert (made.claim.epsilon, made.claim.notion) == (ladder.mode.ex_ante, "differential-privacy")
+    assert wrong(within(made, "claim", epsilon=ladder.claim.epsilon)) == ["both: epsilon of both together"]
 
 
 def test_any_leaf_that_is_changed_is_caught_by_the_signature():
