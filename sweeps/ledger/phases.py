@@ -30,6 +30,11 @@ UNTIL_CHOSEN = (
     "later counts besides."
 )
 
+AGAIN = (
+    "The final run was launched {} times, and each launch counts as what any point was held to: of another point the "
+    "steps that were run again could have cost as much."
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
@@ -83,6 +88,7 @@ def both(tuned: Tuned, final: Guarantee, launches: int = 1) -> Guarantee:
     for each launch. A launch runs some steps of a plan that is held to the target as a whole; what an accountant counts
     of the steps that were run twice is of this point alone, and of another it could have been more.
     """
+    again = () if launches == 1 else (AGAIN.format(launches),)
     larger = replace(
         final,
         epsilon=max(tuned.claim.epsilon, launches * tuned.target, final.epsilon),
@@ -90,7 +96,7 @@ def both(tuned: Tuned, final: Guarantee, launches: int = 1) -> Guarantee:
         epsilon_lower=None,
         accountant=HOLDOUT,
         theorem=THEOREM,
-        assumptions=tuple(dict.fromkeys((*final.assumptions, *tuned.claim.assumptions, UNTIL_CHOSEN))),
+        assumptions=tuple(dict.fromkeys((*final.assumptions, *tuned.claim.assumptions, UNTIL_CHOSEN, *again))),
     )
     return resting_on(larger, [tuned.claim])
 

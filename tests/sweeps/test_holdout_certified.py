@@ -215,4 +215,5 @@ def test_a_final_run_of_which_a_launch_was_lost_counts_twice(root, tmp_path):
     assert (made.body.claim.epsilon, made.body.claim.delta) == (6.0, 2e-5)
     assert made.body.claim.guarantee == total(root, "again").guarantee
     assert made.body.final.claim.epsilon < 6.0
+    assert any(line.startswith("The final run was launched 2 times") for line in made.body.claim.assumptions)
     assert "for each of 2 launches" in made.page
