@@ -12,7 +12,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Guarantee, Notion
+from dpcore.guarantee import STANDING, Guarantee, Notion
 from sweeps.control.planning import plan_proposal
 from sweeps.control.tuning_data import check_parts, check_public
 from sweeps.ledger.totals import own_total
@@ -20,6 +20,7 @@ from sweeps.records import SYSTEM, SweepRecord, SweepState, TrialState
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import quote_of_total
+from sweeps.sealed.planning import middles
 from sweeps.search.known_points import read_point
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec, public_facts
@@ -42,7 +43,8 @@ def with_chosen(
     """The spec of a final run with its point, and where that is from; any other spec as it is. Reads no record.
 
     Raises InvalidValue for an earlier sweep that is unknown, has not ended, is refuted, released nothing or may not
-    tune for this one, and for a point that this one cannot run; SpecErrors for one that is none of its space.
+    tune for this one, for a point that this one cannot run, and for a system that would claim nothing here; SpecErrors
+    for a point that is none of its space.
     """
     if spec.search.chosen_from is None:
         return spec
@@ -67,6 +69,8 @@ def with_chosen(
     if isinstance(plan, Refusal):
         expected = f"a sweep whose best trial, {best.key}, can be run here ({plan.reason})"
         raise InvalidValue(HERE, record.called, expected, "Change the budget, the limits or the data of this spec.")
+    if not public:
+        _check_systems(found, record, {} if calibrations is None else calibrations, systems)
     return found
 
 
@@ -120,6 +124,26 @@ def _cost(spec: SweepSpec, record: SweepRecord, store: Publisher) -> Guarantee:
         expected = f"a sweep whose total is of {Notion.DP} per {own[2]} under {own[1]}, as this spec"
         raise InvalidValue(HERE, record.called, f"{expected}, not of {terms[0]} per {terms[2]} under {terms[1]}")
     return claim
+
+
+def _check_systems(
+    spec: SweepSpec,
+    record: SweepRecord,
+    calibrations: MutableMapping[str, float],
+    systems: Mapping[str, System] | None,
+) -> None:
+    """Whether the final run would make a claim that stands whichever system the best trial were of: that depends on the
+    records that tuned, and the claim of both sweeps is one on every way that it could have gone.
+
+    Raises InvalidValue.
+    """
+    could = [one for one in middles(spec) if one[SYSTEM] in record.spec.systems]
+    for config in could if len(could) > 1 else ():
+        plan = plan_proposal(spec, config, public_facts(spec), calibrations, systems)
+        if not isinstance(plan, Refusal) and plan.guarantee.status not in STANDING:
+            expected = f"systems whose claims stand, each of which could have won in {record.called}"
+            said = f"It would claim {plan.guarantee.standing}: leave it out of this spec."
+            raise InvalidValue("systems", str(config[SYSTEM]), expected, said)
 
 
 def _best(spec: SweepSpec, record: SweepRecord, store: Publisher) -> Published:

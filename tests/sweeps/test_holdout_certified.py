@@ -11,9 +11,11 @@ from dataclasses import replace
 import pytest
 
 import sweeps
+from dpcore.checks import InvalidValue
 from sweeps.certificate import built_holdout
 from sweeps.certificate.judging import CannotCertify
 from sweeps.control import session
+from sweeps.control.choosing import with_chosen
 from sweeps.process.workspace import Workspace
 from sweeps.records import Proposal, Settlement, SweepState
 from sweeps.requests import Refutation
@@ -21,7 +23,7 @@ from sweeps.sealed.planning import SealedPlanner, middles
 from sweeps.spec import load_spec, public_facts
 from sweeps.store import open_store
 from tests.sweeps.final_runs import ran
-from tests.sweeps.test_holdout import SHARE, final, total, tuning
+from tests.sweeps.test_holdout import SHARE, final, opened, total, tuning
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +136,21 @@ def test_of_a_ladder_of_budgets_what_was_promised_before_is_that_of_tuning(root,
     assert (own.notion, own.epsilon) == ("ex-post-privacy", 1.0)
     assert (made.body.claim.notion, made.body.claim.epsilon) == ("differential-privacy", 3.0)
     assert made.body.claim.guarantee == total(root, "after-ladder").guarantee
+
+
+def test_a_system_that_could_have_won_has_to_claim_something_in_the_final_run(tmp_path):
+    """Which system wins depends on the records that tuned: a total is no claim if one of them is refuted."""
+    refuted = {"convexified-loss": {"epochs": 1, "hidden": 8, "learning_rate": 0.01, "queries": 20, "batch_size": 20}}
+    public = {"validation": {"records": "public", "share": 0.2, "id": "id"}}
+    raw = tuning(tmp_path, data=public, search={"trials": 1})
+    assert ran({**raw, "systems": {**raw["systems"], **refuted}}, tmp_path) == "tuning"
+    with changed(tmp_path) as store:
+        (tried,) = store.trials("tuning")
+    assert tried.config["system"] == "noisy-sgd"
+    last = final(tmp_path, data=public)
+    with_chosen(load_spec(last), opened(tmp_path))
+    with pytest.raises(InvalidValue, match=r"systems='convexified-loss': expected systems whose claims stand"):
+        with_chosen(load_spec({**last, "systems": {**last["systems"], **refuted}}), opened(tmp_path))
 
 
 # -- a tuning that is no longer what it was --------------------------------------------------------------------
