@@ -70,6 +70,11 @@ class Metric:
     worst: float | Worst | None = None
     tasks: frozenset[Task] | None = None
 
+    @property
+    def is_share(self) -> bool:
+        """Whether its natural ends are 0 and 1: accuracy, an error rate, an area under a curve."""
+        return (self.goal, self.worst) in (("maximize", 0.0), ("minimize", 1.0))
+
     def depends_under(self, config: Config) -> Dependence:
         """On what it depends in a trial of this complete configuration; a knob that is missing counts as raw."""
         raw = any(config.get(name, value) == value for name, value in self.raw_under.items())

@@ -2,8 +2,10 @@
 
 Kernel    Matern 5/2 with a length for each coordinate (Rasmussen & Williams 2006, section 5.1) plus noise, on
           scikit-learn. Its parameters are those of largest posterior: few trials alone would fit any of them.
-Results   by normal scores of their ranks, as Salinas, Shen & Perrone (2020), "A quantile-based approach for
-          hyperparameter transfer learning", do: how bad the failures are says nothing about where the best is.
+Results   shares (accuracies, error rates) by their log odds: near its end a share moves by little where as much is
+          gained, and ranks say less of how far two good trials are apart. All others by normal scores of their ranks,
+          as Salinas, Shen & Perrone (2020), "A quantile-based approach for hyperparameter transfer learning", do: how
+          bad the failures are says nothing about where the best is.
 Choice    the upper end of what is expected (Srinivas, Krause, Kakade & Seeger 2010, "GP-UCB"). On recorded surfaces it
           found better trials than expected improvement, which stayed at the first ridge that was good.
 """
@@ -29,7 +31,7 @@ NOISE, NOISE_SPREAD = 0.03, 1.5
 """Likewise of the noise variance, of results with variance 1."""
 SCALE_SPREAD = 1.0
 """Deviation of the logarithm of the kernel's own variance, about 1."""
-OPTIMISM = 2.0
+OPTIMISM = 3.0
 """Deviations above the expected result by which candidates are compared."""
 BOUND = 4.0
 """Deviations at which parameters end."""
@@ -38,6 +40,17 @@ BOUND = 4.0
 def normal_scores(values: Numbers) -> Numbers:
     """The values' ranks, shared by equal ones, as quantiles of the normal law."""
     return np.asarray(ndtri((rankdata(values) - 0.5) / len(values)))
+
+
+def log_odds(shares: Numbers) -> Numbers:
+    """Of shares, standardised. One at an end, or beyond it by noise, counts as half as far from it as the nearest of
+    the others: nobody knows how near it is."""
+    inside = shares[(shares > 0) & (shares < 1)]
+    low, high = (inside.min() / 2, (1 - inside.max()) / 2) if len(inside) else (0.25, 0.25)
+    kept = np.clip(shares, low, 1 - high)
+    odds = np.log(kept) - np.log1p(-kept)
+    spread = float(odds.std())
+    return np.asarray((odds - odds.mean()) / (spread if spread > 0 else 1.0))
 
 
 class _LargestPosterior(GaussianProcessRegressor):  # type: ignore[misc]

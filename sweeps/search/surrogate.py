@@ -19,14 +19,15 @@ from sweeps.records import TARGET_EPSILON
 from sweeps.release.published import Published
 from sweeps.search import history
 from sweeps.search.coordinates import Config, Coordinates, ends, is_logarithmic, is_numeric
-from sweeps.search.gaussian_process import Process, normal_scores
+from sweeps.search.gaussian_process import Process, log_odds, normal_scores
 from sweeps.search.objective_values import judged, objective_at
 from sweeps.search.seeds import ORDER, POINT, sequence
 from sweeps.search.space import Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.model import SweepSpec
 from trainables.natural import natural_of
-from trainables.system import Scalar
+from trainables.publishing import declared
+from trainables.system import Scalar, System
 
 WINDOW = 300
 """Trials that it looks at, besides the best of the earlier ones: its cost grows with their cube."""
@@ -55,6 +56,7 @@ class Surrogate:
         (self._branch,) = self._space.branches
         natural = natural_of(SYSTEMS.known(self._branch.system))
         self._coordinates = Coordinates(self._branch, self._space.epsilons, natural)
+        self._share = _share_that_decides(spec, SYSTEMS.known(self._branch.system))
         self._warm, self.warm_start = history.fitting(spec, self._space, warm)
         self._records: dict[int, Published] = {}
 
@@ -76,7 +78,7 @@ class Surrogate:
         if len(np.unique(known.values)) < 2:
             return self._space.draw(rng, (self._branch.system, epsilon))
         running = [one.config for one in seen if history.lesson(self._spec, one) is None]
-        process = Process(known.points, normal_scores(known.values), known.whole(running))
+        process = Process(known.points, self._scaled(known.values), known.whole(running))
         return self._best(process, known, epsilon, rng)
 
     def _seen(self, number: int) -> list[Published]:
@@ -84,6 +86,11 @@ class Surrogate:
         known = [record for _, record in sorted(self._records.items()) if record.number < number]
         kept = history.kept(self._spec, [record for record in known if record.number < start])
         return [*self._warm, *kept, *(record for record in known if record.number >= start)]
+
+    def _scaled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self._share is None:
+            return normal_scores(values)
+        return log_odds(values if self._share == "maximize" else 1 + values)
 
     def _designed(self, index: int, epsilon: float) -> dict[str, Scalar]:
         """Point `index` of a scrambled Sobol sequence (Owen 1998), which goes round in each knob."""
@@ -128,6 +135,16 @@ class Surrogate:
     def _at(self, places: NDArray[np.float64], epsilon: float) -> dict[str, Scalar]:
         pairs = zip(self._branch.searched.items(), places, strict=False)
         return self._space.config(self._branch, epsilon, {knob: domain.draw(float(u)) for (knob, domain), u in pairs})
+
+
+def _share_that_decides(spec: SweepSpec, system: System | None) -> str | None:
+    """The goal of the one objective that results decide, where it is a share of its own name in the system's metrics;
+    else None."""
+    goals = judged(spec)
+    metric = None if system is None else declared(system, [one.metric for one in goals]).get(goals[0].metric)
+    if len(goals) > 1 or metric is None or not metric.is_share or metric.goal != goals[0].goal:
+        return None
+    return metric.goal
 
 
 class _Known:

@@ -20,12 +20,13 @@ from sweeps.search import Proposer, automatic, surrogate
 from sweeps.search.automatic import BudgetsInTurn, resolution
 from sweeps.search.coordinates import Coordinates
 from sweeps.search.exam import faults
-from sweeps.search.gaussian_process import Process, normal_scores
+from sweeps.search.gaussian_process import OPTIMISM, Process, log_odds, normal_scores
 from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from tests.sweeps.test_search import MIXED, ONE, TWO, exam
 from tests.sweeps.toys import finished, running, spec_with
 from trainables.natural import Natural, natural_of
+from trainables.publishing import declared
 from trainables.registry import SYSTEMS
 
 HILL = {"systems": {"hill": MIXED["hill"]}}
@@ -241,9 +242,25 @@ def test_the_process_knows_least_where_nothing_was_tried_and_believes_in_what_ru
     process, busy = Process(points, values), Process(points, values, far)
     mean, deviation = process.predict(np.vstack([near, far]))
     assert deviation[0] < deviation[1]
-    assert process.upper(far)[0] == pytest.approx(mean[1] + 2 * deviation[1])
+    assert process.upper(far)[0] == pytest.approx(mean[1] + OPTIMISM * deviation[1])
     assert busy.predict(far)[0][0] == pytest.approx(mean[1], abs=0.05)
     assert busy.upper(far)[0] < process.upper(far)[0]
+
+
+def test_shares_are_seen_by_their_log_odds():
+    """Log odds of .5, .75, .9 are 0, log 3, log 9: as far apart as each other."""
+    assert log_odds(np.array([0.5, 0.75, 0.9])) == pytest.approx(math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0]))
+    shares = np.array([-0.01, 0.1, 0.6, 0.98, 1.0, 1.02])
+    seen = log_odds(shares)
+    assert np.all(np.diff(seen)[:4] > 0)
+    assert seen[4] == seen[5]
+    assert seen[4] - seen[3] < 0.25 * (seen[4] - seen[0])
+    assert log_odds(1 - shares) == pytest.approx(-seen)
+    assert log_odds(np.array([1.0, 1.0])) == pytest.approx([0, 0])
+    metrics = declared(SYSTEMS["noisy-sgd"], ["auc", "calibration_error", "log_loss"])
+    shares_of = {name for name, one in metrics.items() if one.is_share}
+    assert {"accuracy", "auc", "calibration_error"} <= shares_of
+    assert not {"loss", "log_loss", "epsilon", "seconds"} & shares_of
 
 
 def test_it_climbs_where_draws_do_not(monkeypatch):
