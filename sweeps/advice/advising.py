@@ -17,7 +17,7 @@ from sweeps.advice.middle import Middle, NotPlanned
 from sweeps.advice.proxy import Proxy
 from sweeps.rehearsal import Rehearsal
 from sweeps.sealed.law import law_of
-from sweeps.sealed.preview import workers_of
+from sweeps.sealed.workers import workers_of
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.model import SweepSpec
 from sweeps.spec.sections import AdaptOptions
@@ -139,5 +139,5 @@ def _bounds(spec: SweepSpec) -> AdaptOptions:
 def _speed(rehearsal: Rehearsal, system: str) -> float | None:
     """Seconds per unit of work, the median over what was rehearsed of this system; None where it trains no network."""
     steps = [one.found.step for one in rehearsal.ran if one.found.system == system]
-    found = [step.seconds / step.records for step in steps if step is not None and step.records]
+    found = [step.gradient_seconds for step in steps if step is not None]
     return statistics.median(found) if found else None

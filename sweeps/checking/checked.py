@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from sweeps.checking.preview import Preview, preview
 from sweeps.ledger.totals import Total
 from sweeps.rehearsal import Rehearsal, Rehearsing
 from sweeps.release.published import Published
+from sweeps.sealed.deadline import check_deadline, say_deadline
 from sweeps.sealed.room import check_room
 from sweeps.search import registry
 from sweeps.spec import SweepSpec, public_facts
@@ -131,6 +132,9 @@ def checked(
             found = first or rehearsing.finished()
     if found is not None:
         check_room(spec, found)
+        if plan.selection is not None:
+            measured = check_deadline(spec, found, address)
+            plan = replace(plan, selection=replace(plan.selection, measured=measured))
     if not plan.feasible and (found is None or not found.ran):
         check_feasible(spec, plan.facts)
     return Checked(plan, found, modes=compared(spec, plan.facts, found, proxy=proxy) if modes else None)
@@ -169,7 +173,8 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
     """What `sweeps run` makes sure of before it records a sweep.
 
     A model or sampler that is not ours is tried out in another process: planning builds the model, and it could take
-    this one along. So are the models of a sealed search, whose size has to be known before it begins.
+    this one along. So are the models of a sealed search, whose size and time have to be known before it begins: a time
+    that may be too short is said.
     Raises what `checked` raises. Resources of a cluster are its own to tell, when the sweep has joined it.
     """
     if address is None:
@@ -186,5 +191,6 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
         with Rehearsing(spec) as rehearsing:
             found = rehearsing.finished()
         check_room(spec, found)
+        say_deadline(check_deadline(spec, found, address))
         if not found.ran:
             check_feasible(spec, public_facts(spec))

@@ -112,6 +112,11 @@ class Preview:
         return declared_test(RecordedSpec(self.spec.canonical()))
 
     @property
+    def all_notes(self) -> tuple[str, ...]:
+        """Those of the plan, and of the selection: what it may say of the deadline waits for a rehearsal."""
+        return self.notes if self.selection is None else (*self.notes, *self.selection.notes())
+
+    @property
     def feasible_share(self) -> float:
         """Share of the prior that may be launched."""
         return self.feasible / self.samples
@@ -147,7 +152,7 @@ class Preview:
             "solved": {name: asdict(one) for name, one in self.solved.items()},
             "work": self.work and asdict(self.work),
             "total": total,
-            "notes": self.notes,
+            "notes": self.all_notes,
             "warm_start": self.warm_start and self.warm_start.to_dict(),
             "started_from": [one.to_dict() for one in self.started_from],
             "validation": self.validation,
@@ -209,7 +214,7 @@ class Preview:
         if self.total is not None:
             lines.append(f"total    {self.total}")
         lines += [f"total    {line}" for line in earlier_lines(self.started_from, assumptions)]
-        lines += [f"note     {note}" for note in self.notes]
+        lines += [f"note     {note}" for note in self.all_notes]
         if assumptions.sentences:
             lines += [f"{HEADING}:", *(f"  {line}" for line in assumptions.lines())]
         return "\n".join(lines)
@@ -267,7 +272,6 @@ def preview(
     notes += notes_on(spec, facts, plans, samples, grid_size)
     notes += notes_on_withheld(spec, systems)
     total, why_not = estimated_total(spec, plans) if spec.selection is None else (None, [])
-    notes += [] if selection is None else selection.notes()
     earlier = None
     if spec.search.warm_start is not None:
         release = Release.of(spec)

@@ -117,7 +117,7 @@ def _rehearse_all(send: Send, spec: SweepSpec) -> None:
                 saying=saying,
             )
             warm = warm if ran else time.monotonic()
-            ran.append(Tried(here, rehearsed))
+            ran.append(Tried(here, config, rehearsed))
         except CannotRun as error:
             send(_Failed(path, shortened(str(error))))
         except Exception as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainables.rehearsal import Rehearsed, Step
-from trainables.system import Scalar
+from trainables.system import Config, Scalar
 
 ONE_PASS = "one pass"
 
@@ -32,9 +32,10 @@ class WouldFail(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One configuration that ran, by the name of its corner."""
+    """One configuration that ran, by the name of its corner, and as it was proposed."""
 
     label: str
+    proposed: Config
     found: Rehearsed
 
 

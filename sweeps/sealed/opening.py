@@ -29,7 +29,7 @@ from sweeps.records import TARGET_EPSILON, SweepRecord, SweepState, trial_key
 from sweeps.release.policy import Release
 from sweeps.sealed.coordinates import SpaceCoordinates
 from sweeps.sealed.planning import CANDIDATES, SealedPlanner, middles
-from sweeps.sealed.preview import workers_of
+from sweeps.sealed.workers import workers_at
 from sweeps.search.space import Space
 from sweeps.spec.model import SweepSpec
 from trainables.measures.objectives import measured
@@ -143,7 +143,7 @@ def opened(
     if announced is not None or sweep.state is not SweepState.CREATED:
         return None
     assert spec.selection is not None
-    workers = min(workers_at(spec, address), spec.search.trials)
+    workers = workers_at(spec, address)
     # What solving the slots' noise comes to is kept nowhere: in the order of the draw it would tell the winner's slot.
     drawn = drawn_for(spec, facts, ChainMap({}, calibrations))
     key, begins = places.make_key(), clock()
@@ -158,14 +158,6 @@ def opened(
             work.keep(worker, Standing(following=worker, written=number))
     announcement.write(places.own)
     return work
-
-
-def workers_at(spec: SweepSpec, address: str | None) -> int:
-    """How many workers there are: as the spec says, or as many as this machine has CPUs for. Raises InvalidValue."""
-    if spec.resources.concurrency is None and (address is not None or spec.resources.per_worker()[1] > 0):
-        expected = "a number on a cluster or with GPUs: how many run at once is announced before the search"
-        raise InvalidValue("resources.concurrency", None, expected, "Set it.")
-    return workers_of(spec.resources)
 
 
 def drawn_for(spec: SweepSpec, facts: PublicFacts, calibrations: MutableMapping[str, float]) -> SealedDraw:

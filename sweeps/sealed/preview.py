@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.rounding import delta_text, epsilon_text
+from sweeps.sealed.deadline import MeasuredDeadline
 from sweeps.sealed.law import law_text
 from sweeps.sealed.led import DECILE, Led, led_by
 from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.sealed.workers import workers_of
 from sweeps.search.automatic import SECONDS_PER_GRADIENT
 from sweeps.spec.model import SweepSpec
-from sweeps.spec.sections import Resources
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
 
 
@@ -37,9 +37,10 @@ class SelectionPreview:
     alone         epsilon that one trial like the reference would claim alone, at this delta
     decile        chance that some trial comes from the best tenth of the prior
     workers       how many run at once; of this machine where the spec does not say
-    trial_seconds planned, of the median trial
-    worst_minutes planned, for the most trials that there may be; where results lead the search, of the dearest kind
+    trial_seconds planned, of the dearest draw of the prior, at a speed that is assumed
+    worst_minutes likewise, for the most trials that there may be, each as dear
     deadline_minutes  when the winner leaves
+    measured      the same by the speed of a rehearsal; None without one, or where no trial trains a network
     led           what results may do and what that costs; None where they do nothing
     """
 
@@ -58,11 +59,12 @@ class SelectionPreview:
     trial_seconds: float
     worst_minutes: float
     deadline_minutes: float
+    measured: MeasuredDeadline | None = None
     led: Led | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return asdict(self)
+        return asdict(self) | {"measured": None if self.measured is None else self.measured.to_dict()}
 
     def lines(self) -> list[str]:
         """For people."""
@@ -90,18 +92,28 @@ class SelectionPreview:
             f"trials   a secret number, {self.law}: {self.mean:.3g} in the mean; one of the "
             f"best tenth of the prior is among them with a chance of {self.decile:.0%}{drawn}",
             *([] if self.led is None else self.led.lines(self.alone)),
-            f"time     the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner. {self.most} "
-            f"trials of about {self.trial_seconds:.3g} s, {self.workers} at once, are planned to take "
-            f"{self.worst_minutes:.3g} minutes",
+            f"time     the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner. "
+            f"{self._planned if self.measured is None else self.measured.measured}",
         ]
+
+    @property
+    def _planned(self) -> str:
+        return (
+            f"{self.most} trials of {self.trial_seconds:.3g} s at most, {self.workers} at once, would take "
+            f"{self.worst_minutes:.3g} minutes: planned work at an assumed {SECONDS_PER_GRADIENT:g} s for the gradient "
+            "of a record, and not measured"
+        )
 
     def notes(self) -> list[str]:
         """What a person may not have meant."""
+        if self.measured is not None:
+            return [] if self.measured.note is None else [self.measured.note]
         if self.worst_minutes <= self.deadline_minutes:
             return []
         return [
-            f"the deadline may come before the last of {self.most} trials: then nothing is released, and the price is "
-            "paid. Raise selection.deadline_minutes, or lower search.trials"
+            f"the deadline may come before the last of {self.most} trials, by planned work at an assumed speed and not "
+            "by anything measured: then nothing is released, and the price is paid. Raise selection.deadline_minutes, "
+            "or lower search.trials"
         ]
 
 
@@ -122,17 +134,12 @@ def sealed_outcomes(
     return outcomes, _of(planner, np.array(works, dtype=float) * SECONDS_PER_GRADIENT, references)
 
 
-def workers_of(resources: Resources, cpus: int | None = None) -> int:
-    """Trials at once on a machine of so many CPUs, this one by default; what the spec says goes before."""
-    fitting = max(1, int((cpus or os.cpu_count() or 1) // resources.per_worker()[0]))
-    return resources.concurrency or fitting
-
-
 def _of(planner: SealedPlanner, seconds: NDArray[np.float64], references: Sequence[Config]) -> SelectionPreview:
     spec, pricing = planner.spec, planner.pricing
-    selection, law, workers = spec.selection, pricing.law, workers_of(spec.resources)
+    selection, law = spec.selection, pricing.law
+    workers = min(workers_of(spec.resources), law.cap)
     assert selection is not None
-    rounds, usual = -(-law.cap // workers), float(np.median(seconds))
+    rounds, dearest = -(-law.cap // workers), float(seconds.max())
     led = None if selection.adapt is None else led_by(planner, selection.adapt, references)
     return SelectionPreview(
         law=law_text(selection, law.cap),
@@ -147,9 +154,9 @@ def _of(planner: SealedPlanner, seconds: NDArray[np.float64], references: Sequen
         alone=pricing.reference.guarantee.epsilon,
         decile=law.reach(DECILE),
         workers=workers,
-        trial_seconds=usual,
-        # Results may lead every worker to the longest trials.
-        worst_minutes=rounds * (usual if led is None else float(seconds.max())) / 60,
+        trial_seconds=dearest,
+        # Draws may be the longest in every place, and results may lead every worker there.
+        worst_minutes=rounds * dearest / 60,
         deadline_minutes=selection.deadline_minutes,
         led=led,
     )

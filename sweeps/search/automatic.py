@@ -30,7 +30,8 @@ MANY_TRIALS = 300
 PROPOSAL_SECONDS = 0.1
 """A trial that is planned to take less than that waits for the process, not the process for it."""
 SECONDS_PER_GRADIENT = 2e-5
-"""For planned work, in gradients of one record: of small models on one core. It decides between samplers, no more."""
+"""For planned work, in gradients of one record: of small models on one core. It decides between samplers, and says how
+long a sealed search takes that was not rehearsed: an assumption, and told as one."""
 
 
 @dataclass(frozen=True, slots=True)

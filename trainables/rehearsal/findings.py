@@ -43,15 +43,16 @@ def _place(error: BaseException) -> str:
 class Step:
     """One forward and backward pass over a whole batch, at the first weights.
 
-    records    how many passed; fewer than `planned` where the whole batch would have taken too long here
-    planned    expected records of a batch
-    seconds    that it took
+    records    how many passed, or units; fewer than `planned` where the whole batch would have taken too long here
+    planned    expected records of a batch, or units
+    seconds    that it took; the least of a few where it is quick
     memory_mb  by how much the peak memory grew for it, in MiB; None where that cannot be told apart
     device     on what: "cpu" or "cuda"
     loss       mean over the records
     routes     {parameter: how its gradient is found for each record}; {} where no gradient is clipped
     looped     operations and layers that go through records one at a time: right, and slow
     unreached  trainable parameters on which no loss depends: they would be filled with noise alone
+    unit_records  records of a unit, at most; 1 where batches are of records
     """
 
     records: int
@@ -64,6 +65,12 @@ class Step:
     routes: Mapping[str, str]
     looped: tuple[str, ...]
     unreached: tuple[str, ...]
+    unit_records: int = 1
+
+    @property
+    def gradient_seconds(self) -> float:
+        """Of one record's gradient: what `PrivacyPlan.work` counts of a system that trains a network."""
+        return self.seconds / (self.records * self.unit_records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,7 +256,7 @@ def test_a_rehearsal_tells_the_time() -> None:
     ran = Rehearsed(
         system="noisy-sgd", config=at.config, records=32, steps=2, seconds=1.0, reported=("accuracy",), step=step
     )
-    rehearsal = Rehearsal(ran=(Tried("noisy-sgd", ran),), infeasible=0, left=0, seconds=1.0)
+    rehearsal = Rehearsal(ran=(Tried("noisy-sgd", at.config, ran),), infeasible=0, left=0, seconds=1.0)
     found = compared(spec, at.facts, rehearsal)
     assert found.hours(found.row("one run")) == pytest.approx((25 / 3600, 25 / 3600), rel=1e-3)
     row = found.row("best, geometric")

@@ -1,0 +1,255 @@
+"""Whether the deadline of a sealed search leaves time for its cap: by a rehearsal, before anything is drawn."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing, nullcontext
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from dpcore.checks import InvalidValue
+from sweeps.checking import checked as checking
+from sweeps.checking.preview import preview
+from sweeps.control import session
+from sweeps.face.opening import created
+from sweeps.population.arithmetic import Population
+from sweeps.process.workspace import Workspace
+from sweeps.rehearsal import Rehearsal
+from sweeps.rehearsal.corners import corners
+from sweeps.rehearsal.result import Tried
+from sweeps.sealed import deadline, opening
+from sweeps.sealed.deadline import FACTOR, MeasuredDeadline, check_deadline
+from sweeps.sealed.opening import KEY
+from sweeps.spec import load_spec
+from tests.sweeps.test_sealed_search import Search
+from trainables.rehearsal.findings import Rehearsed, Step
+
+KNOBS: dict[str, Any] = {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 20, "learning_rate": 1.0}
+SPEC: dict[str, Any] = {
+    "name": "sealed",
+    "data": {"source": "digits"},
+    "systems": {"noisy-sgd": KNOBS},
+    "privacy": {"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "best"},
+    "objectives": [{"metric": "accuracy"}],
+    "search": {"trials": 10},
+    "selection": {"deadline_minutes": 60, "mean": 3, "megabytes": 0.1},
+    "resources": {"concurrency": 2},
+}
+MINUTES = 2.4
+"""20 epochs of 1437 records in batches of 64 are 450 steps: 28,800 gradients of 1 ms, in five rounds of two."""
+
+
+def spec_with(minutes: float = 60.0, **knobs: Any):
+    document = deepcopy(SPEC)
+    document["systems"]["noisy-sgd"] |= knobs
+    document["selection"]["deadline_minutes"] = minutes
+    return load_spec(document)
+
+
+def rehearsed(spec: Any, *seconds: float, **changes: Any) -> Rehearsal:
+    """A step over 64 takes so long, of one corner after the other; without seconds no network is trained."""
+    ran = []
+    for corner, took in zip(corners(spec), seconds or [None], strict=False):
+        step = None
+        if took is not None:
+            step = Step(
+                records=64, planned=64, seconds=took, memory_mb=None, device="cpu", loss=2.3, parameters=650, routes={},
+                looped=(), unreached=(),
+            )  # fmt: skip
+            step = replace(step, **changes)
+        found = Rehearsed(
+            system=corner.system, config={}, records=64, steps=2, seconds=1.0, reported=("accuracy",), step=step
+        )
+        label = ", ".join(f"{name}={value}" for name, value in corner.knobs.items())
+        ran.append(Tried(label, corner.configs[0], found))
+    return Rehearsal(ran=tuple(ran), infeasible=0, left=0, seconds=1.0)
+
+
+def people(path: Path) -> dict[str, Any]:
+    """Records of a population, some of them private validation records."""
+    pd.DataFrame({"a": [0.5] * 400, "id": range(400), "rich": [0, 1] * 200}).to_parquet(path)
+    return {
+        "source": "table",
+        "path": str(path),
+        "n": 400,
+        "label": "rich",
+        "classes": 2,
+        "columns": {"a": {"low": 0, "high": 1}},
+        "validation": {"records": "private", "share": 0.3, "id": "id"},
+        "population": "people",
+    }
+
+
+def estimated() -> MeasuredDeadline:
+    spec = spec_with()
+    found = check_deadline(spec, rehearsed(spec, 0.064))
+    assert found is not None
+    return found
+
+
+def test_the_minutes_are_those_of_the_cap_on_all_workers():
+    assert estimated().minutes == pytest.approx(MINUTES)
+    assert estimated().trial_seconds == pytest.approx(28.8)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "refused", "noted"),
+    [(MINUTES / 3.01, True, True), (MINUTES / 2.99, False, True), (MINUTES * 2.99, False, True),
+     (MINUTES * 3.01, False, False)],
+)  # fmt: skip
+def test_a_deadline_is_refused_or_noted_by_the_factor(minutes: float, refused: bool, noted: bool):
+    spec = spec_with(minutes)
+    with pytest.raises(InvalidValue) if refused else nullcontext():
+        found = check_deadline(spec, rehearsed(spec, 0.064))
+        assert found is not None
+        assert (found.note is not None) is noted
+    # What is measured here says nothing of a cluster's machines.
+    found = check_deadline(spec, rehearsed(spec, 0.064), "head:6379")
+    assert found is not None
+    assert (found.note is not None) is noted
+    assert found.note is None or "measured on this machine, which does not speak for the cluster" in found.note
+
+
+def test_the_refusal_says_what_was_measured_and_what_to_write():
+    spec = spec_with(0.5)
+    with pytest.raises(InvalidValue) as refused:
+        check_deadline(spec, rehearsed(spec, 0.064))
+    assert str(refused.value) == (
+        "selection.deadline_minutes=0.5: expected time for all trials that there may be: 10 trials of 29 s at most, 2 "
+        "at once, would take about 2.4 minutes, as measured: in the rehearsal a step of model=linear over a batch of "
+        "64 took 0.064 s, without noise and scores. A search that is late releases nothing, and its price is paid. "
+        "Write `deadline_minutes: 9`, or lower search.trials."
+    )
+    found = check_deadline(spec_with(9), rehearsed(spec, 0.064))
+    assert found is not None
+    assert found.note is None
+
+
+def test_the_note_says_that_it_is_a_measured_estimate():
+    found = check_deadline(spec_with(2), rehearsed(spec_with(2), 0.064))
+    assert found is not None
+    assert found.note == (
+        "selection.deadline_minutes=2 may come before the last of 10 trials: a measured estimate, good to a factor of "
+        "3, says 2.4 minutes. Then nothing is released, and the price is paid. 9 would leave time"
+    )
+
+
+def test_the_dearest_trial_counts_by_its_own_speed():
+    spec = spec_with(epochs={"int_log_uniform": [1, 20]})
+    # Its middle, 1 epoch and 20 epochs.
+    found = check_deadline(spec, rehearsed(spec, 0.064, 0.064, 0.064))
+    assert found is not None
+    assert (found.trial_seconds, found.label) == (pytest.approx(28.8), "model=linear, epochs=20")
+    slow = check_deadline(spec, rehearsed(spec, 6.4, 0.064, 0.064))
+    assert slow is not None
+    assert slow.label == "model=linear, epochs=3"
+
+
+def test_steps_that_are_solved_are_those_of_a_trial_under_the_price():
+    """A trial with the whole budget to itself would run three times as many."""
+    document = deepcopy(SPEC)
+    document["privacy"]["solve"] = "steps"
+    del document["systems"]["noisy-sgd"]["epochs"]
+    document["systems"]["noisy-sgd"]["noise_multiplier"] = 2.0
+    sealed, alone = load_spec(document), deepcopy(document)
+    del alone["selection"]
+    alone["privacy"] |= {"scope": "trial", "release": "all"}
+    found = check_deadline(sealed, rehearsed(sealed, 0.064))
+    assert found is not None
+    assert found.trial_seconds < 0.7 * preview(load_spec(alone), samples=1).work.high * 1e-3
+
+
+def test_a_batch_of_units_has_the_gradients_of_all_their_records():
+    """A step over 64 units of 4 records forms 256 gradients, which is what planned work counts."""
+    spec = spec_with()
+    found = check_deadline(spec, rehearsed(spec, 0.064, unit_records=4))
+    assert found is not None
+    assert found.trial_seconds == pytest.approx(28.8 / 4)
+
+
+def test_where_no_network_is_trained_nothing_was_measured():
+    spec = spec_with(1e-4)
+    assert check_deadline(spec, rehearsed(spec)) is None
+    text = preview(spec, samples=2).render()
+    assert "planned work at an assumed 2e-05 s for the gradient of a record, and not measured" in text
+    assert "by planned work at an assumed speed and not by anything measured" in text
+
+
+def test_a_deadline_that_is_too_short_is_refused_before_anything_is_drawn_stored_or_charged(tmp_path, monkeypatch):
+    def drawn(*_: Any) -> None:
+        raise AssertionError("it was drawn")
+
+    monkeypatch.setattr(opening, "draw", drawn)
+    with closing(Workspace.at(tmp_path / "root").open_store(create=True)) as store:
+        store.make_population(Population.of("people", "linear", 5.0, 1e-4))
+        document = deepcopy(SPEC)
+        document["data"] = people(tmp_path / "people.parquet")
+        document["systems"]["noisy-sgd"]["epochs"] = 20_000
+        document["selection"]["deadline_minutes"] = 0.02
+        with pytest.raises(InvalidValue, match=r"selection.deadline_minutes=0.02: expected time for all trials"):
+            created(document, root=tmp_path / "root")
+        assert not store.sweeps()
+        assert not store.charges("people")
+    assert {path.name for path in (tmp_path / "root").iterdir()} == {"sweeps.db"}
+
+
+def test_a_sufficient_one_is_recorded(tmp_path):
+    name, workspace = created(SPEC, root=tmp_path)
+    with closing(workspace.open_store()) as store:
+        assert [one.name for one in store.sweeps()] == [name]
+
+
+def test_check_says_what_was_measured_in_place_of_what_is_assumed(monkeypatch):
+    class Known(nullcontext[Any]):
+        def __init__(self, spec: Any) -> None:
+            super().__init__(self)
+            self.spec = spec
+
+        def finished(self) -> Rehearsal:
+            return rehearsed(self.spec, 0.064)
+
+    monkeypatch.setattr(checking, "Rehearsing", Known)
+    found = checking.checked(spec_with(2))
+    assert "2.4 minutes, as measured: in the rehearsal a step of model=linear over a batch of 64 took" in str(found)
+    assert "note     selection.deadline_minutes=2 may come before the last of 10 trials: a measured" in str(found)
+    assert "assumed" not in str(found)
+    assert found.to_dict()["selection"]["measured"]["minutes"] == pytest.approx(MINUTES)
+    with pytest.raises(InvalidValue, match=r"selection\.deadline_minutes=0\.5"):
+        checking.checked(spec_with(0.5))
+
+
+def test_a_search_that_has_begun_is_never_asked(tmp_path):
+    """Its end was announced, and its price is spent: it is over however short the time was."""
+    document = deepcopy(SPEC)
+    document["systems"]["noisy-sgd"]["epochs"] = 2000
+    search = Search(tmp_path, **(document | {"selection": SPEC["selection"] | {"deadline_minutes": 0.01}}))
+    work = search.begin()
+    assert (search.places.own / KEY).exists()
+    time.sleep(max(0.0, work.schedule.last - time.time()))
+    assert session.resume(search.name, search.workspace).state == "finished"
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        {"trials": 3},
+        {"workers": 10},
+        {"trial_seconds": 14.4},
+    ],
+)
+def test_an_estimate_of_fewer_trials_more_workers_or_cheaper_ones_is_told(monkeypatch, mutant: dict[str, Any]):
+    """Of the mean of the law, of workers that there are not, of the median trial."""
+    monkeypatch.setattr(deadline, "MeasuredDeadline", lambda **given: MeasuredDeadline(**(given | mutant)))
+    with pytest.raises(AssertionError):
+        test_the_minutes_are_those_of_the_cap_on_all_workers()
+
+
+def test_a_wall_that_never_stands_is_told(monkeypatch):
+    monkeypatch.setattr(deadline, "FACTOR", 100 * FACTOR)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_the_refusal_says_what_was_measured_and_what_to_write()
