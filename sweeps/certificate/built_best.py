@@ -24,8 +24,9 @@ from sweeps.ledger.assumptions import claim_of_search
 from sweeps.records import TARGET_EPSILON, SweepState, TrialState
 from sweeps.release.published import Published
 from sweeps.sealed.law import law_text
-from sweeps.sealed.planning import SealedPlanner, middles
-from trainables.system import PrivacyPlan, Refusal
+from sweeps.sealed.planning import SealedPlanner
+from sweeps.sealed.prior import SealedPrior
+from trainables.system import Config, PrivacyPlan, Refusal
 
 _NOTHING = "nothing: whether no trial might leave, or not every one had ended in time, is not told"
 
@@ -41,7 +42,7 @@ def of_search(known: KnownSweep) -> Built:
         )
     for one in winners:
         check_trial(one)
-    planner = SealedPlanner.of(known.spec, known.facts, {}, middles(known.spec))
+    planner = SealedPlanner.of(SealedPrior(known.spec, known.facts))
     if isinstance(planner, Refusal):
         raise CannotCertify(f"{known.record.called}: its search has no price any more ({planner.reason}).")
     claim = _claim(known, planner, winners)
@@ -66,7 +67,7 @@ def _claim(known: KnownSweep, planner: SealedPlanner, winners: Sequence[Publishe
 
 def _of_nothing(known: KnownSweep, planner: SealedPlanner) -> Guarantee:
     """The price of the whole, as any winner would have claimed it; of whichever system, so none may claim less."""
-    plans = [planner.plan(one) for one in _dearest(known)]
+    plans = [planner.plan(one) for one in _dearest(planner.prior)]
     claims = [
         planner.claim(planner.pricing.reference),
         *(one.guarantee for one in plans if isinstance(one, PrivacyPlan)),
@@ -80,10 +81,9 @@ def _of_nothing(known: KnownSweep, planner: SealedPlanner) -> Guarantee:
     return claims[0]
 
 
-def _dearest(known: KnownSweep) -> list[Any]:
+def _dearest(prior: SealedPrior) -> list[Config]:
     """The middle of the space for each system, at the dearest budget."""
-    dearest = known.spec.privacy.epsilon[-1]
-    return [{**one, TARGET_EPSILON: dearest} for one in middles(known.spec)]
+    return [{**one, TARGET_EPSILON: prior.spec.privacy.epsilon[-1]} for one in prior.space.middles()]
 
 
 def _mode(

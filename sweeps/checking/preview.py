@@ -26,6 +26,7 @@ from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.validation_text import validation_text
 from sweeps.sealed.preview import SelectionPreview, sealed_outcomes
+from sweeps.sealed.prior import SealedPrior
 from sweeps.search import registry
 from sweeps.search.grid import SearchGrid
 from sweeps.search.history import WarmStart, fitting
@@ -263,7 +264,7 @@ def preview(
     else:
         samples = min(samples, SEALED_SAMPLES)
         drawn = list(draws(spec, space, samples))
-        outcomes, selection = sealed_outcomes(spec, facts, calibrations, drawn, systems)
+        outcomes, selection = sealed_outcomes(SealedPrior(spec, facts, calibrations, systems), drawn)
     plans = [one for one in outcomes if isinstance(one, PrivacyPlan)]
     refusals = [one for one in outcomes if isinstance(one, Refusal)]
     grid = SearchGrid.of(space) if registry.walks_grid(spec.search.sampler) else None

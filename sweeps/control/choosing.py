@@ -20,7 +20,6 @@ from sweeps.records import SYSTEM, SweepRecord, SweepState, TrialState
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import quote_of_total
-from sweeps.sealed.planning import middles
 from sweeps.search.known_points import read_point
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec, public_facts
@@ -137,7 +136,7 @@ def _check_systems(
 
     Raises InvalidValue.
     """
-    could = [one for one in middles(spec) if one[SYSTEM] in record.spec.systems]
+    could = [one for one in Space.of(spec).middles() if one[SYSTEM] in record.spec.systems]
     for config in could if len(could) > 1 else ():
         plan = plan_proposal(spec, config, public_facts(spec), calibrations, systems)
         if not isinstance(plan, Refusal) and plan.guarantee.status not in STANDING:

@@ -14,7 +14,8 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from sweeps.process.words import Event, say
 from sweeps.rehearsal import Rehearsal
-from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.sealed.planning import SealedPlanner
+from sweeps.sealed.prior import SealedPrior
 from sweeps.sealed.workers import workers_of
 from sweeps.spec import SweepSpec, public_facts
 from trainables.system import PrivacyPlan
@@ -129,10 +130,9 @@ def say_deadline(found: MeasuredDeadline | None) -> None:
 
 
 def _measured(spec: SweepSpec, rehearsal: Rehearsal, *, elsewhere: bool) -> MeasuredDeadline | None:
-    assert spec.selection is not None
     timed = [(one, step) for one in rehearsal.ran if (step := one.found.step) is not None]
     # Noise and steps are those of the search: a trial that had the whole budget would take other ones.
-    planner = SealedPlanner.of(spec, public_facts(spec), {}, middles(spec)) if timed else None
+    planner = SealedPlanner.of(SealedPrior(spec, public_facts(spec))) if timed else None
     if not isinstance(planner, SealedPlanner):
         return None
     planned = [(planner.plan(one.proposed), one.label, step) for one, step in timed]
@@ -153,7 +153,7 @@ def _measured(spec: SweepSpec, rehearsal: Rehearsal, *, elsewhere: bool) -> Meas
         step_seconds=step.seconds,
         step_records=step.records,
         unmeasured=tuple(sorted({one.found.system for one in rehearsal.ran if one.found.step is None})),
-        deadline_minutes=spec.selection.deadline_minutes,
+        deadline_minutes=planner.prior.selection.deadline_minutes,
         elsewhere=elsewhere,
     )
 

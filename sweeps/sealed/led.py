@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from dpcore.rounding import epsilon_text
 from dpcore.selection import TwoPoint
@@ -49,17 +49,15 @@ class Led:
         ]
 
 
-def led_by(planner: SealedPlanner, adapt: AdaptOptions, references: Sequence[Config]) -> Led:
+def led_by(planner: SealedPlanner, adapt: AdaptOptions, further: Iterable[Config]) -> Led:
     """Beside the same search of independent draws, which has its own reference."""
-    spec, rule, law = planner.spec, planner.pricing.rule, planner.pricing.law
-    assert spec.selection is not None
+    prior, rule, law = planner.prior, planner.pricing.rule, planner.pricing.law
+    spec = prior.spec
     changed = {
-        "selection": spec.selection.model_copy(update={"adapt": None}),
+        "selection": prior.selection.model_copy(update={"adapt": None}),
         "search": spec.search.model_copy(update={"sampler": "random"}),
     }
-    other = SealedPlanner.of(
-        spec.model_copy(update=changed), planner.facts, planner.calibrations, iter(references), planner.systems
-    )
+    other = SealedPlanner.of(replace(prior, spec=spec.model_copy(update=changed)), further)
     # What has a price where results lead has a lower one where none does.
     assert isinstance(other, SealedPlanner)
     independent = other.pricing

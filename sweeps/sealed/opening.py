@@ -28,7 +28,8 @@ from sweeps.process.workspace import Workspace
 from sweeps.records import TARGET_EPSILON, SweepRecord, SweepState, trial_key
 from sweeps.release.policy import Release
 from sweeps.sealed.coordinates import SpaceCoordinates
-from sweeps.sealed.planning import CANDIDATES, SealedPlanner, middles
+from sweeps.sealed.planning import CANDIDATES, SealedPlanner
+from sweeps.sealed.prior import SealedPrior
 from sweeps.sealed.workers import workers_at
 from sweeps.search.space import Space
 from sweeps.spec.model import SweepSpec
@@ -145,7 +146,7 @@ def opened(
     assert spec.selection is not None
     workers = workers_at(spec, address)
     # What solving the slots' noise comes to is kept nowhere: in the order of the draw it would tell the winner's slot.
-    drawn = drawn_for(spec, facts, ChainMap({}, calibrations))
+    drawn = drawn_for(SealedPrior(spec, facts, ChainMap({}, calibrations)))
     key, begins = places.make_key(), clock()
     length = 60 * spec.selection.deadline_minutes
     cadence = min(spec.execution.checkpoint_seconds, length / FEWEST_RECORDS)
@@ -160,25 +161,25 @@ def opened(
     return work
 
 
-def drawn_for(spec: SweepSpec, facts: PublicFacts, calibrations: MutableMapping[str, float]) -> SealedDraw:
-    """The draw of a spec: all slots up to the cap, and all candidates of each, planned, whatever the count.
+def drawn_for(prior: SealedPrior) -> SealedDraw:
+    """The draw of a search: all slots up to the cap, and all candidates of each, planned, whatever the count.
 
     Raises InvalidValue.
     """
-    space = Space.of(spec)
+    space = prior.space
     coins = Coins(secrets.token_bytes(COINS))
-    planner = SealedPlanner.of(spec, facts, calibrations, middles(spec))
+    planner = SealedPlanner.of(prior)
     if isinstance(planner, Refusal):
         raise InvalidValue("feasible", 0, f"a plan in the middle of the space ({planner.reason})", "Move the space.")
     slots, width = range(planner.pricing.law.cap), 1
-    if spec.selection is None or spec.selection.adapt is None:
+    if prior.selection.adapt is None:
         found = [_slot(planner, space, coins.prior(number), coins.seed(number)) for number in slots]
     else:
         width, places = CANDIDATES, SpaceCoordinates.of(space)
         found = []
         for number in slots:
-            prior, seed = coins.prior(number), coins.seed(number)
-            candidates = [_slot(planner, space, prior, seed) for _ in range(width)]
+            coin, seed = coins.prior(number), coins.seed(number)
+            candidates = [_slot(planner, space, coin, seed) for _ in range(width)]
             found += [replace(one, place=places.place(one.config)) for one in candidates]
     count = draw(planner.pricing.law, secrets.SystemRandom())
     return SealedDraw(count=count, coins=coins, slots=tuple(found), width=width)

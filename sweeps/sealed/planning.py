@@ -10,9 +10,10 @@ rule. So each claims the same: the budget, for the whole procedure. Which of the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 
 from dpcore.calibrate import Target
 from dpcore.guarantee import Guarantee, Notion, Status, weakest
@@ -27,18 +28,15 @@ from dpcore.selection import (
     price_best,
     price_clipped,
 )
-from sweeps.budget.fitting import fitted
 from sweeps.budget.trial_profiles import trial_profile
-from sweeps.control.planning import plan_proposal
 from sweeps.ledger.assumptions import OF_ONE_TRIAL, PRIVATE_SELECTION
 from sweeps.records import TARGET_EPSILON
 from sweeps.sealed.assumptions import rests_on
-from sweeps.sealed.law import law_of, law_text
+from sweeps.sealed.law import law_text
+from sweeps.sealed.prior import SealedPrior
 from sweeps.sealed.theorems import of_adaptive, of_best, of_first, of_front
-from sweeps.search.space import Space
-from sweeps.spec.model import SweepSpec
 from sweeps.spec.sections import Selection
-from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
+from trainables.system import Config, PrivacyPlan, Refusal
 
 CANDIDATES = 8
 """Of each slot, where results lead the search. With bounds of 0.75 and 1.25 the better half of so many has the whole
@@ -108,29 +106,17 @@ class Pricing:
 class SealedPlanner:
     """Plans the configurations of one sweep. Raises InvalidValue where no configuration can be priced."""
 
-    spec: SweepSpec
-    facts: PublicFacts
-    calibrations: MutableMapping[str, float]
+    prior: SealedPrior
     pricing: Pricing
-    systems: Mapping[str, System] | None = None
 
     @classmethod
-    def of(
-        cls,
-        spec: SweepSpec,
-        facts: PublicFacts,
-        calibrations: MutableMapping[str, float],
-        references: Iterator[Config],
-        systems: Mapping[str, System] | None = None,
-    ) -> SealedPlanner | Refusal:
-        """The planner of a spec; a Refusal where none of the `references`, tried in turn, has a plan."""
-        assert spec.selection is not None
-        law = law_of(spec.selection, spec.search.trials)
+    def of(cls, prior: SealedPrior, further: Iterable[Config] = ()) -> SealedPlanner | Refusal:
+        """The planner of a prior; a Refusal where nothing in its middle has a plan, tried in turn, nor `further`."""
         refusal: Refusal | None = None
-        for config in references:
-            found = _pricing(spec, config, facts, calibrations, law, systems)
+        for config in chain(prior.space.middles(), further):
+            found = _pricing(prior, config)
             if isinstance(found, Pricing):
-                return cls(spec, facts, calibrations, found, systems)
+                return cls(prior, found)
             refusal = refusal or found
         assert refusal is not None
         return refusal
@@ -140,7 +126,7 @@ class SealedPlanner:
 
         `config` is canonical, its `target_epsilon` the budget, or that of its rung.
         """
-        rung = self.spec.privacy.epsilon.index(config[TARGET_EPSILON])
+        rung = self.prior.spec.privacy.epsilon.index(config[TARGET_EPSILON])
         found = self._within(config, rung)
         if isinstance(found, Refusal):
             return found
@@ -153,12 +139,12 @@ class SealedPlanner:
         def exceeds(trial: TrialProfile) -> float:
             return self.pricing.exceeds(rung, trial)
 
-        return _fitted(self.spec, config, self.facts, self.calibrations, exceeds, start, self.systems)
+        return self.prior.fitted(config, exceeds, start)
 
     @cached_property
     def _of_the_space(self) -> tuple[str, ...]:
         """What the claims of all systems of the space rest on: whichever won, trials of all of them may have run."""
-        space, plans = Space.of(self.spec), [self.pricing.reference]
+        space, plans = self.prior.space, [self.pricing.reference]
         for branch in space.branches if len(space.branches) > 1 else ():
             places = (space.config(branch, space.epsilons[-1], branch.drawn(partial(float, u))) for u in _PLACES)
             found = (self._within(config, len(space.epsilons) - 1) for config in places)
@@ -168,8 +154,7 @@ class SealedPlanner:
 
     def claim(self, plan: PrivacyPlan) -> Guarantee:
         """What the winner claims, whichever it is: the budget, for everything that leaves."""
-        own, rule, selection = plan.guarantee, self.pricing.rule, self.spec.selection
-        assert selection is not None
+        own, rule, selection = plan.guarantee, self.pricing.rule, self.prior.selection
         law = law_text(selection, self.pricing.law.cap)
         lines = dict.fromkeys((*own.assumptions, *self._of_the_space))
         assumptions = [line for line in lines if line not in OF_ONE_TRIAL]
@@ -187,7 +172,7 @@ class SealedPlanner:
 
     def _theorem(self, law: str, selection: Selection) -> str:
         if isinstance(self.pricing.rule, FrontPoints):
-            return of_front(law, self.spec.orders)
+            return of_front(law, self.prior.spec.orders)
         if selection.target is not None:
             return of_first(law, str(selection.target), len(self.pricing.references))
         adapt = selection.adapt
@@ -202,71 +187,39 @@ class SealedPlanner:
         return (replace(whole, notion=Notion.EX_POST, epsilon=rule.epsilons[rung], aimed_at=None),)
 
 
-def middles(spec: SweepSpec) -> Iterator[Config]:
-    """The middle of the space, for each system of it: public, and valid as a reference whatever it is."""
-    space = Space.of(spec)
-    for branch in space.branches:
-        yield space.config(branch, space.epsilons[0], branch.drawn(lambda: 0.5))
-
-
-def _pricing(
-    spec: SweepSpec,
-    config: Config,
-    facts: PublicFacts,
-    calibrations: MutableMapping[str, float],
-    law: Capped,
-    systems: Mapping[str, System] | None,
-) -> Pricing | Refusal:
+def _pricing(prior: SealedPrior, config: Config) -> Pricing | Refusal:
     """The price by one reference, given as much of each budget as it can have alone. Raises InvalidValue."""
-    assert spec.selection is not None
-    if spec.selection.target is not None:
-        return _ladder(spec, config, facts, calibrations, law, systems)
-    if spec.privacy.release == "front":
-        return _front(spec, config, facts, calibrations, law, systems)
-    (epsilon,), delta = spec.privacy.epsilon, spec.privacy.delta
+    if prior.selection.target is not None:
+        return _ladder(prior, config)
+    return _front(prior, config) if prior.spec.privacy.release == "front" else _best(prior, config)
 
-    adapt = spec.selection.adapt
+
+def _best(prior: SealedPrior, config: Config) -> Pricing | Refusal:
+    """The price of the best, by the points of the reference."""
+    (epsilon,), delta, adapt = prior.spec.privacy.epsilon, prior.spec.privacy.delta, prior.selection.adapt
     reference = (
-        ByReference(law=law, delta=delta)
+        ByReference(law=prior.law, delta=delta)
         if adapt is None
-        else ByReference(law=law, delta=delta, low=adapt.low, high=adapt.high)
+        else ByReference(law=prior.law, delta=delta, low=adapt.low, high=adapt.high)
     )
-
-    def exceeds(trial: TrialProfile) -> float:
-        return math.log(reference.price(trial) / epsilon)
-
-    found = _fitted(spec, config, facts, calibrations, exceeds, epsilon / 3, systems)
+    found = prior.fitted(config, lambda trial: math.log(reference.price(trial) / epsilon), epsilon / 3)
     if isinstance(found, Refusal):
         return found
     return Pricing(rule=reference.points(trial_profile(found), epsilon), references=(found,))
 
 
-def _front(
-    spec: SweepSpec,
-    config: Config,
-    facts: PublicFacts,
-    calibrations: MutableMapping[str, float],
-    law: Capped,
-    systems: Mapping[str, System] | None,
-) -> Pricing | Refusal:
+def _front(prior: SealedPrior, config: Config) -> Pricing | Refusal:
     """The price of the best by each order, which follows from the budget; the reference is planned within it."""
-    (epsilon,), delta = spec.privacy.epsilon, spec.privacy.delta
-    rule = FrontPoints.solved(law, len(spec.orders), Target(epsilon=epsilon, delta=delta))
-    found = _fitted(spec, config, facts, calibrations, rule.exceeds, epsilon / 3, systems)
+    (epsilon,), delta = prior.spec.privacy.epsilon, prior.spec.privacy.delta
+    rule = FrontPoints.solved(prior.law, len(prior.spec.orders), Target(epsilon=epsilon, delta=delta))
+    found = prior.fitted(config, rule.exceeds, epsilon / 3)
     return found if isinstance(found, Refusal) else Pricing(rule=rule, references=(found,))
 
 
-def _ladder(
-    spec: SweepSpec,
-    config: Config,
-    facts: PublicFacts,
-    calibrations: MutableMapping[str, float],
-    law: Capped,
-    systems: Mapping[str, System] | None,
-) -> Pricing | Refusal:
+def _ladder(prior: SealedPrior, config: Config) -> Pricing | Refusal:
     """The same for every budget, from the cheapest on: a rung's price does not depend on dearer ones."""
-    epsilons = spec.privacy.epsilon
-    climbing = Climbing(law=law, weights=(1 / len(epsilons),) * len(epsilons), delta=spec.privacy.delta)
+    epsilons = prior.spec.privacy.epsilon
+    climbing = Climbing(law=prior.law, weights=(1 / len(epsilons),) * len(epsilons), delta=prior.spec.privacy.delta)
     references: list[PrivacyPlan] = []
     for epsilon in epsilons:
         known = climbing
@@ -274,26 +227,9 @@ def _ladder(
         def exceeds(trial: TrialProfile, epsilon: float = epsilon, known: Climbing = known) -> float:
             return math.log(known.price(trial) / epsilon)
 
-        found = _fitted(spec, config, facts, calibrations, exceeds, epsilon / 3, systems)
+        found = prior.fitted(config, exceeds, epsilon / 3)
         if isinstance(found, Refusal):
             return found
         references.append(found)
         climbing = climbing.with_rung(trial_profile(found))
     return Pricing(rule=climbing.points(epsilons), references=tuple(references))
-
-
-def _fitted(
-    spec: SweepSpec,
-    config: Config,
-    facts: PublicFacts,
-    calibrations: MutableMapping[str, float],
-    exceeds: Callable[[TrialProfile], float],
-    start: float,
-    systems: Mapping[str, System] | None,
-) -> PrivacyPlan | Refusal:
-    def plan_at(target: float) -> PrivacyPlan | Refusal:
-        held_to = spec.privacy.model_copy(update={"epsilon": (target,)})
-        one = spec.model_copy(update={"privacy": held_to})
-        return plan_proposal(one, {**config, TARGET_EPSILON: target}, facts, calibrations, systems)
-
-    return fitted(plan_at, lambda plan: exceeds(trial_profile(plan)), start)

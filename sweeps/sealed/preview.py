@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,11 +13,11 @@ from dpcore.rounding import delta_text, epsilon_text
 from sweeps.sealed.deadline import MeasuredDeadline
 from sweeps.sealed.law import law_text
 from sweeps.sealed.led import DECILE, Led, led_by
-from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.sealed.planning import SealedPlanner
+from sweeps.sealed.prior import SealedPrior
 from sweeps.sealed.workers import workers_of
 from sweeps.search.automatic import SECONDS_PER_GRADIENT
-from sweeps.spec.model import SweepSpec
-from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
+from trainables.system import Config, PrivacyPlan, Refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,29 +118,23 @@ class SelectionPreview:
 
 
 def sealed_outcomes(
-    spec: SweepSpec,
-    facts: PublicFacts,
-    calibrations: MutableMapping[str, float],
-    draws: Sequence[Config],
-    systems: Mapping[str, System] | None = None,
+    prior: SealedPrior, draws: Sequence[Config]
 ) -> tuple[list[PrivacyPlan | Refusal], SelectionPreview | None]:
     """Plans of the draws under the price of the selection, and that price; None where nothing can be priced."""
-    references = [*middles(spec), *draws]
-    planner = SealedPlanner.of(spec, facts, calibrations, iter(references), systems)
+    planner = SealedPlanner.of(prior, draws)
     if isinstance(planner, Refusal):
         return [planner] * len(draws), None
     outcomes = [planner.plan(config) for config in draws]
     works = [one.work for one in outcomes if isinstance(one, PrivacyPlan)] or [planner.pricing.reference.work]
-    return outcomes, _of(planner, np.array(works, dtype=float) * SECONDS_PER_GRADIENT, references)
+    return outcomes, _of(planner, np.array(works, dtype=float) * SECONDS_PER_GRADIENT, draws)
 
 
-def _of(planner: SealedPlanner, seconds: NDArray[np.float64], references: Sequence[Config]) -> SelectionPreview:
-    spec, pricing = planner.spec, planner.pricing
-    selection, law = spec.selection, pricing.law
+def _of(planner: SealedPlanner, seconds: NDArray[np.float64], draws: Sequence[Config]) -> SelectionPreview:
+    spec, pricing = planner.prior.spec, planner.pricing
+    selection, law = planner.prior.selection, pricing.law
     workers = min(workers_of(spec.resources), law.cap)
-    assert selection is not None
     rounds, dearest = -(-law.cap // workers), float(seconds.max())
-    led = None if selection.adapt is None else led_by(planner, selection.adapt, references)
+    led = None if selection.adapt is None else led_by(planner, selection.adapt, draws)
     return SelectionPreview(
         law=law_text(selection, law.cap),
         mean=law.mean,

@@ -6,7 +6,7 @@ takes the value of another (`same_as`), are not among its values. `Branch.comple
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,6 +130,11 @@ class Space:
         values = {**branch.fixed, **knobs}
         there = {name: values[name] for name in sorted(values) if branch.is_there(name, values)}
         return {SYSTEM: branch.system, TARGET_EPSILON: epsilon, **there}
+
+    def middles(self) -> Iterator[dict[str, Scalar]]:
+        """The middle of the space at its first budget, for each system of it: public, whatever the records are."""
+        for branch in self.branches:
+            yield self.config(branch, self.epsilons[0], branch.drawn(lambda: 0.5))
 
     def draw(self, rng: np.random.Generator, stratum: tuple[str, float] | None = None) -> dict[str, Scalar]:
         """One independent draw from the prior: system and budget uniform or given, each knob from its own domain."""

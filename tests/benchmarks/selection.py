@@ -24,7 +24,8 @@ from dpcore.calibrate import Target, sampled_gaussian
 from dpcore.selection import EventProfile, TwoPoint, geometric, two_point
 from sweeps.advice.advising import compared
 from sweeps.checking.feasibility import draws
-from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.sealed.planning import SealedPlanner
+from sweeps.sealed.prior import SealedPrior
 from sweeps.search.space import Space
 from sweeps.spec import public_facts
 from trainables.system import PrivacyPlan
@@ -101,7 +102,7 @@ def noise_of(rule: TwoPoint, rate: float, steps: int) -> float:
 def planned(count: int) -> int:
     """How many of so many draws have a plan."""
     spec = sweeps.load("quickstart", changes=SELECTED)
-    planner = SealedPlanner.of(spec, public_facts(spec), {}, middles(spec))
+    planner = SealedPlanner.of(SealedPrior(spec, public_facts(spec)))
     assert isinstance(planner, SealedPlanner)
     plans = [planner.plan(config) for config in draws(spec, Space.of(spec), count)]
     return sum(isinstance(one, PrivacyPlan) for one in plans)

@@ -236,11 +236,12 @@ for line in sys.stdin:
 
 def warm() -> None:
     """What a first session imports and computes, before any clock runs."""
+    from sweeps.sealed.prior import SealedPrior
     from sweeps.spec import public_facts
 
     for kind in KINDS:
         spec = specified(kind)
-        opening.drawn_for(spec, public_facts(spec), {})
+        opening.drawn_for(SealedPrior(spec, public_facts(spec)))
     code_digest()
     box.Box.new_key()
 

@@ -11,7 +11,6 @@ from sweeps.checking.preview import preview
 from sweeps.ledger import spending
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.sealed.assumptions import ADAPTED, PRIOR, rests_on
-from sweeps.sealed.planning import middles
 from sweeps.search import registry
 from sweeps.search.automatic import SECONDS_PER_GRADIENT
 from sweeps.search.space import Space
@@ -30,7 +29,7 @@ def at(low, high, **more):
 def test_noise_is_at_most_the_published_one(low, high, published):
     """private_search.md section 1d: Gaussian, m = 10, logarithmic, (3, 1e-5), by the published profile form."""
     planner = planner_of(at(low, high, count="logarithmic", mean=10))
-    plan = planner.plan(next(middles(planner.spec)))
+    plan = planner.plan(next(planner.prior.space.middles()))
     noise = plan.config["noise_multiplier"]
     assert noise <= published
     # By the tight form, without calibration's steps: what price_clipped asks for, and a little more.
@@ -43,7 +42,7 @@ def test_every_configuration_meets_the_points_of_the_bounds():
     rule = planner.pricing.rule
     assert (rule.low, rule.high) == (0.8, 1.25)
     assert rule.penalty == pytest.approx(3 * math.log(1.25 / 0.8) + 2 * rule.e1, rel=1e-9)
-    rng, space = np.random.default_rng(1), Space.of(planner.spec)
+    rng, space = np.random.default_rng(1), Space.of(planner.prior.spec)
     plain = planner_of({**DIGITS, "search": {"trials": 81}}).pricing.rule
     for _ in range(4):
         plan = planner.plan(space.draw(rng))
@@ -55,12 +54,12 @@ def test_every_configuration_meets_the_points_of_the_bounds():
 
 def test_the_claim_names_the_bounds_and_what_they_rest_on():
     planner = planner_of(at(0.9, 1.1))
-    claim = planner.plan(next(middles(planner.spec))).guarantee
+    claim = planner.plan(next(planner.prior.space.middles())).guarantee
     assert (claim.epsilon, claim.delta) == (3, 1e-5)
     assert "each proposed between 0.9 and 1.1 times as often as by the prior" in claim.theorem
     assert "Wang, Gao, Zhang, Su & Shen (2023), DP-HyPO" in claim.theorem
     assert claim.assumptions[-2:] == (ADAPTED, PRIOR)
-    assert claim.assumptions[-5:] == rests_on(planner.spec.selection)
+    assert claim.assumptions[-5:] == rests_on(planner.prior.spec.selection)
     assert ADAPTED not in rests_on(load_spec(SPEC).selection)
 
 

@@ -22,7 +22,8 @@ from sweeps.provenance.fingerprint import Changed
 from sweeps.records import TrialState
 from sweeps.sealed.coordinates import SpaceCoordinates
 from sweeps.sealed.opening import drawn_for
-from sweeps.sealed.planning import CANDIDATES, SealedPlanner, middles
+from sweeps.sealed.planning import CANDIDATES, SealedPlanner
+from sweeps.sealed.prior import SealedPrior
 from sweeps.search.coordinates import Coordinates
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
@@ -63,7 +64,7 @@ def test_every_candidate_of_every_slot_is_a_planned_draw_of_the_prior(tmp_path):
     drawn = search.begin().drawn()
     assert (drawn.width, len(drawn.slots)) == (CANDIDATES, CAP * CANDIDATES)
     assert len({tuple(one.config.items()) for one in drawn.slots}) == len(drawn.slots)
-    space, planner = Space.of(search.spec), SealedPlanner.of(search.spec, search.facts, {}, middles(search.spec))
+    space, planner = Space.of(search.spec), SealedPlanner.of(SealedPrior(search.spec, search.facts))
     rule, coordinates = planner.pricing.rule, SpaceCoordinates.of(space)
     assert isinstance(rule, TwoPoint)
     assert (rule.low, rule.high) == (0.75, 1.25)
@@ -83,7 +84,7 @@ def test_candidates_are_independent_and_follow_the_prior():
     spec = load_spec({**SPEC, **ADAPTIVE})
     facts, clips, calibrations = public_facts(spec), [], {}
     for _ in range(30):
-        clips += [one.config["clip"] for one in drawn_for(spec, facts, calibrations).slots]
+        clips += [one.config["clip"] for one in drawn_for(SealedPrior(spec, facts, calibrations)).slots]
     counts, _ = np.histogram(clips, bins=10, range=(0.2, 1.0))
     share = len(clips) / 10
     assert np.all(np.abs(counts - share) < 5 * np.sqrt(share * 0.9))

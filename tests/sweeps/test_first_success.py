@@ -23,7 +23,8 @@ from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import quote_of_claim
 from sweeps.sealed.assumptions import TARGET
 from sweeps.sealed.opening import drawn_for
-from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.sealed.planning import SealedPlanner
+from sweeps.sealed.prior import SealedPrior
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
 from tests.sweeps.test_sealed_planning import DIGITS, planner_of
@@ -135,18 +136,18 @@ def test_a_budget_is_drawn_once_and_stays_though_it_can_launch_little():
     selection = {**changes["selection"], **few["selection"]}
     spec = load_spec({**SPEC, **changes, "selection": selection, "search": few["search"], "limits": few["limits"]})
     facts = public_facts(spec)
-    planner = SealedPlanner.of(spec, facts, {}, middles(spec))
+    planner = SealedPlanner.of(SealedPrior(spec, facts))
     rng, space = np.random.default_rng(3), Space.of(spec)
     refused = [isinstance(planner.plan({**space.draw(rng), "target_epsilon": 0.5}), Refusal) for _ in range(60)]
     assert 0.2 < np.mean(refused) < 1
-    budgets = [slot.config["target_epsilon"] for slot in drawn_for(spec, facts, {}).slots]
+    budgets = [slot.config["target_epsilon"] for slot in drawn_for(SealedPrior(spec, facts)).slots]
     for budget in (0.5, 1.0, 3.0):
         assert abs(budgets.count(budget) - 200) < 6 * math.sqrt(600 * (1 / 3) * (2 / 3))
 
 
 def test_of_a_ladder_every_configuration_meets_the_points_of_its_budget():
     planner = planner_of({**FIRST_DIGITS, "privacy": LADDER})
-    rng, space, rule = np.random.default_rng(1), Space.of(planner.spec), planner.pricing.rule
+    rng, space, rule = np.random.default_rng(1), Space.of(planner.prior.spec), planner.pricing.rule
     assert rule.epsilons == (0.5, 1.0, 3.0)
     for _ in range(3):
         config = space.draw(rng)
@@ -211,7 +212,7 @@ FIRST_DIGITS = {
 
 def test_every_configuration_meets_both_points_with_less_noise_than_for_the_best():
     planner, best = planner_of(FIRST_DIGITS), planner_of(DIGITS)
-    rng, space, rule = np.random.default_rng(1), Space.of(planner.spec), planner.pricing.rule
+    rng, space, rule = np.random.default_rng(1), Space.of(planner.prior.spec), planner.pricing.rule
     assert rule.d_hat == pytest.approx(1e-5 / 28)
     assert rule.shifts[0] + rule.e_hat(0) == pytest.approx(3)
     configs = [space.draw(rng) for _ in range(4)]

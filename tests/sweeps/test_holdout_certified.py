@@ -19,7 +19,8 @@ from sweeps.control.choosing import with_chosen
 from sweeps.process.workspace import Workspace
 from sweeps.records import Proposal, Settlement, SweepState
 from sweeps.requests import Refutation
-from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.sealed.planning import SealedPlanner
+from sweeps.sealed.prior import SealedPrior
 from sweeps.spec import load_spec, public_facts
 from sweeps.store import open_store
 from tests.sweeps.final_runs import ran
@@ -99,8 +100,8 @@ def sealed(root, name, **changes):
     made = {**tuning(root, search=search), "name": name, "selection": {"deadline_minutes": 5}}
     raw = {**made, "privacy": {**WHOLE, "epsilon": 3.0, "release": "best"}, **changes}
     workspace, spec = Workspace.at(root), load_spec(raw)
-    planner = SealedPlanner.of(spec, public_facts(spec), {}, middles(spec))
-    config = next(middles(spec))
+    planner = SealedPlanner.of(SealedPrior(spec, public_facts(spec)))
+    config = next(planner.prior.space.middles())
     plan = planner.plan(config)
     session.create(spec, workspace)
     came = Settlement(

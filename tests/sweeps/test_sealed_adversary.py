@@ -181,10 +181,10 @@ def _seed_of_the_slot(patch) -> None:
 def _calibrations_in_order(patch) -> None:
     honest = opening.drawn_for
 
-    def leaks(spec, facts, calibrations):
-        drawn = honest(spec, facts, calibrations)
+    def leaks(prior):
+        drawn = honest(prior)
         for slot in drawn.slots:
-            calibrations.maps[1][f"of {slot.seed}"] = 1.0
+            prior.calibrations.maps[1][f"of {slot.seed}"] = 1.0
         return drawn
 
     patch.setattr(opening, "drawn_for", leaks)

@@ -20,7 +20,8 @@ from sweeps.records import SweepState, TrialState, sweep_of
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Verdict, quote_of_claim, quote_of_total
 from sweeps.requests import Refutation, this_person
-from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.sealed.planning import SealedPlanner
+from sweeps.sealed.prior import SealedPrior
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.orders import orders_of
 from tests.sweeps.test_sealed_search import SECONDS, SPEC, Search
@@ -138,7 +139,7 @@ def test_a_release_that_was_killed_between_winners_ends_the_same_way(tmp_path, m
 def test_every_configuration_is_covered_by_one_gaussian():
     spec = load_spec({**SPEC, **FRONT, "search": {"trials": 30}})
     facts = public_facts(spec)
-    planner = SealedPlanner.of(spec, facts, {}, middles(spec))
+    planner = SealedPlanner.of(SealedPrior(spec, facts))
     rule = planner.pricing.rule
     assert isinstance(rule, FrontPoints)
     assert (rule.orders, rule.epsilon) == (2, 3)
@@ -217,7 +218,7 @@ def test_a_sum_beyond_double_precision_wins_by_no_order_and_ends_no_worker():
 
 def claim(**changes: Any) -> Guarantee:
     spec = load_spec({**SPEC, **FRONT})
-    planner = SealedPlanner.of(spec, public_facts(spec), {}, middles(spec))
+    planner = SealedPlanner.of(SealedPrior(spec, public_facts(spec)))
     plan = planner.plan({"system": "noisy-mean", "clip": 0.5, "steps": 4, "target_epsilon": 3.0})
     return replace(plan.guarantee, **changes)
 

@@ -2,6 +2,7 @@
 
 import math
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,8 @@ from sweeps.ledger.assumptions import ONE_TRIAL
 from sweeps.records import TARGET_EPSILON
 from sweeps.sealed.assumptions import PRIOR, rests_on
 from sweeps.sealed.law import law_of
-from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.sealed.planning import SealedPlanner
+from sweeps.sealed.prior import SealedPrior
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
 from sweeps.spec.sections import Selection
@@ -51,20 +53,20 @@ DIGITS = {
 
 def planner_of(document):
     spec = load_spec(document)
-    planner = SealedPlanner.of(spec, public_facts(spec), {}, middles(spec))
+    planner = SealedPlanner.of(SealedPrior(spec, public_facts(spec)))
     assert isinstance(planner, SealedPlanner)
     return planner
 
 
 def test_a_gaussian_trial_needs_the_noise_of_the_tight_form():
     # private_search: Gaussian, (3, 1e-5), geometric of mean 27: 2.3867; the plan is that, or a little more.
-    plan = planner_of(SPEC).plan(next(middles(load_spec(SPEC))))
+    plan = planner_of(SPEC).plan(next(planner_of(SPEC).prior.space.middles()))
     assert 2.3867 - 5e-5 <= plan.config["noise_multiplier"] <= 2.3867 * 1.001
 
 
 def test_every_configuration_meets_both_points_and_claims_the_budget():
     planner = planner_of(DIGITS)
-    rng, space, rule = np.random.default_rng(1), Space.of(planner.spec), planner.pricing.rule
+    rng, space, rule = np.random.default_rng(1), Space.of(planner.prior.spec), planner.pricing.rule
     plans = [planner.plan(space.draw(rng)) for _ in range(5)]
     assert len({plan.config["noise_multiplier"] for plan in plans}) == 5
     assert len({plan.guarantee for plan in plans}) == 1
@@ -74,8 +76,8 @@ def test_every_configuration_meets_both_points_and_claims_the_budget():
         assert trial.delta(rule.e_hat) <= rule.d_hat
         assert price_best(planner.pricing.law, trial, 1e-5).epsilon <= 3 * (1 + 5e-3)
         assert (claim.epsilon, claim.delta, claim.status) == (3, 1e-5, Status.PROVED_UNDER_ASSUMPTIONS)
-        assert planner.spec.selection is not None
-        assert claim.assumptions[-4:] == rests_on(planner.spec.selection)
+        assert planner.prior.spec.selection is not None
+        assert claim.assumptions[-4:] == rests_on(planner.prior.spec.selection)
         assert claim.assumptions[-1] == PRIOR
         assert ONE_TRIAL not in claim.assumptions
         assert PrivacyPlan.from_dict(plan.to_dict()) == plan
@@ -90,11 +92,13 @@ def test_a_prior_that_was_chosen_by_the_records_is_said_to_be():
 def test_one_common_epsilon_would_not_have_done():
     """Plans for the reference's own (epsilon, delta) differ at the first point: some of them exceed the rule."""
     planner = planner_of(DIGITS)
-    rng, space = np.random.default_rng(2), Space.of(planner.spec)
+    rng, space = np.random.default_rng(2), Space.of(planner.prior.spec)
     alone = planner.pricing.reference.guarantee.epsilon
-    spec = planner.spec.model_copy(update={"privacy": planner.spec.privacy.model_copy(update={"epsilon": (alone,)})})
+    spec = planner.prior.spec.model_copy(
+        update={"privacy": planner.prior.spec.privacy.model_copy(update={"epsilon": (alone,)})}
+    )
     drawn = [space.draw(rng) | {TARGET_EPSILON: alone} for _ in range(8)]
-    plans = [plan_proposal(spec, config, planner.facts, {}) for config in drawn]
+    plans = [plan_proposal(spec, config, planner.prior.facts, {}) for config in drawn]
     assert max(planner.pricing.rule.exceeds(trial_profile(plan)) for plan in plans) > 0.01
 
 
@@ -103,7 +107,7 @@ def test_a_claim_names_what_the_systems_that_did_not_win_rest_on():
     both = deepcopy(DIGITS)
     both["systems"]["model-sensitivity"] = {"regularisation": 0.1}
     planner = planner_of(both)
-    found = [planner.plan(config) for config in middles(planner.spec)]
+    found = [planner.plan(config) for config in planner.prior.space.middles()]
     assert {one.system for one in found} == both["systems"].keys()
     first, second = (set(one.guarantee.assumptions) for one in found)
     assert first == second
@@ -128,7 +132,7 @@ def test_private_validation_is_part_of_a_trial(tmp_path):
     }
     private["systems"]["noisy-sgd"]["batch_size"] = 64
     planner = planner_of(private)
-    plan = planner.plan(next(middles(planner.spec)))
+    plan = planner.plan(next(planner.prior.space.middles()))
     assert plan.validation is not None
     assert planner.pricing.rule.covers(trial_profile(plan))
 
@@ -146,9 +150,23 @@ def test_check_says_what_the_search_costs_and_may_find():
     assert preview(load_spec({**DIGITS, "selection": {"deadline_minutes": 1e-4}}), samples=3).selection.notes()
 
 
+def test_a_prior_is_that_of_a_sealed_search():
+    open_one = load_spec({**SPEC, "privacy": {"epsilon": 3, "delta": 1e-5}, "selection": None})
+    with pytest.raises(InvalidValue, match=r"selection=None: expected that of a sealed search"):
+        SealedPrior(open_one, public_facts(open_one))
+    spec = load_spec(SPEC)
+    prior = SealedPrior(spec, public_facts(spec))
+    assert prior.law == Capped(geometric(27), 81)
+    with pytest.raises(AttributeError):
+        prior.law = Capped(geometric(3), 81)
+    most = spec.model_copy(update={"search": spec.search.model_copy(update={"trials": 0})})
+    with pytest.raises(InvalidValue, match=r"search\.trials=0"):
+        replace(prior, spec=most)
+
+
 def test_a_space_that_no_noise_covers_has_no_plan():
     spec = load_spec({**SPEC, "limits": {"noise_multiplier": 0.5}})
-    assert isinstance(SealedPlanner.of(spec, public_facts(spec), {}, middles(spec)), Refusal)
+    assert isinstance(SealedPlanner.of(SealedPrior(spec, public_facts(spec))), Refusal)
 
 
 @pytest.mark.parametrize("count", ["geometric", "logarithmic", "binomial", "poisson"])

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.control.planning import plan_proposal
-from sweeps.sealed.planning import SealedPlanner, middles
+from sweeps.sealed.planning import SealedPlanner
+from sweeps.sealed.prior import SealedPrior
 from sweeps.spec import SweepSpec, load_spec, public_facts
 from trainables.system import Config, PrivacyPlan, Refusal
 
@@ -75,6 +76,6 @@ def planner(spec: SweepSpec) -> Callable[[Config], PrivacyPlan | Refusal]:
     facts, solved = public_facts(spec), dict[str, float]()
     if spec.selection is None:
         return lambda config: plan_proposal(spec, config, facts, solved)
-    found = SealedPlanner.of(spec, facts, solved, middles(spec))
+    found = SealedPlanner.of(SealedPrior(spec, facts, solved))
     assert isinstance(found, SealedPlanner), found
     return found.plan

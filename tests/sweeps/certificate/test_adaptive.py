@@ -13,7 +13,6 @@ from sweeps.certificate.verifying import recomputed, verify
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Proposal, Settlement, SweepRecord, SweepState
 from sweeps.release.publisher import Publisher
-from sweeps.sealed.planning import middles
 from sweeps.store import open_store
 from tests.sweeps.certificate.documents import DELTA, KEY, MADE, adaptive, best, resigned, signed_bytes, steps
 from tests.sweeps.certificate.test_judging import APPROVED
@@ -33,10 +32,10 @@ def with_mode(made, **changes):
 
 def test_an_adaptive_search_is_certified_at_its_price(tmp_path):
     planner = planner_of(at(0.9, 1.1))
-    config = next(middles(planner.spec))
+    config = next(planner.prior.space.middles())
     plan = planner.plan(config)
     store = open_store(f"sqlite:///{tmp_path}/sweeps.db")
-    spec = RecordedSpec(planner.spec.canonical())
+    spec = RecordedSpec(planner.prior.spec.canonical())
     store.create_sweep(
         SweepRecord(name="led", spec=spec, digest="d", fingerprints={}, root=str(tmp_path), created_at=1.0)
     )

@@ -13,7 +13,6 @@ from sweeps.ledger.assumptions import PRIVATE_SELECTION
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Proposal, Settlement, SweepRecord, SweepState
 from sweeps.release.publisher import Publisher
-from sweeps.sealed.planning import middles
 from sweeps.store import open_store
 from tests.sweeps.certificate.documents import KEY, MADE, row, steps
 from tests.sweeps.certificate.test_judging import APPROVED
@@ -24,13 +23,13 @@ from tests.sweeps.test_sealed_planning import SPEC, planner_of
 def searched(tmp_path_factory):
     """The store of a sealed search of which the winner left: as trial 0, whichever slot it had."""
     folder, planner = tmp_path_factory.mktemp("sealed"), planner_of(SPEC)
-    config = next(middles(planner.spec))
+    config = next(planner.prior.space.middles())
     plan = planner.plan(config)
     store = open_store(f"sqlite:///{folder}/sweeps.db")
     store.create_sweep(
         SweepRecord(
             name="sealed",
-            spec=RecordedSpec(planner.spec.canonical()),
+            spec=RecordedSpec(planner.prior.spec.canonical()),
             digest="d",
             fingerprints={},
             root=str(folder),

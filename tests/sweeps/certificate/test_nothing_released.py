@@ -37,7 +37,7 @@ SEARCHES = {
 def over(folder, document, *states):
     """The store of a sealed search without any trial, in these states one after the other."""
     store = open_store(f"sqlite:///{folder}/sweeps.db")
-    spec = RecordedSpec(planner_of(document).spec.canonical())
+    spec = RecordedSpec(planner_of(document).prior.spec.canonical())
     store.create_sweep(
         SweepRecord(name="none", spec=spec, digest="d", fingerprints={}, root=str(folder), created_at=1.0)
     )
