@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -82,9 +84,12 @@ def _number(name: str, text: str | None) -> float | int | None:
         return None
     kind: Callable[[str], float | int] = int if name == "steps" else float
     try:
-        return kind(text)
+        found = kind(text)
     except ValueError:
         raise InvalidValue(name, text, "an integer" if name == "steps" else "a number") from None
+    if found in (0, math.inf) and Decimal(text) not in (0, Decimal("inf")):
+        raise InvalidValue(name, text, "a number that floating point can hold")
+    return found
 
 
 def _adjacency(text: str) -> Any:
@@ -133,4 +138,7 @@ def _counted(row: dict[str, Any]) -> str:
 
 def _target(row: dict[str, Any]) -> str:
     target = row.get("target_epsilon")
-    return "" if target is None else f", solved for epsilon {target!r}"
+    if target is None:
+        return ""
+    end = " (the end of the range that is searched: what lies beyond may meet it too)" if row["end_of_range"] else ""
+    return f", solved for epsilon {target!r}{end}"

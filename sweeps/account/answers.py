@@ -15,6 +15,21 @@ from dpcore.events import UnsupportedEvent
 
 Unknown = Literal["epsilon", "delta", "noise", "steps"]
 ALL = "all"
+RANGES: dict[str, tuple[float, float]] = {
+    "noise_multiplier": (0.01, 1e9),
+    "sample_rate": (1e-12, 1.0),
+    "steps": calibrate.COUNT_RANGE,
+    "delta": (1e-200, 1.0),
+}
+"""Inclusive, a delta of 1 left out. Beyond them squares, powers or tails leave floating point in some accountant."""
+_BEYOND = {
+    "noise_multiplier": (
+        "Less noise protects nobody: a step would spend an epsilon of thousands.",
+        "More noise leaves nothing of what is released.",
+    ),
+    "delta": ("What allows no chance of failure at all is a mechanism of pure epsilon.", ""),
+}
+"""What to think of a value below its range, and of one above it."""
 
 _NEEDS: dict[Unknown, tuple[str, ...]] = {
     "epsilon": ("noise_multiplier", "sample_rate", "steps", "delta"),
@@ -61,6 +76,12 @@ class Question:
                 checks.positive_finite(**{name: getattr(self, name)})
         if self.steps is not None:
             checks.count(minimum=1, steps=self.steps)
+        for name, (low, high) in RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                end = f"at least {low:.12g}" if value < low else f"at most {high:.12g}"
+                expected = f"{end}, which is as far as accountants count"
+                raise checks.InvalidValue(name, value, expected, _BEYOND.get(name, ("", ""))[value > high])
 
     def needed(self, name: str) -> Any:
         """A value that was given where this question needs it; None of the one that it leaves open."""
@@ -123,6 +144,10 @@ def _epsilon_row(question: Question, accountant: str) -> dict[str, Any]:
     else:
         claim = guarantee(accountant, event, delta, question.adjacency).to_dict()
     setting = {"noise_multiplier": noise, "sample_rate": rate, "steps": steps, "target_epsilon": question.epsilon}
+    if question.unknown == "noise":
+        setting["end_of_range"] = noise == calibrate.NOISE_RANGE[0]
+    elif question.unknown == "steps":
+        setting["end_of_range"] = steps == calibrate.COUNT_RANGE[1]
     lower = _word(claim["epsilon_lower"])
     return {**claim, **setting, "lower": lower, "epsilon_lower": lower}
 

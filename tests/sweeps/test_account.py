@@ -1,5 +1,6 @@
 """`sweeps account` as a person types it: answers, solved values, and one clear line for bad input."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -7,9 +8,12 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from dpcore.accountants.registry import ACCOUNTANTS
+from dpcore.events import UnsupportedEvent
 from dpcore.guarantee import FLOATING_POINT
 from dpcore.rounding import delta_text
 from sweeps.account import account_app
+from sweeps.account.answers import RANGES, Question, answer
 
 BASE = {"--noise-multiplier": "1.3", "--sample-rate": "0.0042666667", "--steps": "3516", "--delta": "1e-5"}
 FIELDS = {
@@ -86,6 +90,15 @@ def test_all_shows_every_notion():
         ({"--accountant": "gdp"}, "gdp cannot count"),
         ({"--adjacency": "zero-out"}, "adjacency='zero-out'"),
         ({"--epsilon": "1"}, "epsilon=1.0: expected nothing"),
+        ({"--noise-multiplier": "1e-300"}, "noise_multiplier=1e-300: expected at least 0.01, which is as far as"),
+        ({"--noise-multiplier": "1e300"}, "noise_multiplier=1e+300: expected at most 1000000000, which"),
+        ({"--noise-multiplier": "1e-400"}, "noise_multiplier='1e-400': expected a number that floating point can hold"),
+        ({"--noise-multiplier": "1e400"}, "noise_multiplier='1e400': expected a number that floating point can hold"),
+        ({"--noise-multiplier": "inf"}, "noise_multiplier=inf: expected a finite number"),
+        ({"--noise-multiplier": "0.02"}, "below a noise multiplier of 0.05 the losses of a sampled Gaussian exceed"),
+        ({"--sample-rate": "1e-300"}, "sample_rate=1e-300: expected at least 1e-12"),
+        ({"--steps": "1" + 20 * "0"}, "steps=100000000000000000000: expected at most 1000000000"),
+        ({"--delta": "1e-320"}, "delta=1e-320: expected at least 1e-200"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(change, words):
@@ -108,6 +121,35 @@ def test_an_unreachable_target_says_what_is_nearest():
     result = run("steps", given)
     assert result.exit_code == 2
     assert "even steps=1 spends" in result.stderr
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+def test_every_accountant_answers_at_the_ends_of_the_ranges(accountant):
+    """Or says why not; and nothing overflows on the way."""
+    ends = [(low, 0.5 if name == "delta" else high) for name, (low, high) in RANGES.items()]
+    found, refused = [], []
+    for values in itertools.product(*ends):
+        question = Question(unknown="epsilon", accountant=accountant, **dict(zip(RANGES, values, strict=True)))
+        try:
+            found += answer(question)
+        except UnsupportedEvent as error:
+            refused.append(str(error))
+    assert all(float(row["epsilon"]) >= 0 for row in found)
+    assert len(found) >= 8
+    why = {"gdp": "covers Gaussians without sampling", "pld": "below a noise multiplier of 0.05"}
+    assert all(why[accountant] in reason for reason in refused)
+
+
+def test_a_solved_value_at_the_end_of_its_range_says_so():
+    given = {name: BASE[name] for name in ("--sample-rate", "--delta")} | {"--epsilon": "1e300"}
+    end = "(the end of the range that is searched: what lies beyond may meet it too)"
+    assert (
+        f"noise_multiplier 0.05, sample_rate 0.0042666667, steps 10, solved for epsilon 1e+300 {end}"
+        in run("noise", given | {"--steps": "10"}).stdout
+    )
+    assert rows(run("steps", given | {"--noise-multiplier": "1"}, "--json"))["end_of_range"]
+    assert not rows(run("steps", given | {"--noise-multiplier": "1", "--epsilon": "1"}, "--json"))["end_of_range"]
 
 
 def test_nothing_heavy_is_imported():

@@ -61,6 +61,17 @@ def dominating_pair(part: Event, adjacency: Adjacency) -> DominatingPair | None:
     return None
 
 
+def _why_not(part: Event) -> str:
+    """Why there is no pair for it."""
+    match part:
+        case PoissonSampled(event=Gaussian(noise_multiplier=z, adjacency=Adjacency.ADD_REMOVE)) if z < SMALLEST_NOISE:
+            return (
+                f"below a noise multiplier of {SMALLEST_NOISE:g} the losses of a sampled Gaussian exceed what floating "
+                "point can hold. Take more noise, or ask another accountant."
+            )
+    return "no dominating pair is proved for it."
+
+
 def parts_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Parts:
     """Dominating pairs and how often, plain Gaussians combined into one. Raises UnsupportedEvent."""
     counts: dict[DominatingPair, int] = {}
@@ -68,7 +79,7 @@ def parts_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Parts:
     for part, count in event_phases.items():
         pair = dominating_pair(part, adjacency)
         if pair is None:
-            raise refuse("pld", part, adjacency, "no dominating pair is proved for it.")
+            raise refuse("pld", part, adjacency, _why_not(part))
         if isinstance(pair, SampledGaussianPair) and pair.rate == 1.0:
             precisions.append(count / pair.noise_multiplier**2)
         elif not (isinstance(pair, SampledRandomisedResponse) and pair.epsilon == 0.0):
