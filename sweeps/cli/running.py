@@ -73,21 +73,25 @@ def _drive(sweep: str, workspace: Workspace, as_json: bool, address: str | None,
     def failed(failure: Failure) -> None:
         say(failure.unquoted(), Event.FAILURE, trial=failure.key, plain=lambda: _print(console, *failure.lines()))
 
-    spec = Publisher.open(workspace.store_url).sweep(sweep).spec
-    if heading := Release.recorded(spec).heading:
-        _tell(console, heading, Event.CLAIM)
-    for line in refuted_lines(Publisher.open(workspace.store_url).refuted(sweep)):
-        _tell(console, line, Event.REFUTED)
-    greeting = f"Sweep [bold]{sweep}[/bold]  (Ctrl-C stops cleanly)"
-    say(f"Sweep {sweep} begins.", plain=lambda: console.print(greeting, highlight=False))
-    if (validation := recorded_text(spec)) is not None:
-        _tell(console, f"validation records: {validation}")
+    def begun() -> None:
+        seen = Publisher.open(workspace.store_url)
+        spec = seen.sweep(sweep).spec
+        if heading := Release.recorded(spec).heading:
+            _tell(console, heading, Event.CLAIM)
+        for line in refuted_lines(seen.refuted(sweep)):
+            _tell(console, line, Event.REFUTED)
+        greeting = f"Sweep [bold]{sweep}[/bold]  (Ctrl-C stops cleanly)"
+        say(f"Sweep {sweep} begins.", plain=lambda: console.print(greeting, highlight=False))
+        if (validation := recorded_text(spec)) is not None:
+            _tell(console, f"validation records: {validation}")
+
     try:
         with ProgressDisplay(console) as display:
             outcome = session.resume(
                 sweep,
                 workspace,
                 progress=display,
+                on_begin=begun,
                 on_failure=failed,
                 on_cluster_lost=cluster_lost,
                 address=address,

@@ -65,6 +65,10 @@ def _unsaid(failure: Failure) -> None:
     """No display."""
 
 
+def _unannounced() -> None:
+    """No display."""
+
+
 def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> str:
     """Record a new sweep and return its name. Without `name`, the spec's name, numbered when it is taken.
 
@@ -119,6 +123,7 @@ def resume(
     epsilon: Sequence[float] = (),
     address: str | None = None,
     progress: Progress = _silent,
+    on_begin: Callable[[], None] = _unannounced,
     on_failure: Callable[[Failure], None] = _unsaid,
     on_cluster_lost: Callable[[str], None] = lambda name: None,
 ) -> SweepEnd:
@@ -129,6 +134,7 @@ def resume(
     trials   how many in all from now on; recorded as an extension, and its cost is said (`control.extensions`)
     hours    likewise
     epsilon  budgets besides those that it has; likewise
+    on_begin    told once nothing refuses it any more, before anything runs
     on_failure  told of the first trial that fails in this session, as soon as it does
 
     Raises UnknownSweep, LeaseHeld, Changed, StoreError, ClusterUnreachable, InvalidValue (data).
@@ -187,6 +193,7 @@ def resume(
                 controller.budget.stays_spent()
             course = OpenCourse(controller, controller.has_work(), address)
             course.prepare()
+        on_begin()
         with (
             _left_as(store, lease, operator) as state,
             Drain(Publisher(store), name, tracking) as drain,

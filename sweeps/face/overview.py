@@ -86,7 +86,6 @@ class Shown:
 
     def lines(self) -> Iterator[str]:
         """For people."""
-        ledger, assumptions = self.ledger, self.assumptions
         if self.heading:
             yield self.heading
         began = "" if self.called in ("", self.sweep) else f" ({self.sweep} in keys and folders)"
@@ -100,16 +99,30 @@ class Shown:
         yield from (f"test records: {line}" for line in self.test)
         yield from (f"accepted {line}" for line in self.accepted)
         yield from (f"stopped  {line}" for line in self.stopped)
+        yield from self._claimed()
+        yield f"ledger   {executed_text(self.ledger)}"
+        if self.population is not None:
+            yield f"population  {self.population}"
+        yield from self._assumed()
+
+    def claim_lines(self) -> Iterator[str]:
+        """Of them what its claims are, with all that has to stand beside them."""
+        if self.heading:
+            yield self.heading
+        yield from self._claimed()
+        yield from self._assumed()
+
+    def _claimed(self) -> Iterator[str]:
+        ledger, assumptions = self.ledger, self.assumptions
         yield from refuted_lines(self.refuted)
         yield from (f"claim    {line}" for line in claim_lines(ledger.claims, assumptions))
         yield from (f"total    {line}" for line in total_lines(ledger.procedure, ledger.uncounted, assumptions))
         yield from (f"total    {line}" for line in earlier_lines(self.started_from, assumptions))
-        yield f"ledger   {executed_text(ledger)}"
-        if self.population is not None:
-            yield f"population  {self.population}"
-        if assumptions.sentences:
+
+    def _assumed(self) -> Iterator[str]:
+        if self.assumptions.sentences:
             yield f"{HEADING}:"
-            yield from (f"  {line}" for line in assumptions.lines())
+            yield from (f"  {line}" for line in self.assumptions.lines())
 
 
 def refuted_lines(refuted: Mapping[str, Refutation]) -> Iterator[str]:

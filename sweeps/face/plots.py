@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
@@ -15,13 +16,30 @@ if TYPE_CHECKING:
 
     from sweeps.front.panels import Front
 
+_CALLS = {
+    "front(front)": "points against each other, with those that nothing beats",
+    "parallel(front)": "every finished trial as a line through its knobs and objectives",
+    "curves(front)": "metrics at planned steps, a line for each trial",
+    "progress()": "the best value by number of finished trials",
+}
+"""What `Plots` draws."""
+_OF = "front is sweep.front().front"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Plots:
     """Pictures of one sweep, drawn from what it published. Each raises InvalidValue where there is nothing to draw."""
 
     published: Publisher
     sweep: str
+
+    def __repr__(self) -> str:
+        return f"<Plots of {self.sweep!r}: {', '.join(_CALLS)}; {_OF}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what there is to be called."""
+        listed = "<br>".join(f"<code>plots.{escape(call)}</code> {escape(text)}" for call, text in _CALLS.items())
+        return f"<p><b>Plots of {escape(self.sweep)}</b></p><p>{listed}<br>{_OF}</p>"
 
     def front(self, front: Front, panel: int = 0) -> go.Figure:
         """One panel of a front: its points against the others, over the first two objectives."""

@@ -15,6 +15,7 @@ from sweeps.face.one_trial import TrialShown, trial_shown
 from sweeps.face.overview import Shown, shown
 from sweeps.face.plots import Plots
 from sweeps.face.selecting import selected
+from sweeps.face.sweep_claim import SweepClaim
 from sweeps.face.tables import curves_table, ledger_table, trials_table
 from sweeps.face.under_way import under_way
 from sweeps.front.panels import FrontAxis
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from sweeps.control.deleting import DeleteAnswer
     from sweeps.control.sweep_end import SweepEnd
     from sweeps.held_out.readings import HeldOutReading
-    from sweeps.ledger.summary import Summary
     from sweeps.tracking.registering import RegisteredVersion
     from sweeps.tracking.view import Rebuilt
     from trainables.export.model import ReleasedModel
@@ -77,10 +77,10 @@ class Sweep:
         return self._published.counts(self.name)
 
     @property
-    def claim(self) -> Summary:
+    def claim(self) -> SweepClaim:
         """What may be said: `.claims`, the largest that a single trial makes, of each kind; `.procedure`, all trials
-        together, whose `.is_claim` says whether it may be quoted. `print(sweep)` has both in words."""
-        return self.overview().ledger
+        together, whose `.is_claim` says whether it may be quoted. `print` of it says both in words."""
+        return SweepClaim.of(self.overview())
 
     @property
     def plots(self) -> Plots:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from sweeps.process.suggestions import closest, did_you_mean
 from sweeps.records import SYSTEM, TARGET_EPSILON
 from sweeps.search.space import Branch, Space
-from sweeps.spec.problems import Problems
+from sweeps.spec.problems import Absent, Problems
 from sweeps.spec.values import as_number, meant
 from trainables.system import Scalar
 
@@ -27,8 +27,8 @@ def read_point(space: Space, written: object, path: str, problems: Problems) -> 
         return None
     before = len(problems.errors)
     given = {str(name): value for name, value in written.items()}
-    branch = _branch(space, given.pop(SYSTEM, None), path, problems)
-    epsilon = _one_of(space.epsilons, given.pop(TARGET_EPSILON, None), f"{path}.{TARGET_EPSILON}", problems)
+    branch = _branch(space, given.pop(SYSTEM, Absent.ABSENT), path, problems)
+    epsilon = _one_of(space.epsilons, given.pop(TARGET_EPSILON, Absent.ABSENT), f"{path}.{TARGET_EPSILON}", problems)
     if branch is None:
         return None
     knobs = _knobs(branch, given, path, problems)
@@ -42,24 +42,24 @@ def read_point(space: Space, written: object, path: str, problems: Problems) -> 
 
 def _branch(space: Space, system: object, path: str, problems: Problems) -> Branch | None:
     names = [branch.system for branch in space.branches]
-    if system is None and len(names) == 1:
+    absent = system is Absent.ABSENT
+    if absent and len(names) == 1:
         return space.branches[0]
     if system not in names:
-        remedy = closest(system, names) if system is not None else "Say which of them."
+        remedy = "Say which of them." if absent else closest(system, names)
         problems.add(f"{path}.{SYSTEM}", system, f"a system of the sweep: {', '.join(names)}", remedy)
         return None
     return space.branch(str(system))
 
 
 def _one_of(epsilons: Sequence[float], given: object, path: str, problems: Problems) -> float | None:
-    if given is None and len(epsilons) == 1:
+    absent = given is Absent.ABSENT
+    if absent and len(epsilons) == 1:
         return epsilons[0]
-    number = as_number(given)
+    number = None if absent else as_number(given)
     if number not in epsilons:
         budgets = ", ".join(f"{epsilon:g}" for epsilon in epsilons)
-        problems.add(
-            path, given, f"a budget of the sweep: {budgets}", "" if given is not None else "Say which of them."
-        )
+        problems.add(path, given, f"a budget of the sweep: {budgets}", "Say which of them." if absent else "")
         return None
     return number
 
@@ -85,7 +85,7 @@ def _knobs(branch: Branch, given: Mapping[str, object], path: str, problems: Pro
     for name, domain in branch.searched.items():
         is_there = branch.is_there(name, beside)
         if name not in given and is_there:
-            problems.add(f"{path}.{name}", None, f"a value of the sweep's own: {domain}", f"Add `{name}`.")
+            problems.add(f"{path}.{name}", Absent.ABSENT, f"a value of the sweep's own: {domain}", f"Add `{name}`.")
         elif name in out and not is_there:
             expected = f"no value: {name} is there only when {domain.condition}"
             problems.add(f"{path}.{name}", given[name], expected, "Leave it out.")

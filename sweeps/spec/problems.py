@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 
 from dpcore.checks import InvalidValue
 from trainables.worker.redaction import redacted
+
+
+class Absent(Enum):
+    """In place of a value that nobody gave, where none would be one: `None` is what a spec has for it."""
+
+    ABSENT = "absent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +28,8 @@ class SpecError:
 
     def __str__(self) -> str:
         where = f"{self.path}={_short(self.value)}" if self.path else _short(self.value)
+        if self.value is Absent.ABSENT:
+            where = f"{self.path} is not given"
         return f"{where}: expected {self.expected}." + (f" {self.remedy}" if self.remedy else "")
 
 

@@ -144,6 +144,12 @@ def test_a_sweep_that_is_over_says_how_by_its_exit_code(tmp_path, resumed, ends,
     assert resumed("--json")[0] == code
 
 
+def test_what_is_refused_prints_no_heading(tmp_path, resumed):
+    ended(tmp_path, [GOOD, GOOD])
+    assert resumed("--trials", "1") == (ExitCode.BAD_INPUT, "")
+    assert resumed()[1].startswith("Sweep ends  (Ctrl-C stops cleanly)\n")
+
+
 def test_a_drain_that_delivered_is_shown_and_a_server_by_its_own_address(tmp_path, resumed, monkeypatch):
     monkeypatch.setattr(_Undelivering, "delivered", True)
     ended(tmp_path, [GOOD])

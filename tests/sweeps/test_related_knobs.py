@@ -268,8 +268,8 @@ def test_a_trial_of_another_sweep_that_breaks_one_is_not_learned_from():
     [
         ({"mode": "plain", "rate": 1}, ""),
         ({"mode": "plain", "rate": 1, "clip": 2}, "clip=2: expected no value: clip is there only when mode"),
-        ({"mode": "adaptive", "rate": 1}, "clip=None: expected a value"),
-        ({"mode": "adaptive", "rate": 1, "clip": 3}, "steps=None: expected a value"),
+        ({"mode": "adaptive", "rate": 1}, "clip is not given: expected a value"),
+        ({"mode": "adaptive", "rate": 1, "clip": 3}, "steps is not given: expected a value"),
         ({"mode": "adaptive", "rate": 10, "clip": 3, "steps": 3}, f"a point of which {RELATION} holds"),
         ({"system": "valley", "depth": 1, "batch_size": 1, "rate": 1}, "no value: batch_size takes that of depth"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
+from dpcore.rounding import delta_text, epsilon_text
 from sweeps.face import fronts
+from sweeps.face.plots import Plots
 from sweeps.front.export import render
 from sweeps.records import TrialState
 from sweeps.release.publisher import Publisher
@@ -111,11 +114,33 @@ def test_what_it_costs(sweep, records):
     assert f"epsilon {sweep.claim.procedure.guarantee.epsilon:.3f}"[:12] in str(sweep)
 
 
+def test_a_claim_is_printed_with_all_that_stands_beside_it(sweep):
+    claim, total = sweep.claim, sweep.claim.procedure.guarantee
+    assert repr(claim) == (
+        f"<SweepClaim of '{NAME}': {len(claim.claims)} kind{'s' * (len(claim.claims) != 1)} of claim; total epsilon "
+        f"{epsilon_text(total.epsilon)} at delta {delta_text(total.delta)}, {total.standing}>"
+    )
+    whole, said = str(sweep).splitlines(), str(claim).splitlines()
+    assert said == [line for line in whole if line in said], "the words of `show`, in its order"
+    assert {line for line in whole if line.startswith(("claim", "total"))} <= set(said)
+    assert total.assumptions[0] in str(claim)
+    # What may not be quoted is no number of it.
+    refuted = replace(claim.procedure, refuted=("its system",))
+    assert repr(replace(claim, procedure=refuted)).endswith("no total that may be quoted>")
+
+
+def test_plots_say_what_they_draw(sweep):
+    said = repr(sweep.plots)
+    assert said.startswith(f"<Plots of '{NAME}': front(front), parallel(front), curves(front), progress()")
+    drawn = {name for name, value in vars(Plots).items() if not name.startswith("_") and callable(value)}
+    assert all(f"{name}(" in said and f"plots.{name}(" in sweep.plots._repr_html_() for name in drawn)
+
+
 def test_what_a_notebook_shows_is_no_markup_of_a_spec(tmp_path):
     reason = "<script>alert(1)</script> benchmark"
     swept(tmp_path, {**SPEC, "data": {**SPEC["data"], "records_are_public": reason}}, views=False)
     sweep = sweeps.open(NAME, root=tmp_path)
-    for page in (sweep._repr_html_(), sweep.front()._repr_html_()):
+    for page in (sweep._repr_html_(), sweep.front()._repr_html_(), sweep.claim._repr_html_()):
         assert "&lt;script&gt;" in page
         assert "<script>" not in page
     assert "What the statuses rest on" in sweep.front()._repr_html_()
