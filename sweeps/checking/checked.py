@@ -22,6 +22,7 @@ from sweeps.rehearsal import Rehearsal, Rehearsing
 from sweeps.release.published import Published
 from sweeps.sealed.deadline import check_deadline, say_deadline
 from sweeps.sealed.room import check_room
+from sweeps.sealed.workers import check_workers
 from sweeps.search import registry
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.spec.model import FUNCTION
@@ -145,9 +146,11 @@ def check_places(spec: SweepSpec, address: str | None = None) -> None:
 
     address  of the Ray cluster that trials are meant for; None: this machine
 
-    Raises InvalidValue (files, columns, device), ClusterUnreachable (resources, imports of its workers).
+    Raises InvalidValue (files, columns, device, workers of a sealed search), ClusterUnreachable (resources, imports of
+    its workers).
     """
     SOURCES[spec.data.source].inspect(spec.data.options())
+    check_workers(spec, address)
     cpus, gpus = spec.resources.per_worker()
     if spec.execution.device == "cuda" and gpus == 0:
         raise InvalidValue(
@@ -181,6 +184,7 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
         check_places(spec)
     else:
         SOURCES[spec.data.source].inspect(spec.data.options())
+        check_workers(spec, address)
         from sweeps.runner.cluster import check_reachable
 
         check_reachable(address, spec.resources)

@@ -11,8 +11,31 @@ from sweeps.spec.sections import Resources
 
 def workers_of(resources: Resources, cpus: int | None = None) -> int:
     """Trials at once on a machine of so many CPUs, this one by default; what the spec says goes before."""
-    fitting = max(1, int((cpus or os.cpu_count() or 1) // resources.per_worker()[0]))
-    return resources.concurrency or fitting
+    return resources.concurrency or _fitting(resources, cpus)
+
+
+def _fitting(resources: Resources, cpus: int | None = None) -> int:
+    return max(1, int((cpus or os.cpu_count() or 1) // resources.per_worker()[0]))
+
+
+def check_workers(spec: SweepSpec, address: str | None = None) -> None:
+    """All workers of a sealed search can run at once: each runs from the beginning to the announced end.
+
+    address  of the cluster that they are meant for; None: this machine. A cluster's CPUs are not counted here
+
+    Raises InvalidValue; of no other sweep anything.
+    """
+    if spec.selection is None:
+        return
+    workers, fitting = workers_at(spec, address), _fitting(spec.resources)
+    if address is None and workers > fitting:
+        raise InvalidValue(
+            "resources.concurrency",
+            spec.resources.concurrency,
+            f"at most {fitting} on this machine, by its CPUs: a worker of a sealed search holds its own from the "
+            "beginning to the end, and the trials of one that waits are never run",
+            "Lower it, or leave it out.",
+        )
 
 
 def workers_at(spec: SweepSpec, address: str | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import closing, nullcontext
 from copy import deepcopy
@@ -25,6 +26,7 @@ from sweeps.rehearsal.result import Tried
 from sweeps.sealed import deadline, opening
 from sweeps.sealed.deadline import FACTOR, MeasuredDeadline, check_deadline
 from sweeps.sealed.opening import KEY
+from sweeps.sealed.workers import check_workers
 from sweeps.spec import load_spec
 from tests.sweeps.test_sealed_search import Search
 from trainables.rehearsal.findings import Rehearsed, Step
@@ -221,6 +223,19 @@ def test_check_says_what_was_measured_in_place_of_what_is_assumed(monkeypatch):
     assert found.to_dict()["selection"]["measured"]["minutes"] == pytest.approx(MINUTES)
     with pytest.raises(InvalidValue, match=r"selection\.deadline_minutes=0\.5"):
         checking.checked(spec_with(0.5))
+
+
+def test_workers_that_would_wait_for_others_are_refused():
+    """Each runs from the beginning to the end: with eight on two CPUs six never began, and nothing was released."""
+    here = os.cpu_count() or 1
+    spec = load_spec(SPEC | {"resources": {"concurrency": here + 1}, "search": {"trials": here + 2}})
+    with pytest.raises(InvalidValue, match=rf"resources\.concurrency={here + 1}: expected at most {here} on this"):
+        checking.before_launch(spec)
+    check_workers(spec, "head:6379")
+    # No more workers than trials.
+    check_workers(load_spec(SPEC | {"resources": {"concurrency": here + 1}, "search": {"trials": here}}))
+    with pytest.raises(InvalidValue, match=r"resources\.concurrency=None: expected a number on a cluster"):
+        check_workers(load_spec(SPEC | {"resources": {}}), "head:6379")
 
 
 def test_a_search_that_has_begun_is_never_asked(tmp_path):
