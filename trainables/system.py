@@ -127,12 +127,15 @@ class Split:
 
     weights  float32 (n,), the values of the column of `PublicFacts.weights`
     groups   int64 (n,), positions in the categories of `PublicFacts.groups`
+    ids      (n,), whole numbers or texts: what decides the part of a record (`data.part`), each its own whoever else is
+             there. Of a source that is asked for a part, until it is taken; no trial sees them
     """
 
     inputs: Mapping[str, NDArray[np.generic]]
     targets: NDArray[np.generic]
     weights: NDArray[np.float32] | None = None
     groups: NDArray[np.int64] | None = None
+    ids: NDArray[np.generic] | None = None
 
     def __len__(self) -> int:
         return len(self.targets)

@@ -16,16 +16,22 @@ from sweeps.records import SweepRecord
 from sweeps.spec import SweepSpec
 from sweeps.spec.model import FUNCTION
 from sweeps.spec.sections import Data
+from trainables.data import SOURCES
 from trainables.data.file_paths import overlap
-from trainables.data.part_in import part_in
 from trainables.data.tuning_part import PartUse
+from trainables.features import declared as features
 
 HERE = "search.chosen_from"
 OWN_FILES = "table"
 """The packaged source whose records are the user's own: elsewhere one name is one data set, wherever it lies."""
 
-SAME = ("source", "path", "format", "n", "unit", "population", "records_are_public")
-"""What says which records a data section is about, and whose."""
+SAME = ("source", "of", "path", "format", "n", "unit", "population", "records_are_public")
+"""What says which records a table is about, and whose. Its ids part them, whatever is made of its columns."""
+FREE = frozenset({"part", "validation", "test", *features.OPTIONS})
+"""What may differ in the data sections of two sweeps on parts of any other source. All else may decide what a record
+is, which records train and which validate, and so who is in which part."""
+LIMIT = "limit"
+"""Of a packaged source: how many of the same positions, of which it then takes the part."""
 
 
 def check_public(spec: SweepSpec, tuned: SweepRecord) -> None:
@@ -57,12 +63,13 @@ def check_parts(spec: SweepSpec, tuned: SweepRecord) -> None:
     """Whether `tuned` read the other part of the records of a final run, by one split. Raises InvalidValue."""
     data = tuned.spec.canonical["data"]
     own = spec.data.model_dump(mode="json")
-    for name in SAME:
+    for name in _same(own, data):
         if own.get(name) != data.get(name):
             expected = f"{data.get(name)!r}, as sweep {tuned.called!r} has it"
             raise InvalidValue(f"data.{name}", own.get(name), expected, "Both sweeps read one file, of one population.")
-    theirs = part_in(data["source"], {name: value for name, value in data.items() if name not in Data.model_fields})
-    ours = part_in(spec.data.source, spec.data.options())
+    source = SOURCES[spec.data.source]
+    theirs = source.part({name: value for name, value in data.items() if name not in Data.model_fields})
+    ours = source.part(spec.data.options())
     assert ours is not None
     if theirs is None or theirs.use is not PartUse.TUNING:
         expected = f"a sweep on the tuning part of the records; it read {'all' if theirs is None else 'the other part'}"
@@ -72,6 +79,15 @@ def check_parts(spec: SweepSpec, tuned: SweepRecord) -> None:
         if one != other:
             expected = f"{other!r}, by which sweep {tuned.called!r} parted them: by another both read some records"
             raise InvalidValue(f"data.part.{name}", one, expected, "A split stays as it is for good.")
+
+
+def _same(own: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, ...]:
+    """What has to be equal in two data sections, where the source comes first."""
+    source = _source(own)
+    if OWN_FILES in (source, own["source"]):
+        return SAME
+    free = FREE if FUNCTION.fullmatch(source) else FREE | {LIMIT}
+    return ("source", *sorted((own.keys() | other.keys()) - free - {"source"}))
 
 
 def _are_same(final: Mapping[str, Any], tuned: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dpcore.adjacency import Adjacency
 from sweeps.spec.draft import Draft
 from sweeps.spec.problems import Problems
-from trainables.data.part_in import part_in
+from trainables.data import SOURCES
 from trainables.data.tuning_part import HERE as PART
 from trainables.data.tuning_part import PartUse
 from trainables.metrics import Dependence
@@ -53,14 +53,14 @@ def _check_part(draft: Draft, problems: Problems) -> None:
     data, privacy = draft.data, draft.privacy
     if data is None or draft.facts is None:
         return
-    holds, part = draft.written_privacy.get("scope") == "holdout", part_in(data.source, data.options())
+    holds, part = draft.written_privacy.get("scope") == "holdout", SOURCES[data.source].part(data.options())
     if holds and (part is None or part.use is not PartUse.FINAL):
         problems.add(
             PART,
             None if part is None else str(part.use),
             "the part that did not tune, with scope: holdout: a run on all records is another release of those that "
             "tuned, and adds to what they were charged",
-            "Write `part: {use: final, share: 0.2, id: COLUMN}` in data of source table, with the share that tuned.",
+            "Write `part: {use: final, share: 0.2}` in data, with the share that tuned; of a table with its `id` too.",
         )
     elif part is not None and part.use is PartUse.FINAL and not holds:
         expected = "tuning, or privacy.scope: holdout beside it"

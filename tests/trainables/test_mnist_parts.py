@@ -12,6 +12,7 @@ from dpcore.checks import InvalidValue
 from tests.trainables import source_cases
 from tests.trainables.source_cases import mnist_write
 from trainables.data import SOURCES, mnist
+from trainables.data.within_part import contents
 from trainables.system import PrivacyPlan, PrivacyTarget, Split
 from trainables.systems.noisy_sgd import NOISY_SGD
 from trainables.validation.planning import plan_with_reports
@@ -127,5 +128,5 @@ def test_shares_are_fair() -> None:
     """Of a thousand made-up records: within five standard deviations."""
     rng = np.random.default_rng(0)
     split = Split(inputs={"image": rng.random((1000, 28, 28), dtype=np.float32)}, targets=np.arange(1000) % 10)
-    shares = [mnist.share_of(mnist.KEY, one) for one in mnist._contents(split)]
+    shares = [mnist.share_of(mnist.KEY, one) for one in contents(split)]
     assert abs(np.mean(np.array(shares) < 0.1) - 0.1) < 5 * 0.0095

@@ -25,7 +25,7 @@ class WithAnotherTrainingSet:
     def facts(self, options):
         return digits.DIGITS.facts(options)
 
-    def load(self, options):
+    def load_records(self, options):
         data = digits.DIGITS.load(options)
         train = Split(
             inputs={name: array[::-1] ** 2 for name, array in data.train.inputs.items()}, targets=data.train.targets

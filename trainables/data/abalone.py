@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpcore.checks import QuotesRecords
 from trainables.data import columns, content, options
 from trainables.data.columns import DeclaredRange, Rule
-from trainables.data.source import Source
+from trainables.data.published_source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
 TRAIN, TEST = 3_133, 1_044
@@ -36,13 +36,13 @@ LEAST_RINGS, MOST_RINGS, OLDER = 1, 29, 10
 
 
 @options.options
-class AbaloneOptions(options.Limit, options.InFolder):
+class AbaloneOptions(PartOption, options.Limit, options.InFolder):
     """Options of Abalone."""
 
     target: str = options.word("older", "rings", doc="what is predicted")
 
 
-class Abalone(Source[AbaloneOptions]):
+class Abalone(PublishedSource[AbaloneOptions]):
     """`data: {source: abalone, path: DIR, target: older}`."""
 
     name = "abalone"
@@ -71,9 +71,11 @@ class Abalone(Source[AbaloneOptions]):
         """The records. Raises InvalidValue (columns, sexes, numbers, rings, count)."""
         table = columns.rows(files[0], len(COLUMNS) + 1, ",")
         content.records(facts, str(files[0]), len(table), TRAIN + TEST)
-        shells, rings = columns.encoded(files[0], COLUMNS, table), _rings(files[0], [row[-1] for row in table])
+        encoded, rings = columns.encoded(files[0], COLUMNS, table), _rings(files[0], [row[-1] for row in table])
         targets = rings.astype(np.float64) if facts.task is Task.REGRESSION else (rings >= OLDER).astype(np.int64)
-        return content.parted(facts, {"shell": shells}, targets, slice(facts.n), slice(TRAIN, None))
+        return content.parted(
+            facts, {"shell": encoded}, targets, slice(facts.n), slice(TRAIN, None), columns.as_written(table)
+        )
 
 
 def _rings(file: Path, values: list[str]) -> NDArray[np.int64]:

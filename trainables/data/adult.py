@@ -13,12 +13,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.checks import QuotesRecords
 from trainables.data import columns, content, options
 from trainables.data.columns import DeclaredRange, Rule
-from trainables.data.source import Source
+from trainables.data.published_source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 TRAIN_FILE, TEST_FILE, HELD_OUT = 32_561, 16_281, 3_256
@@ -66,14 +65,14 @@ COLUMNS: dict[str, Rule] = {
 
 
 @options.options
-class AdultOptions(options.Limit, options.InFolder):
+class AdultOptions(PartOption, options.Limit, options.InFolder):
     """Options of Adult."""
 
     form: str = options.word("a9a", "raw", doc="which of the published forms is read")
     split: str = options.word("holdout", "test", doc="which records are the validation")
 
 
-class Adult(Source[AdultOptions]):
+class Adult(PublishedSource[AdultOptions]):
     """`data: {source: adult, path: DIR, form: a9a, split: holdout}`."""
 
     name = "adult"
@@ -103,18 +102,14 @@ class Adult(Source[AdultOptions]):
         """The records; class 1 earns more than $50,000. Raises InvalidValue."""
         read = _read_a9a if asked.form == "a9a" else _read_raw
         parts = [read(file) for file in files]
-        for file, (_, labels), expected in zip(files, parts, (TRAIN_FILE, TEST_FILE), strict=False):
-            content.records(facts, str(file), len(labels), expected)
-        people, labels = parts[0]
-        if len(parts) == 1:
-            held_out = slice(TRAIN_FILE - HELD_OUT, None)
-            return content.parted(facts, {"person": people}, labels, slice(facts.n), held_out)
-        test, test_labels = parts[1]
-        train = content.select({"person": people}, labels, slice(facts.n))
-        return content.dataset(facts, train, Split(inputs={"person": test}, targets=test_labels))
+        for file, part, expected in zip(files, parts, (TRAIN_FILE, TEST_FILE), strict=False):
+            content.records(facts, str(file), len(part), expected)
+        people = parts[0]
+        judged = content.taken(people, slice(TRAIN_FILE - HELD_OUT, None)) if len(parts) == 1 else parts[1]
+        return content.dataset(facts, content.taken(people, slice(facts.n)), judged)
 
 
-def _read_a9a(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def _read_a9a(file: Path) -> Split:
     from sklearn.datasets import load_svmlight_file
 
     try:
@@ -123,14 +118,16 @@ def _read_a9a(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     except ValueError as error:
         expected = f"LIBSVM text with {A9A_WIDTH} features ({error})"
         raise QuotesRecords("data.path", str(file), expected, columns.ANOTHER_FILE) from error
-    return features.toarray().astype(np.float32), (labels > 0).astype(np.int64)
+    return Split(inputs={"person": features.toarray().astype(np.float32)}, targets=(labels > 0).astype(np.int64))
 
 
-def _read_raw(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def _read_raw(file: Path) -> Split:
     # adult.test opens with a line that is no record, and ends its labels with a point.
     table = columns.rows(file, len(COLUMNS) + 1, ", ")
     earns = [row[-1].rstrip(".") for row in table]
-    return columns.encoded(file, COLUMNS, table), columns.codes(file, "labels <=50K and >50K", CLASSES, earns)
+    labels = columns.codes(file, "labels <=50K and >50K", CLASSES, earns)
+    people = {"person": columns.encoded(file, COLUMNS, table)}
+    return Split(inputs=people, targets=labels, ids=columns.as_written(table))
 
 
 ADULT = Adult()

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue
 from trainables.data import content, options
 from trainables.data.columns import ANOTHER_FILE
-from trainables.data.source import Source
+from trainables.data.published_source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 BATCH, TRAIN_BATCHES, SUBSET_TRAIN, SUBSET_TEST = 10_000, 5, 4_000, 1_000
@@ -51,11 +51,11 @@ class Form:
 
 
 @options.options
-class CifarOptions(options.Limit, options.InFolder):
+class CifarOptions(PartOption, options.Limit, options.InFolder):
     """Options of CIFAR-10."""
 
 
-class Cifar10(Source[CifarOptions]):
+class Cifar10(PublishedSource[CifarOptions]):
     """`data: {source: cifar10, path: DIR}`."""
 
     name = "cifar10"

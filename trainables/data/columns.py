@@ -51,6 +51,11 @@ def rows(file: Path, fields: int, separator: str | None = None) -> list[list[str
     return found
 
 
+def as_written(table: Sequence[Sequence[str]]) -> NDArray[np.object_]:
+    """Each record as one text, [n]: what decides its part, whatever is made of its columns."""
+    return np.array([" ".join(row) for row in table], dtype=object)
+
+
 def encoded(file: Path, columns: Mapping[str, Rule], table: Sequence[Sequence[str]]) -> NDArray[np.float32]:
     """[n, width]: the first fields of each row, in the order of `columns`. Raises InvalidValue."""
     parts = [_column(file, name, rule, [row[i] for row in table]) for i, (name, rule) in enumerate(columns.items())]

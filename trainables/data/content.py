@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ def dataset(
     digest  the fingerprint, where it is not that of these records but of what they were computed from
     """
     parts = [checked(facts, name, split) for name, split in (("train", train), ("validation", validation))]
-    _several_classes(facts, parts[0])
+    check_several_classes(facts, parts[0])
     digest = fingerprint(*parts, units=units) if digest is None else digest
     return Dataset(facts=facts, train=parts[0], validation=parts[1], fingerprint=digest, units=units)
 
@@ -67,10 +68,19 @@ def records(facts: PublicFacts, where: str, found: int, expected: int) -> None:
 
 
 def parted(
-    facts: PublicFacts, inputs: Mapping[str, Array], targets: Array, train: Array | slice, validation: Array | slice
+    facts: PublicFacts,
+    inputs: Mapping[str, Array],
+    targets: Array,
+    train: Array | slice,
+    validation: Array | slice,
+    ids: Array | None = None,
 ) -> Dataset:
-    """The checked data set of the records at positions `train` and `validation`. Raises InvalidValue."""
-    return dataset(facts, select(inputs, targets, train), select(inputs, targets, validation))
+    """The checked data set of the records at positions `train` and `validation`. Raises InvalidValue.
+
+    ids  [n], see `Split.ids`
+    """
+    whole = Split(inputs=inputs, targets=targets, ids=ids)
+    return dataset(facts, taken(whole, train), taken(whole, validation))
 
 
 def checked(facts: PublicFacts, name: str, split: Split) -> Split:
@@ -88,6 +98,7 @@ def checked(facts: PublicFacts, name: str, split: Split) -> Split:
         targets=targets,
         weights=_weights(facts, label, split.weights, len(targets)),
         groups=_groups(facts, label, split.groups, len(targets)),
+        ids=split.ids,
     )
 
 
@@ -170,7 +181,8 @@ def _integers(label: str, name: str, array: Array) -> NDArray[np.int64]:
     return array.astype(np.int64, copy=False)
 
 
-def _several_classes(facts: PublicFacts, train: Split) -> None:
+def check_several_classes(facts: PublicFacts, train: Split) -> None:
+    """Raises InvalidValue for classified training records of one class alone."""
     if facts.task not in (Task.CLASSIFICATION, Task.RATING):
         return
     if (train.targets == train.targets[0]).all():
@@ -187,14 +199,21 @@ def drawn(records: int, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed).permutation(records)
 
 
-def taken(split: Split, rows: Array) -> Split:
-    """The records of `split` at positions `rows`, in that order, with their weights and groups."""
+def taken(split: Split, rows: Array | slice) -> Split:
+    """The records of `split` at positions `rows`, in that order, with their weights, groups and ids."""
     return Split(
         inputs={name: array[rows] for name, array in split.inputs.items()},
         targets=split.targets[rows],
         weights=None if split.weights is None else split.weights[rows],
         groups=None if split.groups is None else split.groups[rows],
+        ids=None if split.ids is None else split.ids[rows],
     )
+
+
+def without_ids(data: Dataset) -> Dataset:
+    """The same records, as they go to trials: what parted them is no business of theirs."""
+    train, validation = (replace(one, ids=None) for one in (data.train, data.validation))
+    return replace(data, train=train, validation=validation)
 
 
 def select(inputs: Mapping[str, Array], targets: Array, rows: Array | slice) -> Split:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from dpcore.checks import InvalidValue
 from trainables.data.featured import FeaturedSource
 from trainables.data.options import NoOptions, Option, as_given, listed, option, options, read
-from trainables.data.source import DataSource
+from trainables.data.tuning_part import RecordsPart
 from trainables.system import Dataset, PublicFacts
 
 
@@ -33,12 +33,12 @@ Asked = TypeVar("Asked", bound=Of)
 
 
 class Derived(FeaturedSource, Generic[Asked]):
-    """A source over other `sources`: see `trainables.data.source.DataSource`."""
+    """A source over other `sources`, of one record after the other: `data.part` is an option of the other source."""
 
     asks: Any
     """The record of its own options."""
 
-    def __init__(self, sources: Mapping[str, DataSource]) -> None:
+    def __init__(self, sources: Mapping[str, FeaturedSource]) -> None:
         self.sources = sources
 
     @property
@@ -51,6 +51,11 @@ class Derived(FeaturedSource, Generic[Asked]):
         asked, source, others = self._read(options)
         return self.declared(asked, source.facts(others))
 
+    def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
+        """The other source's, which reads it before anything is made of its records."""
+        _, source, others = self._read(options)
+        return source.part(others)
+
     def inspect_records(self, options: Mapping[str, object]) -> None:
         """Whether the other source's files are there; reads no record. Raises InvalidValue."""
         asked, source, others = self._read(options)
@@ -61,7 +66,7 @@ class Derived(FeaturedSource, Generic[Asked]):
         """What is made of the other source's records. Raises InvalidValue."""
         asked, source, others = self._read(options)
         facts = self.declared(asked, source.facts(others))
-        return self.records(asked, facts, source.load(others))
+        return self.records(asked, facts, source.load_records(others))
 
     def check(self, of: str, others: Mapping[str, object]) -> None:
         """Raises InvalidValue where nothing can be made of source `of` under its options `others`."""
@@ -84,7 +89,7 @@ class Derived(FeaturedSource, Generic[Asked]):
         made = [self.name, asdict(asked), found.fingerprint]
         return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
 
-    def _read(self, given: Mapping[str, object]) -> tuple[Asked, DataSource, dict[str, object]]:
+    def _read(self, given: Mapping[str, object]) -> tuple[Asked, FeaturedSource, dict[str, object]]:
         own = {one.name for one in self.options}
         of, others = given.get("of"), {name: value for name, value in given.items() if name not in own}
         if not isinstance(of, str) or of not in self.sources:

@@ -12,21 +12,26 @@ from pathlib import Path
 import numpy as np
 
 from trainables.data import content, options
-from trainables.data.source import Source
+from trainables.data.published_source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
 RECORDS, EVERY, INK = 1797, 5, 16.0
 VALIDATION = -(-RECORDS // EVERY)
 
 
-class Digits(Source[options.Limit]):
+@options.options
+class DigitsOptions(PartOption, options.Limit):
+    """Options of the packaged digits."""
+
+
+class Digits(PublishedSource[DigitsOptions]):
     """`data: {source: digits}`."""
 
     name = "digits"
     doc = "handwritten digits, 8x8 pixels, 10 classes, 1,437 + 360 records; packaged with scikit-learn"
-    asks = options.Limit
+    asks = DigitsOptions
 
-    def declared(self, asked: options.Limit) -> PublicFacts:
+    def declared(self, asked: DigitsOptions) -> PublicFacts:
         """The facts."""
         return PublicFacts(
             dataset=self.name,
@@ -37,7 +42,7 @@ class Digits(Source[options.Limit]):
             classes=10,
         )
 
-    def records(self, asked: options.Limit, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def records(self, asked: DigitsOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records; ink 0..16 becomes 0..1. Raises InvalidValue when the package's file is another one."""
         from sklearn.datasets import load_digits
 

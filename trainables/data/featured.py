@@ -6,8 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
+from trainables.data import content
 from trainables.data.options import Option
 from trainables.data.test_part import HeldOut
+from trainables.data.tuning_part import RecordsPart
 from trainables.features import declared
 from trainables.features.declared import parted
 from trainables.system import Dataset, PublicFacts, Split
@@ -49,6 +51,8 @@ class FeaturedSource(ABC):
 
     name: str
     doc: str
+    parted_by: str | None = None
+    """What decides the part of a record, where that is known: `trainables.data.tuning_part.CONTENT`, or an id."""
 
     @property
     @abstractmethod
@@ -79,13 +83,21 @@ class FeaturedSource(ABC):
         """
         own, features = parted(options)
         if features is None:
-            return self.load_records(own)
+            return content.without_ids(self.load_records(own))
         self.facts(options)
-        return features.dataset(self.load_records(own), kept_in)
+        return features.dataset(content.without_ids(self.load_records(own)), kept_in)
+
+    def part(self, options: Mapping[str, object]) -> RecordsPart | None:
+        """The part of its records that a spec reads (`data.part`); None: all of them. Raises InvalidValue."""
+        return self.record_part(parted(options)[0])
 
     @abstractmethod
     def record_facts(self, options: Mapping[str, object]) -> PublicFacts:
         """See `facts`."""
+
+    @abstractmethod
+    def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
+        """See `part`."""
 
     @abstractmethod
     def inspect_records(self, options: Mapping[str, object]) -> None:
@@ -93,7 +105,7 @@ class FeaturedSource(ABC):
 
     @abstractmethod
     def load_records(self, options: Mapping[str, object]) -> Dataset:
-        """See `load`."""
+        """See `load`; with `Split.ids` where a source has them."""
 
 
 class HoldsOut(FeaturedSource):

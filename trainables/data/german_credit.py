@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from trainables.data import columns, content, options
 from trainables.data.columns import DeclaredRange, Rule
-from trainables.data.source import Source
+from trainables.data.published_source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
 RECORDS, TRAIN, HELD_OUT = 1000, 400, 300
@@ -66,7 +66,7 @@ NUMERIC: dict[str, Rule] = {str(number): DeclaredRange(*ends) for number, ends i
 
 
 @options.options
-class GermanCreditOptions(options.Limit, options.InFolder):
+class GermanCreditOptions(PartOption, options.Limit, options.InFolder):
     """Options of German Credit."""
 
     form: str = options.word("raw", "numeric", doc="which of the published forms is read")
@@ -91,7 +91,7 @@ class GermanCreditOptions(options.Limit, options.InFolder):
         return share.astype(np.float32), np.sqrt(variance).astype(np.float32)
 
 
-class GermanCredit(Source[GermanCreditOptions]):
+class GermanCredit(PublishedSource[GermanCreditOptions]):
     """`data: {source: german_credit, path: DIR, form: raw, scale: unit, split: 0, judge: test}`."""
 
     name = "german_credit"
@@ -127,7 +127,8 @@ class GermanCredit(Source[GermanCreditOptions]):
         order = np.random.default_rng([SPLIT_SEED, asked.split]).permutation(RECORDS)
         holdout, test = order[TRAIN : TRAIN + HELD_OUT], order[TRAIN + HELD_OUT :]
         judged = test if asked.judge == "test" else holdout
-        return content.parted(facts, {"applicant": applicants}, good, order[: facts.n], judged)
+        ids = columns.as_written(table)
+        return content.parted(facts, {"applicant": applicants}, good, order[: facts.n], judged, ids)
 
 
 GERMAN_CREDIT = GermanCredit()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import content, options
-from trainables.data.source import Source
+from trainables.data.published_source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 PATCHES, TRAIN, TEST = (198_738, 78_786), (29_164, 10_788), (31_825, 11_595)
@@ -31,7 +31,7 @@ Labelled = Sequence[tuple[Path, int]]
 
 
 @options.options
-class IdcOptions(options.Limit, options.InFolder):
+class IdcOptions(PartOption, options.Limit, options.InFolder):
     """Options of IDC."""
 
     validate: int = options.whole(
@@ -39,7 +39,7 @@ class IdcOptions(options.Limit, options.InFolder):
     )
 
 
-class Idc(Source[IdcOptions]):
+class Idc(PublishedSource[IdcOptions]):
     """`data: {source: idc, path: DIR}`."""
 
     name = "idc"

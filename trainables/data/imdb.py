@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import content, gzipped, options
-from trainables.data.source import Source
+from trainables.data.published_source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 RECORDS, CODES, LENGTH = 25_000, 10_000, 256
@@ -34,13 +34,13 @@ VALIDATION_VOCABULARY = "The vocabulary was counted in the validation reviews: t
 
 
 @options.options
-class ImdbOptions(options.Limit, options.InFolder):
+class ImdbOptions(PartOption, options.Limit, options.InFolder):
     """Options of IMDb."""
 
     vocabulary: str = options.word("validation", "hashed", doc="what gives words their codes")
 
 
-class Imdb(Source[ImdbOptions]):
+class Imdb(PublishedSource[ImdbOptions]):
     """`data: {source: imdb, path: DIR, vocabulary: validation}`."""
 
     name = "imdb"
@@ -74,8 +74,12 @@ class Imdb(Source[ImdbOptions]):
         train = _coded([_WORD.findall(train_texts[i]) for i in chosen], code)
         return content.dataset(
             facts,
-            Split(inputs={"words": train}, targets=train_labels[chosen]),
-            Split(inputs={"words": _coded(validation_words, code)}, targets=labels),
+            Split(
+                inputs={"words": train},
+                targets=train_labels[chosen],
+                ids=_as_written(train_texts, train_labels)[chosen],
+            ),
+            Split(inputs={"words": _coded(validation_words, code)}, targets=labels, ids=_as_written(texts, labels)),
         )
 
 
@@ -91,6 +95,11 @@ def _read(facts: PublicFacts, file: Path) -> tuple[list[str], NDArray[np.int64]]
         raise InvalidValue("data.path", str(file), "a label 0 or 1 in every record", "Fetch the file again.")
     # Markup is cut here: its tag names would count as words.
     return [text.lower().replace("<br />", " ") for text in frame["text"]], frame["label"].to_numpy(np.int64)
+
+
+def _as_written(texts: list[str], labels: NDArray[np.int64]) -> NDArray[np.object_]:
+    """Each review and its label as one text: what decides its part, whatever its words are coded by."""
+    return np.array([f"{label} {text}" for label, text in zip(labels, texts, strict=True)], dtype=object)
 
 
 def _most_frequent(reviews: list[list[str]]) -> dict[str, int]:

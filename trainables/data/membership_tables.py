@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import content, options
 from trainables.data.columns import ANOTHER_FILE
-from trainables.data.source import Source
+from trainables.data.published_source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
 
 @options.options
-class MembershipOptions(options.InFolder):
+class MembershipOptions(PartOption, options.InFolder):
     """Options of these tables."""
 
     train: int | None = options.whole(doc="how many records are trained on", example=1200, default=None)
@@ -37,7 +37,7 @@ class MembershipOptions(options.InFolder):
 
 
 @dataclass(kw_only=True)
-class MembershipTable(Source[MembershipOptions]):
+class MembershipTable(PublishedSource[MembershipOptions]):
     """One published table as a data source: `data: {source: NAME, path: DIR, train: 1200, seed: 0}`.
 
     archive   published name; a plain file named as the last part of `members` serves too

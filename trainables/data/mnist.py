@@ -10,9 +10,8 @@ Split    60,000 training records; the 10,000 test records are the validation, as
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +21,11 @@ from dpcore.checks import InvalidValue
 from trainables.data import content, gzipped, options, test_part
 from trainables.data.columns import ANOTHER_FILE
 from trainables.data.featured import HoldsOut
-from trainables.data.source import Source
+from trainables.data.published_source import PartOption, PublishedSource
 from trainables.data.table_json import VALIDATION
 from trainables.data.test_part import HeldOut
+from trainables.data.tuning_part import CONTENT, RecordsPart, check_others
+from trainables.data.within_part import contents
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 from trainables.units import share_of
 from trainables.validation.declaration import DISJOINT, OPTIONS, PrivateValidation, private
@@ -41,7 +42,7 @@ PUBLISHED_APART = "the published split of MNIST into 60,000 and 10,000 records"
 
 
 @options.options
-class MnistOptions(options.Limit, options.InFolder):
+class MnistOptions(PartOption, options.Limit, options.InFolder):
     """Options of MNIST."""
 
     classes: int = options.whole(
@@ -72,7 +73,7 @@ class _Share:
     private: PrivateValidation | None
 
 
-class Mnist(Source[MnistOptions], HoldsOut):
+class Mnist(PublishedSource[MnistOptions], HoldsOut):
     """`data: {source: mnist, path: DIR, validation: {records: private, share: 0.1}, test: {records: public}}`."""
 
     name = "mnist"
@@ -115,13 +116,28 @@ class Mnist(Source[MnistOptions], HoldsOut):
         validation = _validation(asked)
         whole = facts.n if validation is None else facts.n + facts.n_validation
         train = _part(facts, files[:2], TRAIN, whole)
+        ids = contents(train)  # of bytes as they were published, which validation and data.part hash alike
+        train = replace(train, ids=ids)
         if validation is None and asked.test is None:
             return content.dataset(facts, train, _part(facts, files[2:], TEST, facts.n_validation))
         if validation is None:
             return content.dataset(facts, train, content.taken(train, np.arange(0)))
-        shares = np.array([share_of(validation.key, one) for one in _contents(train)])
+        shares = np.array([share_of(validation.key, one) for one in ids])
         sides = (np.flatnonzero(side) for side in (shares >= validation.share, shares < validation.share))
         return content.dataset(facts, *(content.taken(train, rows) for rows in sides))
+
+    def validates_within(self, asked: MnistOptions) -> bool:
+        """Whether a share of the training records validates."""
+        return asked.validation is not None
+
+    def parts_beside(self, asked: MnistOptions, part: RecordsPart) -> None:
+        """Validation by another hash, and no private test records: nothing parts those. Raises InvalidValue."""
+        validation, test = _validation(asked), test_part.published_apart(asked.test, _tested(asked), PUBLISHED_APART)
+        hashed = {} if validation is None else {"data.validation": (CONTENT, validation.key)}
+        check_others(part, hashed, None)
+        if test is not None and test.private:
+            expected = "public beside data.part: both sweeps may read the same test records, which nothing parts"
+            raise InvalidValue("data.test.records", "private", expected, "Declare them public, or leave data.part out.")
 
     def declared_test(self, given: Mapping[str, object]) -> HeldOut | None:
         """See `HoldsOut.held_out`."""
@@ -161,12 +177,6 @@ def _validation(asked: MnistOptions) -> _Share | None:
         "looking at the records.",
     )
     return _Share(float(share), str(key), records)  # type: ignore[arg-type]
-
-
-def _contents(split: Split) -> Iterator[str]:
-    """What each record is, pixels and label: equal records fall on one side."""
-    for image, label in zip(split.inputs["image"], split.targets, strict=True):
-        yield hashlib.sha256(np.ascontiguousarray(image, dtype="<f4").tobytes() + bytes([int(label)])).hexdigest()
 
 
 def _part(facts: PublicFacts, files: list[Path], expected: int, used: int) -> Split:

@@ -5,6 +5,7 @@ Files   movielens_1m: GroupLens's own ratings.dat (1,000,209 ratings) if the fol
         ratings_no_timestamp.csv.gz (999,755). movielens_100k: u.data.
 Codes   The published id minus 1, so that no record decides which movies exist.
 Split   20% of the positions, by a fixed public permutation, are validation.
+Part    `part` takes whole users, by a hash of their ids, of a claim per rating too.
 Units   `unit: {column: user, max_records: k}`: a fifth of the users, by a hash of their ids, are validation with all of
         their (at most k) ratings; n counts users, and so does `limit`. A user's code is then no input: nobody who is
         judged was trained on.
@@ -22,8 +23,8 @@ from numpy.typing import NDArray
 from dpcore.checks import QuotesRecords
 from trainables.data import content, gzipped, options
 from trainables.data.columns import ANOTHER_FILE
-from trainables.data.source import Source
-from trainables.system import Dataset, Feature, PublicFacts, Task
+from trainables.data.published_source import PartOption, PublishedSource
+from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 from trainables.units import Unit, share_of
 
 SPLIT_SEED, VALIDATION_SHARE, STARS = 100, 0.2, 5
@@ -41,14 +42,14 @@ class Ratings:
 
 
 @options.options
-class MovieLensOptions(options.Limit, options.InFolder):
+class MovieLensOptions(PartOption, options.Limit, options.InFolder):
     """Options of MovieLens."""
 
     unit: Unit | None = options.unit(USER)
 
 
 @dataclass
-class MovieLens(Source[MovieLensOptions]):
+class MovieLens(PublishedSource[MovieLensOptions]):
     """`data: {source: movielens_1m, path: DIR}`. `ratings` are tried in order, the last is the default."""
 
     name: str
@@ -57,6 +58,7 @@ class MovieLens(Source[MovieLensOptions]):
     movies: int
     ratings: tuple[Ratings, ...]
     asks = MovieLensOptions
+    parted_by = USER
 
     def declared(self, asked: MovieLensOptions) -> PublicFacts:
         """The facts; looks which file is there, reads none. Raises InvalidValue."""
@@ -95,13 +97,13 @@ class MovieLens(Source[MovieLensOptions]):
             parts = []
             for users in (users_trained[: facts.n], users_judged):
                 rows = np.flatnonzero(np.isin(user, users))
-                own = content.select({"movie": movie}, stars, rows)
+                own = Split(inputs={"movie": movie[rows]}, targets=stars[rows], ids=user[rows])
                 parts.append(content.by_unit(own, user[rows].tolist(), facts.unit))
             (train, units), (validation, _) = parts
             return content.dataset(facts, train, validation, units=units)
         order = np.random.default_rng(SPLIT_SEED).permutation(ratings.records)
         judged, trained = order[: facts.n_validation], order[facts.n_validation :][: facts.n]
-        return content.parted(facts, {USER: user, "movie": movie}, stars, trained, judged)
+        return content.parted(facts, {USER: user, "movie": movie}, stars, trained, judged, user)
 
     def _users(self) -> tuple[list[int], list[int]]:
         """Codes of the users who are trained on and of those who are judged, each in the order of a hash: public."""

@@ -12,6 +12,10 @@ module's word; every claim on its data says so. The rest is held to, whatever it
                 number is held to what the declared units may have
     validation  public or private as the spec declares, never by the module. Private reports add to training: that
                 records are parted by something of their own alone is believed of code that was read here
+    part        of `data.part`, by the unit or by ids that the module declares (`ids`, what they are called) and hands
+                out with the training records (`Split.ids`): whole numbers or texts. That each is one record's own, and
+                stays, is its word. A hash of what it makes of a record would not do: numbers that are computed have
+                other last digits elsewhere, and a record would be in both parts
     digest      that of what came out, by our code
 """
 
@@ -33,11 +37,13 @@ from trainables.data.featured import FeaturedSource
 from trainables.data.options import Option, as_given, count, listed, option, options
 from trainables.data.source import DataSource
 from trainables.data.table import COUNT_TOLERANCE
+from trainables.data.tuning_part import CONTENT, HERE, SCHEMA, RecordsPart, part_of
+from trainables.data.within_part import dataset_within, facts_within
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 from trainables.units import Unit
 from trainables.validation.declaration import DISJOINT, OPTIONS, private
 
-_SOURCE, _VALIDATION = "data.source", "validation"
+_SOURCE, _VALIDATION, _PART = "data.source", "validation", "part"
 _REMEDY = "A data source is an object as `trainables.data.source.DataSource` says: see digits.py beside it."
 _NEEDED = ("facts", "inspect", "load")
 Returned = TypeVar("Returned")
@@ -54,6 +60,16 @@ class OwnOptions:
         schema={"type": ["object", "null"]},
         default=None,
     )
+    part: object = option(
+        as_given,
+        doc="{use: tuning or final, share}: of the training records by unit, or by the `ids` that the module declares",
+        example={"use": "tuning", "share": 0.2},
+        schema=SCHEMA,
+        default=None,
+    )
+
+
+_HERE = frozenset(one.name for one in listed(OwnOptions))
 
 
 class OwnSource(FeaturedSource):
@@ -68,7 +84,7 @@ class OwnSource(FeaturedSource):
     def options(self) -> tuple[Option, ...]:
         """Those of every own source, and what the module lists."""
         own = getattr(self._source, "options", ())
-        return (*listed(OwnOptions), *(one for one in own if isinstance(one, Option) and one.name != _VALIDATION))
+        return (*listed(OwnOptions), *(one for one in own if isinstance(one, Option) and one.name not in _HERE))
 
     def record_facts(self, options: Mapping[str, object]) -> PublicFacts:
         """The module's, checked, and with what every claim on them rests on. Raises InvalidValue."""
@@ -81,12 +97,23 @@ class OwnSource(FeaturedSource):
         if bool(said.n_validation) < bool(declared):
             raise InvalidValue("data.validation", declared, f"nothing: {self.name} has no validation records")
         records = private(declared, parts="", assumption="") if said.n_validation else None
-        return replace(
+        part = self._part(options.get(_PART), said)
+        if part is not None and records is not None:
+            expected = "public beside data.part: both sweeps would read these records, which nothing parts"
+            raise InvalidValue(
+                "data.validation.records", "private", expected, "Have validation records that are public."
+            )
+        whole = replace(
             said,
             assumptions=(*said.assumptions, self._word(said.unit)),
             private_validation=records,
             asserted_by=self._module,
         )
+        return facts_within(part, whole)
+
+    def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
+        """See `FeaturedSource.part`."""
+        return self._part(options.get(_PART), self._said(options))
 
     def inspect_records(self, options: Mapping[str, object]) -> None:
         """Whether facts and files are as they should be. Raises InvalidValue."""
@@ -95,7 +122,9 @@ class OwnSource(FeaturedSource):
 
     def load_records(self, options: Mapping[str, object]) -> Dataset:
         """The records, held to the facts. Raises InvalidValue."""
-        facts, said = self.record_facts(options), self._said(options)
+        self.record_facts(options)
+        whole, said = {name: one for name, one in options.items() if name != _PART}, self._said(options)
+        facts = self.record_facts(whole)
         try:
             found = self._source.load(_handed(options))
         except InvalidValue as error:
@@ -114,7 +143,9 @@ class OwnSource(FeaturedSource):
         # Once their form is known to be right.
         train, validation = _cut(facts, made.train), _cut(facts, made.validation)
         digest = content.fingerprint(train, validation, units=made.units)
-        return replace(made, train=train, validation=validation, fingerprint=digest)
+        cut = replace(made, train=train, validation=validation, fingerprint=digest)
+        part = self._part(options.get(_PART), said)
+        return cut if part is None else dataset_within(part, self._identified(cut))
 
     def _said(self, options: Mapping[str, object]) -> PublicFacts:
         try:
@@ -135,6 +166,40 @@ class OwnSource(FeaturedSource):
         for problem in _problems(said):
             raise InvalidValue(_SOURCE, self.name, problem, _REMEDY)
         return said
+
+    def _part(self, raw: object, said: PublicFacts) -> RecordsPart | None:
+        """Raises InvalidValue for a source that declares neither a unit nor ids."""
+        if raw is None:
+            return None
+        decided_by = self._ids() if said.unit is None else said.unit.column
+        if decided_by is None:
+            raise InvalidValue(
+                HERE,
+                raw,
+                f"nothing: {self.name} declares no ids, and what it makes of a record need not be the same twice",
+                'Declare in it what each record is known by (`ids = "person_id"`) and hand out one for each training '
+                "record as `Split.ids`, or declare a unit.",
+            )
+        return part_of(raw, said.n, decided_by)
+
+    def _ids(self) -> str | None:
+        """What the module calls the ids of its records. Raises InvalidValue."""
+        named = getattr(self._source, "ids", None)
+        if named is None or (isinstance(named, str) and named and named != CONTENT):
+            return named
+        raise InvalidValue(_SOURCE, self.name, f"ids to be a name, as of a column, not {named!r}", _REMEDY)
+
+    def _identified(self, data: Dataset) -> Dataset:
+        """With the id of each training record, that of its unit where there are any. Raises InvalidValue."""
+        if data.units is not None:
+            ids: NDArray[np.generic] = np.repeat(data.units.keys, np.diff(data.units.offsets))
+        else:
+            given = data.train.ids
+            if given is None or np.shape(given) != (len(data.train),) or any(one is None or one == "" for one in given):
+                expected = f"`Split.ids` with one of {self._ids()} for each of the training records, none missing"
+                raise InvalidValue(_SOURCE, self.name, expected, _REMEDY)
+            ids = np.asarray(given)
+        return replace(data, train=replace(data.train, ids=ids))
 
     def _word(self, unit: Unit | None) -> str:
         each = "record of one person alone"
@@ -183,7 +248,7 @@ class OwnSource(FeaturedSource):
 
 
 def _handed(options: Mapping[str, object]) -> dict[str, object]:
-    return {name: copy.deepcopy(value) for name, value in options.items() if name != _VALIDATION}
+    return {name: copy.deepcopy(value) for name, value in options.items() if name not in _HERE}
 
 
 def _had(place: str) -> DataSource:

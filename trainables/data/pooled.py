@@ -3,7 +3,8 @@
 Published splits give a target model most of the records and leave an attacker few. Here `train` records are drawn for
 the target model; the others are validation records: queries, non-members, and the pool of shadow models.
 
-The draw is a function of the seed and the number of records alone, so that n stays a public constant.
+The draw is a function of the seed and the number of records alone, so that n stays a public constant. A part of those
+that train (`data.part`) is taken after it: how many records a part has is no constant that positions could be drawn of.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from trainables.data import content, options
 from trainables.data.derived import Derived, Of
-from trainables.system import Dataset, PublicFacts
+from trainables.data.published_source import PartOption
+from trainables.data.tuning_part import RecordsPart, part_of
+from trainables.data.within_part import dataset_within, facts_within
+from trainables.system import Dataset, PublicFacts, Split
 
 
 @options.options
-class PoolOptions(Of):
+class PoolOptions(PartOption, Of):
     """Options of a pool."""
 
     train: int = options.whole(doc="how many records are trained on", example=500)
@@ -46,8 +50,26 @@ class Pooled(Derived[PoolOptions]):
             )
         options.no_unit(self.name, others)
 
+    def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
+        """Of its own training records: see `FeaturedSource.part`."""
+        return self._part(self._read(options)[0])
+
     def declared(self, asked: PoolOptions, facts: PublicFacts) -> PublicFacts:
-        """Facts of the new split. Raises InvalidValue (sizes)."""
+        """Facts of the new split. Raises InvalidValue (sizes, part)."""
+        return facts_within(self._part(asked), self._whole(asked, facts))
+
+    def records(self, asked: PoolOptions, facts: PublicFacts, found: Dataset) -> Dataset:
+        """The records of the pool that the draw takes."""
+        whole = self._whole(asked, found.facts)
+        order = content.drawn(len(found.train) + len(found.validation), asked.seed)
+        pool = _together(found.train, found.validation)
+        sides = order[: whole.n], order[whole.n :][: whole.n_validation]
+        return dataset_within(self._part(asked), content.dataset(whole, *(content.taken(pool, side) for side in sides)))
+
+    def _part(self, asked: PoolOptions) -> RecordsPart | None:
+        return part_of(asked.part, asked.train, self.sources[asked.of].parted_by)
+
+    def _whole(self, asked: PoolOptions, facts: PublicFacts) -> PublicFacts:
         records = facts.n + facts.n_validation
         kept = max(1, records - asked.train) if asked.validation is None else asked.validation
         if asked.train + kept > records:
@@ -55,10 +77,8 @@ class Pooled(Derived[PoolOptions]):
             raise InvalidValue("data.train", asked.train, expected, "Train on fewer, or keep fewer.")
         return replace(facts, dataset=f"{facts.dataset}-pooled", n=asked.train, n_validation=kept)
 
-    def records(self, asked: PoolOptions, facts: PublicFacts, found: Dataset) -> Dataset:
-        """The records of the pool that the draw takes."""
-        order = content.drawn(len(found.train) + len(found.validation), asked.seed)
-        both = (found.train, found.validation)
-        inputs = {name: np.concatenate([split.inputs[name] for split in both]) for name in found.train.inputs}
-        targets = np.concatenate([split.targets for split in both])
-        return content.parted(facts, inputs, targets, order[: facts.n], order[facts.n :][: facts.n_validation])
+
+def _together(one: Split, other: Split) -> Split:
+    inputs = {name: np.concatenate([array, other.inputs[name]]) for name, array in one.inputs.items()}
+    ids = None if one.ids is None or other.ids is None else np.concatenate([one.ids, other.ids])
+    return Split(inputs=inputs, targets=np.concatenate([one.targets, other.targets]), ids=ids)

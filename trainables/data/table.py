@@ -23,7 +23,6 @@ from trainables.data.source import Source
 from trainables.data.table_schema import JOINED, Column, Schema, TableOptions, schema
 from trainables.data.test_part import HeldOut
 from trainables.data.tuning_part import RecordsPart
-from trainables.features.declared import parted
 from trainables.system import Dataset, PublicFacts, Split, Task
 from trainables.units import Unit, share_of
 from trainables.weights import Groups
@@ -89,9 +88,9 @@ class Table(Source[TableOptions], HoldsOut):
         (train, units), (judged, _) = [content.by_unit(part.split, part.ids, declared.unit) for part in parts]
         return content.dataset(facts, train, judged, units=units)
 
-    def part(self, options: Mapping[str, object]) -> RecordsPart | None:
-        """What `data.part` declares; None without it. Raises InvalidValue."""
-        return schema(self.read(parted(options)[0])).part
+    def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
+        """See `FeaturedSource.part`."""
+        return schema(self.read(options)).part
 
     def declared_test(self, options: Mapping[str, object]) -> HeldOut | None:
         """See `HoldsOut.held_out`."""

@@ -308,7 +308,7 @@ def schema(asked: TableOptions) -> Schema:
     columns = _columns(asked.columns)
     if label in {column.name for column in columns}:
         raise InvalidValue("data.columns", label, "inputs only, not the label", "Remove it from `columns`.")
-    part = tuning_part.part_of(asked.part, asked.n, asked.unit)
+    part = tuning_part.part_of(asked.part, asked.n, None if asked.unit is None else asked.unit.column)
     own = asked.n if part is None else part.size(asked.n)
     validation = _validation(asked.validation, own, asked.unit, str(asked.path))
     weights = weights_of(asked.class_weights, asked.weight, classes, label)

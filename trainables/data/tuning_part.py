@@ -1,11 +1,17 @@
-"""Records that tune and those of the final run: one part of a file each, never both (`privacy.scope: holdout`).
+"""Records that tune and those of the final run: one part of the records each, never both (`privacy.scope: holdout`).
 
 data:
   part: {use: tuning, share: 0.2, id: person_id}     # of the sweep that tunes; `use: final` of the final run
+  part: {use: tuning, share: 0.2}                    # where the source knows what decides
 
-A keyed hash of each record's own id decides, before test and validation records are taken of the part. The key is
-public, and another word than theirs, so that the parts know nothing of each other. Records that come, go or move about
-move no other, and nothing has to be kept: who is in which part is a function of the declaration and the one record.
+A keyed hash decides, before test and validation records are taken of the part: of each record's own id, or of its
+content where records were published without one. The key is public and no sweep's own, and another word than those of
+test and validation, so that the parts know nothing of each other. Records that come, go or move about move no other,
+and nothing has to be kept: who is in which part is a function of the declaration and the one record.
+
+By content, equal records are in one part. One whose content changes may change its part: it then counts as one that
+left and one that came, which add-remove allows for and replace-one, where the parts would add, does not. So a part
+under replace-one is refused, by content as by id (`sweeps.spec.final_section`).
 """
 
 from __future__ import annotations
@@ -19,10 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from trainables.units import Unit, share_of
+from trainables.units import share_of
 
 HERE, KEY = "data.part", "tuning"
-FORM = "{use: tuning or final, share: in (0, 1), id: COLUMN}"
+CONTENT = "content"
+"""In place of an id: all that a source knows of a record."""
+FORM = "{use: tuning or final, share: in (0, 1)"
 SCHEMA: dict[str, object] = {
     "type": ["object", "null"],
     "properties": {
@@ -49,7 +57,7 @@ class RecordsPart:
     """One of the two parts.
 
     share    of the records that tune, whichever part this is
-    id, key  of the hash that decides
+    id, key  of the hash that decides; id is `CONTENT` where it is of all that a record holds
     """
 
     use: PartUse
@@ -75,29 +83,46 @@ class RecordsPart:
     @property
     def assumption(self) -> str:
         """What a claim by it rests on."""
-        return (
-            f"The value of {self.id} is a record's own and never changes, and share and key of the hash that parts the "
-            "records that tune from those of the final run were chosen without looking at the records."
+        chosen = (
+            "share and key of the hash that parts the records that tune from those of the final run were chosen "
+            "without looking at the records."
         )
+        if self.id == CONTENT:
+            return (
+                "A record whose content changes counts as one that left and one that came, since its content decides "
+                f"its part; {chosen}"
+            )
+        return f"The value of {self.id} is a record's own and never changes, and {chosen}"
+
+    @property
+    def treatment(self) -> str:
+        """What becomes of records that are alike, or somebody's."""
+        alike = "that are alike" if self.id == CONTENT else f"with the same {self.id}"
+        return f"Records {alike} are all in one part of data.part, and each still counts as a record of its own."
 
 
-def part_of(raw: object, n: int, unit: Unit | None) -> RecordsPart | None:
-    """What `data.part` says of `n` records or units. Raises InvalidValue."""
+def part_of(raw: object, n: int, decided_by: str | None) -> RecordsPart | None:
+    """What `data.part` says of `n` records or units. Raises InvalidValue.
+
+    decided_by  the id that parts them, or `CONTENT`; None where `data.part` has to say
+    """
     if raw is None:
         return None
+    form = f"{FORM}, id: COLUMN}}" if decided_by is None else f"{FORM}}}"
     given = {} if not isinstance(raw, Mapping) else dict(raw)
-    if unit is not None:
-        given = {"id": unit.column, **given}
+    if decided_by is not None:
+        given = {"id": decided_by, **given}
     share = given.get("share")
     sound = isinstance(share, int | float) and not isinstance(share, bool) and 0 < share < 1
     if not {"use", "share", "id"} <= set(given) <= {"use", "share", "id", "key"} or not sound:
-        raise InvalidValue(HERE, raw, FORM, "A part by position would move other records when one is added.")
+        raise InvalidValue(HERE, raw, form, "A part by position would move other records when one is added.")
     if given["use"] not in list(PartUse):
         remedy = "The sweep that tunes reads the one, the final run the other."
         raise InvalidValue(f"{HERE}.use", given["use"], "tuning or final", remedy)
-    if unit is not None and str(given["id"]) != unit.column:
-        expected = f"{unit.column}, as in data.unit.column: another id would cut units in two"
-        raise InvalidValue(f"{HERE}.id", given["id"], expected, f"Write `id: {unit.column}`.")
+    if decided_by is not None and str(given["id"]) != decided_by:
+        raise InvalidValue(
+            f"{HERE}.id", given["id"], _decided(decided_by), f"Write `id: {decided_by}`, or leave it out."
+        )
     assert isinstance(share, int | float)
     if not 0 < round(n * share) < n:
         expected = f"a share in (0, 1) that leaves records of n={n} on both sides"
@@ -105,6 +130,12 @@ def part_of(raw: object, n: int, unit: Unit | None) -> RecordsPart | None:
     return RecordsPart(
         use=PartUse(given["use"]), share=float(share), id=str(given["id"]), key=str(given.get("key", KEY))
     )
+
+
+def _decided(by: str) -> str:
+    if by == CONTENT:
+        return f"{CONTENT}, all that a record holds: these were published without another id"
+    return f"{by}, which says whose a record is: another id would cut units in two"
 
 
 def check_others(

@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 
 from trainables.data import options
-from trainables.data.source import Source
+from trainables.data.published_source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 
 @options.options
-class UniformOptions(options.NoOptions):
+class UniformOptions(PartOption):
     """Options of the toy."""
 
     n: int = options.whole(doc="how many values there are", example=4000, default=1000)
 
 
-class Uniform(Source[UniformOptions]):
+class Uniform(PublishedSource[UniformOptions]):
     """`data: {source: uniform, n: 1000}`."""
 
     name = "uniform"

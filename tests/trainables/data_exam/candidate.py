@@ -36,6 +36,7 @@ class Candidate:
     exact      whether n and n_validation are the numbers of records (of units) that are there
     owner      {record: the id of its unit}, where options name a unit of at most `largest` records
     nameless   a record without an id, made of another
+    copied     a record in the place of another that is equal to a first one
     """
 
     source: DataSource
@@ -52,6 +53,7 @@ class Candidate:
     owner: Callable[[Record], object] | None = None
     largest: int = 1
     nameless: Callable[[Record], Record] | None = None
+    copied: Callable[[Record, Record], Record] = lambda one, other: one
 
     @contextmanager
     def sized(self):
@@ -67,9 +69,11 @@ class Candidate:
 
     @property
     def listed(self) -> Sequence[Any]:
-        """Options of the source, those of the source that it is made of too."""
+        """Options of the source, those of the source that it is made of too, which it hands on."""
         inner = getattr(self.source, "sources", {}).get(self.options.get("of"))
-        return [*self.source.options, *(inner.options if inner is not None else ())]
+        own = {option.name for option in self.source.options}
+        handed = [option for option in inner.options if option.name not in own] if inner is not None else ()
+        return [*self.source.options, *handed]
 
     def written(self, folder: Path, records: Sequence[Record]) -> list[Path]:
         """Its files, in a new folder."""

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from dpcore.checks import InvalidValue
 from tests.trainables.data_exam.candidate import Candidate, same
+from tests.trainables.data_exam.parts import parts_hold_each_record_once
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 ROUNDING = 1e-6
@@ -271,7 +272,8 @@ def listed_options_are_read(one: Candidate, folder: Path) -> list[str]:
         faults += [f"{name} is read, and not listed" for name in sorted(watched.asked_for - set(names))]
         faults += [f"{name} is listed twice" for name, count in Counter(names).items() if count > 1]
         for name in names:
-            if name == "path" or name in one.silent:
+            if name == "path" or name in one.silent or (name == "part" and name not in one.others):
+                # Parts have a question of their own.
                 continue
             if name not in one.others:
                 faults.append(f"{name}: the candidate has to name another value in `others`, or a reason in `silent`")
@@ -321,5 +323,6 @@ QUESTIONS: dict[str, Question] = {
         what_is_missing_or_senseless_is_refused,
         listed_options_are_read,
         units_hold_their_records_together,
+        parts_hold_each_record_once,
     )
 }
