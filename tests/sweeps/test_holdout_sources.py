@@ -1,0 +1,310 @@
+"""`scope: holdout` over packaged sources, derived ones and a source of one's own: who may be in which part."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import sweeps
+from dpcore.checks import InvalidValue
+from sweeps.control.choosing import with_chosen
+from sweeps.control.tuning_data import check_parts
+from sweeps.process.workspace import Workspace
+from sweeps.release.publisher import Publisher
+from sweeps.spec import load_spec
+from tests.sweeps.final_runs import KNOBS, ran
+from trainables.data import SOURCES, digits
+from trainables.data.tuning_part import CONTENT
+
+SHARE = 0.4
+
+
+def part(use, **changes):
+    return {"use": use, "share": SHARE, **changes}
+
+
+def spec(name, data, privacy=None, **search):
+    return {
+        "name": name,
+        "data": {"source": "digits", **data},
+        "systems": {"noisy-sgd": {**KNOBS, "batch_size": 50, "epochs": 1}},
+        "privacy": {"epsilon": 2.0, "delta": 1e-5, **(privacy or {})},
+        "objectives": [{"metric": "accuracy"}],
+        "search": {"sampler": "random", "trials": 2, "seed": 1, **search},
+    }
+
+
+def final(data=None, epsilon=2.5, **privacy):
+    scope = {"epsilon": epsilon, "scope": "holdout", **privacy}
+    return spec("final", {"part": part("final"), **(data or {})}, scope, trials=1, chosen_from="tuning")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("digits")
+    ran(spec("tuning", {"part": part("tuning"), "limit": 700}), root)
+    ran(final(), root)
+    return root
+
+
+# -- the claim -----------------------------------------------------------------------------------------------
+
+
+def test_the_whole_costs_the_larger_of_both_and_says_what_parts_them(root):
+    tuned, whole = (sweeps.open(name, root=root).overview().ledger.procedure for name in ("tuning", "final"))
+    assert tuned.guarantee.epsilon > 2.5
+    assert whole.guarantee.epsilon == tuned.guarantee.epsilon
+    assert whole.is_claim
+    assert any(
+        "A record whose content changes counts as one that left and one that came" in line
+        for line in whole.guarantee.assumptions
+    )
+    store = Publisher.open(Workspace.at(root).store_url)
+    prints = {store.sweep(name).fingerprints["data"] for name in ("tuning", "final")}
+    assert len(prints) == 2
+
+
+def test_replace_one_is_refused_where_records_are_parted():
+    for raw in (final(adjacency="replace-one"), spec("tuning", {"part": part("tuning")}, {"adjacency": "replace-one"})):
+        with pytest.raises(ValueError, match="one that replaces another may change both parts"):
+            load_spec(raw)
+
+
+def test_a_final_run_on_all_records_is_refused():
+    with pytest.raises(ValueError, match=r"data\.part.*the part that did not tune") as refused:
+        load_spec(final({"part": None}))
+    assert "of a table with its `id` too" in str(refused.value)
+
+
+def test_a_limit_may_be_another_one_and_the_share_may_not(root):
+    store = Publisher.open(Workspace.at(root).store_url)
+    assert with_chosen(load_spec(final({"limit": 900})), store).search.chosen.sweep == "tuning"
+    with pytest.raises(InvalidValue, match=r"data\.part\.share=0\.3: expected 0\.4"):
+        with_chosen(load_spec(final({"part": part("final", share=0.3)})), store)
+
+
+# -- what decides who is in which part -----------------------------------------------------------------------
+
+POOL = {"of": "digits", "train": 500, "validation": 400, "seed": 0}
+MNIST = {"validation": {"records": "private", "share": 0.2}, "test": {"records": "public"}}
+DIFFER = {
+    "whose label it is": ("adult", {}, {"split": "test"}, "data.split"),
+    "how it is read": ("adult", {}, {"form": "raw"}, "data.form"),
+    "which permutation": ("german_credit", {}, {"split": 1}, "data.split"),
+    "which draw": ("pooled", POOL, {"seed": 1}, "data.seed"),
+    "how many train": ("pooled", POOL, {"train": 400}, "data.train"),
+    "how many filters": ("frozen", {"of": "digits", "patch": 3}, {"filters": 4}, "data.filters"),
+    "another folder": ("cifar10", {}, {"path": "."}, "data.path"),
+    "another inner source": ("projected", {"of": "digits", "dimension": 3}, {"of": "mnist"}, "data.of"),
+    "what validates of one's own part": ("mnist", MNIST, {"validation": {"records": "private", "share": 0.3}}, None),
+    "how many are used": ("abalone", {}, {"limit": 1000}, None),
+    "a feature map": ("mnist", {}, {"features": "scattering"}, None),
+}
+
+
+@pytest.mark.parametrize("name", DIFFER)
+def test_two_sweeps_on_parts_say_alike_what_decides_them(name):
+    source, options, changes, refused = DIFFER[name]
+    tuned, run = (
+        load_spec(spec("tuning", {"source": source, **options, "part": part("tuning")})),
+        load_spec({**final({"source": source, **options, **changes})}),
+    )
+    record = SimpleNamespace(called="tuning", spec=SimpleNamespace(canonical=tuned.canonical()))
+    if refused is None:
+        check_parts(run, record)
+        return
+    with pytest.raises(InvalidValue) as caught:
+        check_parts(run, record)
+    assert caught.value.name == refused
+
+
+def test_every_packaged_source_takes_a_part():
+    without = {name for name, one in SOURCES.items() if ":" not in name and "part" not in {o.name for o in one.options}}
+    # These hand it on to the source that they are made of.
+    assert without == {"frozen", "projected"}
+    for name in without:
+        given = {"of": "digits", "dimension": 3, "patch": 3, "part": part("tuning")}
+        taken = {o.name for o in SOURCES[name].options} | {"part"}
+        assert SOURCES[name].part({key: one for key, one in given.items() if key in taken}).id == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "said"),
+    [
+        ({"test": {"records": "private"}}, "data.test.records", "public beside data.part"),
+        (
+            {"validation": {"records": "private", "share": 0.2, "key": "tuning"}},
+            "data.validation.key",
+            "another word than the key of data.part",
+        ),
+        ({"part": part("tuning", id="label")}, "data.part.id", "content, all that a record holds"),
+        ({"part": part("tuning", share=1e-9)}, "data.part.share", "on both sides"),
+        ({"part": part("both")}, "data.part.use", "tuning or final"),
+        ({"part": {"use": "tuning"}}, "data.part", "share: in"),
+    ],
+)
+def test_what_nothing_would_part_is_refused(changes, name, said):
+    with pytest.raises(InvalidValue) as caught:
+        SOURCES["mnist"].facts({"part": part("tuning"), **changes})
+    assert caught.value.name == name
+    assert said in str(caught.value)
+
+
+def test_ratings_are_parted_by_user():
+    one = SOURCES["movielens_100k"]
+    assert one.part({"part": part("final")}).id == "user"
+    with pytest.raises(InvalidValue, match="expected user, which says whose a record is"):
+        one.facts({"part": part("final", id="movie")})
+
+
+# -- what is computed over records ---------------------------------------------------------------------------
+
+
+def images(use, **options):
+    return SOURCES["digits"].load({"part": part(use), **options})
+
+
+def test_both_parts_of_digits_are_the_whole_whatever_the_sweep():
+    whole, tunes, trains = SOURCES["digits"].load({}), images("tuning"), images("final")
+    assert (tunes.facts.n, trains.facts.n) == (575, 862)
+    # Within five standard deviations of the share.
+    assert abs(len(tunes.train) - 575) < 5 * (1437 * SHARE * (1 - SHARE)) ** 0.5
+    sides = [{one.tobytes() for one in data.train.inputs["image"]} for data in (tunes, trains, whole)]
+    assert not sides[0] & sides[1]
+    assert sides[0] | sides[1] == sides[2]
+    assert len(tunes.train) + len(trains.train) == len(whole.train) == 1437
+    for data in (tunes, trains):
+        assert np.array_equal(data.validation.inputs["image"], whole.validation.inputs["image"])
+        assert data.train.ids is None
+
+
+def test_features_that_are_kept_are_those_of_the_part(tmp_path):
+    asked = {"features": "tests.trainables.feature_maps:Rows", "features_from": "drawn for the exam, of nobody"}
+    asked |= {"features_bounds": [-30, 30]}
+    for use in ("tuning", "final", "tuning"):
+        kept = SOURCES["digits"].load({**asked, "part": part(use), "limit": 60}, tmp_path / "features")
+        again = SOURCES["digits"].load({**asked, "part": part(use), "limit": 60})
+        assert np.array_equal(kept.train.inputs["features"], again.train.inputs["features"])
+        assert len(kept.train) == len(images(use, limit=60).train)
+
+
+@pytest.mark.parametrize(("name", "own"), [("frozen", {"filters": 2, "patch": 3}), ("projected", {"dimension": 3})])
+def test_a_map_is_put_over_the_records_of_a_part_alone(name, own, monkeypatch):
+    sizes = [len(images(use).train) for use in ("tuning", "final")]
+    right, handed = digits.Digits.load_records, []
+
+    def load(self, options):
+        handed.append(right(self, options))
+        return handed[-1]
+
+    monkeypatch.setattr(digits.Digits, "load_records", load)
+    tunes, trains = (SOURCES[name].load({"of": "digits", **own, "part": part(use)}) for use in ("tuning", "final"))
+    assert [len(one.train) for one in handed] == [len(tunes.train), len(trains.train)] == sizes
+    assert tunes.fingerprint != trains.fingerprint
+    # What is fitted is fitted to the validation records, which both parts have.
+    (feature,) = tunes.validation.inputs
+    assert np.array_equal(tunes.validation.inputs[feature], trains.validation.inputs[feature])
+
+
+# -- a source of one's own -----------------------------------------------------------------------------------
+
+LAB = """
+import numpy as np
+from dataclasses import replace
+from trainables.data import content
+from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.units import Unit
+
+class Plain:
+    name, doc, options = "lab", "made up", ()
+    def facts(self, options):
+        return PublicFacts(dataset="lab", task=Task.CLASSIFICATION, n=200, n_validation=20,
+                           features={"x": Feature(shape=(2,), low=-1.0, high=1.0)}, classes=2)
+    def inspect(self, options):
+        self.facts(options)
+    def splits(self):
+        rng = np.random.default_rng(1)
+        def split(n):
+            x = rng.uniform(-1, 1, size=(n, 2))
+            return Split({"x": x}, (x[:, 0] > 0).astype(int))
+        return split(200), split(20)
+    def load(self, options):
+        train, validation = self.splits()
+        return Dataset(self.facts(options), train, validation, "mine")
+
+class Known(Plain):
+    ids = "person_id"
+    def load(self, options):
+        found = super().load(options)
+        return replace(found, train=replace(found.train, ids=[f"p{i}" for i in range(200)]))
+
+class Silent(Plain):
+    ids = "person_id"
+
+class Lacking(Known):
+    def load(self, options):
+        found = super().load(options)
+        return replace(found, train=replace(found.train, ids=["", *found.train.ids[1:]]))
+
+class Grouped(Plain):
+    def facts(self, options):
+        return replace(super().facts(options), n=50, unit=Unit(column="person", max_records=4))
+    def load(self, options):
+        train, validation = self.splits()
+        train, units = content.by_unit(train, [f"p{i % 50}" for i in range(200)], Unit(column="person", max_records=4))
+        return Dataset(self.facts(options), train, validation, "mine", units)
+"""
+PUBLIC = {"records": "public"}
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "own_lab.py").write_text(LAB)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*(one for one in sys.path if one), str(tmp_path)])
+    yield lambda name: SOURCES[f"own_lab:{name}"]
+    sys.modules.pop("own_lab", None)
+    for name in [name for name in SOURCES if ":" in name]:
+        del SOURCES[name]
+
+
+@pytest.mark.parametrize(("name", "size"), [("Known", 200), ("Grouped", 50)])
+def test_one_of_ones_own_is_parted_by_its_ids_or_units(lab, name, size):
+    source, sides = lab(name), []
+    for use in ("tuning", "final"):
+        found = source.load({"validation": PUBLIC, "part": part(use)})
+        assert found.facts == source.facts({"validation": PUBLIC, "part": part(use)})
+        assert any("is a record's own and never changes" in line for line in found.facts.assumptions)
+        sides.append(found)
+    assert [side.facts.n for side in sides] == [size * SHARE, size * (1 - SHARE)]
+    assert sum(side.present for side in sides) == size
+    rows = [{one.tobytes() for one in side.train.inputs["x"]} for side in sides]
+    assert not rows[0] & rows[1]
+    assert len(rows[0] | rows[1]) == 200
+    if name == "Grouped":
+        assert not set(sides[0].units.keys) & set(sides[1].units.keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "validation", "said"),
+    [
+        ("Plain", PUBLIC, "declares no ids, and what it makes of a record need not be the same twice"),
+        ("Known", {"records": "private"}, "both sweeps would read these records, which nothing parts"),
+    ],
+)
+def test_one_that_cannot_be_parted_is_refused_before_it_is_read(lab, name, validation, said, monkeypatch):
+    source = lab(name)
+    monkeypatch.setattr(type(source._source), "load", lambda self, options: pytest.fail("it was read"))
+    for ask in (source.facts, source.inspect, source.load):
+        with pytest.raises(InvalidValue, match=said):
+            ask({"validation": validation, "part": part("tuning")})
+
+
+@pytest.mark.parametrize("name", ["Silent", "Lacking"])
+def test_an_id_that_is_not_handed_out_is_refused(lab, name):
+    with pytest.raises(InvalidValue, match="with one of person_id for each of the training records, none missing"):
+        lab(name).load({"validation": PUBLIC, "part": part("tuning")})
