@@ -2,7 +2,7 @@
 
 Each is two sweeps, of which the final one names the other: each row says what has to be declared.
 
-holdout  a share of the records tunes, by a public hash of each record's own id; the final run is on the others.
+holdout  a share of the records tunes, by a public hash of each record's own id or content; the final run is on the others.
          Together they cost the larger of the two (`dpcore.selection.holdout`), so both may use the whole budget
 public   everything about the search is on records that are nobody's, and the final run alone is on these
 """
@@ -51,7 +51,7 @@ def holdout(middle: Middle, law: CountLaw, share: float = SHARE) -> ModeRow:
         expected=row.expected + 1,
         most=row.most + 1,
         work=(row.work[0] + last.work, row.work[1] + last.work),
-        declare="the share of the records that tunes (`data.part`), by a hash of each record's own id; and how the "
+        declare="the share of the records that tunes (`data.part`), by a hash of each record alone; and how the "
         "configuration carries over to more records",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,28 @@ def test_what_makes_no_sense_is_refused(options: dict[str, object], name: str) -
     with pytest.raises(InvalidValue) as caught:
         MNIST.facts(options)
     assert caught.value.name == name
+
+
+def test_a_recorded_split_stays_as_it_is() -> None:
+    """What is hashed: SHA-256 over float32 pixels and one byte of label, little-endian, in hex."""
+    split = Split(
+        inputs={"image": np.random.default_rng(1).random((3, 28, 28), dtype=np.float32)}, targets=np.uint8([7, 0, 9])
+    )
+    expected = [
+        hashlib.sha256(image.astype("<f4").tobytes() + bytes([label])).hexdigest()
+        for image, label in zip(split.inputs["image"], split.targets, strict=True)
+    ]
+    assert contents(split).tolist() == expected
+
+
+@pytest.mark.usefixtures("small")
+def test_a_part_is_the_same_with_and_without_a_validation_share(tmp_path: Path) -> None:
+    asked = written(tmp_path / "all", range(N))
+    part = {"part": {"use": "tuning", "share": 0.4}}
+    found = MNIST.load({**asked, **part})
+    plain = MNIST.load({"path": asked["path"], **part})
+    assert images(found.train) | images(found.validation) == images(plain.train)
+    assert not images(plain.train) & images(MNIST.load({**asked, "part": {"use": "final", "share": 0.4}}).train)
 
 
 def test_shares_are_fair() -> None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dpcore.checks import QuotesRecords
 from trainables.data import content, gzipped, options
 from trainables.data.columns import ANOTHER_FILE
-from trainables.data.published_source import PartOption, PublishedSource
+from trainables.data.published_source import PartOption, PublishedSource, part_option
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 from trainables.units import Unit, share_of
 
@@ -46,6 +46,7 @@ class MovieLensOptions(PartOption, options.Limit, options.InFolder):
     """Options of MovieLens."""
 
     unit: Unit | None = options.unit(USER)
+    part: object = part_option(USER)
 
 
 @dataclass

@@ -147,7 +147,11 @@ class InFolder(NoOptions):
 class Limit(NoOptions):
     """Of a source of which a part may be used."""
 
-    limit: int | None = whole(doc="how many training records are used, the first ones", example=1000, default=None)
+    limit: int | None = whole(
+        doc="how many training records are used, the first ones; of them comes a part",
+        example=1000,
+        default=None,
+    )
 
     def used(self, n: int) -> int:
         """How many of n training records are used: a public choice."""

@@ -7,7 +7,7 @@ were published to validate or to test are in neither part: both sweeps have all 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from trainables.data import options
 from trainables.data.source import Source
@@ -16,17 +16,23 @@ from trainables.data.within_part import dataset_within, facts_within
 from trainables.system import Dataset, PublicFacts
 
 
-@options.options
-class PartOption(options.NoOptions):
-    """Of a source whose records may be parted into those that tune and those of a final run."""
-
-    part: object = options.option(
+def part_option(decided_by: str) -> Any:
+    """`data.part` of a source that knows what decides."""
+    return options.option(
         options.as_given,
-        doc="{use: tuning or final, share}: the part of the training records that tunes, or that of the final run",
+        doc="{use: tuning or final, share}: the part of the training records that tunes, or that of the final run, "
+        f"by a hash of each record's own {decided_by}",
         example={"use": "tuning", "share": 0.2},
         schema=SCHEMA,
         default=None,
     )
+
+
+@options.options
+class PartOption(options.NoOptions):
+    """Of a source whose records may be parted into those that tune and those of a final run."""
+
+    part: object = part_option(CONTENT)
 
 
 Asked = TypeVar("Asked", bound=PartOption)
