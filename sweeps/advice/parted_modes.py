@@ -2,8 +2,8 @@
 
 Each is two sweeps, of which the final one names the other: each row says what has to be declared.
 
-holdout  a share of the records tunes, by a public hash of each record's own id or content; the final run is on the others.
-         Together they cost the larger of the two (`dpcore.selection.holdout`), so both may use the whole budget
+holdout  a share of the records tunes, by a public hash of each record alone; the final run is on the others. Together
+         they cost the larger of the two (`dpcore.selection.holdout`), so both may use the whole budget
 public   everything about the search is on records that are nobody's, and the final run alone is on these
 """
 

@@ -10,6 +10,7 @@ from dpcore.adjacency import Adjacency
 from sweeps.spec.draft import Draft
 from sweeps.spec.problems import Problems
 from trainables.data import SOURCES
+from trainables.data.table import TABLE
 from trainables.data.tuning_part import HERE as PART
 from trainables.data.tuning_part import PartUse
 from trainables.metrics import Dependence
@@ -55,12 +56,13 @@ def _check_part(draft: Draft, problems: Problems) -> None:
         return
     holds, part = draft.written_privacy.get("scope") == "holdout", SOURCES[data.source].part(data.options())
     if holds and (part is None or part.use is not PartUse.FINAL):
+        id_ = ", id: COLUMN" if data.source == TABLE.name else ""
         problems.add(
             PART,
             None if part is None else str(part.use),
             "the part that did not tune, with scope: holdout: a run on all records is another release of those that "
             "tuned, and adds to what they were charged",
-            "Write `part: {use: final, share: 0.2}` in data, with the share that tuned; of a table with its `id` too.",
+            f"Write `part: {{use: final, share: 0.2{id_}}}` in data, with the share that tuned.",
         )
     elif part is not None and part.use is PartUse.FINAL and not holds:
         expected = "tuning, or privacy.scope: holdout beside it"

@@ -77,7 +77,7 @@ def test_replace_one_is_refused_where_records_are_parted():
 def test_a_final_run_on_all_records_is_refused():
     with pytest.raises(ValueError, match=r"data\.part.*the part that did not tune") as refused:
         load_spec(final({"part": None}))
-    assert "of a table with its `id` too" in str(refused.value)
+    assert "Write `part: {use: final, share: 0.2}` in data" in str(refused.value)
 
 
 def test_a_limit_may_be_another_one_and_the_share_may_not(root):
