@@ -154,6 +154,23 @@ def test_what_nothing_would_part_is_refused(changes, name, said):
     assert said in str(caught.value)
 
 
+def test_a_column_that_is_called_content_is_an_id():
+    """The mutant: `content` is a text, and a table's claim says that a hash of all that a record holds parts it."""
+    asked = {"n": 50, "label": "y", "classes": 2, "columns": {"x": {"low": 0, "high": 1}}}
+    for unit in ({}, {"unit": {"column": "content", "max_records": 3}}):
+        found = SOURCES["table"].part({**asked, **unit, "part": part("tuning", id="content")})
+        assert found.id == "content" != CONTENT
+        assert found.assumption.startswith("The value of content is a record's own and never changes")
+    assert SOURCES["digits"].part({"part": part("tuning", id="content")}).id is CONTENT
+
+
+def test_of_a_claim_per_user_no_record_is_said_to_count_by_itself():
+    for unit, said in (({}, True), ({"unit": {"column": "user", "max_records": 5}}, False)):
+        (line,) = SOURCES["movielens_100k"].facts({"part": part("tuning"), **unit}).treatment
+        assert line.startswith("Records with the same user are all in one part of data.part")
+        assert ("counts as a record of its own" in line) == said
+
+
 def test_ratings_are_parted_by_user():
     one = SOURCES["movielens_100k"]
     assert one.part({"part": part("final")}).id == "user"

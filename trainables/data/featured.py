@@ -9,7 +9,7 @@ from pathlib import Path
 from trainables.data import content
 from trainables.data.options import Option
 from trainables.data.test_part import HeldOut
-from trainables.data.tuning_part import RecordsPart
+from trainables.data.tuning_part import ByContent, RecordsPart
 from trainables.features import declared
 from trainables.features.declared import parted
 from trainables.system import Dataset, PublicFacts, Split
@@ -51,8 +51,8 @@ class FeaturedSource(ABC):
 
     name: str
     doc: str
-    parted_by: str | None = None
-    """What decides the part of a record, where that is known: `trainables.data.tuning_part.CONTENT`, or an id."""
+    parted_by: str | ByContent | None = None
+    """What decides the part of a record, where the source knows it: its content, or an id."""
 
     @property
     @abstractmethod

@@ -37,7 +37,7 @@ from trainables.data.featured import FeaturedSource
 from trainables.data.options import Option, as_given, count, listed, option, options
 from trainables.data.source import DataSource
 from trainables.data.table import COUNT_TOLERANCE
-from trainables.data.tuning_part import CONTENT, HERE, SCHEMA, RecordsPart, part_of
+from trainables.data.tuning_part import HERE, SCHEMA, RecordsPart, part_of
 from trainables.data.within_part import dataset_within, facts_within
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 from trainables.units import Unit
@@ -185,7 +185,7 @@ class OwnSource(FeaturedSource):
     def _ids(self) -> str | None:
         """What the module calls the ids of its records. Raises InvalidValue."""
         named = getattr(self._source, "ids", None)
-        if named is None or (isinstance(named, str) and named and named != CONTENT):
+        if named is None or (isinstance(named, str) and named):
             return named
         raise InvalidValue(_SOURCE, self.name, f"ids to be a name, as of a column, not {named!r}", _REMEDY)
 

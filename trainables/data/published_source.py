@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from trainables.data import options
 from trainables.data.source import Source
-from trainables.data.tuning_part import CONTENT, SCHEMA, RecordsPart, part_of
+from trainables.data.tuning_part import CONTENT, SCHEMA, ByContent, RecordsPart, part_of
 from trainables.data.within_part import dataset_within, facts_within
 from trainables.system import Dataset, PublicFacts
 
 
-def part_option(decided_by: str) -> Any:
+def part_option(decided_by: str | ByContent) -> Any:
     """`data.part` of a source that knows what decides."""
     return options.option(
         options.as_given,
@@ -41,7 +41,7 @@ Asked = TypeVar("Asked", bound=PartOption)
 class PublishedSource(Source[Asked]):
     """`declared` and `records` are of all records; what a sweep is told and given is of the part that it asks for."""
 
-    parted_by = CONTENT
+    parted_by: str | ByContent | None = CONTENT
 
     def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
         """See `FeaturedSource.part`."""

@@ -211,7 +211,7 @@ class Schema:
     def id(self) -> str | None:
         """The column by whose hash records are parted, if any are."""
         found = self.validation.id or (None if self.test is None else self.test.id or None)
-        return found or (None if self.part is None else self.part.id)
+        return found or (None if self.part is None else str(self.part.id))
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -18,18 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from trainables.units import share_of
+from trainables.units import Unit, share_of
 
 HERE, KEY = "data.part", "tuning"
-CONTENT = "content"
-"""In place of an id: all that a source knows of a record."""
 FORM = "{use: tuning or final, share: in (0, 1)"
 SCHEMA: dict[str, object] = {
     "type": ["object", "null"],
@@ -43,6 +41,18 @@ SCHEMA: dict[str, object] = {
     "additionalProperties": False,
 }
 """JSON schema of `data.part`."""
+
+
+class ByContent(Enum):
+    """In place of an id: all that a source knows of a record. No text, since a column may have any name."""
+
+    CONTENT = "content"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+CONTENT = ByContent.CONTENT
 
 
 class PartUse(StrEnum):
@@ -62,7 +72,7 @@ class RecordsPart:
 
     use: PartUse
     share: float
-    id: str
+    id: str | ByContent
     key: str = KEY
 
     def size(self, n: int) -> int:
@@ -76,7 +86,7 @@ class RecordsPart:
         return tuning if self.use is PartUse.TUNING else ~tuning
 
     @property
-    def splits_as(self) -> tuple[float, str, str]:
+    def splits_as(self) -> tuple[float, str | ByContent, str]:
         """Equal of two parts of one split."""
         return self.share, self.id, self.key
 
@@ -87,21 +97,21 @@ class RecordsPart:
             "share and key of the hash that parts the records that tune from those of the final run were chosen "
             "without looking at the records."
         )
-        if self.id == CONTENT:
+        if self.id is CONTENT:
             return (
                 "A record whose content changes counts as one that left and one that came, since its content decides "
                 f"its part; {chosen}"
             )
         return f"The value of {self.id} is a record's own and never changes, and {chosen}"
 
-    @property
-    def treatment(self) -> str:
-        """What becomes of records that are alike, or somebody's."""
-        alike = "that are alike" if self.id == CONTENT else f"with the same {self.id}"
-        return f"Records {alike} are all in one part of data.part, and each still counts as a record of its own."
+    def treatment(self, unit: Unit | None) -> str:
+        """What becomes of records that are alike, or of one id.  unit  that of the claim, if it is no record"""
+        alike = "that are alike" if self.id is CONTENT else f"with the same {self.id}"
+        own = "" if unit is not None else ", and each still counts as a record of its own"
+        return f"Records {alike} are all in one part of data.part{own}."
 
 
-def part_of(raw: object, n: int, decided_by: str | None) -> RecordsPart | None:
+def part_of(raw: object, n: int, decided_by: str | ByContent | None) -> RecordsPart | None:
     """What `data.part` says of `n` records or units. Raises InvalidValue.
 
     decided_by  the id that parts them, or `CONTENT`; None where `data.part` has to say
@@ -111,7 +121,7 @@ def part_of(raw: object, n: int, decided_by: str | None) -> RecordsPart | None:
     form = f"{FORM}, id: COLUMN}}" if decided_by is None else f"{FORM}}}"
     given = {} if not isinstance(raw, Mapping) else dict(raw)
     if decided_by is not None:
-        given = {"id": decided_by, **given}
+        given = {"id": str(decided_by), **given}
     share = given.get("share")
     sound = isinstance(share, int | float) and not isinstance(share, bool) and 0 < share < 1
     if not {"use", "share", "id"} <= set(given) <= {"use", "share", "id", "key"} or not sound:
@@ -119,7 +129,7 @@ def part_of(raw: object, n: int, decided_by: str | None) -> RecordsPart | None:
     if given["use"] not in list(PartUse):
         remedy = "The sweep that tunes reads the one, the final run the other."
         raise InvalidValue(f"{HERE}.use", given["use"], "tuning or final", remedy)
-    if decided_by is not None and str(given["id"]) != decided_by:
+    if decided_by is not None and str(given["id"]) != str(decided_by):
         raise InvalidValue(
             f"{HERE}.id", given["id"], _decided(decided_by), f"Write `id: {decided_by}`, or leave it out."
         )
@@ -127,23 +137,22 @@ def part_of(raw: object, n: int, decided_by: str | None) -> RecordsPart | None:
     if not 0 < round(n * share) < n:
         expected = f"a share in (0, 1) that leaves records of n={n} on both sides"
         raise InvalidValue(f"{HERE}.share", share, expected, "Write `share: 0.2` for a fifth of them, say.")
-    return RecordsPart(
-        use=PartUse(given["use"]), share=float(share), id=str(given["id"]), key=str(given.get("key", KEY))
-    )
+    id_ = str(given["id"]) if decided_by is None else decided_by
+    return RecordsPart(use=PartUse(given["use"]), share=float(share), id=id_, key=str(given.get("key", KEY)))
 
 
-def _decided(by: str) -> str:
-    if by == CONTENT:
+def _decided(by: str | ByContent) -> str:
+    if by is CONTENT:
         return f"{CONTENT}, all that a record holds: these were published without another id"
     return f"{by}, which says whose a record is: another id would cut units in two"
 
 
 def check_others(
-    part: RecordsPart | None, others: Mapping[str, tuple[str | None, str]], private_file: str | None
+    part: RecordsPart | None, others: Mapping[str, tuple[str | ByContent | None, str]], private_file: str | None
 ) -> None:
     """Test and validation records are taken of the part, by the same id and other keys. Raises InvalidValue.
 
-    others        {option: (column of its hash if it has one, key)}
+    others        {option: (what its hash is of, if it has one, key)}
     private_file  of validation records that a claim covers: nothing parts them
     """
     if part is None:
@@ -163,7 +172,7 @@ def check_others(
             raise InvalidValue(f"{option}.key", key, expected, "The same hash would take records of one part alone.")
 
 
-def _one_spelling(column: str, one: object) -> str:
+def _one_spelling(column: str | ByContent, one: object) -> str:
     """An id as one text, however the others of its file let the column be read: 007 among texts is 7 among numbers."""
     if isinstance(one, str):
         try:
@@ -172,4 +181,4 @@ def _one_spelling(column: str, one: object) -> str:
             return one
     if isinstance(one, int | np.integer) and not isinstance(one, bool):
         return str(int(one))
-    raise InvalidValue(f"{HERE}.id", column, f"a column of whole numbers or texts, found {type(one).__name__}")
+    raise InvalidValue(f"{HERE}.id", str(column), f"a column of whole numbers or texts, found {type(one).__name__}")

@@ -36,7 +36,7 @@ def facts_within(part: RecordsPart | None, facts: PublicFacts, *, validation: bo
         n=part.size(facts.n),
         n_validation=judged,
         assumptions=(*facts.assumptions, part.assumption),
-        treatment=(*facts.treatment, part.treatment),
+        treatment=(*facts.treatment, part.treatment(facts.unit)),
     )
 
 
