@@ -19,7 +19,8 @@ from sweeps.records import SweepState
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import Chosen
 from sweeps.store.errors import UnknownSweep
-from trainables.data.part_in import part_in
+from trainables.data import SOURCES
+from trainables.data.tuning_part import CONTENT
 
 
 def of_both(known: KnownSweep, ranges: str, approval: Approval) -> HoldoutBody:
@@ -30,7 +31,7 @@ def of_both(known: KnownSweep, ranges: str, approval: Approval) -> HoldoutBody:
     Raises CannotCertify, InvalidValue, SpecErrors.
     """
     chosen, tuned = known.spec.search.chosen, tuned_by_now(known.store, known.record.spec)
-    part = part_in(known.spec.data.source, known.spec.data.options())
+    part = SOURCES[known.spec.data.source].part(known.spec.data.options())
     assert chosen is not None
     assert tuned is not None
     assert part is not None
@@ -42,7 +43,7 @@ def of_both(known: KnownSweep, ranges: str, approval: Approval) -> HoldoutBody:
         format="private-sweeps holdout certificate 1",
         title=title_of_both(tuning, final),
         claim=claimed(known, whole, covered_by_both(tuning.sweep, final.sweep, approval.at)),
-        split=RecordsSplit(share=part.share, id=part.id, key=part.key),
+        split=RecordsSplit(share=part.share, id=None if part.id is CONTENT else str(part.id), key=part.key),
         target=FinalTarget(epsilon=tuned.target, delta=tuned.delta),
         point=chosen.trial,
         approval=approval,

@@ -202,11 +202,11 @@ class RecordsSplit(FrozenPart):
     """How the records are parted: those whose keyed hash of their own id is below the share tune, all others are of the
     final run (`trainables.data.tuning_part`).
 
-    id  the column that is hashed
+    id  the column that is hashed; None where all that a record holds is
     """
 
     share: Annotated[float, Field(gt=0, lt=1)]
-    id: Sentence
+    id: Sentence | None
     key: Sentence
 
 

@@ -31,7 +31,6 @@ from sweeps.requests import accepted
 from sweeps.search import registry
 from sweeps.spec import SweepSpec, load_spec, public_facts
 from trainables.data import SOURCES
-from trainables.data.part_in import part_in
 from trainables.features.declared import parted
 from trainables.metrics import Dependence
 from trainables.system import PublicFacts
@@ -173,7 +172,7 @@ def provenance_row(known: KnownSweep) -> document.Provenance:
         named.append(point_line(chosen))
     bounds = [f"bounds or categories of {count_text(len(facts.features), 'feature')}"]
     bounds += [f"{facts.classes} classes"] if facts.classes else []
-    part = part_in(spec.data.source, spec.data.options())
+    part = SOURCES[spec.data.source].part(spec.data.options())
     return document.Provenance(
         source=redacted(facts.dataset or spec.data.source),
         records=facts.n,

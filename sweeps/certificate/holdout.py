@@ -25,10 +25,10 @@ from sweeps.certificate.modes.plans import composes_in_parallel
 from sweeps.ledger.composing import ReleasedParts
 from sweeps.ledger.phases import Tuned, both, chosen_line
 from sweeps.spec.sections import Chosen
-from trainables.data.tuning_part import PartUse, RecordsPart
+from trainables.data.tuning_part import CONTENT, PartUse, RecordsPart
 
 ATTESTED = (
-    "That each record was read by the sweep that the hash of its own id names, and by no other.",
+    "That each record was read by the sweep that the hash of its own id, or of its content, names, and by no other.",
     "That every point which the tuning could have found was held to the target of the final run, and would have "
     "claimed no less firmly.",
     "That of the records nothing but what tuning released had a say in the final run.",
@@ -55,7 +55,8 @@ def covered_by_both(tuning: CertifiedSweep, final: CertifiedSweep, at: str) -> s
 def part_line(part: RecordsPart) -> str:
     """Which records of its file a sweep reads, where it reads a part of them."""
     does = "tune" if part.use is PartUse.TUNING else "are of the final run"
-    return f"records that {does}: a hash of {part.id} under the key {part.key!r} decides; the share {part.share} tunes"
+    of = "each record's own content" if part.id is CONTENT else part.id
+    return f"records that {does}: a hash of {of} under the key {part.key!r} decides; the share {part.share} tunes"
 
 
 def point_line(chosen: Chosen) -> str:
@@ -65,7 +66,8 @@ def point_line(chosen: Chosen) -> str:
 
 def part_of(split: RecordsSplit, use: PartUse) -> RecordsPart:
     """One of the two parts."""
-    return RecordsPart(use=use, share=float(split.share), id=split.id, key=split.key)
+    id_ = CONTENT if split.id is None else split.id
+    return RecordsPart(use=use, share=float(split.share), id=id_, key=split.key)
 
 
 def lines_of_both(body: HoldoutBody) -> list[tuple[str, str]]:

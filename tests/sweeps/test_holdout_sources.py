@@ -11,6 +11,7 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
+from sweeps.certificate.holdout import combined
 from sweeps.control.choosing import with_chosen
 from sweeps.control.tuning_data import check_parts
 from sweeps.process.workspace import Workspace
@@ -66,6 +67,19 @@ def test_the_whole_costs_the_larger_of_both_and_says_what_parts_them(root):
     store = Publisher.open(Workspace.at(root).store_url)
     prints = {store.sweep(name).fingerprints["data"] for name in ("tuning", "final")}
     assert len(prints) == 2
+
+
+def test_one_document_certifies_both_and_says_that_content_parts_them(root, tmp_path):
+    key = sweeps.new_key(tmp_path / "key.pem").with_suffix("")
+    sweep = sweeps.open("final", root=root)
+    made = sweep.certify(key=key, approved_by="N. N.", because="for the exam", ranges="on nothing")
+    target, _ = made.save(tmp_path / "both.json")
+    assert sweeps.verify(target, signer=tmp_path / "key.pem.pub").stands
+    assert "a hash of each record's own content under the key 'tuning' decides" in made.page.replace("&#x27;", "'")
+    assert all(one.held for one in combined(made.body))
+    # The mutant: a document that says that a column of that name parts them.
+    other = made.body.model_copy(update={"split": made.body.split.model_copy(update={"id": "content"})})
+    assert not all(one.held for one in combined(other))
 
 
 def test_replace_one_is_refused_where_records_are_parted():
