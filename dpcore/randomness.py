@@ -18,13 +18,15 @@ secret  noise (of steps, and of reports on validation records) and sampling. Byt
 seed    initialisation and search. Public: the same seed gives the same proposals and the same
         starting weights, whatever the attempt.
 
-The attempt is part of every secret stream, so a restored trial never uses old noise on other gradients.
+The attempt is part of every secret stream, so a restored trial never uses old noise on other gradients. Where copies of
+one sweep both go on, no number tells their attempts apart: only a secret that was drawn afresh does (`fresh_secret`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -52,12 +54,21 @@ class Purpose(StrEnum):
 SECRET_PURPOSES = frozenset({Purpose.NOISE, Purpose.SAMPLING, Purpose.REPORT})
 
 
+def fresh_secret() -> bytes:
+    """32 bytes from the operating system, for the streams of one session; whoever holds them keeps them in memory.
+
+    Of two copies of a sweep's folder that both go on, each launches an attempt of the same key and number: under one
+    secret the same noise would fall on other gradients, and the difference of two releases hold none.
+    """
+    return secrets.token_bytes(32)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
     """The random streams of one trial.
 
-    secret   at least 16 bytes from a cryptographic source (os.urandom), the same for a whole sweep;
-             never printed, never logged, never published
+    secret   at least 16 bytes from a cryptographic source, drawn anew by each process that launches trials
+             (`fresh_secret`); never written, printed or published
     seed     public seed of the sweep, an integer of at least 0
     key      the trial's name, unique in the sweep
     attempt  how often this trial has been launched before; raised at each relaunch
@@ -76,7 +87,7 @@ class Streams:
                 "secret",
                 "(hidden)",
                 f"at least {MINIMUM_SECRET_BYTES} bytes from a cryptographic source",
-                "Use os.urandom(32), once per sweep, and keep it inside the release boundary.",
+                "Use fresh_secret(), once per process that launches, and write it nowhere.",
             )
         checks.count(seed=self.seed, attempt=self.attempt)
 

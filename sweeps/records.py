@@ -86,7 +86,7 @@ class SweepRecord:
     spec          that it began with
     digest        of the spec's meaning
     fingerprints  {"code": ..., "data": ...}; that of the data is keyed (`Store.data_fingerprint`)
-    root          the controller's folder: secret, reports, logs; and the workers' records where `records` is empty
+    root          the controller's folder: reports, logs; and the workers' records where `records` is empty
     records       folder or URL of the workers' records, which every node sees
     created_at    seconds since 1970
     extensions    what it was extended by later, oldest first

@@ -307,7 +307,7 @@ class Execution:
     """Settings that change speed or the source of randomness, never what is claimed to be released.
 
     microbatch           largest number of examples in one backward pass; None: the whole batch
-    noise_source         "pseudorandom" (seeded from the sweep's secret) or "secure": `trainables.training.noise`
+    noise_source         "pseudorandom" (seeded from a secret of the session) or "secure": `trainables.training.noise`
     checkpoint_seconds   aim for one durable checkpoint per this long
     device               "auto" (a GPU when the trial was given one), "cpu" or "cuda"
     threads              torch threads per process; 0 leaves the library's choice
@@ -342,7 +342,7 @@ class Run(Protocol):
     state: State | None
     """Arrays of that checkpoint; None when starting from scratch."""
     streams: Streams
-    """This attempt's random streams: noise and sampling from the sweep's secret, the rest from the public seed."""
+    """This attempt's random streams: noise and sampling from a secret of the session, the rest from the public seed."""
 
     def may_execute(self, until_step: int) -> None:
         """Durably note that steps below `until_step` may be executed from now on."""

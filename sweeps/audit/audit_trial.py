@@ -13,6 +13,7 @@ import numpy as np
 from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
+from dpcore.randomness import fresh_secret
 from sweeps.audit.audit_records import AuditRecord, begin, keep, share
 from sweeps.population.besides import charge_twins
 from sweeps.process.workspace import Workspace
@@ -26,7 +27,7 @@ from sweeps.requests import Refutation, this_person
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store import Store
 from trainables.data import SOURCES
-from trainables.measures import evidence, twins
+from trainables.measures import evidence
 from trainables.measures.lira import Attacked, attack, check
 from trainables.measures.protocols import Auditable
 from trainables.registry import SYSTEMS
@@ -194,7 +195,7 @@ def _setting(
         rng=np.random.default_rng() if rng is None else rng,
         to_step=audited.steps,
         execution=_execution(spec),
-        secret=twins.fresh_secret() if secret is None else secret,
+        secret=fresh_secret() if secret is None else secret,
     )
 
 

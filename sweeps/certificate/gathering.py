@@ -39,8 +39,8 @@ from trainables.worker.redaction import redacted
 VERSIONS = ("private-sweeps", "torch", "numpy", "scipy", "optuna", "ray", "cryptography")
 TRUST = "central curator: who runs the sweep sees the records, workers and store included; everybody else what leaves"
 _COINS = {
-    "pseudorandom": "pseudorandom: noise and batches from statistical generators, seeded by the sweep's secret",
-    "secure": "secure: noise from a cryptographic source that nobody can seed, batches from a keystream of the secret",
+    "pseudorandom": "pseudorandom: noise and batches from statistical generators, seeded by a secret of each run",
+    "secure": "secure: noise from a cryptographic source that nobody can seed, batches from a keystream of a secret",
 }
 _PUBLIC_SEED = "starting weights and proposals come from the public seed of the spec"
 _HIDDEN = "hidden: every trial but the one that left, how many there were, and which of them it was"

@@ -18,7 +18,7 @@ from trainables.worker.attempt import Attempt
 from trainables.worker.files import NotAFolder
 
 GOES = (
-    "Checkpoints, metrics, reports, logs, audits and its secret go, for good, and its MLflow experiment as MLflow "
+    "Checkpoints, metrics, reports, logs and audits go, for good, and its MLflow experiment as MLflow "
     "deletes: until `mlflow gc` it can be restored there."
 )
 STAYS = (

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from dpcore.randomness import fresh_secret
 from sweeps.control.controller import Controller
 from sweeps.control.interruption import Interruption
 from sweeps.control.lost_attempts import HOURS_OVER, INTERRUPTED
@@ -115,7 +116,8 @@ def launch_all(controller: Controller, address: str | None, around: Surroundings
                     execute(
                         controller,
                         around.loaded,
-                        around.workspace.secret(name),
+                        # Of this session alone: a copy of the folder that goes on too draws other noise.
+                        fresh_secret(),
                         resources,
                         reason=messages.reason,
                         on_first_sign=around.on_first_sign,

@@ -74,8 +74,8 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
 
     What `sampler: auto` comes to is resolved here, and recorded; so are the hyperparameters of a final run.
 
-    A name whose folder is in use counts as taken although the store does not know it: a sweep of another store, or
-    of a store that was deleted, would hand its secret on, and the same noise would fall on other gradients.
+    A name whose folder is in use counts as taken although the store does not know it: what workers left there is of a
+    sweep of another store, or of a store that was deleted.
 
     Raises SweepExists for a given name that is taken, InvalidValue for one that could be no folder or whose folder is
     in use, StoreError when the store cannot be written, as `ledger_of` where its population has no ledger, and as
@@ -95,7 +95,7 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
             "name",
             chosen,
             f"a name without files of an earlier sweep in {workspace.folder(chosen)} or {workspace.trials(chosen).url}",
-            "Its secret must not make noise twice. Choose another name, root, or the store that knows that sweep.",
+            "Its trials are unknown to this store. Choose another name, root, or the store that knows them.",
         )
     workspace.folder(chosen).mkdir(parents=True, exist_ok=True)
     store.create_sweep(

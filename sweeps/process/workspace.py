@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,13 +17,8 @@ if TYPE_CHECKING:
     from sweeps.store import Store
 
 DEFAULT_ROOT = ".sweeps"
-SECRET_BYTES = 32
 RECORDS = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 """Kinds of object stores that pyarrow opens."""
-
-
-class DamagedSecret(ValueError):
-    """The secret file is not what was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,34 +122,3 @@ class Workspace:
     def certificate(self, sweep: str) -> Path:
         """The certificate's document; its page lies beside it."""
         return self.folder(sweep) / "certificate.json"
-
-    def create_secret(self, sweep: str) -> bytes:
-        """Draw the sweep's secret and keep it, readable by its owner alone. Raises FileExistsError if there is one.
-
-        Noise and batches come from it: whoever reads it can subtract the noise. It is in no store, log or view, and
-        never among the records on an object store. A machine that goes on without it draws another: attempts are never
-        run twice, so no stream is, either.
-        """
-        secret = secrets.token_bytes(SECRET_BYTES)
-        self.folder(sweep).mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.folder(sweep) / "secret", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(secret)
-            stream.flush()
-            os.fsync(stream.fileno())
-        return secret
-
-    def secret(self, sweep: str) -> bytes:
-        """The sweep's secret, drawn on first use (a kill may have come between the store's row and the file).
-
-        Raises DamagedSecret when the file was cut short.
-        """
-        path = self.folder(sweep) / "secret"
-        if not path.exists():
-            return self.create_secret(sweep)
-        secret = path.read_bytes()
-        if len(secret) != SECRET_BYTES:
-            raise DamagedSecret(
-                f"{path}: {len(secret)} bytes, expected {SECRET_BYTES}. Restore it; noise comes from it."
-            )
-        return secret

@@ -104,9 +104,9 @@ class Privacy(Section):
     spread, shares     of sweep/all: how the budget is spread over how many trials; `search.trials` unless given
     filter, order      of sweep/all: what adds up, mu^2 or the Renyi divergence at this order
     solve              what the calibration sets: the noise, the steps, or nothing
-    noise_source       pseudorandom: noise and batches from statistical generators seeded by the sweep's secret; secure:
-                       noise from a cryptographic source that nobody can seed, batches from a keystream of the secret.
-                       The default is the faster one, and claims name it
+    noise_source       pseudorandom: noise and batches from statistical generators, seeded by a secret of each run that
+                       nobody keeps; secure: noise from a cryptographic source that nobody can seed, batches from a
+                       keystream of that secret. The default is the faster one, and claims name it
     """
 
     epsilon: Annotated[

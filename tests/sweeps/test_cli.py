@@ -278,13 +278,6 @@ def test_a_model_that_cannot_be_imported(sweeps, tmp_path):
     refused(sweeps("run", spec), "no.such.place")
 
 
-def test_a_secret_that_was_cut_short(sweeps, exhausted, tmp_path):
-    (tmp_path / ".sweeps" / "impossible" / "secret").write_bytes(b"short")
-    workspace = Workspace.at(tmp_path / ".sweeps")
-    with pytest.raises(ValueError, match="5 bytes, expected 32"):
-        workspace.secret("impossible")
-
-
 def test_the_resume_command_repeats_what_is_needed_and_no_password(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert resume_command("s", Workspace.at(".sweeps")) == "sweeps resume s"

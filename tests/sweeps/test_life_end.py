@@ -35,7 +35,6 @@ def place(tmp_path):
     store.launch(lease, proposal(1), plan(), 100)
     store.set_state(lease, "finished")
     lease.release()
-    workspace.secret(NAME)
     for number in range(2):
         folder = workspace.folder(NAME) / "trials" / f"{NAME}-{number}"
         folder.mkdir(parents=True)
@@ -153,7 +152,7 @@ def test_a_sweep_that_somebody_runs_or_needs_is_not_deleted(place):
     begin(store, workspace, "later", sampler="tpe", warm_start=NAME)
     with pytest.raises(InvalidValue, match="later did, and is not over"):
         sweep.delete()
-    assert (workspace.folder(NAME) / "secret").exists()
+    assert (workspace.folder(NAME) / "trials").exists()
     assert store.trials(NAME)[0].metrics
     sweeps.open("later", root=workspace.root).delete()
     sweep.delete()

@@ -20,6 +20,7 @@ from dpcore.events import Composed, Repeated
 from dpcore.gradients import Refused
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.parallel import headline_of_parts
+from dpcore.randomness import fresh_secret
 from sweeps.control import open_course, session
 from sweeps.control.controller import Controller
 from sweeps.control.decisions import Done
@@ -63,7 +64,7 @@ class NoViews:
 
 
 def in_process(controller: Controller, address: None, around: Surroundings) -> str:
-    secret = around.workspace.secret(controller.sweep)
+    secret = fresh_secret()
     while not isinstance(decision := controller.decide(), Done):
 
         def tell(told: Told, group: TrialGroup = decision) -> None:

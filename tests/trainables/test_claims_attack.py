@@ -142,15 +142,15 @@ SPEC = {
 }
 
 
-def test_two_stores_over_one_root_never_share_a_secret(tmp_path):
-    """The same secret, key and attempt would put the same noise on two sweeps' sums."""
+def test_two_stores_over_one_root_never_share_a_name(tmp_path):
+    """Trials of two sweeps would have one key, and one folder."""
     spec = load_spec(SPEC)
     first, second = (Workspace.at(tmp_path, store=f"sqlite:///{tmp_path}/{name}.db") for name in "ab")
-    names, secrets = [], []
+    names = []
     for workspace in (first, second):
         names.append(create(spec, workspace))
-        secrets.append(workspace.secret(names[-1]))
-    assert len(set(names)) == len(set(secrets)) == 2
+        (workspace.folder(names[-1]) / "controller.log").write_text("begun")
+    assert len(set(names)) == 2
     with pytest.raises(InvalidValue, match="Choose another name"):
         create(spec, second, name=names[0])
     # An empty folder, left by a kill before the store's row, burns no name.

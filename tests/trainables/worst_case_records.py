@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from trainables.measures.twins import fresh_secret, outcomes
+from dpcore.randomness import fresh_secret
+from trainables.measures.twins import outcomes
 from trainables.system import Config, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Task
 from trainables.systems.convexified.published import CONVEXIFIED_LOSS
 from trainables.systems.convexified.repaired import CONVEXIFIED_HEAD

@@ -28,6 +28,7 @@ from dpcore.audit import (
 )
 from dpcore.events import UnsupportedEvent
 from dpcore.guarantee import Guarantee, Notion, Status
+from dpcore.randomness import fresh_secret
 from dpcore.tradeoff import TradeOff, enveloped
 from trainables.measures import twins
 from trainables.measures.protocols import Answering, Auditable, CanaryTrained, Scored
@@ -66,7 +67,7 @@ class AuditSetting:
     rng: np.random.Generator
     to_step: int | None = None
     execution: Execution = field(default_factory=Execution)
-    secret: bytes = field(default_factory=twins.fresh_secret, repr=False)
+    secret: bytes = field(default_factory=fresh_secret, repr=False)
     level: float = 1 - CONFIDENCE
 
 

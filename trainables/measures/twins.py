@@ -6,7 +6,6 @@ folder or store ever hears of it.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,11 +17,6 @@ from dpcore.randomness import Streams
 from trainables.system import Dataset, Execution, Member, PrivacyPlan, State, System
 
 KEY = "twin"
-
-
-def fresh_secret() -> bytes:
-    """For the noise of twins; forgotten with them."""
-    return secrets.token_bytes(32)
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """The one door that a system's noise, and the batches whose secrecy its claim counts on, come through.
 
-`noise_source: pseudorandom` draws both from statistical generators that are seeded from the sweep's secret, so that
+`noise_source: pseudorandom` draws both from statistical generators that are seeded from the session's secret, so that
 one secret gives one release. `noise_source: secure` draws noise from a keystream of AES-256 whose key the operating
-system chooses and nobody keeps, and batches from one whose key follows from the sweep's secret: all processes of a
+system chooses and nobody keeps, and batches from one whose key follows from the session's secret: all processes of a
 trial have to draw the same batch, and none of them the noise.
 
 What needs no secret comes from elsewhere: starting weights, the order of questions, which weights a step leaves alone,

@@ -1,0 +1,101 @@
+"""A sweep's folder that was copied, or restored from a backup, and goes on in both places.
+
+Each copy launches attempts of the same key and number. Under one secret their noise was the same, on other sums.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sweeps
+from dpcore import randomness
+from sweeps.control import open_course, session
+from sweeps.control.controller import Controller
+from sweeps.control.decisions import Done
+from sweeps.runner import cluster, launches
+from sweeps.runner.ray_private import trial_environment
+from tests.sweeps.test_private_validation import NoViews
+from trainables.data import SOURCES
+from trainables.system import Dataset
+from trainables.worker.trial import run_group
+
+SPEC = {
+    "name": "copied",
+    "data": {"source": "uniform", "n": 1000},
+    "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4}},
+    "privacy": {"epsilon": [0.5], "delta": 1e-5},
+    "objectives": [{"metric": "expected_error"}],
+    "search": {"sampler": "random", "trials": 1},
+    "tracking": {"models": "none"},
+}
+
+
+def here(controller: Controller, loaded: list[Dataset], secret: bytes, *_: object, **__: object) -> str:
+    """Every launch in this process, with the secret that the session was given."""
+    while not isinstance(decision := controller.decide(), Done):
+        controller.outcomes.finished(decision, run_group(decision, loaded[0], controller.trials, secret))
+    return "finished"
+
+
+@pytest.fixture(autouse=True)
+def without_ray(monkeypatch):
+    monkeypatch.setattr(session, "Drain", NoViews)
+    monkeypatch.setattr(launches, "execute", here)
+    monkeypatch.setattr(cluster, "cluster", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(cluster, "data_path_seen_by_all", lambda trials: None)
+    monkeypatch.setattr(trial_environment, "environment_of_the_cluster", nullcontext)
+
+
+def recovered(root: Path) -> list[float]:
+    """Relative errors of sums that are solved for from two releases of a trial, as if their noise was one."""
+    begun = sweeps.run(SPEC, root=root / "one")
+    shutil.copytree(root / "one", root / "two")
+    told = [
+        sweeps.resume("copied", root=root / place, trials=12, epsilon=[epsilon]).trials()
+        for place, epsilon in (("one", 4.0), ("two", 8.0))
+    ]
+    assert len(begun.trials()) == 12
+    values = SOURCES["uniform"].load({"n": 1000}).train.inputs["value"]
+    found = []
+    for (_, one), (_, two) in zip(told[0].iterrows(), told[1].iterrows(), strict=True):
+        if one["target_epsilon"] == two["target_epsilon"]:
+            continue
+        assert one["knob.clip"] == two["knob.clip"]
+        noises = one["solved.noise_multiplier"], two["solved.noise_multiplier"]
+        solved = (noises[1] * total(one) - noises[0] * total(two)) / (noises[1] - noises[0])
+        true = 4 * np.minimum(values, one["knob.clip"]).sum()
+        found.append(abs(solved / true - 1))
+    assert len(found) >= 2
+    return found
+
+
+def total(trial: pd.Series) -> float:
+    """The sum of a trial's four releases, from its published estimate."""
+    shrunk = trial["metric.estimate"] - (1 - trial["knob.shrinkage"]) * trial["knob.prior"]
+    return shrunk / trial["knob.shrinkage"] * 4 * 1000
+
+
+def test_copies_that_both_go_on_share_no_noise(tmp_path):
+    assert min(recovered(tmp_path)) > 1e-6
+
+
+def test_one_secret_for_both_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(open_course, "fresh_secret", lambda: bytes(32))
+    assert max(recovered(tmp_path)) < 1e-9
+
+
+def test_a_secret_is_drawn_and_written_nowhere(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(open_course, "fresh_secret", lambda: drawn.append(randomness.fresh_secret()) or drawn[-1])
+    sweeps.run(SPEC, root=tmp_path)
+    sweeps.resume("copied", root=tmp_path, trials=2)
+    assert len(set(drawn)) == 2
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert not any(secret in content or secret.hex().encode() in content for secret in drawn for content in files)
