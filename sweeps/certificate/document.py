@@ -58,7 +58,7 @@ class Accesses(FrozenPart):
     validation  how validation records were read
     tests       readings of test records, with what came of each
     audits      audits that read the sweep's own records, which no claim covers
-    population  of which these records are, by declaration, and what all sweeps over it have spent by now
+    population  of which these records are, by declaration, and what all sweeps over it in this store have spent by now
     """
 
     training: int | None

@@ -17,7 +17,7 @@ from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.holdout import part_line, point_line
 from sweeps.certificate.modes import Mode
 from sweeps.held_out.readings import readings
-from sweeps.population.accounts import account
+from sweeps.population.accounts import ELSEWHERE, IN_THIS_STORE, account
 from sweeps.provenance.spec_code import code_of
 from sweeps.records import DECIDED, LedgerEntry, SweepRecord, TrialState
 from sweeps.release import not_covered
@@ -157,7 +157,8 @@ def _population(known: KnownSweep) -> tuple[str, ...]:
     if name is None:
         return ("none is declared: nothing is counted across sweeps",)
     found = account(known.store, name)
-    return (f"{name}: all sweeps over it spent {found.spent_text}", f"left: {found.left_text}")
+    spent = f"{name}: all sweeps over it {IN_THIS_STORE} spent {found.spent_text}"
+    return (spent, f"left: {found.left_text}", ELSEWHERE)
 
 
 def provenance_row(known: KnownSweep) -> document.Provenance:

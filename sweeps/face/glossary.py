@@ -241,7 +241,8 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
     population=(
         "Whose records they are, by a public name that specs declare (data.population). All sweeps, audits and test "
         "readings over it share one budget, made once by `sweeps budget`: each launch reserves its cost there first, "
-        "and one that does not fit does not happen. Rows add up; deleting a sweep gives nothing back.",
+        "and one that does not fit does not happen. Rows add up; deleting a sweep gives nothing back. A ledger is of "
+        "one store: what another store, or another tool, releases of the same people is in none.",
         "ledger budget",
     ),
     audit=(

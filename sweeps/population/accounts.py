@@ -37,6 +37,12 @@ ADDS = (
     "Rows add up, also those of sweeps that part the same records into training and validation by other keys, shares "
     "or ids: records that are one sweep's validation may be another's training."
 )
+IN_THIS_STORE = "in this store"
+ELSEWHERE = (
+    "Counted is what this store holds. Sweeps of another one (a folder that was run in, another --root or --store, a "
+    "copy) and releases by other tools spend the same people's budget, and no ledger knows of it: keep one store for "
+    "a population"
+)
 _NAMES = {
     RowKind.ATTEMPT: "launch",
     RowKind.SWEEP: "whole sweep",
@@ -47,7 +53,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopulationAccount:
-    """The ledger of one population.
+    """The ledger of one population in one store.
 
     rows       oldest first
     uncounted  sweeps of this store over records with the same keyed digest that count elsewhere, or nowhere
@@ -111,6 +117,7 @@ class PopulationAccount:
             "not_known": self.not_known or None,
             "rows": [_row(one) for one in self.rows],
             "not_counted": list(self.uncounted),
+            "elsewhere": ELSEWHERE,
             "public": list(self.public),
             "next": None if self.next is None else self.next.to_dict(),
         }
@@ -140,6 +147,7 @@ class PopulationAccount:
                 "population, and declared another one or none: what they spent is not counted here."
             )
         yield f"note     {ADDS}"
+        yield f"note     {ELSEWHERE}."
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeps.population.accounts import account
+from sweeps.population.accounts import IN_THIS_STORE, account
 from sweeps.population.charging import check_terms
 from sweeps.population.forecast import next_sweep
 from sweeps.population.refuted import check_not_refuted
@@ -41,7 +41,7 @@ def before(spec: SweepSpec, facts: PublicFacts, store_url: str) -> tuple[str, ..
     costs = () if following is None else (str(following), *following.public)
     if known.not_known:
         return (f"{name}: {known.not_known}", *costs)
-    return (f"{name}: {known.spent_text} are spent, {known.left_text} are left", *costs)
+    return (f"{name}: {known.spent_text} are spent {IN_THIS_STORE}, {known.left_text} are left", *costs)
 
 
 def now(spec: RecordedSpec, store: Publisher) -> str | None:
@@ -53,7 +53,7 @@ def now(spec: RecordedSpec, store: Publisher) -> str | None:
     if known.not_known:
         return f"{name}: {known.not_known} (`sweeps budget {name}`)"
     return (
-        f"{name}: {known.spent_text} are spent by all sweeps over it, {known.left_text} are left "
+        f"{name}: {known.spent_text} are spent by all sweeps over it {IN_THIS_STORE}, {known.left_text} are left "
         f"(`sweeps budget {name}`)"
     )
 

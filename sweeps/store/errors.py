@@ -100,7 +100,8 @@ class UnknownPopulation(StoreError):
         found = f"It has those of {', '.join(map(repr, names[:LISTED]))}. " if names else ""
         super().__init__(
             f"population {name!r}: this store has no ledger of it. {found}Make it, once and for ever, with "
-            f"`sweeps budget {name} --epsilon E --delta D --rule linear|gdp`."
+            f"`sweeps budget {name} --epsilon E --delta D --rule linear|gdp`; or, if another folder or store has it, "
+            "go on with that one (--root or --store): two ledgers of the same people know nothing of each other."
         )
 
 

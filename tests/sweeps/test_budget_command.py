@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -14,8 +15,11 @@ from dpcore.selection.filters import DPCharge
 from sweeps.cli import app as cli
 from sweeps.control import session
 from sweeps.face.places import places
+from sweeps.population.accounts import ELSEWHERE, account
 from sweeps.population.arithmetic import Row, RowKind
-from sweeps.population.saying import NOBODY_COUNTS
+from sweeps.population.saying import NOBODY_COUNTS, now
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.release.publisher import Publisher
 from sweeps.spec import load_spec
 from sweeps.store import PopulationExists, UnknownPopulation
 from tests.sweeps.fake_workers import SPEC
@@ -49,7 +53,6 @@ def spec(tmp_path):
 
 
 def test_a_ledger_is_made_once_shown_and_listed(said, tmp_path):
-    assert "this store has no ledger of it" in said("budget", "people", code=2) or True
     made = said("budget", "people", "--epsilon", "3", "--delta", "1e-4", "--rule", "linear")
     assert "rule linear, fixed for ever" in made
     assert said("budget", "people") == made
@@ -62,6 +65,30 @@ def test_a_ledger_is_made_once_shown_and_listed(said, tmp_path):
     assert [one["population"] for one in found] == ["covered", "people"]
     assert found[0]["tau"] == pytest.approx(1e-8)
     assert found[1]["left"] == pytest.approx({"epsilon": 3.0, "delta": 1e-4})
+
+
+def test_two_stores_over_one_population_each_say_that_they_know_of_their_own_alone(tmp_path):
+    """Each holds the whole budget, and nobody adds them up: what is printed must not say that somebody did."""
+    spent = {}
+    for folder in ("one", "two"):
+        root = tmp_path / folder
+        sweeps.population_budget("people", **LINEAR, root=root)
+        store = places(root, None).open_store()
+        store.create_sweep(replace(record(), spec=RecordedSpec(load_spec(OVER).canonical())))
+        row = Row(kind=RowKind.AUDIT, what="a", sweep=record().name, charge=DPCharge(2.0, 1e-5))
+        store.charge("people", row)
+        spent[folder] = account(Publisher(store), "people")
+        line = now(store.sweep(record().name).spec, Publisher(store))
+        assert "epsilon 2 at delta 1e-05 are spent by all sweeps over it in this store" in line
+    for one in spent.values():
+        assert one.spent.epsilon == 2.0
+        assert ELSEWHERE in str(one)
+        assert one.to_dict()["elsewhere"] == ELSEWHERE
+
+
+def test_whoever_is_to_make_a_ledger_hears_of_one_that_may_lie_elsewhere(said):
+    said("budget", "others", "--epsilon", "3", "--delta", "1e-4", "--rule", "linear")
+    assert "two ledgers of the same people know nothing of each other" in said("budget", "people", code=2)
 
 
 def test_halves_of_a_ledger_are_refused(said):
@@ -96,7 +123,7 @@ def test_check_says_what_a_population_has_left(said, spec, tmp_path):
     assert "Until then no sweep over it begins." in before
     sweeps.population_budget("people", **LINEAR, root=tmp_path)
     after = said("check", spec, "--no-rehearsal")
-    assert "population  people: epsilon 0 at delta 0 are spent, epsilon 2.999" in after
+    assert "population  people: epsilon 0 at delta 0 are spent in this store, epsilon 3, delta" in after
     assert "population  5 trials together about epsilon 5 at delta" in after
     found = json.loads(said("check", spec, "--no-rehearsal", "--json"))
     assert len(found["population"]) == 2
@@ -136,7 +163,7 @@ def test_no_sweep_begins_over_a_population_without_a_ledger(tmp_path):
     assert workspace.open_store().sweeps() == []
     sweeps.population_budget("people", **LINEAR, root=tmp_path)
     name = session.create(spec, workspace)
-    assert "are spent by all sweeps over it" in str(next(iter(_population_lines(name, tmp_path))))
+    assert "are spent by all sweeps over it in this store" in str(next(iter(_population_lines(name, tmp_path))))
 
 
 @pytest.mark.chaos

@@ -130,6 +130,7 @@ def test_what_all_sweeps_over_a_population_spent_stands_beside_it(tmp_path):
     sweep.finish()
     sweep.store.set_state(sweep.lease, SweepState.FINISHED)
     made = certified(Publisher(sweep.store), NAME, None, APPROVED, KEY)
-    spent, left = made.body.accesses.population
-    assert spent.startswith("people: all sweeps over it spent epsilon ")
+    spent, left, elsewhere = made.body.accesses.population
+    assert spent.startswith("people: all sweeps over it in this store spent epsilon ")
     assert left.startswith("left: epsilon ")
+    assert elsewhere.startswith("Counted is what this store holds.")
