@@ -5,17 +5,22 @@ here, the claim is the word of its module: its status is `asserted`, and it name
 project's own all the same (`trainables.planner` counted a mechanism of `dpcore`, and hands that very value to the
 training), the number is ours, and rests on one assumption more: that the module releases that mechanism and nothing
 else.
+
+What trains may be the user's own too, a model. Whatever it does with records is bounded (`dpcore.gradients`); what it
+begins with is not looked at, and was released by no step: weights that were fitted to the same records, without noise,
+leave in the model as they came. So every claim on such a model says that they were not.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from dataclasses import replace
 
 from dpcore.guarantee import Guarantee, Status, weakest
 from dpcore.mechanisms import protocol
 from dpcore.mechanisms.scheduled import Scheduled
 from trainables.planner import PlannedSystem
+from trainables.plugins import OBJECT
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, System
 from trainables.validation.declaration import PUBLIC_VALIDATION
 
@@ -33,21 +38,38 @@ def attributed_plan(
     target: PrivacyTarget,
     calibrations: MutableMapping[str, float],
 ) -> PrivacyPlan | Refusal:
-    """`system.plan`, with claims that stand as firmly as whoever makes them, and their data. Raises what it raises."""
+    """`system.plan`, with claims that stand as firmly as whoever makes them, their data and their model.
+
+    Raises what it raises.
+    """
     plan = _planned(system, config, facts, target, calibrations)
-    if not facts.asserted_by or isinstance(plan, Refusal):
+    if isinstance(plan, Refusal):
+        return plan
+    # Of records whose source is the user's own its facts say so themselves.
+    theirs = facts.assumptions if facts.asserted_by else ()
+    lines = (*theirs, *of_their_models(value for value in plan.config.values() if isinstance(value, str)))
+    if not lines:
         return plan
     return replace(
         plan,
-        guarantee=_of_their_data(plan.guarantee, facts),
-        beside=tuple(_of_their_data(one, facts) for one in plan.beside),
+        guarantee=_resting_on(plan.guarantee, lines),
+        beside=tuple(_resting_on(one, lines) for one in plan.beside),
     )
 
 
-def _of_their_data(claim: Guarantee, facts: PublicFacts) -> Guarantee:
-    """Of records whose source is the user's own: its facts say so themselves, as an assumption."""
+def of_their_models(texts: Iterable[str]) -> tuple[str, ...]:
+    """What claims rest on where knobs have these texts as values: a sentence for each `module:function` not ours."""
+    own = sorted({one for one in texts if OBJECT.fullmatch(one) and _root(one.partition(":")[0]) not in OURS})
+    return tuple(
+        f"What {one} begins with, starting weights and parts that are never trained, was fitted to none of these "
+        "records: its code is not ours, and no epsilon counts what it brings."
+        for one in own
+    )
+
+
+def _resting_on(claim: Guarantee, lines: Iterable[str]) -> Guarantee:
     status = weakest(claim.status, Status.PROVED_UNDER_ASSUMPTIONS)
-    return replace(claim, status=status, assumptions=tuple(dict.fromkeys((*claim.assumptions, *facts.assumptions))))
+    return replace(claim, status=status, assumptions=tuple(dict.fromkeys((*claim.assumptions, *lines))))
 
 
 def _planned(

@@ -36,6 +36,7 @@ from sweeps.sealed.law import law_text
 from sweeps.sealed.prior import SealedPrior
 from sweeps.sealed.theorems import of_adaptive, of_best, of_first, of_front
 from sweeps.spec.sections import Selection
+from trainables.attribution import of_their_models
 from trainables.system import Config, PrivacyPlan, Refusal
 
 CANDIDATES = 8
@@ -143,14 +144,16 @@ class SealedPlanner:
 
     @cached_property
     def _of_the_space(self) -> tuple[str, ...]:
-        """What the claims of all systems of the space rest on: whichever won, trials of all of them may have run."""
+        """What the claims of all systems and models of the space rest on: whichever won, trials of all of them may have
+        run."""
         space, plans = self.prior.space, [self.pricing.reference]
         for branch in space.branches if len(space.branches) > 1 else ():
             places = (space.config(branch, space.epsilons[-1], branch.drawn(partial(float, u))) for u in _PLACES)
             found = (self._within(config, len(space.epsilons) - 1) for config in places)
             plan = next((one for one in found if isinstance(one, PrivacyPlan)), None)
             plans += [] if plan is None else [plan]
-        return tuple(line for plan in plans for line in plan.guarantee.assumptions)
+        lines = [line for plan in plans for line in plan.guarantee.assumptions]
+        return (*lines, *of_their_models(self.prior.spec.texts()))
 
     def claim(self, plan: PrivacyPlan) -> Guarantee:
         """What the winner claims, whichever it is: the budget, for everything that leaves."""

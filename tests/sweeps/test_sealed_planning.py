@@ -24,6 +24,7 @@ from sweeps.sealed.prior import SealedPrior
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
 from sweeps.spec.sections import Selection
+from trainables.attribution import of_their_models
 from trainables.system import PrivacyPlan, Refusal
 
 SPEC = {
@@ -115,6 +116,18 @@ def test_a_claim_names_what_the_systems_that_did_not_win_rest_on():
     mean = planner_of({**SPEC, "systems": {"noisy-mean": {"clip": 0.5, "steps": {"int_log_uniform": [1, 64]}}}})
     one, many = (mean.plan({"system": "noisy-mean", "clip": 0.5, "steps": n, TARGET_EPSILON: 3.0}) for n in (1, 9))
     assert set(one.guarantee.assumptions) == set(many.guarantee.assumptions)
+
+
+def test_a_claim_names_a_model_of_ones_own_that_did_not_win(monkeypatch):
+    """Its trials may have run: whatever it began with had its part in the choice."""
+    monkeypatch.setattr("trainables.models.check", lambda *_: None)
+    both = deepcopy(DIGITS)
+    both["systems"]["noisy-sgd"]["model"] = {"choice": ["linear", "lab.nets:build"]}
+    planner = planner_of(both)
+    (middle,) = planner.prior.space.middles()
+    found = [planner.plan({**middle, "model": one}) for one in ("linear", "lab.nets:build")]
+    (line,) = of_their_models(["lab.nets:build"])
+    assert all(line in one.guarantee.assumptions for one in found)
 
 
 def test_private_validation_is_part_of_a_trial(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
-from dpcore.guarantee import Guarantee, Status, resting_on
+from dpcore.guarantee import Guarantee, Status, resting_on, weakest
 from dpcore.mechanisms import protocol
 from dpcore.mechanisms.noisy_sum import NoisySum
 from dpcore.mechanisms.protocol import mechanism
@@ -27,7 +27,7 @@ from sweeps.tracking.run_reading import TrialRun
 from tests.sweeps.front_records import ACCURACY, EPSILON, claiming
 from tests.trainables.registry_cases import CANDIDATES, CASES, data_of
 from trainables import attribution
-from trainables.attribution import attributed_plan
+from trainables.attribution import attributed_plan, of_their_models
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyTarget, Refusal
 from trainables.systems.noisy_mean import NoisyMean
@@ -201,3 +201,32 @@ def test_every_view_names_who_asserts_it():
     assert (tags["sweeps.status"], tags["sweeps.asserted_by"]) == ("asserted", "lab.mean")
     written = TrialRun(tags=tags, params={}, metrics={EPSILON_METRIC: one.epsilon})
     assert _record(written).guarantee.standing == one.standing
+
+
+WARM = "lab.nets:build"
+
+
+def own_model(model, monkeypatch):
+    """The claims of a plan with this model, of a module that need not be there."""
+    monkeypatch.setattr("trainables.models.check", lambda *_: None)
+    case = CASES["noisy-sgd"]
+    target = PrivacyTarget(epsilon=case.epsilon, delta=case.delta, adjacency=case.adjacency, solve=case.solve)
+    plan = attributed_plan(NOISY_SGD, {**case.config, "model": model}, data_of("noisy-sgd").facts, target, {})
+    assert not isinstance(plan, Refusal)
+    return plan.guarantee, *plan.beside
+
+
+def test_what_a_model_of_ones_own_begins_with_is_named_in_every_claim(monkeypatch):
+    """Weights that were fitted to the same records without noise leave as they came, whatever the steps cost."""
+    ours, theirs = (own_model(one, monkeypatch) for one in ("mlp", WARM))
+    (line,) = of_their_models([WARM, "mlp", WARM])
+    assert WARM in line
+    for named, own in zip(ours, theirs, strict=True):
+        assert own.epsilon == named.epsilon
+        assert line in own.assumptions
+        assert line not in named.assumptions
+        assert own.status is weakest(named.status, Status.PROVED_UNDER_ASSUMPTIONS)
+
+
+def test_functions_of_this_package_are_no_strangers():
+    assert of_their_models(["trainables.systems.convexified.model:tanh_128", "mlp", "a text: with a colon"]) == ()
