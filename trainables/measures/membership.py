@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpcore import checks
 from dpcore.attacks import auc, decide, mean_training_loss_threshold
+from dpcore.randomness import fresh_secret
 from trainables.measures import twins
 from trainables.measures.evidence import answer_scores
 from trainables.measures.protocols import Answering, AttacksItself, Scored
@@ -65,7 +66,7 @@ def _of_answers(system: System, member: Member, data: Dataset, execution: Execut
     )
     # Every query is asked: the plan's number of answers is at least that of these records.
     plan = system.without_its_attack(member.plan) if isinstance(system, AttacksItself) else member.plan
-    run = twins.Twin(twins.member(plan, 1, 2 * count), twins.streams(1, twins.fresh_secret()))
+    run = twins.Twin(twins.member(plan, 1, 2 * count), twins.streams(1, fresh_secret()))
     system.fit([run], replace(data, validation=queried), execution)
     scores = answer_scores(run.outcome(), queried)
     return scores[:count], scores[count:], 0.75
