@@ -13,7 +13,7 @@ leave in the model as they came. So every claim on such a model says that they w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import replace
 
 from dpcore.guarantee import Guarantee, Status, weakest
@@ -47,7 +47,13 @@ def attributed_plan(
         return plan
     # Of records whose source is the user's own its facts say so themselves.
     theirs = facts.assumptions if facts.asserted_by else ()
-    lines = (*theirs, *of_their_models(value for value in plan.config.values() if isinstance(value, str)))
+    models = of_their_models(value for value in plan.config.values() if isinstance(value, str))
+    return resting_on_word(plan, (*theirs, *models))
+
+
+def resting_on_word(plan: PrivacyPlan, lines: Sequence[str]) -> PrivacyPlan:
+    """The plan, whose claims rest on these sentences too: somebody's word, so that none is more than proved under
+    assumptions. As it is without any."""
     if not lines:
         return plan
     return replace(
@@ -64,6 +70,19 @@ def of_their_models(texts: Iterable[str]) -> tuple[str, ...]:
         f"What {one} begins with, starting weights and parts that are never trained, was fitted to none of these "
         "records: its code is not ours, and no epsilon counts what it brings."
         for one in own
+    )
+
+
+def of_their_metrics(asked: Iterable[str]) -> tuple[str, ...]:
+    """What claims rest on where a spec asks for these metrics: a sentence for each `module:function`.
+
+    What it returns leaves, and may lead the search: of what it is given that is free, and of anything else not counted.
+    """
+    return tuple(
+        f"{one} looks at nothing but what it is given, targets and scores of public validation records: its code is "
+        "not ours."
+        for one in sorted(set(asked))
+        if OBJECT.fullmatch(one)
     )
 
 

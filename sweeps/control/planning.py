@@ -29,6 +29,7 @@ from sweeps.search.space import Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.model import SweepSpec
 from sweeps.spec.problems import Problems
+from trainables.attribution import of_their_metrics, resting_on_word
 from trainables.claims import check_unit, check_weights
 from trainables.measures.objectives import check_measurable
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar, System
@@ -90,7 +91,9 @@ def plan_proposal(
     found = ONE_TRIAL if spec.search.chosen is None else chosen_line(spec.search.chosen)
     claim = replace(plan.guarantee, assumptions=(*plan.guarantee.assumptions, found))
     held = planner.held(config, replace(plan, guarantee=claim))
-    return held if isinstance(held, Refusal) else Release.of(spec).plan(held)
+    if isinstance(held, Refusal):
+        return held
+    return Release.of(spec).plan(resting_on_word(held, of_their_metrics(spec.asked)))
 
 
 @dataclass(frozen=True, slots=True)

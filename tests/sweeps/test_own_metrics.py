@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from dpcore.guarantee import Status
+from sweeps.control.planning import plan_proposal
 from sweeps.provenance.spec_code import code_of
 from sweeps.release.policy import Release
-from sweeps.spec import load_spec
+from sweeps.search.space import Space
+from sweeps.spec import load_spec, public_facts
 from tests.sweeps.private_people import people
 from tests.sweeps.test_asked_metrics import errors, of
 from tests.trainables.registry_cases import CANDIDATES, data_of
@@ -17,7 +20,7 @@ from tests.trainables.test_measures import member
 from trainables import plugins
 from trainables.publishing import Undeclared, declared
 from trainables.registry import SYSTEMS
-from trainables.system import TrialGroup
+from trainables.system import PrivacyPlan, TrialGroup
 from trainables.worker.files import Folder
 from trainables.worker.trial import run_group
 
@@ -116,3 +119,20 @@ def test_the_door_lets_out_what_the_spec_asked_for_and_no_other_function(people)
         release.metrics({"own_gain:rows": 0.5}, "noisy-sgd", {})
     metric = declared(SYSTEMS["noisy-sgd"], spec.asked)["own_gain:hits"]
     assert metric.doc.endswith("asserted by own_gain: nobody read it here")
+
+
+def test_claims_of_a_sweep_that_asks_for_one_say_that_it_looks_at_nothing_else(people) -> None:
+    """It might score models on private records: what it returned led the search and left, and nobody counted it."""
+    claims = {}
+    for name in ("own_gain:hits", "accuracy"):
+        spec = load_spec(of(people, objectives=[{"metric": name, "goal": "maximize"}]))
+        branch = Space.of(spec).branches[0]
+        config = Space.of(spec).config(branch, spec.privacy.epsilon[0], branch.drawn(lambda: 0.5))
+        plan = plan_proposal(spec, config, public_facts(spec), {})
+        assert isinstance(plan, PrivacyPlan)
+        claims[name] = plan.guarantee
+    own, ours = claims.values()
+    (line,) = set(own.assumptions) - set(ours.assumptions)
+    assert line.startswith("own_gain:hits looks at nothing but what it is given")
+    assert own.epsilon == ours.epsilon
+    assert own.status is Status.PROVED_UNDER_ASSUMPTIONS
