@@ -69,7 +69,7 @@ def delete(workspace: Workspace, sweep: str) -> DeleteAnswer:
         finally:
             lease.release()
     uri = record.spec.tracking_uri or workspace.tracking_uri
-    left = (*_files_left(workspace, record), *deleted_experiment(uri, record.name))
+    left = (*_files_left(workspace, record), *deleted_experiment(uri, record))
     return DeleteAnswer(sweep=record.called, left=left)
 
 

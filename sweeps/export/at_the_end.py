@@ -81,7 +81,7 @@ def show_models(workspace: Workspace, sweep: str) -> ModelsShown:
     left_out: dict[str, str] = {}
     uri = record.spec.tracking_uri or workspace.tracking_uri
     exports = _OfToday(workspace, record.name)
-    there = shown_models(uri, record.name, workspace.folder(record.name), trials, asked, exports, left_out)
+    there = shown_models(uri, record, workspace.folder(record.name), trials, asked, exports, left_out)
     return ModelsShown(trials=tuple(there), left_out=left_out, more=more)
 
 

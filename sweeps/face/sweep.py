@@ -262,7 +262,9 @@ class Sweep:
 
         check_model_name(model_name)
         model = self.model(trial, as_refuted=as_refuted, accept=accept)
-        return register(self.workspace.tracking_uri, model_name, model, self.name, self.trial(trial))
+        return register(
+            self.workspace.tracking_uri, model_name, model, self._published.sweep(self.name), self.trial(trial)
+        )
 
     def test(self, trial: int | str, *, again: bool = False, accept: Collection[str] = ()) -> HeldOutReading:
         """Score a finished trial on the test records (`data.test`), which are read once; the same trial again is told

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from sweeps.process.sqlite_files import path_of
-from sweeps.tracking.mlflow_door import UNREACHABLE
+from sweeps.records import SweepRecord
+from sweeps.tracking.mlflow_door import UNREACHABLE, experiment_of
 from trainables.worker.redaction import shown_url
 
 
-def deleted_experiment(uri: str, sweep: str) -> list[str]:
+def deleted_experiment(uri: str, sweep: SweepRecord) -> list[str]:
     """Delete a sweep's experiment, as MLflow deletes: until `mlflow gc` it can be restored. What is to be done by hand
     where MLflow cannot be reached, in words."""
     path = path_of(uri)
@@ -17,10 +18,10 @@ def deleted_experiment(uri: str, sweep: str) -> list[str]:
 
     try:
         client = MlflowClient(tracking_uri=uri)
-        found = client.get_experiment_by_name(sweep)
+        _, found = experiment_of(client, sweep)
         if found is not None and found.lifecycle_stage != "deleted":
             client.delete_experiment(found.experiment_id)
     except UNREACHABLE as error:
         said = " ".join(str(error).split())[:200]
-        return [f"MLflow at {shown_url(uri)} keeps experiment {sweep!r}: {said}. Delete it there."]
+        return [f"MLflow at {shown_url(uri)} keeps experiment {sweep.name!r}: {said}. Delete it there."]
     return []

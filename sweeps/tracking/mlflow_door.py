@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import sqlite3
@@ -22,6 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from dpcore.checks import InvalidValue
 from sweeps.process.patience import patience
 from sweeps.process.waiting import waiting
+from sweeps.records import SweepRecord
 from trainables.worker.redaction import shown_url
 
 set_telemetry_client()
@@ -31,6 +33,9 @@ UNREACHABLE = (MlflowException, RequestException, SQLAlchemyError, OSError)
 
 TRIAL_KEY = "sweeps.trial_key"
 PARENT = "sweeps.parent"
+BEGAN = "sweeps.began"
+"""Tag of experiment and parent run: whose they are (`experiment_of`). One without it, of an earlier release, is taken
+over by the sweep of its name."""
 OBJECTIVES = "sweeps.search.objectives"
 REFERENCES = "sweeps.front.reference"
 HEADING = "sweeps.heading"
@@ -86,6 +91,26 @@ def find_experiment(uri: str, name: str) -> tuple[MlflowClient, Any]:
     """Client and experiment, None when there is none of that name."""
     client = MlflowClient(tracking_uri=uri)
     return client, client.get_experiment_by_name(name)
+
+
+def experiment_of(client: MlflowClient, sweep: SweepRecord) -> tuple[str, Any]:
+    """Name and experiment of a sweep, None in its place when it has none yet.
+
+    It is called as the sweep is. Where a sweep of that name from another store has that experiment (two people and one
+    server; two folders), this one's has its beginning in its name: in one, trials of equal keys would be one run, with
+    the results of both under one claim.
+    """
+    own = began(sweep)
+    for name in (sweep.name, f"{sweep.name}-{hashlib.sha256(own.encode()).hexdigest()[:8]}"):
+        found = client.get_experiment_by_name(name)
+        if found is None or found.tags.get(BEGAN, own) == own:
+            break
+    return name, found
+
+
+def began(sweep: SweepRecord) -> str:
+    """What tells a sweep from another one of the same name: the moment of its beginning, as its store has it."""
+    return repr(sweep.created_at)
 
 
 def pages(client: MlflowClient, experiment_id: str, condition: str) -> Iterator[Any]:

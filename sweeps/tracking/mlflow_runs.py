@@ -35,6 +35,7 @@ from sweeps.requests import Request, notes, tags
 from sweeps.tracking.mlflow_door import (
     ASSERTED_BY,
     ASSUMPTIONS,
+    BEGAN,
     DESCRIPTION,
     HEADING,
     NO_HEADING,
@@ -46,6 +47,8 @@ from sweeps.tracking.mlflow_door import (
     RESTS_ON,
     TAGGED,
     TRIAL_KEY,
+    began,
+    experiment_of,
     from_mlflow,
 )
 from sweeps.tracking.run_reading import WrittenRun, tagged_runs, written_runs
@@ -247,11 +250,11 @@ class Experiment:
             self._client.update_run(self._parent, name=sweep.called)
 
     def _open(self, sweep: SweepRecord) -> tuple[str, bool]:
-        found = self._client.get_experiment_by_name(sweep.name)
+        name, found = experiment_of(self._client, sweep)
         if found is None:
-            location = _artifact_location(self._uri, sweep.name)
+            location = _artifact_location(self._uri, name)
             tags = {**_spec_tags(sweep), **self._heading, **_KIND}
-            return self._client.create_experiment(sweep.name, location, tags), False
+            return self._client.create_experiment(name, location, tags), False
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
         return found.experiment_id, True
@@ -307,7 +310,12 @@ def _spec_tags(sweep: SweepRecord) -> dict[str, str]:
     # Those of the objectives: a tag has 5000 characters.
     names = {one["metric"] for one in objectives}
     ends = {name: one for name, one in sweep.references.items() if name in names}
-    tags = {"sweeps.digest": sweep.digest, OBJECTIVES: json.dumps(objectives), REFERENCES: json.dumps(ends)}
+    tags = {
+        BEGAN: began(sweep),
+        "sweeps.digest": sweep.digest,
+        OBJECTIVES: json.dumps(objectives),
+        REFERENCES: json.dumps(ends),
+    }
     return tags | _budget_tags(sweep.spec)
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mlflow import MlflowClient
 
 from sweeps.process.waiting import waiting
+from sweeps.records import SweepRecord
 from sweeps.release.published import Published
 from sweeps.tracking.lock import DrainLock, DrainRunning
-from sweeps.tracking.mlflow_door import TRIAL_KEY, UNREACHABLE, find_experiment
+from sweeps.tracking.mlflow_door import TRIAL_KEY, UNREACHABLE, experiment_of
 from sweeps.tracking.packaging import CARD, claim_tags, write
 from sweeps.tracking.run_reading import tagged_runs
 from sweeps.tracking.told_models import READY, Card, logged_models, tell
@@ -36,14 +37,14 @@ class Exports(Protocol):
 
 def shown_models(
     uri: str,
-    sweep: str,
+    recorded: SweepRecord,
     folder: Path,
     trials: Mapping[str, Published],
     asked: Collection[str],
     exports: Exports,
     left_out: MutableMapping[str, str],
 ) -> list[str]:
-    """Log the models of `asked` to the experiment of `sweep` unless they are there with the card of today, and return
+    """Log the models of `asked` to the experiment of a sweep unless they are there with the card of today, and return
     the keys of those that are. What MLflow has of any trial says afterwards what is known today.
 
     folder    the sweep's own, for the lock: two processes would log twice
@@ -54,10 +55,11 @@ def shown_models(
     lost. Nothing here raises because of MLflow.
     """
     there: list[str] = []
-    key = "the others"
+    key, sweep = "the others", recorded.name
     try:
         with DrainLock(folder):
-            client, experiment = find_experiment(uri, sweep)
+            client = MlflowClient(tracking_uri=uri)
+            _, experiment = experiment_of(client, recorded)
             if experiment is None:
                 raise OSError(f"MLflow has no experiment {sweep!r} yet")
             runs = {key: run for run, key in tagged_runs(client, experiment.experiment_id, TRIAL_KEY)}

@@ -10,8 +10,9 @@ from mlflow.exceptions import MlflowException
 
 from dpcore.checks import InvalidValue
 from sweeps.process.waiting import waiting
+from sweeps.records import SweepRecord
 from sweeps.release.published import Published
-from sweeps.tracking.mlflow_door import TRIAL_KEY, check_there, find_experiment
+from sweeps.tracking.mlflow_door import TRIAL_KEY, check_there, experiment_of
 from sweeps.tracking.models import log
 from sweeps.tracking.packaging import claim_tags
 from sweeps.tracking.run_reading import tagged_runs
@@ -40,7 +41,7 @@ def check_model_name(name: str) -> None:
         raise InvalidValue("register", name, "a name of MLflow's registry: not empty, without / : and .")
 
 
-def register(uri: str, name: str, model: ReleasedModel, sweep: str, trial: Published) -> RegisteredVersion:
+def register(uri: str, name: str, model: ReleasedModel, recorded: SweepRecord, trial: Published) -> RegisteredVersion:
     """Add `model`, that of `trial`, as the next version of the registered model `name`; make that if it is not there.
 
     uri  of MLflow, which shows the sweep already
@@ -51,8 +52,10 @@ def register(uri: str, name: str, model: ReleasedModel, sweep: str, trial: Publi
     """
     check_model_name(name)
     check_there(uri)
+    sweep = recorded.name
     with waiting(f"MLflow at {shown_url(uri)}"):
-        client, experiment = find_experiment(uri, sweep)
+        client = MlflowClient(tracking_uri=uri)
+        _, experiment = experiment_of(client, recorded)
         if experiment is None:
             remedy = f"`sweeps track {sweep}` first, and then again."
             raise InvalidValue("sweep", sweep, f"a sweep that MLflow at {shown_url(uri)} shows", remedy)

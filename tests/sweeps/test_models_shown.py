@@ -109,7 +109,7 @@ def test_what_fails_is_said_and_nothing_else_is_lost(own, monkeypatch):
     assert (found.code, found.counts) == (end.code, end.counts)
     assert "RuntimeError: broken" in "".join(found.models.lines())
     monkeypatch.undo()
-    monkeypatch.setattr("sweeps.tracking.models.find_experiment", lambda *_: (None, None))
+    monkeypatch.setattr("sweeps.tracking.models.experiment_of", lambda *_: (NAME, None))
     assert all("sweeps track" in why for why in show_models(own.workspace, NAME).left_out.values())
 
 
