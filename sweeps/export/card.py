@@ -140,6 +140,8 @@ class ModelCard:
             f"{quote_of_claim(self.claim).sentence}. The ledger charged {self.charged:,} steps.",
             f"It is one of {self.candidates} finished trials. Whoever chose it for its results quotes the total: "
             f"{'; '.join(self.total)}",
+            "This page is as old as the files beside it. What became known since (audits, test readings, trials) "
+            f"is not in it: look at `sweeps show {self.sweep}` before you quote a number of it.",
             "What the statuses rest on:",
             "\n".join(self.assumptions.lines()),
             "## How good it was",

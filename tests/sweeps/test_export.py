@@ -140,6 +140,7 @@ def test_the_card_says_what_it_was_chosen_among_and_how_sure_the_score_is(own):
     assert card["standard_error"]["accuracy"] == pytest.approx((accuracy * (1 - accuracy) / 200) ** 0.5)
     assert card["steps_charged"] == sweep.trial(0).planned_steps
     assert any("all trials together" in line for line in card["total"])
+    assert "before you quote a number of it" in sweep.model(0).page
     assert "treated as public" in sweep.model(0).page
     json.dumps(dict(card))
 
