@@ -6,11 +6,13 @@ import hashlib
 import json
 import math
 from collections.abc import MutableMapping
+from functools import lru_cache
 
 from dpcore.accountants.gdp import GDPAccountant
+from dpcore.accountants.pld import PLDAccountant
 from dpcore.adjacency import Adjacency
 from dpcore.events import Event, Gaussian, phases, to_dict
-from dpcore.selection import EventProfile, GDPCharge, covering_mu
+from dpcore.selection import EventProfile, GDPCharge, covering_mu, is_covered
 
 TOLERANCE = 2e-3
 """Of a mu that covers, relative and from above."""
@@ -22,7 +24,7 @@ ROUND_UP = 1 + 1e-12
 def cover(event: Event, adjacency: Adjacency, tau: float, known: MutableMapping[str, float]) -> GDPCharge:
     """The mu of an event, and the tau that stands beside it where it is not Gaussian itself; mu may be infinite.
 
-    known  {question: answer}, which is asked first and told
+    known  {question: answer}, which is asked first, and told; an answer counts where it is shown to cover
 
     Raises UnsupportedEvent for what no accountant counts as a curve, and as the accountants do.
     """
@@ -34,11 +36,25 @@ def cover(event: Event, adjacency: Adjacency, tau: float, known: MutableMapping[
         return GDPCharge(GDPAccountant(adjacency).compose(event).mu * ROUND_UP)
     question = _question(event, adjacency, tau)
     mu = known.get(question)
-    if mu is None:
+    # What somebody kept is no proof: the next launch rests on it, and with it the total of the sweep.
+    if mu is None or not shown_to_cover(event, mu, tau, adjacency):
         mu = covering_mu(EventProfile(event, adjacency, tolerance=ROUGH), tau, TOLERANCE)
         if math.isfinite(mu):
             known[question] = mu
     return GDPCharge(mu, tau)
+
+
+@lru_cache(maxsize=4096)
+def shown_to_cover(event: Event, mu: float, tau: float, adjacency: Adjacency) -> bool:
+    """Whether a Gaussian of this mu is shown to cover an event that is none itself, up to tau: at points of its own,
+    not at those that whoever found it looked at."""
+    if not (0 < mu < math.inf and tau):
+        return False
+    accountant = PLDAccountant(adjacency=adjacency)
+    if not accountant.supports(event):
+        return False
+    start = accountant.compose(event).epsilon_estimate(tau)
+    return 0 < start < math.inf and is_covered(EventProfile(event, adjacency).along(), 1.01 * start, mu, tau)
 
 
 def _question(event: Event, adjacency: Adjacency, tau: float) -> str:

@@ -18,7 +18,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpcore.accountants.gdp import GDPAccountant
-from dpcore.accountants.pld import PLDAccountant
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Gaussian, phases
@@ -33,8 +32,8 @@ from dpcore.selection import (
     RenyiCharge,
     RenyiFilter,
     covering_mu,
-    is_covered,
 )
+from sweeps.budget.covers import shown_to_cover
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number, rests_on, word
 from sweeps.certificate.fields import Chance, Delta, FrozenPart, NotNegative, Sentence
@@ -110,7 +109,7 @@ class GaussianRule(FrozenPart):
 
     def is_enough(self, event: Event, one: float, tau: float, adjacency: Adjacency) -> bool:
         """Whether it is quickly shown that this amount covers these events: most are, and no least one is asked for."""
-        return _is_covered(event, one, tau, adjacency)
+        return not _is_gaussian(event) and shown_to_cover(event, one, tau, adjacency)
 
     def needed(self, event: Event, tau: float, adjacency: Adjacency) -> float:
         """The least amount for these events."""
@@ -267,19 +266,6 @@ def _released(row: LedgerRow, part: Part) -> Event:
 
 def _is_gaussian(event: Event) -> bool:
     return all(isinstance(part, Gaussian) for part in phases(event))
-
-
-@lru_cache(maxsize=4096)
-def _is_covered(event: Event, mu: float, tau: float, adjacency: Adjacency) -> bool:
-    """Whether a Gaussian of this mu is shown to cover the event up to tau: at points of its own, not at those that
-    whoever charged it looked at."""
-    if _is_gaussian(event) or not (tau and mu):
-        return False
-    accountant = PLDAccountant(adjacency=adjacency)
-    if not accountant.supports(event):
-        return False
-    start = accountant.compose(event).epsilon_estimate(tau)
-    return 0 < start < math.inf and is_covered(EventProfile(event, adjacency).along(), 1.01 * start, mu, tau)
 
 
 @lru_cache(maxsize=4096)

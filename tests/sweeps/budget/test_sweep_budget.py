@@ -15,7 +15,9 @@ from dpcore.adjacency import Adjacency
 from dpcore.events import Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.gdp_dual import eps_gdp, mu_gdp
 from dpcore.selection import EventProfile, GDPCharge, GDPFilter, covering_mu
+from sweeps.budget import covers
 from sweeps.budget.charges import charge_of
+from sweeps.budget.covers import cover
 from sweeps.budget.sweep_budget import SweepBudget, budget_of
 from sweeps.control.extensions import extended
 from sweeps.control.planning import plan_proposal
@@ -149,3 +151,24 @@ def test_specs_of_before_keep_their_digests_and_new_ones_are_read_back() -> None
 
 def test_one_epsilon_is_a_number_or_a_list_of_one() -> None:
     assert spec({"epsilon": [3.0]}) == spec()
+
+
+STEPS = Repeated(event=PoissonSampled(rate=0.01, event=Gaussian(noise_multiplier=1.6)), count=1000)
+
+
+@pytest.mark.parametrize("poison", [1e-6, 0.3, 0.9, 0.0, -1.0, math.inf])
+def test_a_kept_answer_that_covers_too_little_is_no_charge(poison: float) -> None:
+    """Else the filter admits what the budget does not hold, and the budget is printed as the total."""
+    known: dict[str, float] = {}
+    honest = cover(STEPS, Adjacency.ADD_REMOVE, 1e-7, known)
+    (question,) = known
+    known[question] = honest.mu * poison
+    assert cover(STEPS, Adjacency.ADD_REMOVE, 1e-7, known) == honest
+    assert known[question] == honest.mu
+
+
+def test_a_kept_answer_that_covers_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[str, float] = {}
+    honest = cover(STEPS, Adjacency.ADD_REMOVE, 1e-7, known)
+    monkeypatch.setattr(covers, "covering_mu", lambda *_: pytest.fail("sought again"))
+    assert cover(STEPS, Adjacency.ADD_REMOVE, 1e-7, known) == honest

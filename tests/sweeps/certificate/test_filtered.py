@@ -6,7 +6,7 @@ from dpcore.accountants.pld import DeltaCurve
 from dpcore.gdp_dual import mu_gdp
 from dpcore.selection import GDPFilter
 from sweeps.budget import covers
-from sweeps.budget.covers import cover
+from sweeps.budget.covers import cover, shown_to_cover
 from sweeps.certificate.building import certified
 from sweeps.certificate.chain import Chain
 from sweeps.certificate.modes import filtered as mode
@@ -107,6 +107,6 @@ def test_a_charge_is_shown_to_cover_by_a_few_sums(monkeypatch):
     )
     events = [steps(1.2 + 0.01 * number, 1000 + number) for number in range(10)]
     charges = [cover(one, ADD_REMOVE, 1e-7, {}).mu for one in events]
-    mode._is_covered.cache_clear()
-    assert all(mode._is_covered(*one, 1e-7, ADD_REMOVE) for one in zip(events, charges, strict=True))
+    shown_to_cover.cache_clear()
+    assert all(shown_to_cover(*one, 1e-7, ADD_REMOVE) for one in zip(events, charges, strict=True))
     assert 2 * len(events) <= len(laid) <= 16 * len(events)
