@@ -24,7 +24,10 @@ ROUNDING = 1e-6
 
 
 def share(cases: int) -> int:
-    """How many mechanisms one of several cases of a theorem gets."""
+    """How many mechanisms one of several cases of a theorem gets.
+
+    cases  that its tests run in all: laws, deltas and kinds together, or a theorem sees fewer than were asked for
+    """
     return -(-MECHANISMS // cases)
 
 

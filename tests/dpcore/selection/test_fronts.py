@@ -147,7 +147,7 @@ def separate_score(fewer=0):
 
 @pytest.mark.chaos
 def test_no_two_searches_exceed_their_price():
-    assert climbed(separate_score(), mechanisms=share(8)) <= 1
+    assert climbed(separate_score(), mechanisms=share(1)) <= 1
 
 
 def test_two_searches_priced_with_one_shift_are_refuted():
@@ -288,9 +288,9 @@ def climbed_holdout(score, mechanisms=4):
 
 @pytest.mark.chaos
 def test_no_pair_of_phases_exceeds_the_price_of_a_holdout():
-    assert climbed_holdout(holdout_score(split_by_coin), share(8)) <= 1 + 1e-9
+    assert climbed_holdout(holdout_score(split_by_coin), share(1)) <= 1 + 1e-9
     assert (
-        climbed_holdout(holdout_score(lambda _, tune, final: split_in_public(tune, final), fixed=True), share(8))
+        climbed_holdout(holdout_score(lambda _, tune, final: split_in_public(tune, final), fixed=True), share(1))
         <= 1 + 1e-9
     )
 
