@@ -20,6 +20,7 @@ from sweeps.spec.sections import (
     Selection,
     Tracking,
 )
+from trainables.data.tuning_part import RecordsPart
 from trainables.system import PublicFacts, System
 
 
@@ -30,6 +31,7 @@ class Draft:
     systems          {name: its knobs}, canonical, of the systems that are known
     chosen           these systems
     facts            None where the data section is wrong
+    part             of the records that the data section asks for; None: all of them
     written_privacy  the privacy section as it was written, which may be wrong elsewhere than where a check looks
     """
 
@@ -50,6 +52,7 @@ class Draft:
     systems: Mapping[str, Knobs]
     chosen: Sequence[System]
     facts: PublicFacts | None
+    part: RecordsPart | None
     written_privacy: Mapping[str, Any]
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dpcore.adjacency import Adjacency
 from sweeps.spec.draft import Draft
 from sweeps.spec.problems import Problems
-from trainables.data import SOURCES
 from trainables.data.table import TABLE
 from trainables.data.tuning_part import HERE as PART
 from trainables.data.tuning_part import PartUse
@@ -54,7 +53,7 @@ def _check_part(draft: Draft, problems: Problems) -> None:
     data, privacy = draft.data, draft.privacy
     if data is None or draft.facts is None:
         return
-    holds, part = draft.written_privacy.get("scope") == "holdout", SOURCES[data.source].part(data.options())
+    holds, part = draft.written_privacy.get("scope") == "holdout", draft.part
     if holds and (part is None or part.use is not PartUse.FINAL):
         id_ = ", id: COLUMN" if data.source == TABLE.name else ""
         problems.add(

@@ -35,6 +35,8 @@ from sweeps.spec.selection_section import check_selection, proposing, selects
 from sweeps.spec.sweep_scope import check_sweep_scope
 from sweeps.spec.systems_section import read_systems
 from sweeps.spec.yaml_text import read_document
+from trainables.data.featured import FeaturedSource
+from trainables.data.tuning_part import RecordsPart
 from trainables.named import OrImported
 from trainables.system import PublicFacts, System
 
@@ -149,8 +151,14 @@ def _draft(
         systems=knobs,
         chosen=[systems[name] for name in knobs],
         facts=facts,
+        part=None if facts is None else _part(read["data"], sources),
         written_privacy=written if isinstance(written, Mapping) else {},
     )
+
+
+def _part(data: Data, sources: Mapping[str, DataSource]) -> RecordsPart | None:
+    source = sources[data.source]
+    return source.part(data.options()) if isinstance(source, FeaturedSource) else None
 
 
 def sections_of(document: Any) -> dict[str, Any]:
