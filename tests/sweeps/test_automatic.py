@@ -29,6 +29,7 @@ from trainables.natural import Natural, natural_of
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS
 
+FIXED = {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 4}
 HILL = {"systems": {"hill": MIXED["hill"]}}
 
 
@@ -261,6 +262,30 @@ def test_shares_are_seen_by_their_log_odds():
     shares_of = {name for name, one in metrics.items() if one.is_share}
     assert {"accuracy", "auc", "calibration_error"} <= shares_of
     assert not {"loss", "log_loss", "epsilon", "seconds"} & shares_of
+
+
+@pytest.mark.parametrize(("objectives", "seen"), [(ONE, 1), ([{"metric": "loss"}], 0), ([*ONE, {"metric": "loss"}], 0)])
+def test_log_odds_are_for_one_share_that_decides(objectives, seen, monkeypatch):
+    """Ranks are for all others: where the process looked is counted."""
+    looked = []
+    monkeypatch.setattr(surrogate, "log_odds", lambda values: looked.append(values) or log_odds(values))
+    spec = load_spec(
+        {
+            "name": "share",
+            "data": {"source": "digits"},
+            "systems": {"noisy-sgd": {"learning_rate": {"log_uniform": [0.1, 10]}, **FIXED}},
+            "privacy": {"epsilon": 2.0, "delta": 1e-4},
+            "objectives": objectives,
+            "search": {"sampler": "auto", "trials": 40, "resolved": "gp"},
+        }
+    )
+    proposer = Proposer(spec)
+    for _ in range(surrogate.DESIGN + 1):
+        proposal = proposer.propose()
+        like_a_hill = replace(proposal, config={**proposal.config, "rate": proposal.config["learning_rate"]})
+        proposer.tell(replace(finished(spec, like_a_hill), config=proposal.config))
+    assert len(looked) == seen
+    assert all(np.all((values >= 0) & (values <= 1)) for values in looked)
 
 
 def test_it_climbs_where_draws_do_not(monkeypatch):

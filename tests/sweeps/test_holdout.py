@@ -64,13 +64,17 @@ def final(root, epsilon=3.0, chosen_from="tuning", **sections):
     return spec("final", table(root, "people"), data=data, search=search, privacy=privacy, **sections)
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("holdout")
+def finished(root):
+    """A tuning, its final run, and a dear one, have run in `root`."""
     ran(tuning(root), root)
     ran(final(root), root)
     ran({**final(root, epsilon=40.0), "name": "dear"}, root)
     return root
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return finished(tmp_path_factory.mktemp("holdout"))
 
 
 def opened(root):

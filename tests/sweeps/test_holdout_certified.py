@@ -24,16 +24,12 @@ from sweeps.sealed.prior import SealedPrior
 from sweeps.spec import load_spec, public_facts
 from sweeps.store import open_store
 from tests.sweeps.final_runs import ran
-from tests.sweeps.test_holdout import SHARE, final, opened, total, tuning
+from tests.sweeps.test_holdout import SHARE, final, finished, opened, total, tuning
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("holdout")
-    ran(tuning(root), root)
-    ran(final(root), root)
-    ran({**final(root, epsilon=40.0), "name": "dear"}, root)
-    return root
+    return finished(tmp_path_factory.mktemp("holdout"))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ import sweeps
 from sweeps.control.interruption import Interruption
 from sweeps.process.exits import ExitCode
 from sweeps.process.words import Level, Voice, speaking
+from sweeps.runner.sealed_workers import _until
 
 SAID = "Stopping; once more to end at once."
 
@@ -62,6 +64,14 @@ def test_what_came_once_is_raised_at_every_look():
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 interruption.check()
+
+
+def test_a_sealed_search_asks_while_it_waits_for_its_end():
+    def stopped():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _until(time.time() + 5, stopped)
 
 
 def test_an_interruption_that_ray_swallows_ends_the_sweep_all_the_same(tmp_path):

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from dpcore.checks import InvalidValue
@@ -28,6 +27,7 @@ from sweeps.sealed.deadline import FACTOR, MeasuredDeadline, check_deadline
 from sweeps.sealed.opening import KEY
 from sweeps.sealed.workers import check_workers
 from sweeps.spec import load_spec
+from tests.sweeps.small_table import small_table
 from tests.sweeps.test_sealed_search import Search
 from trainables.rehearsal.findings import Rehearsed, Step
 
@@ -74,17 +74,7 @@ def rehearsed(spec: Any, *seconds: float, **changes: Any) -> Rehearsal:
 
 def people(path: Path) -> dict[str, Any]:
     """Records of a population, some of them private validation records."""
-    pd.DataFrame({"a": [0.5] * 400, "id": range(400), "rich": [0, 1] * 200}).to_parquet(path)
-    return {
-        "source": "table",
-        "path": str(path),
-        "n": 400,
-        "label": "rich",
-        "classes": 2,
-        "columns": {"a": {"low": 0, "high": 1}},
-        "validation": {"records": "private", "share": 0.3, "id": "id"},
-        "population": "people",
-    }
+    return {**small_table(path), "population": "people"}
 
 
 def estimated() -> MeasuredDeadline:

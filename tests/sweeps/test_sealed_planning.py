@@ -5,7 +5,6 @@ from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from dpcore.accounting import POISSON
@@ -24,6 +23,7 @@ from sweeps.sealed.prior import SealedPrior
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
 from sweeps.spec.sections import Selection
+from tests.sweeps.small_table import small_table
 from trainables.attribution import of_their_models
 from trainables.system import PrivacyPlan, Refusal
 
@@ -132,17 +132,7 @@ def test_a_claim_names_a_model_of_ones_own_that_did_not_win(monkeypatch):
 
 def test_private_validation_is_part_of_a_trial(tmp_path):
     private = deepcopy(DIGITS)
-    path = tmp_path / "people.parquet"
-    pd.DataFrame({"a": [0.5] * 400, "id": range(400), "rich": [0, 1] * 200}).to_parquet(path)
-    private["data"] = {
-        "source": "table",
-        "path": str(path),
-        "n": 400,
-        "label": "rich",
-        "classes": 2,
-        "columns": {"a": {"low": 0, "high": 1}},
-        "validation": {"records": "private", "share": 0.3, "id": "id"},
-    }
+    private["data"] = small_table(tmp_path / "people.parquet")
     private["systems"]["noisy-sgd"]["batch_size"] = 64
     planner = planner_of(private)
     plan = planner.plan(next(planner.prior.space.middles()))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import sweeps
@@ -38,6 +37,7 @@ from sweeps.sealed.opening import ANNOUNCED, KEY, SealedPlaces, opened
 from sweeps.sealed.releasing import GONE, NOTHING, release
 from sweeps.spec import load_spec, public_facts
 from sweeps.store import Store
+from tests.sweeps.small_table import N, small_table
 from trainables.data import SOURCES
 from trainables.sealed.box import Box, TooLarge
 from trainables.sealed.schedule import Schedule
@@ -394,19 +394,8 @@ def test_a_model_without_room_is_refused_before_anything_runs():
 
 
 def test_a_search_on_private_validation_records(tmp_path):
-    path = tmp_path / "people.parquet"
-    rng = np.random.default_rng(3)
-    pd.DataFrame({"a": rng.random(400), "id": range(400), "rich": [0, 1] * 200}).to_parquet(path)
     changes = dict(
-        data={
-            "source": "table",
-            "path": str(path),
-            "n": 400,
-            "label": "rich",
-            "classes": 2,
-            "columns": {"a": {"low": 0, "high": 1}},
-            "validation": {"records": "private", "share": 0.3, "id": "id"},
-        },
+        data=small_table(tmp_path / "people.parquet", np.random.default_rng(3).random(N)),
         systems={
             "noisy-sgd": {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 1, "learning_rate": 1.0}
         },
