@@ -8,7 +8,6 @@ included, so writing it twice leaves one copy.
 from __future__ import annotations
 
 import json
-import math
 import re
 import sqlite3
 import tempfile
@@ -18,40 +17,38 @@ from types import MappingProxyType
 from typing import Any
 
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from sweeps.front.pareto import spec_objectives
-from sweeps.ledger.assumptions import Assumptions
 from sweeps.process.patience import patience
 from sweeps.process.sqlite_files import path_of
-from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import DECIDED, EPSILON, CurveReport, SweepRecord, TrialState
+from sweeps.records import CurveReport, SweepRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
-from sweeps.release.quoting import REFUTED, is_refuted, quote_of_claim
+from sweeps.release.quoting import REFUTED, is_refuted
 from sweeps.requests import Request, notes, tags
 from sweeps.tracking.mlflow_door import (
-    ASSERTED_BY,
-    ASSUMPTIONS,
-    BEGAN,
     DESCRIPTION,
     HEADING,
     NO_HEADING,
-    OBJECTIVES,
     PARENT,
-    QUOTE,
-    QUOTE_AS,
-    REFERENCES,
-    RESTS_ON,
     TAGGED,
     TRIAL_KEY,
-    began,
     experiment_of,
-    from_mlflow,
 )
-from sweeps.tracking.run_reading import WrittenRun, tagged_runs, written_runs
+from sweeps.tracking.run_content import (
+    bests,
+    metrics_of,
+    milliseconds,
+    params_of,
+    shortened,
+    spec_tags,
+    trial_tags,
+    unrecorded,
+)
+from sweeps.tracking.run_reading import tagged_runs, written_runs
 from sweeps.tracking.shared_view import TAG, shared_view
 from trainables.worker.redaction import shown_url
 
@@ -60,7 +57,6 @@ Curves = Mapping[str, Sequence[CurveReport]]
 _METRICS_AT_ONCE = 1000
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
 """What a new experiment is about. It does not decide what a link opens (`shared_view.py`)."""
-_BEST = "best "
 _OURS = "sweeps."
 _STATUS = {
     TrialState.COMPLETE: "FINISHED",
@@ -78,7 +74,6 @@ _SWEEP_STATUS = {
     "out of hours": "KILLED",
     "out of budget": "KILLED",
 }
-_GUARANTEE_TAGS = ("notion", "adjacency", "unit", "status", "accountant", "theorem")
 
 
 class UserRefused(MlflowException):
@@ -107,7 +102,7 @@ class Experiment:
         _prepare(uri)
         self._uri, self._sweep = uri, sweep.name
         heading = Release.recorded(sweep.spec).heading
-        self._heading = {HEADING: _text(heading or NO_HEADING, 5000)}
+        self._heading = {HEADING: shortened(heading or NO_HEADING, 5000)}
         if heading:
             self._heading[DESCRIPTION] = heading
         self._client = MlflowClient(tracking_uri=uri)
@@ -139,27 +134,27 @@ class Experiment:
             run = self._client.create_run(
                 self._id,
                 run_name=trial.key,
-                start_time=_milliseconds(trial.proposed_at),
+                start_time=milliseconds(trial.proposed_at),
                 tags=tags,
             )
             run_id, artifacts, tags = run.info.run_id, run.info.artifact_uri, {}
-        metrics = _metrics(trial, curve)
+        metrics = metrics_of(trial, curve)
         for start in range(0, max(1, len(metrics)), _METRICS_AT_ONCE):
             self._client.log_batch(
                 run_id,
                 metrics=metrics[start : start + _METRICS_AT_ONCE],
-                params=[] if start else [Param(name, text) for name, text in _params(trial).items()],
+                params=[] if start else [Param(name, text) for name, text in params_of(trial).items()],
                 tags=[] if start else [RunTag(name, value) for name, value in tags.items()],
             )
         if trial.plan is not None:
             artifacts = artifacts or self._client.get_run(run_id).info.artifact_uri
             self._artifact(artifacts, "plan.json", trial.plan.to_dict())
-        end = None if trial.finished_at is None else _milliseconds(trial.finished_at)
+        end = None if trial.finished_at is None else milliseconds(trial.finished_at)
         status = _STATUS[trial.state]
         if status == "SCHEDULED":
             self._client.update_run(run_id, status=status)
         else:
-            self._client.set_terminated(run_id, status=status, end_time=end or _milliseconds(trial.proposed_at))
+            self._client.set_terminated(run_id, status=status, end_time=end or milliseconds(trial.proposed_at))
         self._runs[trial.key] = run_id
 
     def put_running(self, trial: Published, curve: Sequence[CurveReport] = ()) -> None:
@@ -184,7 +179,7 @@ class Experiment:
                 for name in sorted(name for name in run.tags if name.startswith(_OURS) and name not in expected):
                     self._client.delete_tag(run.run_id, name)
                     told.append(f"{key}: tag {name} is not in the store: taken out.")
-                if (strange := _strange(known[key], run, curves.get(key, ()))) is not None:
+                if (strange := unrecorded(known[key], run, curves.get(key, ()))) is not None:
                     self._delete(run.run_id)
                     told.append(f"{key}: {strange} is not in the store: the run is made anew.")
             elif any(name.startswith(_OURS) for name in run.tags):
@@ -216,10 +211,10 @@ class Experiment:
 
     def put_sweep(self, sweep: SweepRecord, finished: Sequence[Published]) -> None:
         """Make the parent run say where the sweep stands, under which heading, and the best of its finished trials."""
-        for best in _bests(sweep, finished):
+        for best in bests(sweep, finished):
             self._client.log_metric(self._parent, best.key, best.value, best.timestamp, best.step)
         self._client.set_experiment_tag(self._id, TAG, shared_view(spec_objectives(sweep.spec)))
-        for name, value in (_spec_tags(sweep) | self._heading).items():
+        for name, value in (spec_tags(sweep) | self._heading).items():
             self._client.set_experiment_tag(self._id, name, value)
             if name != DESCRIPTION:
                 self._client.set_tag(self._parent, name, value)
@@ -239,7 +234,7 @@ class Experiment:
         wanted = {f"{TAGGED}{key}": value for key, value in tags(said).items()}
         text = "\n\n".join(filter(None, [self._heading.get(DESCRIPTION), *notes(said)]))
         run = self._client.get_run(self._parent)
-        wanted |= {DESCRIPTION: _text(text, 5000)} if text else {}
+        wanted |= {DESCRIPTION: shortened(text, 5000)} if text else {}
         for name, value in wanted.items():
             if run.data.tags.get(name) != value:
                 self._client.set_tag(self._parent, name, value)
@@ -253,7 +248,7 @@ class Experiment:
         name, found = experiment_of(self._client, sweep)
         if found is None:
             location = _artifact_location(self._uri, name)
-            tags = {**_spec_tags(sweep), **self._heading, **_KIND}
+            tags = {**spec_tags(sweep), **self._heading, **_KIND}
             return self._client.create_experiment(name, location, tags), False
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
@@ -271,9 +266,9 @@ class Experiment:
                 self._parent = run_id
 
     def _make_parent(self, sweep: SweepRecord) -> None:
-        tags = {PARENT: "true", "sweeps.sweep": sweep.name, **_spec_tags(sweep), **self._heading}
+        tags = {PARENT: "true", "sweeps.sweep": sweep.name, **spec_tags(sweep), **self._heading}
         run = self._client.create_run(
-            self._id, run_name=sweep.name, start_time=_milliseconds(sweep.created_at), tags=tags
+            self._id, run_name=sweep.name, start_time=milliseconds(sweep.created_at), tags=tags
         )
         self._parent = run.info.run_id
         self._artifact(run.info.artifact_uri, "spec.json", sweep.spec.canonical)
@@ -303,131 +298,3 @@ def _prepare(uri: str) -> None:
 def _artifact_location(uri: str, sweep: str) -> str | None:
     path = path_of(uri)
     return None if path is None else (path.absolute().parent / "mlartifacts" / sweep).as_uri()
-
-
-def _spec_tags(sweep: SweepRecord) -> dict[str, str]:
-    objectives = [{"metric": one.metric, "goal": one.goal} for one in spec_objectives(sweep.spec)]
-    # Those of the objectives: a tag has 5000 characters.
-    names = {one["metric"] for one in objectives}
-    ends = {name: one for name, one in sweep.references.items() if name in names}
-    tags = {
-        BEGAN: began(sweep),
-        "sweeps.digest": sweep.digest,
-        OBJECTIVES: json.dumps(objectives),
-        REFERENCES: json.dumps(ends),
-    }
-    return tags | _budget_tags(sweep.spec)
-
-
-def _budget_tags(spec: RecordedSpec) -> dict[str, str]:
-    """What its budgets bound, and what leaves: of a sealed search the law of its trials and its deadline too."""
-    tags = {
-        "sweeps.scope": spec.scope,
-        "sweeps.release": spec.release,
-        "sweeps.budgets": json.dumps(list(spec.budgets)),
-    }
-    if spec.delta is not None:
-        tags["sweeps.delta"] = repr(spec.delta)
-    if (selection := spec.selection) is not None:
-        law = {name: selection[name] for name in ("count", "shape", "mean") if selection.get(name) is not None}
-        tags["sweeps.law"] = json.dumps(law | {"at_most": spec.trials})
-        tags["sweeps.deadline_minutes"] = repr(selection["deadline_minutes"])
-    return tags
-
-
-def trial_tags(trial: Published) -> dict[str, str]:
-    """What a trial is and claims, as tags."""
-    tags = {
-        TRIAL_KEY: trial.key,
-        "sweeps.number": str(trial.number),
-        "sweeps.state": str(trial.state),
-        "sweeps.feasible": str(trial.state is not TrialState.INFEASIBLE).lower(),
-        "sweeps.system": trial.system,
-        "sweeps.attempts": str(trial.attempts),
-    }
-    if trial.reason:
-        tags["sweeps.reason"] = _text(trial.reason, 5000)
-    if trial.guarantee is not None:
-        claim = trial.guarantee
-        tags |= {f"sweeps.{name}": _text(str(getattr(claim, name)), 5000) for name in _GUARANTEE_TAGS}
-        tags["sweeps.delta"] = repr(claim.delta)
-        if claim.aimed_at is not None:
-            tags["sweeps.aimed_at"] = repr(claim.aimed_at)
-        if claim.asserted_by:
-            tags[ASSERTED_BY] = _text(claim.asserted_by, 5000)
-        assumptions = Assumptions.of([claim])
-        tags[RESTS_ON] = assumptions.status(claim)
-        quote = quote_of_claim(claim)
-        tags |= {QUOTE: str(quote.verdict), QUOTE_AS: str(quote)}
-        tags[ASSUMPTIONS] = _text("\n".join(assumptions.lines()), 5000)
-    return tags
-
-
-def _bests(sweep: SweepRecord, finished: Sequence[Published]) -> list[Metric]:
-    """The best value of each objective that training decides, at the number of trials that it was chosen from."""
-    found = []
-    for objective in spec_objectives(sweep.spec):
-        values = [
-            (value, one.finished_at or one.proposed_at)
-            for one in finished
-            if not is_refuted(one) and (value := one.metric(objective.metric)) is not None and not math.isnan(value)
-        ]
-        if values and objective.metric not in DECIDED:
-            best = (max if objective.goal == "maximize" else min)(value for value, _ in values)
-            last = max(at for _, at in values)
-            found.append(Metric(_name(_BEST + objective.metric), float(best), _milliseconds(last), len(values)))
-    return found
-
-
-def _params(trial: Published) -> dict[str, str]:
-    return {_name(name): _text(value, 6000) for name, value in trial.config.items()}
-
-
-def _strange(trial: Published, run: WrittenRun, curve: Sequence[CurveReport]) -> str | None:
-    """What stands in the trial's run and not in its record, whenever it was logged."""
-    params = _params(trial)
-    for name, value in sorted(run.params.items()):
-        if params.get(name) != value:
-            return f"param {name}"
-    said = _metrics(trial, curve)
-    expected = {(one.key, one.step, None if math.isnan(one.value) else one.value) for one in said}
-    logged = {(key, step, None if value is None else from_mlflow(value)) for key, step, value in run.logged}
-    return next((f"metric {key} at step {step}" for key, step, _ in sorted(logged - expected, key=str)), None)
-
-
-def _metrics(trial: Published, curve: Sequence[CurveReport] = ()) -> list[Metric]:
-    start, end = _milliseconds(trial.proposed_at), _milliseconds(trial.finished_at or trial.proposed_at)
-    metrics = [
-        Metric(f"knob.{_name(name)}", float(value), start, 0)
-        for name, value in trial.config.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    ]
-    reports = dict(trial.reports) or ({trial.step: trial.metrics} if trial.metrics else {})
-    reports[trial.step] = trial.metrics
-    # By the time at which each was recorded: written again when the trial has ended, it is the same row.
-    told = {one.step: _milliseconds(one.at) for one in curve}
-    # Whoever sees a point of a curve sees what the trial claims with it.
-    claim = {} if trial.guarantee is None else {EPSILON: trial.guarantee.epsilon}
-    reports = {one.step: {**one.metrics, **claim} for one in curve} | reports
-    for step, values in reports.items():
-        for name, value in values.items():
-            # Of several reports the last one's epsilon is the claim.
-            if name != EPSILON or step != trial.step:
-                metrics.append(Metric(_name(name), float(value), told.get(step, end), step))
-    if trial.guarantee is not None and trial.step:
-        metrics.append(Metric(EPSILON, trial.guarantee.epsilon, told.get(trial.step, end), trial.step))
-    return metrics
-
-
-def _milliseconds(seconds: float) -> int:
-    return round(seconds * 1000)
-
-
-def _text(value: object, limit: int) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def _name(name: str) -> str:
-    # MLflow refuses other characters, and a refused run would hold up those behind it.
-    return re.sub(r"[^\w\-. :/]", "_", name)

@@ -15,7 +15,7 @@ import dpcore
 import trainables
 from sweeps.release.published import Published
 from sweeps.tracking.mlflow_door import HEADING, NO_HEADING
-from sweeps.tracking.mlflow_runs import trial_tags
+from sweeps.tracking.run_content import trial_tags
 from sweeps.tracking.signature import example, signature
 from trainables.export import served
 

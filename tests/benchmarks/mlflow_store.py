@@ -21,7 +21,7 @@ from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, Sq
 from sqlalchemy import create_engine, insert, select
 
 from sweeps.records import SweepRecord, TrialRecord
-from sweeps.tracking import mlflow_runs
+from sweeps.tracking import run_content
 from sweeps.tracking.mlflow_door import TRIAL_KEY
 from sweeps.tracking.mlflow_runs import Experiment
 
@@ -100,13 +100,13 @@ def _tags(first: dict[str, str], chosen: Sequence[tuple[str, TrialRecord]]) -> l
     return [
         {"run_uuid": name, "key": key, "value": value}
         for name, trial in chosen
-        for key, value in (first | {"mlflow.runName": trial.key} | mlflow_runs._tags(trial)).items()
+        for key, value in (first | {"mlflow.runName": trial.key} | run_content.trial_tags(trial)).items()
     ]
 
 
 def _params(chosen: Sequence[tuple[str, TrialRecord]]) -> list[dict[str, Any]]:
     return [
-        {"run_uuid": name, "key": key, "value": mlflow_runs._text(value, 6000)}
+        {"run_uuid": name, "key": key, "value": run_content.shortened(value, 6000)}
         for name, trial in chosen
         for key, value in trial.config.items()
     ]
@@ -123,5 +123,5 @@ def _metrics(chosen: Sequence[tuple[str, TrialRecord]]) -> list[dict[str, Any]]:
             "is_nan": False,
         }
         for name, trial in chosen
-        for one in mlflow_runs._metrics(trial)
+        for one in run_content.metrics_of(trial)
     ]

@@ -92,7 +92,7 @@ def test_only_the_publisher_makes_published_records():
         ("search", {"history.py", "rungs.py", "proposer.py", "optuna_sampler.py", "stratified.py"}),
         ("report", {"content.py", "figures.py", "trials.py", "importance.py"}),
         ("front", {"pareto.py", "panels.py"}),
-        ("tracking", {"mlflow_runs.py"}),
+        ("tracking", {"mlflow_runs.py", "run_content.py"}),
         (
             "face",
             {

@@ -22,7 +22,7 @@ from sweeps.ledger.summary import Procedure
 from sweeps.records import EPSILON as EPSILON_METRIC
 from sweeps.report.guarantees import guarantee_line
 from sweeps.tracking.front import _record
-from sweeps.tracking.mlflow_runs import trial_tags
+from sweeps.tracking.run_content import trial_tags
 from sweeps.tracking.run_reading import TrialRun
 from tests.sweeps.front_records import ACCURACY, EPSILON, claiming
 from tests.trainables.registry_cases import CANDIDATES, CASES, data_of
