@@ -48,7 +48,7 @@ slurm: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy dpcore trainables sweeps
+	$(BIN)/mypy dpcore trainables sweeps tests/benchmarks tests/gpu
 
 clean:
 	rm -rf $(VENV) .sweeps

@@ -20,6 +20,7 @@ from typing import Any
 
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Proposal, Settlement, SweepRecord
+from sweeps.release.published import was_published
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store import Store, open_store
@@ -119,7 +120,7 @@ def in_mlflow(store: Store, folder: Path) -> tuple[float, float]:
     experiment = Experiment(f"sqlite:///{folder}/mlflow.db", store.sweep("footprint"))
     before = (folder / "mlflow.db").stat().st_size
     for trial in store.trials("footprint")[:SHOWN]:
-        experiment.put(trial)
+        experiment.put(was_published(trial))
     size = sum((folder / name).stat().st_size for name in os.listdir(folder) if name.startswith("mlflow.db"))
     return (size - before) / SHOWN, on_disk(folder / "mlartifacts")[1] / SHOWN
 
@@ -135,7 +136,7 @@ def history(store: Store, trials: int) -> float:
     """Bytes of memory per trial that a controller keeps: the records, and the proposer's history."""
     before = megabytes()
     spec = load_spec({**SPEC, "search": {"sampler": "tpe", "trials": trials, "seed": 0}})
-    kept = {trial.key: trial for trial in store.trials("footprint")}
+    kept = {trial.key: was_published(trial) for trial in store.trials("footprint")}
     proposer = Proposer(spec)
     proposer.rebuild(kept.values())
     return (megabytes() - before) * 2**20 / trials
@@ -190,9 +191,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, postgres_server() as server:
         folder = Path(name)
         began = time.monotonic()
-        store = fill(f"sqlite:///{folder}/sweeps.db", trials)
-        store._database._engine.dispose()
+        place = f"sqlite:///{folder}/sweeps.db"
+        # Closed, its journal is part of the file.
+        fill(place, trials).close()
         size = (folder / "sweeps.db").stat().st_size
+        store = open_store(place)
         print(f"store, SQLite: {size / trials:.0f} bytes a trial ({trials} trials, {time.monotonic() - began:.0f} s)")
         server.psql("CREATE DATABASE filled;")
         url = server.get_uri().replace("/postgres?", "/filled?")

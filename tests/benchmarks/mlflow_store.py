@@ -20,7 +20,8 @@ from typing import Any
 from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlParam, SqlRun, SqlTag
 from sqlalchemy import create_engine, insert, select
 
-from sweeps.records import SweepRecord, TrialRecord
+from sweeps.records import SweepRecord
+from sweeps.release.published import Published
 from sweeps.tracking import run_content
 from sweeps.tracking.mlflow_door import TRIAL_KEY
 from sweeps.tracking.mlflow_runs import Experiment
@@ -28,7 +29,7 @@ from sweeps.tracking.mlflow_runs import Experiment
 AT_ONCE = 2000
 
 
-def fill(root: Path, sweep: SweepRecord, trials: Sequence[TrialRecord]) -> str:
+def fill(root: Path, sweep: SweepRecord, trials: Sequence[Published]) -> str:
     """Tracking URI of a new database in `root` with one experiment: a parent run and a run for each trial."""
     uri = f"sqlite:///{root}/mlflow.db"
     experiment = Experiment(uri, sweep)
@@ -84,7 +85,7 @@ def _row(connection: Any, table: Any, run: str) -> dict[str, Any]:
     return dict(connection.execute(select(table.__table__).where(table.run_uuid == run)).one()._mapping)
 
 
-def _run(first: dict[str, Any], old: str, name: str, trial: TrialRecord) -> dict[str, Any]:
+def _run(first: dict[str, Any], old: str, name: str, trial: Published) -> dict[str, Any]:
     start, end = round(trial.proposed_at * 1000), round((trial.finished_at or trial.proposed_at) * 1000)
     uri = first["artifact_uri"].replace(old, name)
     return first | {
@@ -96,7 +97,7 @@ def _run(first: dict[str, Any], old: str, name: str, trial: TrialRecord) -> dict
     }
 
 
-def _tags(first: dict[str, str], chosen: Sequence[tuple[str, TrialRecord]]) -> list[dict[str, Any]]:
+def _tags(first: dict[str, str], chosen: Sequence[tuple[str, Published]]) -> list[dict[str, Any]]:
     return [
         {"run_uuid": name, "key": key, "value": value}
         for name, trial in chosen
@@ -104,7 +105,7 @@ def _tags(first: dict[str, str], chosen: Sequence[tuple[str, TrialRecord]]) -> l
     ]
 
 
-def _params(chosen: Sequence[tuple[str, TrialRecord]]) -> list[dict[str, Any]]:
+def _params(chosen: Sequence[tuple[str, Published]]) -> list[dict[str, Any]]:
     return [
         {"run_uuid": name, "key": key, "value": run_content.shortened(value, 6000)}
         for name, trial in chosen
@@ -112,7 +113,7 @@ def _params(chosen: Sequence[tuple[str, TrialRecord]]) -> list[dict[str, Any]]:
     ]
 
 
-def _metrics(chosen: Sequence[tuple[str, TrialRecord]]) -> list[dict[str, Any]]:
+def _metrics(chosen: Sequence[tuple[str, Published]]) -> list[dict[str, Any]]:
     return [
         {
             "run_uuid": name,

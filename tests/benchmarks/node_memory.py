@@ -51,17 +51,19 @@ def trial(config: dict[str, Any], *, data: Any, folder: str) -> None:
     from ray import tune
 
     from tests.trainables.recording import memory_run
-    from trainables.system import Execution, PrivacyTarget
+    from trainables.system import Execution, PrivacyPlan, PrivacyTarget, Scalar
     from trainables.systems.noisy_sgd import NOISY_SGD
 
     records = data.get()
+    knobs: dict[str, Scalar] = {"model": "linear", "hidden": 1, "learning_rate": 0.1, "clip_norm": 1.0}
+    knobs |= {"batch_size": 256, "noise_multiplier": 1.0, "epochs": 20 * 256 / records.facts.n}
     plan = NOISY_SGD.plan(
-        {"model": "linear", "hidden": 1, "learning_rate": 0.1, "clip_norm": 1.0, "batch_size": 256}
-        | {"noise_multiplier": 1.0, "epochs": 20 * 256 / records.facts.n},
+        knobs,
         records.facts,
         PrivacyTarget(epsilon=1e6, delta=1e-9, solve="none"),
         {},
     )
+    assert isinstance(plan, PrivacyPlan), plan
     run = memory_run(plan, key=f"t-{config['number']}")
     NOISY_SGD.fit([run], records, Execution())
     # Every page of the table, as an epoch would touch it.

@@ -223,7 +223,8 @@ def main() -> int:
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     if options.peak:
-        return print_peak(*options.peak, options.batch)
+        model, engine = options.peak
+        return print_peak(model, engine, options.batch)
     load = os.getloadavg()[0]
     print(
         f"torch {torch.__version__}, opacus {opacus.__version__}, batch {options.batch}, one thread, tuned allocator, "

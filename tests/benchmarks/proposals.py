@@ -17,6 +17,7 @@ from typing import Any
 
 import optuna
 
+from sweeps.release.published import was_published
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec
 from tests.sweeps.toys import finished, running, spec_with
@@ -39,13 +40,13 @@ def ours(sampler: str, history: int) -> Callable[[], None]:
     spec, prior = exam(sampler), Proposer(exam("random"))
     proposals = [proposal for proposal in (prior.propose() for _ in range(history)) if proposal]
     proposer = Proposer(spec)
-    proposer.rebuild([finished(spec, proposal) for proposal in proposals])
+    proposer.rebuild([was_published(finished(spec, proposal)) for proposal in proposals])
 
     def once() -> None:
         proposal = proposer.propose()
         assert proposal is not None
-        proposer.tell(running(spec, proposal))
-        proposer.tell(finished(spec, proposal))
+        proposer.tell(was_published(running(spec, proposal)))
+        proposer.tell(was_published(finished(spec, proposal)))
 
     once()
     return once
@@ -81,7 +82,7 @@ def rebuild_seconds(sampler: str, history: int) -> float:
     """From records in memory to the first proposal."""
     spec, prior = exam(sampler), Proposer(exam("random"))
     proposals = [proposal for proposal in (prior.propose() for _ in range(history)) if proposal]
-    records = [finished(spec, proposal) for proposal in proposals]
+    records = [was_published(finished(spec, proposal)) for proposal in proposals]
     started = time.perf_counter()
     proposer = Proposer(spec)
     proposer.rebuild(records)

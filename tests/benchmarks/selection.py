@@ -42,7 +42,8 @@ SELECTED = {
 
 def seconds(of: Callable[[], Any], runs: int) -> dict[str, float]:
     """Medians over runs, each first cold and then warm."""
-    cold, warm = [], []
+    cold: list[float] = []
+    warm: list[float] = []
     for _ in range(runs):
         routes.forget()
         for found in (cold, warm):

@@ -17,13 +17,14 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import optuna
 import sqlalchemy
 
 from sweeps.ledger import steps
-from sweeps.store import Store, open_store
+from sweeps.store import Store, open_store, schema
 from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, settle
 
 ROUNDS, TRIALS_PER_ROUND = 5, 60
@@ -92,13 +93,16 @@ def cost_per_trial(folder: Path) -> dict[str, float]:
 
 
 def fill(store: Store, number: int) -> None:
-    """A sweep of `number` finished trials: one real trial, copied inside the database."""
-    store.create_sweep(record(f"large-{number}"))
-    lease = store.acquire(f"large-{number}")
+    """A sweep of `number` finished trials: one real trial, copied inside the database, by a connection beside ours."""
+    name = f"large-{number}"
+    store.create_sweep(record(name))
+    lease = store.acquire(name)
     store.launch(lease, proposal(0), plan(), 100)
-    settle(store, lease, f"large-{number}-0")
-
-    def copy(connection: sqlalchemy.Connection) -> None:
+    settle(store, lease, f"{name}-0")
+    engine = sqlalchemy.create_engine(store.url)
+    with engine.begin() as connection:
+        found = sqlalchemy.select(schema.sweeps.c.id).where(schema.sweeps.c.name == name)
+        sweep_id = connection.execute(found).scalar_one()
         for table in ("trials", "attempts", "ledger"):
             columns = [
                 row[1] for row in connection.exec_driver_sql(f"PRAGMA table_info({table})") if row[1] != "number"
@@ -107,10 +111,9 @@ def fill(store: Store, number: int) -> None:
             connection.exec_driver_sql(
                 f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {number - 1}) "
                 f"INSERT INTO {table} (number, {listed}) SELECT i, {listed} FROM n, {table} "
-                f"WHERE sweep_id = {lease.sweep_id} AND number = 0"
+                f"WHERE sweep_id = {sweep_id} AND number = 0"
             )
-
-    store._database.write(copy)
+    engine.dispose()
 
 
 def loads(folder: Path) -> dict[str, dict[str, float]]:
@@ -121,14 +124,19 @@ def loads(folder: Path) -> dict[str, dict[str, float]]:
         fill(store, number)
         name = f"large-{number}"
         readers: dict[str, Callable[[], object]] = {
-            "trials, metrics, config, guarantee": lambda name=name: store.trials(name),
-            "ledger": lambda name=name: store.ledger(name),
-            "counts": lambda name=name: store.counts(name),
-            "steps spent": lambda name=name: steps.total(store.ledger(name)),
+            "trials, metrics, config, guarantee": partial(store.trials, name),
+            "ledger": partial(store.ledger, name),
+            "counts": partial(store.counts, name),
+            "steps spent": partial(spent, store, name),
         }
         assert len(store.trials(name)) == number
         results[name] = {what: timed(read) for what, read in readers.items()}
     return results
+
+
+def spent(store: Store, name: str) -> steps.Spending:
+    """Steps in the ledger of a sweep."""
+    return steps.total(store.ledger(name))
 
 
 def timed(read: Callable[[], object]) -> float:

@@ -40,6 +40,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--trials", type=int, default=4)
     options = parser.parse_args()
+    if options.workers < 2:
+        parser.error(f"--workers {options.workers}: expected at least 2, which make a team")
     os.environ.update(RAY_USAGE_STATS_ENABLED="0", TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1", OMP_NUM_THREADS="1")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     import ray

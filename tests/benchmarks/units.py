@@ -20,7 +20,7 @@ from dpcore.group_privacy import group_epsilon_lower
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget
+from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, Scalar
 
 DELTA = 1e-5
 BATCH_SHARE, EPOCHS, RATE, CLIP = 0.2, 20, 0.02, 1.0
@@ -30,7 +30,7 @@ def trained(data: Dataset, epsilon: float, seed: int) -> tuple[PrivacyPlan, dict
     """One training: its plan, its metrics, its seconds."""
     began = time.perf_counter()
     system = SYSTEMS["noisy-adam"]
-    config = {
+    config: dict[str, Scalar] = {
         "model": "item-table",
         "learning_rate": RATE,
         "clip_norm": CLIP,

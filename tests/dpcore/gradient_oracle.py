@@ -25,7 +25,7 @@ def clipped_sum(model: nn.Module, loss_fn, inputs, targets, clip_norm: float) ->
     total = {name: torch.zeros_like(several[0], dtype=torch.float64) for name, several in by_name.items()}
     for b in range(len(targets)):
         row = {name: several[b].double() for name, several in by_name.items()}
-        norm = torch.sqrt(sum((one**2).sum() for one in row.values()))
+        norm = torch.stack([one.norm() for one in row.values()]).norm()
         if torch.isfinite(norm):
             for name, one in row.items():
                 total[name] += one * min(1.0, clip_norm / max(float(norm), 1e-300))

@@ -93,8 +93,8 @@ def norms(setting: Setting) -> Iterator[Figure]:
                 told = "float32, reduced products" if reduced else precision
                 assert norm <= CLIP * (1 + SAME_NORM), f"{name}, {told}: a record of norm {norm / CLIP:.9f} clip norms"
                 worst[told] = max(worst.get(told, 0.0), norm / CLIP)
-    for told, one in worst.items():
-        yield Figure(f"{told}: largest norm over the bound, less 1,", one - 1)
+    for told, largest in worst.items():
+        yield Figure(f"{told}: largest norm over the bound, less 1,", largest - 1)
 
 
 @contextmanager

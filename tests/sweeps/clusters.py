@@ -29,7 +29,7 @@ def free_ports(count: int) -> list[int]:
 
     Test processes that ask in the same moment are told different ones: each has a share of its own.
     """
-    held = []
+    held: list[socket.socket] = []
     share = 10_000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     first = 30_000 + share * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     for port in range(first + os.getpid() % (share // 2), first + share):

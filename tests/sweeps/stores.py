@@ -20,7 +20,7 @@ from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Proposal, Settlement, SweepRecord
 from sweeps.store import Store
-from trainables.system import PrivacyPlan, Refusal
+from trainables.system import PrivacyPlan, Refusal, Scalar
 
 SWEEP = "quick-start"
 
@@ -51,7 +51,12 @@ def plan(steps: int = 100, noise: float = 1.5, rate: float = 0.01) -> PrivacyPla
 
 
 def proposal(number: int) -> Proposal:
-    config = {"system": "noisy-sgd", "target_epsilon": 1.0, "learning_rate": 0.25 + number, "batch_size": 64}
+    config: dict[str, Scalar] = {
+        "system": "noisy-sgd",
+        "target_epsilon": 1.0,
+        "learning_rate": 0.25 + number,
+        "batch_size": 64,
+    }
     return Proposal(number=number, config=config, seed=2**63 + number)
 
 

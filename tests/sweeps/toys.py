@@ -13,6 +13,7 @@ from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.spec import SweepSpec, load_spec
 from tests.sweeps.view_sweeps import guarantee, plan
+from trainables.capabilities import Capabilities
 from trainables.data.options import Option
 from trainables.system import (
     Config,
@@ -26,6 +27,7 @@ from trainables.system import (
     PublicFacts,
     Refusal,
     Run,
+    System,
     Task,
 )
 
@@ -55,6 +57,7 @@ class Hill:
         Metric(name="loss", goal="minimize", doc="one minus accuracy", released="nothing", depends=Dependence.PUBLIC),
     )
     solves: Mapping[str, str] = {"noise": "noise_multiplier", "steps": "steps"}
+    capabilities = Capabilities()
     largest_noise = 1e6
 
     def plan(
@@ -138,7 +141,7 @@ class Points:
         raise NotImplementedError
 
 
-SYSTEMS = {"hill": Hill(), "valley": Valley()}
+SYSTEMS: dict[str, System] = {"hill": Hill(), "valley": Valley()}
 SOURCES = {"points": Points()}
 
 SPEC: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian
@@ -74,7 +75,7 @@ def config_of(number: int, system: str = "noisy-sgd") -> dict:
     }
 
 
-def launch(store: Store, lease: Lease, number: int, **changes: object) -> str:
+def launch(store: Store, lease: Lease, number: int, **changes: Any) -> str:
     config = config_of(number)
     store.launch(
         lease,

@@ -206,6 +206,7 @@ def misspelled() -> str:
 def charged() -> str:
     with _folder() as root:
         procedure = sweeps.run(TOY, root=root).claim.procedure
+    assert procedure is not None
     total = procedure.guarantee
     kind = f"at delta {total.delta:g}, {total.adjacency}, {total.status}"
     return f"`show`, `Sweep.claim`: epsilon {total.epsilon:.4g} {kind}"

@@ -27,7 +27,11 @@ def published(trials: Sequence[dict[str, Any]], way: str, searches: int, seed: i
     """Test accuracy of what each of so many searches publishes."""
     rng = np.random.default_rng(seed)
     secret = rng.geometric(1 / MEAN, size=20 * searches)
-    counts = {"untuned": [1] * searches, "all": [SHARED] * searches, "best": secret[secret <= MOST][:searches]}
+    counts: dict[str, Sequence[int]] = {
+        "untuned": [1] * searches,
+        "all": [SHARED] * searches,
+        "best": secret[secret <= MOST][:searches].tolist(),
+    }
     validation = np.array([one["validation"] for one in trials])
     test = np.array([one["test"] for one in trials])
     found = np.empty(searches)
