@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import closest
 from sweeps.spec import SweepSpec, load_spec, sections_of
 from sweeps.spec.documents import read_file
+from sweeps.spec.problems import in_file
 from sweeps.spec.yaml_text import read_document
 
 
@@ -37,8 +38,23 @@ def load_example_or_file(
     Raises InvalidValue when there is neither such a file nor such an example, or for a change that is none; SpecErrors
     for a bad spec.
     """
-    raw = sections_of(_document(spec) if isinstance(spec, str) else spec)
-    for section, key, value in _overrides(data, trials, seed):
+    file = _file_of(spec)
+    with in_file(file):
+        return _changed(sections_of(_document(spec, file)), _overrides(data, trials, seed), changes, systems, sources)
+
+
+def _file_of(spec: str | Mapping[str, Any]) -> Path | None:
+    return Path(spec) if isinstance(spec, str) and Path(spec).is_file() else None
+
+
+def _changed(
+    raw: dict[str, Any],
+    overrides: Iterable[tuple[str, str, Any]],
+    changes: Sequence[str] | Mapping[str, Any],
+    systems: Sequence[Any],
+    sources: Sequence[Any],
+) -> SweepSpec:
+    for section, key, value in overrides:
         before = raw.get(section) or {}
         # A section of another kind is left for the validation to name.
         if isinstance(before, dict):
@@ -52,9 +68,11 @@ def load_example_or_file(
     return load_spec(raw)
 
 
-def _document(spec: str) -> Any:
-    if Path(spec).is_file():
-        return read_file(Path(spec))
+def _document(spec: str | Mapping[str, Any], file: Path | None) -> Any:
+    if not isinstance(spec, str):
+        return spec
+    if file is not None:
+        return read_file(file)
     names = example_names()
     if spec in names:
         return read_document(files(__name__).joinpath(f"{spec}.yaml").read_text(encoding="utf-8"))

@@ -25,7 +25,7 @@ from sweeps.spec.documents import read_file
 from sweeps.spec.draft import Draft
 from sweeps.spec.final_section import check_final, is_final
 from sweeps.spec.model import FUNCTION, SweepSpec
-from sweeps.spec.problems import Problems, SpecError, SpecErrors
+from sweeps.spec.problems import Problems, SpecError, SpecErrors, in_file
 from sweeps.spec.raw import check_population, check_raw_measures
 from sweeps.spec.references import check_references, references
 from sweeps.spec.reported import check_reported
@@ -92,8 +92,26 @@ def load_spec(
     from trainables.data import SOURCES
     from trainables.registry import SYSTEMS
 
+    file = _file_of(source)
+    with in_file(file):
+        raw = sections_of(read_file(file) if file is not None else _given(source))
+        return _checked(raw, systems or SYSTEMS, sources or SOURCES)
+
+
+def _file_of(source: str | Path | Mapping[str, Any]) -> Path | None:
+    if isinstance(source, Mapping):
+        return None
+    if isinstance(source, str) and ("\n" in source or ": " in source or source.strip().endswith(":")):
+        return None
+    return Path(source)
+
+
+def _given(source: str | Path | Mapping[str, Any]) -> Any:
+    return source if isinstance(source, Mapping) else read_document(str(source))
+
+
+def _checked(raw: dict[str, Any], systems: Mapping[str, System], sources: Mapping[str, DataSource]) -> SweepSpec:
     problems = Problems()
-    raw = sections_of(_read(source))
     check_no_secrets(raw, problems)
     problems.raise_any()
     raw = {key: value for key, value in raw.items() if not key.startswith(IGNORED)}
@@ -104,7 +122,7 @@ def load_spec(
         if key not in fields:
             problems.add(key, raw[key], "a section of a spec", did_you_mean(key, fields))
     read = {key: _read_section(key, raw, field, problems) for key, field in fields.items() if key != "systems"}
-    draft = _draft(raw, read, systems or SYSTEMS, sources or SOURCES, problems)
+    draft = _draft(raw, read, systems, sources, problems)
     for check in CHECKS:
         check(draft, problems)
     problems.raise_any()
@@ -192,14 +210,6 @@ def public_facts(spec: SweepSpec) -> PublicFacts:
     from trainables.data import SOURCES
 
     return SOURCES[spec.data.source].facts(spec.data.options())
-
-
-def _read(source: str | Path | Mapping[str, Any]) -> Any:
-    if isinstance(source, Mapping):
-        return dict(source)
-    if isinstance(source, str) and ("\n" in source or ": " in source or source.strip().endswith(":")):
-        return read_document(source)
-    return read_file(Path(source))
 
 
 def _read_section(key: str, raw: dict[str, Any], field: FieldInfo, problems: Problems) -> Any:

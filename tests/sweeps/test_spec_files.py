@@ -76,7 +76,7 @@ def test_the_errors_are_those_of_yaml(tmp_path):
         (tmp_path / file).write_text(json.dumps(document))
         with pytest.raises(SpecErrors) as refused:
             load_spec(tmp_path / file)
-        said.append(str(refused.value))
+        said.append(refused.value.errors)
     assert said[0] == said[1]
 
 
@@ -163,3 +163,22 @@ def test_what_it_says_is_refused_as_the_option_is_and_without_its_password(monke
     assert ended.value.code == 2
     assert "MLFLOW_TRACKING_URI" in said
     assert "hunter22secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: [1", "expected valid YAML"),
+        ("nothing", "document='a text'"),
+        ("systems: {}\nextra: 1", "a section of a spec"),
+    ],
+)
+def test_a_refusal_names_the_file(text, told, tmp_path):
+    """Text that cannot be read, a document that is no spec, and a spec with errors, whoever reads it."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    for load in (load_spec, sweeps.load):
+        with pytest.raises(SpecErrors, match=r"^[0-9]+ errors? in ") as refused:
+            load(str(path))
+        assert str(refused.value).partition("\n")[0].endswith(f" in {path}:")
+        assert told in str(refused.value)
