@@ -75,6 +75,25 @@ def test_all_shows_every_notion():
 
 
 @pytest.mark.parametrize(
+    ("unknown", "change"),
+    [
+        ("epsilon", {"--delta": "1e-5"}),
+        ("delta", {"--epsilon": "3000"}),
+        ("steps", {"--epsilon": "4000", "--delta": "1e-5"}),
+    ],
+)
+def test_all_shows_the_others_where_the_headline_cannot_count_so_little_noise(unknown, change):
+    given = {"--noise-multiplier": "0.03", "--sample-rate": "0.01", **change}
+    given |= {} if unknown == "steps" else {"--steps": "100"}
+    pld, *others = rows(run(unknown, given, "--accountant", "all", "--json"))
+    assert (pld["accountant"], "epsilon" in pld) == ("pld", False)
+    assert "below a noise multiplier of 0.05" in pld["error"]
+    assert [row["accountant"] for row in others] == ["rdp", "gdp-clt", "zcdp", "advanced", "naive"]
+    assert others[0][unknown] > 0
+    assert "pld       pld cannot count" in run(unknown, given, "--accountant", "all").stdout
+
+
+@pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"--noise-multiplier": "0"}, "noise_multiplier=0.0"),
