@@ -43,13 +43,21 @@ _COINS = {
     "secure": "secure: noise from a cryptographic source that nobody can seed, batches from a keystream of a secret",
 }
 _PUBLIC_SEED = "starting weights and proposals come from the public seed of the spec"
-_HIDDEN = "hidden: every trial but the one that left, how many there were, and which of them it was"
-_HIDDEN_OF_FRONT = "hidden: every trial but those that left, how many there were, and which of them these were"
-_SELECTED = "independent draws from a public prior with secret coins, ranked inside the release boundary; one left"
-_SELECTED_BY = (
-    "independent draws from a public prior with secret coins, ranked inside the release boundary by {} public orders; "
-    "the best by each left"
+_SEALED_COINS = (
+    "pseudorandom: noise and batches from statistical generators, seeded by a secret of the search, drawn once",
+    "the number of trials from a cryptographic source, proposals and starting weights from the secret of the search",
 )
+_HIDDEN = "hidden: every trial but the one that left, how many there were, and which of them it was"
+_HIDDEN_ALL = "hidden: every trial, and how many there were"
+_HIDDEN_OF_FRONT = "hidden: every trial but those that left, how many there were, and which of them these were"
+_DRAWN = "independent draws from a public prior with secret coins"
+_LED = (
+    "each chosen with secret coins among draws from a public prior, by what earlier ones of its worker came to, within "
+    "bounds of that prior"
+)
+_BEST = "{}, ranked inside the release boundary; {} left"
+_BEST_BY = "{}, ranked inside the release boundary by {} public orders; {} left"
+_FIRST = "{}, held against a public target inside the release boundary; {} left"
 _NOT_HIDDEN = (
     "not hidden: metrics leave as they are recorded, and the release of every step is counted as if it had left by "
     "itself"
@@ -114,13 +122,26 @@ def sweep_row(known: KnownSweep) -> document.CertifiedSweep:
 
 def released_row(known: KnownSweep, artefact: str) -> document.ReleaseTerms:
     """What leaves, and whom one has to trust."""
-    left = _HIDDEN_OF_FRONT if len(known.spec.orders) > 1 else _HIDDEN
-    hidden = left if known.sealed else _NOT_HIDDEN
+    hidden = _hidden(known) if known.sealed else _NOT_HIDDEN
     return document.ReleaseTerms(artefact=artefact, intermediates=hidden, trust=TRUST, heading=known.release.heading)
 
 
-def _selected(spec: SweepSpec) -> str:
-    return _SELECTED if len(spec.orders) == 1 else _SELECTED_BY.format(len(spec.orders))
+def _hidden(known: KnownSweep) -> str:
+    """Of a sealed search."""
+    if not known.complete:
+        return _HIDDEN_ALL
+    return _HIDDEN_OF_FRONT if len(known.spec.orders) > 1 else _HIDDEN
+
+
+def _selected(known: KnownSweep) -> str:
+    """How a sealed search read its records."""
+    assert known.spec.selection is not None
+    how, orders = _DRAWN if known.spec.selection.adapt is None else _LED, len(known.spec.orders)
+    if orders > 1:
+        return _BEST_BY.format(how, orders, "the best by each" if known.complete else "none")
+    if known.spec.selection.target is not None:
+        return _FIRST.format(how, "the first to meet it" if known.complete else "none")
+    return _BEST.format(how, "one" if known.complete else "none")
 
 
 def accesses_row(known: KnownSweep, mode: Mode, rows: Sequence[LedgerRow]) -> document.Accesses:
@@ -138,7 +159,7 @@ def accesses_row(known: KnownSweep, mode: Mode, rows: Sequence[LedgerRow]) -> do
     return document.Accesses(
         training=None if mode.sealed else launches,
         steps=None if mode.sealed else steps,
-        tuning=_selected(known.spec)
+        tuning=_selected(known)
         if known.sealed
         else f"the {sampler} sampler {how}; whoever chose among {known.complete} finished trials saw their results",
         validation=recorded_text(record.spec) or NO_VALIDATION,
@@ -218,6 +239,8 @@ def _measured(trial: Published) -> Iterator[document.Measured]:
 
 def random_rows(known: KnownSweep) -> tuple[str, ...]:
     """Where coins come from."""
+    if known.sealed:
+        return _SEALED_COINS
     return (_COINS[known.spec.privacy.noise_source], _PUBLIC_SEED)
 
 

@@ -53,6 +53,8 @@ def test_an_adaptive_search_is_certified_at_its_price(tmp_path):
     assert (body.mode.mode, body.mode.low, body.mode.high) == ("best-adaptive", 0.9, 1.1)
     assert (body.claim.epsilon, body.mode.e_hat, body.mode.d_hat) == (3, rule.e_hat, rule.d_hat)
     assert body.searched.sampler == "adaptive"
+    assert "by what earlier ones of its worker came to" in body.accesses.tuning
+    assert "independent" not in body.accesses.tuning
     assert BOUNDED in body.attested
     assert "between 0.9 and 1.1 times as often as by the prior" in made.page
 

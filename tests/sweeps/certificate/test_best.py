@@ -58,6 +58,10 @@ def test_a_sealed_search_is_certified_once_it_is_over(searched):
     assert (body.mode.e1, body.mode.d_hat, body.mode.law.cap) == (rule.e1, rule.d_hat, 81)
     # Nothing in it tells how many trials there were.
     assert (body.accesses.training, body.accesses.steps, len(body.ledger.rows)) == (None, None, 1)
+    assert body.accesses.tuning.startswith("independent draws from a public prior with secret coins, ranked")
+    # With proposals of a public seed the winner's would tell its slot, and no theorem holds.
+    assert not [line for line in body.random if "public seed" in line]
+    assert "proposals and starting weights from the secret of the search" in body.random[1]
     with pytest.raises(CannotCertify, match="of a single trial"):
         certified(Publisher(store), "sealed", Publisher(store).trials("sealed")[0], APPROVED, KEY)
 

@@ -58,6 +58,9 @@ def test_it_is_certified_at_the_price_that_was_promised(document, tmp_path):
     assert verify(made.data, KEY.public_key()).stands
     assert (body.claim.epsilon, body.claim.delta, body.claim.notion) == (3, 1e-5, Notion.DP)
     assert (body.mode.plans, body.accuracy.metrics, len(body.ledger.rows)) == ((), (), 1)
+    assert body.accesses.tuning.endswith("; none left")
+    assert body.released.intermediates == "hidden: every trial, and how many there were"
+    assert ("held against a public target" in body.accesses.tuning) == (body.mode.mode == "first")
     assert body.mode.law.mean == rule.law.priced.mean
     assert body.title.endswith("released nothing")
     assert "is not told" in body.released.artefact
