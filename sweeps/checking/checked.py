@@ -22,7 +22,7 @@ from sweeps.rehearsal import Rehearsal, Rehearsing
 from sweeps.release.published import Published
 from sweeps.sealed.deadline import check_deadline, say_deadline
 from sweeps.sealed.room import check_room
-from sweeps.sealed.workers import check_workers
+from sweeps.sealed.workers import check_at_once, check_workers, workers_at
 from sweeps.search import registry
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.spec.model import FUNCTION
@@ -168,7 +168,10 @@ def check_places(spec: SweepSpec, address: str | None = None) -> None:
     check_reachable(address, spec.resources)
     if address is not None:
         with cluster(address):
-            check_resources(spec.resources, alive_nodes(), "the cluster has")
+            nodes = alive_nodes()
+            check_resources(spec.resources, nodes, "the cluster has")
+            if spec.selection is not None:
+                check_at_once(spec, workers_at(spec, address), nodes, "the cluster")
             imported_by_all(spec.user_functions())
 
 

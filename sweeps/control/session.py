@@ -181,9 +181,10 @@ def resume(
 
         course: Course
         if effective.selection is not None:
-            from sweeps.control.sealed_session import SealedCourse
+            from sweeps.control.sealed_session import Joining, SealedCourse
 
-            course = SealedCourse.prepared(store, lease, recorded, effective, facts, workspace, address, log)
+            joining = Joining(address, log, interruption.arm, lambda: cluster_lost(name))
+            course = SealedCourse.prepared(store, lease, recorded, effective, facts, workspace, joining)
         else:
             controller = _controller(store, lease, recorded, (began, effective), facts, workspace, progress, on_failure)
             controller.points.heard = listener.points

@@ -81,6 +81,11 @@ def cluster(
                 ray.shutdown()
 
 
+def is_joined() -> bool:
+    """Whether this process is in a cluster already, which `cluster` then leaves as it is."""
+    return bool(ray.is_initialized())
+
+
 def _unreachable(address: str | None, why: str) -> ClusterUnreachable:
     return ClusterUnreachable(f"--address={shown_url(address or '')!r}: {redacted(why, address)}")
 

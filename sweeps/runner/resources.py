@@ -39,9 +39,7 @@ def lacking(resources: Resources, nodes: Sequence[Node], who: str) -> str | None
     room = room_for(resources, nodes)
     if room >= resources.workers:
         return None
-    machines = "; ".join(_listed(node) for node in nodes) or "no node"
-    several = f" on {len(nodes)} nodes ({machines})" if len(nodes) > 1 else ""
-    found = f"{who} {_listed(_sum(nodes))}{several}"
+    found = f"{who} {listed(nodes)}"
     if resources.workers == 1:
         names = (
             "cpus_per_worker" if resources.cpus_per_worker is not None else "cpus",
@@ -74,6 +72,13 @@ def _on_one(resources: Resources, node: Node) -> int:
         # A share of a GPU lies on one of them.
         shares[-1] = int(node.get("GPU", 0)) * int(10_000 // round(gpus * 10_000))
     return min(shares)
+
+
+def listed(nodes: Sequence[Node]) -> str:
+    """What they have together, and each of several."""
+    machines = "; ".join(_listed(node) for node in nodes)
+    several = f" on {len(nodes)} nodes ({machines})" if len(nodes) > 1 else ""
+    return f"{_listed(_sum(nodes))}{several}"
 
 
 def _listed(node: Node) -> str:

@@ -9,6 +9,7 @@ import ray
 
 from sweeps.process.words import Event, say
 from sweeps.runner.cluster import alive_nodes, check_resources
+from sweeps.sealed.workers import waiting_text
 from sweeps.spec import Resources
 from trainables.sealed.worker import RemoteWork, SealedWork, serve_remotely
 from trainables.system import Dataset
@@ -27,7 +28,11 @@ def run(work: SealedWork, data: Dataset, resources: Resources, check: Callable[[
 
     A worker that is lost is started again by Ray, and goes on at its slot. Nothing that a worker does is looked at.
     """
-    check_resources(resources, alive_nodes(), "the cluster has")
+    nodes = alive_nodes()
+    check_resources(resources, nodes, "the cluster has")
+    if text := waiting_text(resources, work.workers, nodes):
+        # Its price is paid, so that it goes on: nodes that left may come back.
+        say(text, Event.WARNING)
     shared = RemoteWork(work=work, data=SharedData.put(data), credentials=Credentials.of_this_process())
     cpus, gpus = resources.per_worker()
     remote = ray.put(shared)

@@ -122,6 +122,12 @@ class Announcement:
         return cls(schedule=Schedule(**data["schedule"]), workers=data["workers"])
 
 
+def has_begun(sweep: SweepRecord, workspace: Workspace) -> bool:
+    """Whether it was announced, or ran: nothing is drawn for it any more."""
+    announced = Announcement.read(SealedPlaces.of(workspace, sweep.name).own)
+    return announced is not None or sweep.state is not SweepState.CREATED
+
+
 def opened(
     sweep: SweepRecord,
     spec: SweepSpec,
@@ -141,7 +147,7 @@ def opened(
     announced, key = Announcement.read(places.own), places.key()
     if announced is not None and key is not None:
         return _work(sweep.name, spec, places, announced, key)
-    if announced is not None or sweep.state is not SweepState.CREATED:
+    if has_begun(sweep, workspace):
         return None
     assert spec.selection is not None
     workers = workers_at(spec, address)

@@ -25,7 +25,7 @@ from typing import Any
 from sweeps.control import session
 from sweeps.control.interruption import Interruption
 from sweeps.control.open_course import Surroundings
-from sweeps.control.sealed_session import SealedCourse
+from sweeps.control.sealed_session import Joining, SealedCourse
 from sweeps.population.arithmetic import Population
 from sweeps.process.workspace import Workspace
 from sweeps.records import SweepState
@@ -138,7 +138,7 @@ def session_of(workspace: Workspace, spec: SweepSpec) -> None:
     with closing(workspace.open_store()) as store:
         lease, record = store.acquire("sealed"), store.sweep("sealed")
         log = workspace.folder("sealed") / "ray.log"
-        course = InThreads.prepared(store, lease, record, spec, public_facts(spec), workspace, None, log)
+        course = InThreads.prepared(store, lease, record, spec, public_facts(spec), workspace, Joining(None, log))
         if not course.over:
             store.set_state(lease, SweepState.RUNNING)
         ended = course.run(

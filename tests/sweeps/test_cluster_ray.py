@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import types
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,20 @@ import pytest
 import ray
 
 import sweeps.runner  # noqa: F401  (sets what Ray reads from the environment before it is imported)
+from dpcore.checks import InvalidValue
+from sweeps.control import session
+from sweeps.population.arithmetic import Population
+from sweeps.process.workspace import Workspace
+from sweeps.records import SweepState
 from sweeps.runner.cluster import ClusterUnreachable
 from sweeps.runner.imports import imported_by_all
 from sweeps.runner.ray_private.cluster_metadata import cluster_metadata, own_versions
 from sweeps.runner.ray_private.head_processes import head_processes
 from sweeps.runner.resources import request
+from sweeps.sealed.opening import KEY
 from sweeps.spec import Resources
+from tests.sweeps.test_sealed_search import SPEC as SEALED
+from tests.sweeps.test_sealed_search import Search
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.system import Execution, PrivacyPlan, PrivacyTarget
@@ -204,3 +213,21 @@ def test_check_asks_the_cluster_what_it_has(cluster):
     check_places(load_example_or_file("toy", changes=["resources.gpus=1"]), "auto")
     with pytest.raises(ClusterUnreachable, match=r"resources\.gpus=8: the cluster has 2 CPUs, 1 GPUs"):
         check_places(load_example_or_file("toy", changes=["resources.gpus=8"]), "auto")
+
+
+def test_a_sealed_search_with_workers_that_would_wait_is_refused_before_its_price_is_paid(cluster, tmp_path):
+    """The cluster has two CPUs and a GPU; the population's ledger and the folder stay as they were."""
+    from sweeps.checking.checked import check_places
+
+    with closing(Workspace.at(tmp_path).open_store(create=True)) as store:
+        store.make_population(Population.of("people", "linear", 5.0, 1e-4))
+    data = {**SEALED["data"], "population": "people"}
+    for number, (resources, most) in enumerate((({"cpus": 1}, 2), ({"cpus": 0.1, "gpus": 0.6}, 1))):
+        search = Search(tmp_path, name=f"s{number}", data=data, resources={**resources, "concurrency": 3})
+        with pytest.raises(InvalidValue, match=f"resources.concurrency=3: expected at most {most} on the cluster"):
+            check_places(search.spec, "auto")
+        with pytest.raises(InvalidValue, match=rf"at most {most} on the cluster, by what it has \(2 CPUs, 1 GPUs\)"):
+            session.resume(search.name, search.workspace, address="auto")
+        assert search.store.sweep(search.name).state is SweepState.CREATED
+        assert not search.store.charges("people")
+        assert not (search.places.own / KEY).exists()

@@ -25,7 +25,7 @@ from sweeps.rehearsal.result import Tried
 from sweeps.sealed import deadline, opening
 from sweeps.sealed.deadline import FACTOR, MeasuredDeadline, check_deadline
 from sweeps.sealed.opening import KEY
-from sweeps.sealed.workers import check_workers
+from sweeps.sealed.workers import check_workers, waiting_text, workers_of
 from sweeps.spec import load_spec
 from tests.sweeps.small_table import small_table
 from tests.sweeps.test_sealed_search import Search
@@ -226,6 +226,33 @@ def test_workers_that_would_wait_for_others_are_refused():
     check_workers(load_spec(SPEC | {"resources": {"concurrency": here + 1}, "search": {"trials": here}}))
     with pytest.raises(InvalidValue, match=r"resources\.concurrency=None: expected a number on a cluster"):
         check_workers(load_spec(SPEC | {"resources": {}}), "head:6379")
+
+
+def test_workers_that_would_wait_for_a_gpu_are_refused(monkeypatch):
+    monkeypatch.setattr(
+        "sweeps.runner.ray_private.machine_resources.machine_resources", lambda cpus: {"CPU": 64.0, "GPU": 2.0}
+    )
+    both = SPEC | {"search": {"trials": 9}}
+    check_workers(load_spec(both | {"resources": {"gpus": 0.5, "concurrency": 4}}))
+    for gpus, most in ((0.5, 4), (0.6, 2), (2, 1)):
+        spec = load_spec(both | {"resources": {"gpus": gpus, "concurrency": most + 1}})
+        with pytest.raises(InvalidValue, match=rf"at most {most} on this machine, by what it has \(64 CPUs, 2 GPUs\)"):
+            check_workers(spec)
+    # Not even one: another refusal says it.
+    check_workers(load_spec(both | {"resources": {"gpus": 3, "concurrency": 2}}))
+
+
+def test_tenths_of_a_cpu_are_packed_as_ray_packs_them():
+    """Divided as floats two CPUs hold nineteen tenths."""
+    assert workers_of(load_spec(SPEC | {"resources": {"cpus": 0.1}}).resources, cpus=2) == 20
+
+
+def test_a_search_that_has_begun_says_which_workers_wait():
+    resources = load_spec(SPEC).resources
+    assert waiting_text(resources, 2, [{"CPU": 1.0}, {"CPU": 1.0}]) is None
+    told = waiting_text(resources, 3, [{"CPU": 1.0}, {"CPU": 1.0}])
+    assert told is not None
+    assert "has 3 workers, as was announced, and there is room for 2 of them (2 CPUs, 0 GPUs on 2 nodes" in told
 
 
 def test_a_search_that_has_begun_is_never_asked(tmp_path):

@@ -23,7 +23,7 @@ from sweeps.checking.checked import before_launch
 from sweeps.control import session
 from sweeps.control.asking import enqueue
 from sweeps.control.deleting import delete
-from sweeps.control.sealed_session import SealedCourse
+from sweeps.control.sealed_session import Joining, SealedCourse
 from sweeps.face.overview import shown
 from sweeps.ledger.assumptions import covers_search
 from sweeps.population.arithmetic import Population, RowKind
@@ -348,9 +348,8 @@ def test_a_search_without_a_release_has_spent_its_price(tmp_path):
     work = search.begin()
     assert not search.release(work)
     assert "its whole budget is spent" in str(shown(search.name, search.workspace))
-    course = SealedCourse(
-        search.store, search.store.acquire(search.name), search.spec, True, None, None, tmp_path / "ray.log"
-    )
+    lease, joining = search.store.acquire(search.name), Joining(None, tmp_path / "ray.log")
+    course = SealedCourse(search.store, lease, search.spec, True, None, joining)
     assert course.reasons("finished") == (NOTHING,)
     course.over = False
     assert course.reasons("finished") == (GONE,)
@@ -424,7 +423,13 @@ def test_a_population_pays_for_the_whole_search_in_one_row(tmp_path):
     lease, record = search.store.acquire(search.name), search.store.sweep(search.name)
     for _ in range(2):
         SealedCourse.prepared(
-            search.store, lease, record, search.spec, search.facts, search.workspace, None, tmp_path / "ray.log"
+            search.store,
+            lease,
+            record,
+            search.spec,
+            search.facts,
+            search.workspace,
+            Joining(None, tmp_path / "ray.log"),
         )
     [row] = search.store.charges("people")
     assert (row.kind, row.charge) == (RowKind.SWEEP, DPCharge(3.0, 1e-5))
