@@ -51,7 +51,7 @@ def notes_on(
     elif len(plans) * EXHAUSTED_PROPOSALS_PER_TRIAL < samples:
         notes.append("few draws are feasible: a sampler that does not learn would end exhausted. Narrow the space.")
     first = len(spec.search.first)
-    if first:
+    if first and spec.search.chosen_from is None:
         notes.append(
             f"{first} of the trials are the points of search.first, tried before the sampler's own. They count in the "
             "total; how they were found does not: if these records were looked at for that, add what it cost"

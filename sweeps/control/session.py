@@ -158,6 +158,10 @@ def resume(
     ):
         recorded = store.sweep(name).kept()
         effective = extended(began, recorded.extensions)
+        if began.selection is not None:
+            from sweeps.sealed.opening import check_files
+
+            check_files(recorded, workspace, len(store.trials(name)))
         extension = asked(recorded, effective, store.trials(name), trials, hours, epsilon)
         check_corners(extended(effective, [extension] if extension else []), facts, store.calibrations())
         loaded = [source.load(effective.data.options(), workspace.features)]

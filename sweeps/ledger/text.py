@@ -23,8 +23,8 @@ PROMISES_NOTHING = "epsilon inf, since some promise nothing"
 COVERS = "It covers all results of this sweep and the choice of the best, but no running times and memory."
 COVERS_ONE = "It covers what left this search and the choice of it, but no running times and memory."
 COVERS_BOTH = (
-    "It is the larger of what each part was charged, and covers all results of both sweeps and the choice of the best, "
-    "but no running times and memory."
+    "It is the larger of what each part was charged, and covers what had left the sweep that tuned when its best was "
+    "chosen, that choice and the final run, but no running times and memory."
 )
 COUNTS = "It counts the mechanisms alone, and not what else leaves of these public records."
 """What a total is a claim about, and what it is where the records are declared public."""

@@ -43,6 +43,7 @@ from trainables.sealed.standing import Standing
 from trainables.sealed.worker import SealedWork
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, TrialGroup
 from trainables.worker.files import Folder
+from trainables.worker.redaction import shown_url
 
 SEALED = "sealed"
 KEY, ANNOUNCED = "sealed.key", "sealed.json"
@@ -126,6 +127,34 @@ def has_begun(sweep: SweepRecord, workspace: Workspace) -> bool:
     """Whether it was announced, or ran: nothing is drawn for it any more."""
     announced = Announcement.read(SealedPlaces.of(workspace, sweep.name).own)
     return announced is not None or sweep.state is not SweepState.CREATED
+
+
+def check_files(sweep: SweepRecord, workspace: Workspace, trials: int) -> None:
+    """A search that is not over goes on where its files are, by a store that knows what left it.
+
+    trials  of it, which the store knows
+
+    Raises InvalidValue. What went on all the same would end the search for good, or draw a second one.
+    """
+    if sweep.state is SweepState.FINISHED:
+        return
+    own = SealedPlaces.of(workspace, sweep.name).own
+    if sweep.state is not SweepState.CREATED and Announcement.read(own) is None:
+        raise InvalidValue(
+            "root",
+            workspace.root,
+            f"that in which {sweep.called!r} began, {sweep.root}: neither its key nor what it announced is in {own}",
+            f"Go on there, or copy the sweep's folder here. Where it is lost nothing leaves any more: `sweeps delete "
+            f"{sweep.called}` ends it, and its price stays paid.",
+        )
+    if not trials and workspace.trials(sweep.name).names():
+        raise InvalidValue(
+            "store",
+            shown_url(workspace.store_url),
+            f"the newest copy: a trial has left {sweep.called!r}, whose files are in "
+            f"{workspace.trials(sweep.name).url}, and the store does not know of it",
+            "Nothing is drawn or released a second time.",
+        )
 
 
 def opened(

@@ -129,6 +129,8 @@ def test_every_view_says_the_whole(root):
     said = "\n".join(sweep.overview().lines())
     assert "tuning on one part of the records and the final run on the other: epsilon" in said
     assert "the hyperparameters are the best of sweep 'tuning', which read the other part of these records" in said
+    # What the tuning releases later counts besides.
+    assert "covers what had left the sweep that tuned when its best was chosen, that choice and the final run" in said
     page = write_report(opened(root), "final", root / "final.html").read_text()
     assert "Tuning on one part of the records and the final run on the other" in page
     checked = str(sweeps.check(final(root), root=root, rehearsal=False))

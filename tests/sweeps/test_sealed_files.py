@@ -1,0 +1,98 @@
+"""A sealed search goes on where its files are, and by a store that knows what left it: else it is left as it is."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dpcore.checks import InvalidValue
+from sweeps.control import session
+from sweeps.control.deleting import delete
+from sweeps.process.workspace import Workspace
+from sweeps.records import SweepState
+from sweeps.sealed.opening import KEY
+from tests.sweeps.test_sealed_search import SPEC, Search, files
+
+LONG = {"selection": {**SPEC["selection"], "deadline_minutes": 60}}
+
+
+class Apart(Search):
+    """A search whose store and records are outside of its root."""
+
+    def __init__(self, root: Path) -> None:
+        self.elsewhere = {"store": f"sqlite:///{root}/store.db", "records": str(root / "records")}
+        at, self.at = Workspace.at, root / "here"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Workspace, "at", lambda _: at(self.at, **self.elsewhere))
+            super().__init__(root, **LONG)
+
+
+def test_a_search_that_is_resumed_from_another_folder_is_not_ended(tmp_path):
+    """As on another machine that sees store and records: it released nothing at once, and its trials were deleted."""
+    search = Apart(tmp_path)
+    work = search.begin()
+    there, sizes = Workspace.at(tmp_path / "there", **search.elsewhere), files(work)
+    with pytest.raises(InvalidValue, match=r"root=.*there': expected that in which 'sealed' began, .*/here"):
+        session.resume(search.name, there)
+    assert files(work) == sizes != {}
+    record = search.store.sweep(search.name)
+    assert (record.state, record.root) == (SweepState.RUNNING, str(search.at))
+    assert search.opened() is not None
+
+
+def test_a_search_whose_folder_is_lost_says_how_it_ends(tmp_path):
+    search = Search(tmp_path, **LONG)
+    search.begin()
+    shutil.rmtree(search.places.own)
+    with pytest.raises(InvalidValue, match="`sweeps delete sealed` ends it, and its price stays paid"):
+        session.resume(search.name, search.workspace)
+    delete(search.workspace, search.name)
+    assert search.store.sweep(search.name).state is SweepState.DELETED
+
+
+def released(root: Path, *, begun: bool) -> Search:
+    """A search that is over, with the store as it was before it was; root and records as they are now."""
+    search = Search(root)
+    store, older = root / "sweeps.db", root / "older.db"
+    if not begun:
+        backup(store, older)
+    work = search.begin()
+    if begun:
+        backup(store, older)
+    search.serve(work)
+    assert search.release(work)
+    search.store.close()
+    for one in root.glob("sweeps.db*"):
+        one.unlink()
+    older.rename(store)
+    search.store = search.workspace.open_store()
+    return search
+
+
+def backup(store: Path, older: Path) -> None:
+    with closing(sqlite3.connect(store)) as source, closing(sqlite3.connect(older)) as target:
+        source.backup(target)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_store_that_does_not_know_what_left_releases_nothing_more(tmp_path, begun):
+    search = released(tmp_path, begun=begun)
+    for one in search.places.own.glob("sealed.*"):
+        # With these it would not draw; of a root that was restored they are gone.
+        if not begun:
+            one.unlink()
+    with pytest.raises(InvalidValue, match="expected the newest copy: a trial has left 'sealed'"):
+        session.resume(search.name, search.workspace)
+    assert not (search.places.own / KEY).exists()
+    assert not search.store.trials(search.name)
+
+
+def test_without_that_look_a_second_search_is_drawn_at_the_price_of_one(tmp_path):
+    search = released(tmp_path, begun=False)
+    for one in search.places.own.glob("sealed.*"):
+        one.unlink()
+    assert search.opened() is not None
