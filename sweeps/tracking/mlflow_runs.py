@@ -48,7 +48,7 @@ from sweeps.tracking.run_content import (
     trial_tags,
     unrecorded,
 )
-from sweeps.tracking.run_reading import tagged_runs, written_runs
+from sweeps.tracking.run_reading import Identity, identity_of, tagged_runs, written_runs
 from sweeps.tracking.shared_view import TAG, shared_view
 from trainables.worker.redaction import shown_url
 
@@ -106,7 +106,7 @@ class Experiment:
         if heading:
             self._heading[DESCRIPTION] = heading
         self._client = MlflowClient(tracking_uri=uri)
-        self._runs: dict[str, str] = {}
+        self._runs: dict[Identity, str] = {}
         self._parent = ""
         try:
             self._id, existed = self._open(sweep)
@@ -127,14 +127,14 @@ class Experiment:
 
     def put(self, trial: Published, curve: Sequence[CurveReport] = ()) -> None:
         """Make the trial's run say what the record says, and what it told at planned steps."""
-        run_id = self._runs.get(trial.key)
+        run_id = self._runs.get(identity_of(trial))
         tags = self._tags_of(trial) | {"mlflow.parentRunId": self._parent}
         artifacts = ""
         if run_id is None:
             run = self._client.create_run(
                 self._id,
                 run_name=trial.key,
-                start_time=milliseconds(trial.proposed_at),
+                start_time=identity_of(trial)[1],
                 tags=tags,
             )
             run_id, artifacts, tags = run.info.run_id, run.info.artifact_uri, {}
@@ -155,12 +155,12 @@ class Experiment:
             self._client.update_run(run_id, status=status)
         else:
             self._client.set_terminated(run_id, status=status, end_time=end or milliseconds(trial.proposed_at))
-        self._runs[trial.key] = run_id
+        self._runs[identity_of(trial)] = run_id
 
     def put_running(self, trial: Published, curve: Sequence[CurveReport] = ()) -> None:
         """Make its run say that it runs. Whoever does this puts it again when it is over, or when nobody looks."""
         self.put(trial, curve)
-        self._client.update_run(self._runs[trial.key], status="RUNNING")
+        self._client.update_run(self._runs[identity_of(trial)], status="RUNNING")
 
     def mend(self, trials: Iterable[Published], curves: Curves = MappingProxyType({})) -> tuple[str, ...]:
         """Take out what the store does not say, whoever wrote it; one sentence each.
@@ -174,7 +174,7 @@ class Experiment:
             key = run.tags.get(TRIAL_KEY)
             if run.run_id == self._parent:
                 continue
-            if key in known and self._runs.get(key) == run.run_id:
+            if key in known and self._runs.get(identity_of(known[key])) == run.run_id:
                 expected = self._tags_of(known[key])
                 for name in sorted(name for name in run.tags if name.startswith(_OURS) and name not in expected):
                     self._client.delete_tag(run.run_id, name)
@@ -200,14 +200,14 @@ class Experiment:
             tags[DESCRIPTION] = " ".join(filter(None, said))
         return tags
 
-    def forget(self) -> None:
-        """Delete the trials' runs, to be made anew: a metric that was written once cannot be taken out of a run.
+    def forget(self, trials: Iterable[Published]) -> None:
+        """Delete these trials' runs, to be made anew: a metric that was written once cannot be taken out of a run.
 
         MLflow itself keeps deleted runs until `mlflow gc`.
         """
-        for run_id in self._runs.values():
-            self._client.delete_run(run_id)
-        self._runs.clear()
+        for trial in trials:
+            if (run_id := self._runs.get(identity_of(trial))) is not None:
+                self._delete(run_id)
 
     def put_sweep(self, sweep: SweepRecord, finished: Sequence[Published]) -> None:
         """Make the parent run say where the sweep stands, under which heading, and the best of its finished trials."""
@@ -255,12 +255,12 @@ class Experiment:
         return found.experiment_id, True
 
     def _find_runs(self) -> None:
-        for run_id, key in tagged_runs(self._client, self._id, TRIAL_KEY):
-            if key in self._runs:
+        for run_id, key, start in tagged_runs(self._client, self._id, TRIAL_KEY):
+            if (key, start) in self._runs:
                 self._client.delete_run(run_id)
             else:
-                self._runs[key] = run_id
-        for run_id, flag in tagged_runs(self._client, self._id, PARENT):
+                self._runs[key, start] = run_id
+        for run_id, flag, _ in tagged_runs(self._client, self._id, PARENT):
             # A trial's run that somebody tagged so is no parent.
             if flag == "true" and run_id not in self._runs.values():
                 self._parent = run_id

@@ -13,9 +13,9 @@ from sweeps.process.waiting import waiting
 from sweeps.records import SweepRecord
 from sweeps.release.published import Published
 from sweeps.tracking.lock import DrainLock, DrainRunning
-from sweeps.tracking.mlflow_door import TRIAL_KEY, UNREACHABLE, experiment_of
+from sweeps.tracking.mlflow_door import UNREACHABLE, experiment_of
 from sweeps.tracking.packaging import CARD, claim_tags, write
-from sweeps.tracking.run_reading import tagged_runs
+from sweeps.tracking.run_reading import identity_of, runs_of_trials
 from sweeps.tracking.told_models import READY, Card, logged_models, tell
 from trainables.worker.redaction import redacted, shown_url
 
@@ -62,7 +62,7 @@ def shown_models(
             _, experiment = experiment_of(client, recorded)
             if experiment is None:
                 raise OSError(f"MLflow has no experiment {sweep!r} yet")
-            runs = {key: run for run, key in tagged_runs(client, experiment.experiment_id, TRIAL_KEY)}
+            runs = runs_of_trials(client, experiment.experiment_id)
             known = logged_models(client, experiment.experiment_id)
             for key in [*asked, *(one for one in known if one in trials and one not in asked)]:
                 trial, models = trials[key], known.get(key, [])
@@ -74,7 +74,7 @@ def shown_models(
                         continue
                     if not any(one.tags.get(CARD) == tags[CARD] for one in models):
                         model = exports.model(trial)
-                        log(client, uri, experiment.experiment_id, runs.get(key), model, sweep, trial)
+                        log(client, uri, experiment.experiment_id, runs.get(identity_of(trial)), model, sweep, trial)
                 except ValueError as error:
                     # A model of the user's own that is no program, a claim that was refuted since, ...
                     left_out[key] = str(error) if key in asked else f"what it says of it may be of before: {error}"

@@ -12,10 +12,10 @@ from dpcore.checks import InvalidValue
 from sweeps.process.waiting import waiting
 from sweeps.records import SweepRecord
 from sweeps.release.published import Published
-from sweeps.tracking.mlflow_door import TRIAL_KEY, check_there, experiment_of
+from sweeps.tracking.mlflow_door import check_there, experiment_of
 from sweeps.tracking.models import log
 from sweeps.tracking.packaging import claim_tags
-from sweeps.tracking.run_reading import tagged_runs
+from sweeps.tracking.run_reading import identity_of, runs_of_trials
 from trainables.worker.redaction import shown_url
 
 if TYPE_CHECKING:
@@ -59,15 +59,15 @@ def register(uri: str, name: str, model: ReleasedModel, recorded: SweepRecord, t
         if experiment is None:
             remedy = f"`sweeps track {sweep}` first, and then again."
             raise InvalidValue("sweep", sweep, f"a sweep that MLflow at {shown_url(uri)} shows", remedy)
-        runs = {key: run for run, key in tagged_runs(client, experiment.experiment_id, TRIAL_KEY)}
-    logged = log(client, uri, experiment.experiment_id, runs.get(trial.key), model, sweep, trial)
+        runs = runs_of_trials(client, experiment.experiment_id)
+    logged = log(client, uri, experiment.experiment_id, runs.get(identity_of(trial)), model, sweep, trial)
     with waiting(f"MLflow at {shown_url(uri)}"):
         _make(client, name)
         made = client.create_model_version(
             name,
             # By its place: MLflow looks a model's own URI up in whatever store is the process's default.
             logged.artifact_location,
-            run_id=runs.get(trial.key),
+            run_id=runs.get(identity_of(trial)),
             tags=claim_tags(model.card, sweep, trial),
             description=model.page,
             model_id=logged.model_id,

@@ -21,6 +21,7 @@ from mlflow.utils.search_utils import SearchUtils
 from sqlalchemy import Connection, Select, select
 
 from sweeps.process.collector import collector_paused
+from sweeps.release.published import Published
 from sweeps.tracking.mlflow_door import TRIAL_KEY, pages
 
 
@@ -97,20 +98,35 @@ def _written(store: SqlAlchemyStore, experiment_id: str) -> list[WrittenRun]:
     return [WrittenRun(run, own, params.get(run, {}), frozenset(logged[run])) for run, own in tags.items()]
 
 
-def tagged_runs(client: MlflowClient, experiment_id: str, tag: str) -> list[tuple[str, str]]:
-    """(run id, value) of every active run that has this tag, oldest first."""
+Identity = tuple[str, int]
+"""Of a trial among runs: its key, and when it was proposed, in milliseconds. Copies of a store that both go on have
+equal keys, and results of their own."""
+
+
+def identity_of(trial: Published) -> Identity:
+    """By which its run is found."""
+    return trial.key, round(trial.proposed_at * 1000)
+
+
+def runs_of_trials(client: MlflowClient, experiment_id: str) -> dict[Identity, str]:
+    """{trial: run id}; of several runs of one trial the newest."""
+    return {(key, start): run for run, key, start in tagged_runs(client, experiment_id, TRIAL_KEY)}
+
+
+def tagged_runs(client: MlflowClient, experiment_id: str, tag: str) -> list[tuple[str, str, int]]:
+    """(run id, value, start in milliseconds) of every active run that has this tag, oldest first."""
     store = client._tracking_client.store
     if not isinstance(store, SqlAlchemyStore):
         found = pages(client, experiment_id, f"tags.`{tag}` != ''")
-        return [(run.info.run_id, run.data.tags[tag]) for run in found]
+        return [(run.info.run_id, run.data.tags[tag], run.info.start_time) for run in found]
     with store.ManagedSessionMaker() as session:
         statement = (
-            select(SqlTag.run_uuid, SqlTag.value)
+            select(SqlTag.run_uuid, SqlTag.value, SqlRun.start_time)
             .join(SqlRun)
             .where(SqlTag.key == tag, *_active(experiment_id))
             .order_by(SqlRun.start_time, SqlRun.run_uuid)
         )
-        return [(run, value) for run, value in session.connection().execute(statement)]
+        return [(run, value, start) for run, value, start in session.connection().execute(statement)]
 
 
 def _whole(store: SqlAlchemyStore, experiment_id: str, condition: str) -> list[TrialRun]:

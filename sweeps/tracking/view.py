@@ -146,7 +146,7 @@ def rebuild(store: Publisher, sweep: str, uri: str, folder: Path | None = None) 
             experiment = Experiment(uri, record)
         trials, curves = store.trials(sweep), by_trial(store.curves(sweep))
         if not Release.recorded(record.spec).stated:
-            experiment.forget()
+            experiment.forget(trials)
         with waiting(where):
             mended = experiment.mend(trials, curves)
         for trial in trials:

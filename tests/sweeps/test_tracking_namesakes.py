@@ -1,10 +1,12 @@
 """Two sweeps of one name from two stores, and one MLflow: people with a server, or somebody with two folders.
 
-Their trials have equal keys. In one experiment the results of both stood in one run, under the claim of one.
+Their trials have equal keys. In one experiment the results of both stood in one run, under the claim of one. So they
+did of two copies of one store that both went on: these are one sweep, with one beginning.
 """
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 from mlflow import MlflowClient
 
 from sweeps.release.publisher import Publisher
-from sweeps.store import Store
+from sweeps.store import Store, open_store
 from sweeps.tracking import rebuild
 from sweeps.tracking.deletion import deleted_experiment
 from sweeps.tracking.drain import drain
@@ -89,3 +91,27 @@ def test_an_experiment_of_an_earlier_release_goes_on_as_that_of_the_first_who_co
     rebuild(Publisher(stores["one"]), "views", uri)
     assert client.get_experiment_by_name("views").tags[BEGAN] == repr(1.7e9)
     assert shown(client, stores["one"]) == [0.61]
+
+
+def went_on(root: Path, first: Path, accuracy: float) -> Store:
+    """A copy of the store in `first`, which completes one more trial."""
+    shutil.copytree(first, root)
+    store = open_store(f"sqlite:///{root}/sweeps.db")
+    lease = store.acquire("views")
+    view_sweeps.complete(store, lease, 1, accuracy)
+    store.set_state(lease, "finished")
+    lease.release()
+    return store
+
+
+def test_copies_that_both_go_on_have_a_run_for_each_result(tmp_path):
+    uri = prepared(tmp_path)
+    client = MlflowClient(tracking_uri=uri)
+    swept(tmp_path / "first", 1.7e9, 0.5).close()
+    copies = [went_on(tmp_path / name, tmp_path / "first", accuracy) for name, accuracy in ACCURACIES.items()]
+    for store in copies:
+        told(store, uri)
+    _, experiment = experiment_of(client, copies[0].sweep("views"))
+    runs = client.search_runs([experiment.experiment_id], f"tags.`{TRIAL_KEY}` = 'views-1'")
+    said = [[one.value for one in client.get_metric_history(run.info.run_id, "accuracy")] for run in runs]
+    assert sorted(said) == [[0.61], [0.72]]
