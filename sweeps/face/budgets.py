@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from sweeps.population.arithmetic import Population
 from sweeps.population.charging import check_terms
 from sweeps.population.forecast import NextSweep, next_sweep
 from sweeps.population.joining import make_ledger
+from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
 
 if TYPE_CHECKING:
@@ -57,12 +59,19 @@ def population_budget(
         if loaded.data.population != population:
             raise InvalidValue("--spec", loaded.data.population, f"a spec with data.population: {population}")
         following = _following(account(Publisher.open(workspace.store_url), population), loaded)
-    return account(Publisher.open(workspace.store_url), population, following)
+    opened = Publisher.open(workspace.store_url)
+    return _with_unknown(workspace, opened, account(opened, population, following))
 
 
 def list_budgets(*, root: str | Path | None = None, store: str | None = None) -> tuple[PopulationAccount, ...]:
     """The ledgers of all populations of the store, by name. Raises StoreError."""
-    return accounts(Publisher.open(places(root, store).store_url))
+    workspace = places(root, store)
+    opened = Publisher.open(workspace.store_url)
+    return tuple(_with_unknown(workspace, opened, one) for one in accounts(opened))
+
+
+def _with_unknown(workspace: Workspace, store: Publisher, found: PopulationAccount) -> PopulationAccount:
+    return replace(found, unknown=workspace.unknown([one.name for one in store.sweeps()]))
 
 
 def _following(known: PopulationAccount, spec: SweepSpec) -> NextSweep | None:

@@ -57,6 +57,7 @@ class PopulationAccount:
 
     rows       oldest first
     uncounted  sweeps of this store over records with the same keyed digest that count elsewhere, or nowhere
+    unknown    sweeps whose files lie beside the store, which does not know of them
     refuted    rows that rest on claims that audits refuted, by sweep
     public     a sentence for each file of records that a charged sweep declares public, and that is not counted
     next       what a sweep would cost; None where nobody asked
@@ -65,6 +66,7 @@ class PopulationAccount:
     population: Population
     rows: tuple[Row, ...]
     uncounted: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     refuted: tuple[RefutedRows, ...] = ()
     public: tuple[str, ...] = ()
     next: NextSweep | None = None
@@ -117,6 +119,7 @@ class PopulationAccount:
             "not_known": self.not_known or None,
             "rows": [_row(one) for one in self.rows],
             "not_counted": list(self.uncounted),
+            "unknown": list(self.unknown),
             "elsewhere": ELSEWHERE,
             "public": list(self.public),
             "next": None if self.next is None else self.next.to_dict(),
@@ -145,6 +148,11 @@ class PopulationAccount:
             yield (
                 f"note     {', '.join(self.uncounted)} ran on records with the same digest as a sweep over this "
                 "population, and declared another one or none: what they spent is not counted here."
+            )
+        if self.unknown:
+            yield (
+                f"note     {', '.join(self.unknown)} left files in this root, and this store does not know of them: "
+                "another store does, or it was lost, or is older than they are. What they spent is not counted here."
             )
         yield f"note     {ADDS}"
         yield f"note     {ELSEWHERE}."

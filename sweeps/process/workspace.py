@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from sweeps.store import Store
 
 DEFAULT_ROOT = ".sweeps"
+ANNOUNCED = "sealed.json"
+"""What is announced of a sealed search, in the sweep's own folder."""
 RECORDS = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 """Kinds of object stores that pyarrow opens."""
 
@@ -100,6 +103,12 @@ class Workspace:
     def in_use(self, sweep: str) -> bool:
         """Whether the folder of that name holds files (an empty one is left by a kill just before the store's row)."""
         return bool(Folder(str(self.folder(sweep))).names() or self.trials(sweep).names())
+
+    def unknown(self, sweeps: Collection[str]) -> tuple[str, ...]:
+        """Names of sweeps whose files lie in the root, and which are none of these: those that its store knows."""
+        root = Path(self.root)
+        found = {path.parent.name for name in ("trials", ANNOUNCED) for path in root.glob(f"*/{name}")}
+        return tuple(sorted(found.difference(sweeps)))
 
     def records_of(self, sweep: str) -> Folder:
         """The sweep's folder where workers keep their records."""

@@ -24,7 +24,7 @@ import numpy as np
 
 from dpcore.checks import InvalidValue
 from dpcore.selection import draw
-from sweeps.process.workspace import Workspace
+from sweeps.process.workspace import ANNOUNCED, Workspace
 from sweeps.records import TARGET_EPSILON, SweepRecord, SweepState, trial_key
 from sweeps.release.policy import Release
 from sweeps.sealed.coordinates import SpaceCoordinates
@@ -46,7 +46,7 @@ from trainables.worker.files import Folder
 from trainables.worker.redaction import shown_url
 
 SEALED = "sealed"
-KEY, ANNOUNCED = "sealed.key", "sealed.json"
+KEY = "sealed.key"
 MOST_DRAWS = 1000
 """For one slot, of which none may be launched: then the search does not begin."""
 FEWEST_RECORDS = 20

@@ -20,6 +20,7 @@ from sweeps.population.arithmetic import Row, RowKind
 from sweeps.population.saying import NOBODY_COUNTS, now
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.publisher import Publisher
+from sweeps.sealed.opening import ANNOUNCED
 from sweeps.spec import load_spec
 from sweeps.store import PopulationExists, UnknownPopulation
 from tests.sweeps.fake_workers import SPEC
@@ -84,6 +85,21 @@ def test_two_stores_over_one_population_each_say_that_they_know_of_their_own_alo
         assert one.spent.epsilon == 2.0
         assert ELSEWHERE in str(one)
         assert one.to_dict()["elsewhere"] == ELSEWHERE
+
+
+def test_a_ledger_made_anew_names_what_the_lost_one_knew(said, tmp_path):
+    """Its file was deleted: the whole budget is there again, beside the trials that spent it."""
+    assert "does not know of them" not in said(
+        "budget", "people", "--epsilon", "3", "--delta", "1e-4", "--rule", "linear"
+    )
+    for place in ("open/trials/open-0", "never-ran"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / ANNOUNCED).write_text("{}")
+    assert "note     open, secret left files in this root, and this store does not know of them" in said(
+        "budget", "people"
+    )
+    assert json.loads(said("budget", "--json"))[0]["unknown"] == ["open", "secret"]
 
 
 def test_whoever_is_to_make_a_ledger_hears_of_one_that_may_lie_elsewhere(said):
