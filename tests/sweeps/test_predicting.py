@@ -28,7 +28,7 @@ def place(tmp_path_factory):
     root = tmp_path_factory.mktemp("predicting")
     asked = Preprocessing(
         task=Task.CLASSIFICATION,
-        features={"table": Feature(shape=(1,))},
+        features={"x": Feature(shape=(1,))},
         columns=(Column("x", 0, 10),),
         classes=("low", "high"),
     )

@@ -135,7 +135,7 @@ def test_a_validation_file(parquet: Path, tmp_path: Path) -> None:
         (lambda frame: frame.assign(rich="yes"), ["two classes", "class 1"]),
         (lambda frame: frame.assign(rich=frame["rich"].where(frame["id"] != 1007)), ["rich", "1 missing"]),
         (lambda frame: frame.assign(rich=frame["rich"].where(frame["id"] != 1007, "maybe")), ["classes", "maybe"]),
-        (lambda frame: frame.assign(sex=frame["sex"].where(frame["id"] != 1007, "d")), ["categories", "also has d"]),
+        (lambda frame: frame.assign(sex=frame["sex"].where(frame["id"] != 1007, "d")), ["categories", "also has 'd'"]),
         (lambda frame: frame.assign(age="old"), ["a column of numbers"]),
         (lambda frame: frame[:0], ["at least one record"]),
         (lambda frame: frame[:100], ["data.n", "within 10%"]),

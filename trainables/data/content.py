@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
-from trainables.system import Dataset, PublicFacts, Split, Task
+from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 from trainables.units import Unit, Units, arranged
 
 Array = NDArray[np.generic]
@@ -88,7 +88,7 @@ def checked(facts: PublicFacts, name: str, split: Split) -> Split:
     label = f"{facts.dataset} ({name})"
     if name == "train" and not len(split):
         raise InvalidValue("data", label, "at least one record, found none")
-    inputs = {feature: _feature(facts, label, feature, array) for feature, array in split.inputs.items()}
+    inputs = {name: as_input(label, name, facts.features[name], array) for name, array in split.inputs.items()}
     targets = _targets(facts, label, np.asarray(split.targets))
     for feature, array in inputs.items():
         if len(array) != len(targets):
@@ -126,8 +126,13 @@ def _groups(facts: PublicFacts, label: str, groups: Array | None, n: int) -> NDA
     return codes
 
 
-def _feature(facts: PublicFacts, label: str, name: str, array: Array) -> Array:
-    feature = facts.features[name]
+def as_input(label: str, name: str, feature: Feature, array: Array) -> Array:
+    """The values [n, *shape] of one input as models take them: codes as int64, numbers as float32.
+
+    label  whose they are, in errors
+
+    Raises InvalidValue for another shape, another kind, undeclared codes, and numbers that are not finite in float32.
+    """
     if array.shape[1:] != feature.shape:
         raise InvalidValue("data", label, f"{name} of shape {feature.shape} per record, found {array.shape[1:]}")
     if feature.cardinality is not None:
@@ -139,14 +144,15 @@ def _feature(facts: PublicFacts, label: str, name: str, array: Array) -> Array:
         return codes
     if array.dtype.kind not in "fiub":
         raise InvalidValue("data", label, f"numbers in {name}, found {array.dtype}")
-    values = array.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):
+        values = array.astype(np.float32, copy=False)
     finite = np.isfinite(values)
     if not finite.all():
         raise InvalidValue(
             "data",
             label,
             f"finite numbers in {name}, found {int((~finite).sum())} NaN or infinite",
-            "Drop these records or give the missing values a public constant, before the sweep.",
+            "Drop these records or give the missing values a public constant.",
         )
     return values
 
@@ -178,7 +184,9 @@ def _integers(label: str, name: str, array: Array) -> NDArray[np.int64]:
             raise InvalidValue("data", label, f"whole numbers as {name}")
     elif array.dtype.kind not in "iub":
         raise InvalidValue("data", label, f"whole numbers as {name}, found {array.dtype}")
-    return array.astype(np.int64, copy=False)
+    with np.errstate(invalid="ignore"):
+        # What is beyond int64 is beyond any number of codes.
+        return array.astype(np.int64, copy=False)
 
 
 def check_several_classes(facts: PublicFacts, train: Split) -> None:

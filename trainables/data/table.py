@@ -138,7 +138,7 @@ class _Records:
 
 def _records(where: object, form: str | None, declared: Schema, n: int) -> _Records:
     """All records of one file. Raises InvalidValue."""
-    table = table_file.read(where, form, declared.names, declared.ids)
+    table = table_file.read(where, form, declared.names, declared.texts)
     ids: NDArray[Any]
     if declared.unit is not None:
         ids = _unit_ids(where, table, declared.unit)
@@ -304,7 +304,7 @@ def _scaled(column: Column, numbers: NDArray[np.float64]) -> NDArray[np.float32]
 
 
 def _numbers(where: object, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
-    if values.dtype.kind not in "fiub":
+    if len(values) and values.dtype.kind not in "fiub":
         remedy = "Turn it into numbers (of a date: days since a public one), or declare its `categories`."
         raise InvalidValue(f"data.columns.{name}", where, f"a column of numbers, found {values.dtype}", remedy)
     return values.astype(np.float64)
@@ -315,7 +315,7 @@ def _positions(
 ) -> NDArray[np.int64]:
     values = _values(where, table, name)
     position = {value: i for i, value in enumerate(known)}
-    unknown = sorted({str(value) for value in values.tolist() if value not in position})
+    unknown = sorted({repr(value) for value in values.tolist() if value not in position})
     if unknown:
         raise QuotesRecords(
             f"data.{declared_in}",
@@ -333,7 +333,7 @@ def _values(where: object, table: pa.Table, name: str) -> NDArray[Any]:
             f"data.columns.{name}",
             where,
             f"a value in every record, found {column.null_count} missing",
-            "Drop these records or give the missing values a public constant, before the sweep.",
+            "Drop these records or give the missing values a public constant.",
         )
     values: NDArray[Any] = column.to_numpy()
     return values

@@ -90,13 +90,13 @@ def parts(where: object, form: str | None, rows: int) -> list[TablePiece]:
         return found
 
 
-def batches(part: TablePiece, names: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
+def batches(part: TablePiece, names: tuple[str, ...], rows: int, texts: Sequence[str] = ()) -> Iterator[pa.Table]:
     """The rows of one part, at most `rows` at a time, as `read` has them. Raises InvalidValue (path, form, columns)."""
     import pyarrow as pa
 
     path, kind = _path(part.where), form_of(part.where, part.form)
     with _readable(path, kind):
-        source = _dataset(path, kind)
+        source = _dataset(path, kind, texts)
         _check_names(path, kind, list(source.schema.names), names)
         files = list(source.get_fragments())
         if part.fragment is not None:

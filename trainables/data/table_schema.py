@@ -173,6 +173,11 @@ class Column:
         return bool(self.shape) or self.codes is not None
 
     @property
+    def is_text(self) -> bool:
+        """Whether it is read as it is written: each of its categories is a text."""
+        return bool(self.categories) and all(isinstance(one, str) for one in self.categories)
+
+    @property
     def width(self) -> int:
         """Numbers that it adds to `JOINED`."""
         return len(self.categories) or 1
@@ -220,6 +225,14 @@ class Schema:
         others = {column.name for column in self.columns} | {self.label}
         others |= set() if self.weights is None else {self.weights.column}
         return tuple(sorted(str(one) for one in ids - others))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Columns of a CSV file that are read as they are written: ids, and what is declared as texts. Whether "1" is
+        a text would otherwise follow from what all other records have there."""
+        own = [column.name for column in self.columns if column.is_text]
+        label = [self.label] if self.classes and all(isinstance(one, str) for one in self.classes) else []
+        return tuple(dict.fromkeys((*self.ids, *own, *label)))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -306,6 +319,10 @@ def schema(asked: TableOptions) -> Schema:
         raise InvalidValue("data.label", label, "the name of the column to predict", "Add `label: COLUMN`.")
     task, classes, target = _task(asked)
     columns = _columns(asked.columns)
+    own = {column.name for column in columns if column.own_feature}
+    if JOINED in own and len(own) < len(columns):
+        expected = f"another name of this column: as {JOINED!r} models are asked with all plain columns side by side"
+        raise InvalidValue("data.columns", JOINED, expected, "Rename the column.")
     if label in {column.name for column in columns}:
         raise InvalidValue("data.columns", label, "inputs only, not the label", "Remove it from `columns`.")
     part = tuning_part.part_of(asked.part, asked.n, None if asked.unit is None else asked.unit.column)

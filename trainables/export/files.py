@@ -53,7 +53,8 @@ def predicted(model: ReleasedModel, path: str | Path, format: str | None = None)
 
     Raises InvalidValue for a file that is not there or no such file, a missing column, an undeclared category.
     """
-    return model.predict(table_file.read(str(path), format, model.preprocessing.names)).table()
+    asked = model.preprocessing
+    return model.predict(table_file.read(str(path), format, asked.names, asked.texts), str(path)).table()
 
 
 def together(files: Sequence[str], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

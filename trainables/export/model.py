@@ -83,8 +83,10 @@ class ReleasedModel:
     card: Mapping[str, Any]
     page: str = ""
 
-    def predict(self, rows: Mapping[str, Any] | pa.Table | pd.DataFrame) -> Predictions:
+    def predict(self, rows: Mapping[str, Any] | pa.Table | pd.DataFrame, where: str = "rows") -> Predictions:
         """What it says of n rows: a table with the declared columns, or {input: array [n, *shape]}.
+
+        where  whose rows they are, in errors
 
         Raises InvalidValue for rows that are not as declared.
         """
@@ -92,8 +94,8 @@ class ReleasedModel:
             import pyarrow as pa
 
             rows = pa.Table.from_pandas(rows, preserve_index=False)
-        inputs = self.preprocessing.inputs(rows)
-        n = min((len(one) for one in inputs.values()), default=0)
+        inputs = self.preprocessing.inputs(rows, where)
+        n = len(next(iter(inputs.values()), ()))
         parts = [np.zeros((0, max(1, len(self.preprocessing.classes))))]
         with torch.no_grad():
             for start in range(0, n, BATCH):

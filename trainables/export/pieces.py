@@ -124,7 +124,8 @@ def said(model: ReleasedModel, piece: TablePiece, file: str) -> Iterator[pa.Tabl
     from trainables.export.model import BATCH
 
     row, held = piece.first, []
-    for rows in table_file.batches(piece, model.preprocessing.names, BATCH):
+    asked = model.preprocessing
+    for rows in table_file.batches(piece, asked.names, BATCH, asked.texts):
         if not len(rows):
             continue
         table = pa.Table.from_pandas(model.predict(rows).table(), preserve_index=False)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
+from trainables.data.content import as_input
 from trainables.data.table_schema import Column
 from trainables.system import Feature, PublicFacts, Task
 
@@ -49,6 +50,11 @@ class Preprocessing:
         """The columns that are read of a file."""
         return tuple(column.name for column in self.columns) or tuple(self.features)
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Those of a CSV file that are read as they are written."""
+        return tuple(column.name for column in self.columns if column.is_text)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
@@ -75,38 +81,59 @@ class Preprocessing:
             classes=tuple(plain["classes"]),
         )
 
-    def inputs(self, rows: Mapping[str, Any] | pa.Table) -> dict[str, NDArray[np.generic]]:
+    def inputs(self, rows: Mapping[str, Any] | pa.Table, where: str = "rows") -> dict[str, NDArray[np.generic]]:
         """The model's inputs [n, *shape] of n rows: a table with the declared columns, or {input: array}.
+
+        where  whose rows they are, in errors
 
         Raises InvalidValue for a column or input that is missing, of another shape, or holds what was not declared.
         """
+        self._check_names(rows, where)
         if self.columns and not isinstance(rows, Mapping):
             from trainables.data.table import encoded
 
-            return _without_gaps(encoded("rows", rows, self.columns))
-        if not isinstance(rows, Mapping):
-            rows = {name: np.array(rows.column(name).to_pylist()) for name in rows.column_names}
-        found = {}
-        for name, feature in self.features.items():
-            if name not in rows:
-                raise InvalidValue("rows", sorted(rows), f"an input {name!r} with shape [n, *{list(feature.shape)}]")
-            values = np.asarray(rows[name])
-            if values.ndim == 2 and values.shape[1] == math.prod(feature.shape):
-                # Files keep a record's numbers as one list.
-                values = values.reshape(-1, *feature.shape)
-            if values.shape[1:] != feature.shape:
-                raise InvalidValue(name, list(values.shape), f"shape [n, *{list(feature.shape)}]")
-            found[name] = values.astype(np.int64 if feature.cardinality is not None else np.float32)
-        return _without_gaps(found)
+            found = encoded(where, rows, self.columns)
+        else:
+            found = {name: _values(where, name, feature, rows) for name, feature in self.features.items()}
+        found = _without_gaps(where, found)
+        # What training would have refused, a model is not asked about.
+        found = {name: as_input(where, name, feature, found[name]) for name, feature in self.features.items()}
+        if len(lengths := {len(one) for one in found.values()}) > 1:
+            raise InvalidValue(where, sorted(lengths), "as many values of each input")
+        return found
+
+    def _check_names(self, rows: Mapping[str, Any] | pa.Table, where: str) -> None:
+        if isinstance(rows, Mapping):
+            held, asked = (
+                rows.keys(),
+                {name: f"an input {name!r} with shape [n, *{list(one.shape)}]" for name, one in self.features.items()},
+            )
+        else:
+            held, asked = rows.column_names, {name: f"a column {name!r}" for name in self.names}
+        if missing := [said for name, said in asked.items() if name not in held]:
+            raise InvalidValue(where, sorted(map(str, held)), f"{' and '.join(missing)} too")
 
 
-def _without_gaps(inputs: dict[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
+def _values(where: str, name: str, feature: Feature, rows: Mapping[str, Any] | pa.Table) -> NDArray[np.generic]:
+    """[n, *shape]"""
+    given = rows[name] if isinstance(rows, Mapping) else rows.column(name).to_pylist()
+    try:
+        values = np.asarray(given)
+    except ValueError as error:
+        raise InvalidValue(name, where, "as many numbers in every row") from error
+    if values.ndim == 2 and values.shape[1] == math.prod(feature.shape):
+        # Files keep a record's numbers as one list.
+        values = values.reshape(-1, *feature.shape)
+    return values
+
+
+def _without_gaps(where: str, inputs: dict[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
     """Raises InvalidValue for a number that is missing: the model would say something all the same."""
     for values in inputs.values():
         gaps = np.isnan(values).any(axis=tuple(range(1, values.ndim))) if values.dtype.kind == "f" else np.zeros(0)
         if gaps.any():
             row = int(np.flatnonzero(gaps)[0])
             raise InvalidValue(
-                "rows", f"{int(gaps.sum())} with a missing number", f"a number in every column, row {row} has none"
+                where, f"{int(gaps.sum())} with a missing number", f"a number in every column, row {row} has none"
             )
     return inputs

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from trainables.system import Feature
+
+_TRACES = ("stack_trace", "from_node", "custom")
+"""What `torch.export.save` writes of an operation besides what it computes."""
 
 
 class NotExportable(ValueError):
@@ -32,4 +35,14 @@ def program(module: nn.Module, features: Mapping[str, Feature]) -> torch.export.
         ) from error
     # They would be kept as a pickle, the only one in the folder.
     found.example_inputs = None
+    _without_traces(found)
     return found
+
+
+def _without_traces(found: torch.export.ExportedProgram) -> None:
+    """A program would be kept with the file, line and text of code that each operation is from: folders of this
+    machine, and lines of whoever wrote the model."""
+    for module in found.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
+            for name in _TRACES:
+                node.meta.pop(name, None)

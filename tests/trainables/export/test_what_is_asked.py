@@ -1,0 +1,151 @@
+"""A released model is asked what its trial was trained on, by the same checks; its files say nothing of a machine."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+from torch import nn
+
+from dpcore.checks import InvalidValue
+from trainables.data import SOURCES
+from trainables.data.table_schema import Column
+from trainables.export import files, pieces, program
+from trainables.export.model import ReleasedModel
+from trainables.export.preprocessing import Preprocessing
+from trainables.system import Feature, Task
+
+FILM = Preprocessing(
+    task=Task.CLASSIFICATION,
+    features={"x": Feature(shape=(3,)), "film": Feature(shape=(), cardinality=7)},
+    columns=(Column("age", 0, 10), Column("zone", categories=("1", "2")), Column("film", codes=7)),
+    classes=("no", "yes"),
+)
+
+
+class Rated(nn.Module):
+    """A row for each film, and one linear layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.films, self.last = nn.Embedding(7, 2), nn.Linear(3, 2)
+
+    def forward(self, x, film):
+        return self.last(x) + self.films(film)
+
+
+@pytest.fixture
+def model():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return ReleasedModel(Rated().eval(), FILM, {})
+
+
+@pytest.fixture
+def frame():
+    return pd.DataFrame({"age": [-1.0, 5, 30], "zone": ["1", "2", "2"], "film": [0, 6, 3]})
+
+
+def expected(model, frame):
+    zones = (np.array(["1", "2"])[None] == frame["zone"].to_numpy()[:, None]).astype(np.float32)
+    x = np.concatenate([np.clip(frame[["age"]] / 10, 0, 1).to_numpy(np.float32), zones], axis=1)
+    with torch.no_grad():
+        return model.module(torch.from_numpy(x), torch.tensor(frame["film"].to_list())).numpy()
+
+
+def test_codes_and_texts_are_what_they_were_to_the_trial_whatever_the_file(model, frame, tmp_path):
+    """Codes of a table were given to the model as floating-point numbers, and zones of a CSV file read as numbers."""
+    said = model.predict(frame)
+    np.testing.assert_allclose(said.outputs, expected(model, frame), rtol=1e-6)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.assign(film=frame["film"].astype(float)).to_parquet(tmp_path / "a.parquet")
+    for name in ("a.csv", "a.parquet"):
+        pd.testing.assert_frame_equal(files.predicted(model, tmp_path / name), said.table())
+        [(file, piece)] = pieces.pieces_of(model, [str(tmp_path / name)], None)
+        found = pa.concat_tables(pieces.said(model, piece, file)).to_pandas()
+        pd.testing.assert_frame_equal(found[list(said.table())], said.table())
+    frame[:0].to_csv(tmp_path / "none.csv", index=False)
+    assert len(files.predicted(model, tmp_path / "none.csv")) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"film": 7}, "film codes in 0..6, found 7..7"),
+        ({"film": -1}, r"film codes in 0..6, found -1..-1"),
+        ({"film": 1.5}, "whole numbers as film"),
+        ({"film": 1e30}, "film codes in 0..6"),
+        ({"zone": "3"}, "which also has '3'"),
+        ({"zone": 1}, "which also has 1"),
+    ],
+)
+def test_what_was_not_declared_is_refused_with_its_file(model, frame, tmp_path, change, said):
+    frame.assign(**change).to_parquet(tmp_path / "wrong.parquet")
+    with pytest.raises(InvalidValue, match=f"wrong.parquet.*{said}"):
+        files.predicted(model, tmp_path / "wrong.parquet")
+
+
+def test_inputs_by_name_are_looked_at_as_well(model, frame):
+    with pytest.raises(InvalidValue, match="a column 'zone' and a column 'film' too"):
+        model.predict(frame[["age"]])
+    x = np.zeros((2, 3))
+    assert len(model.predict({"x": x, "film": [0, 6]})) == 2
+    for wrong, said in (
+        ({"x": x, "film": [0, 7]}, "found 0..7"),
+        ({"x": x, "film": [0, 1, 2]}, "as many values of each input"),
+        ({"x": x, "film": [0.5, 1]}, "whole numbers"),
+        ({"x": x + np.inf, "film": [0, 1]}, "finite numbers in x"),
+        ({"x": x + 1e300, "film": [0, 1]}, "finite numbers in x"),
+        ({"x": x.astype(str), "film": [0, 1]}, "numbers in x"),
+        ({"x": [[1, 2, 3], [1]], "film": [0, 1]}, "as many numbers in every row"),
+        ({"x": x}, r"an input 'film' with shape \[n, \*\[\]\]"),
+    ):
+        with pytest.raises(InvalidValue, match=said):
+            model.predict(wrong)
+
+
+def test_no_folder_of_the_machine_and_no_line_of_code_leaves(model, tmp_path, monkeypatch):
+    """torch.export keeps, of each operation, the file, the line and the text of the code that it is from."""
+
+    def words():
+        with zipfile.ZipFile(model.save(tmp_path / "model") / "program.pt2") as kept:
+            found = b"".join(kept.read(name) for name in kept.namelist())
+        assert ReleasedModel.load(tmp_path / "model").module is not None
+        return found + b"".join(one.read_bytes() for one in (tmp_path / "model").iterdir())
+
+    here, line = str(Path(__file__).parent).encode(), b"self.last(x)"
+    found = words()
+    assert here not in found
+    assert line not in found
+    (tmp_path / "model").rename(tmp_path / "clean")
+    # The mutant: as torch writes it.
+    monkeypatch.setattr(program, "_TRACES", ())
+    found = words()
+    assert here in found
+    assert line in found
+
+
+def test_a_column_that_has_the_name_of_all_the_others_is_refused():
+    """Models were then asked with it alone, and no word said that the others were left out."""
+    columns = {"z": {"low": 0, "high": 1}, "x": {"codes": 5}}
+    asked = {"path": "a.parquet", "n": 10, "label": "y", "classes": 2, "columns": columns}
+    with pytest.raises(InvalidValue, match="Rename the column"):
+        SOURCES["table"].facts(asked)
+    assert SOURCES["table"].facts({**asked, "columns": {"x": {"codes": 5}}}).features["x"].cardinality == 5
+    assert SOURCES["table"].facts({**asked, "columns": {"x": {"low": 0, "high": 1}}}).features["x"].shape == (1,)
+
+
+def test_what_is_declared_a_text_is_read_as_one(tmp_path):
+    """Whether 1 is a text followed from the other records of a CSV file."""
+    asked = {"path": str(tmp_path / "a.csv"), "n": 4, "label": "y", "classes": ["0", "1"]}
+    asked["columns"] = {"zone": {"categories": ["01", "2", "b"]}}
+    for last in ("b", "2"):
+        (tmp_path / "a.csv").write_text(f"zone,y\n01,0\n2,1\n01,1\n{last},0\n")
+        data = SOURCES["table"].load(asked)
+        assert data.train.inputs["x"].argmax(axis=1).tolist() == [0, 1, 0, 2 if last == "b" else 1]
+        assert data.train.targets.tolist() == [0, 1, 1, 0]
