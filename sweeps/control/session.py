@@ -32,6 +32,7 @@ from sweeps.population.joining import ledger_of, reserve_whole
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
+from sweeps.provenance.own_weights import ACCEPTED_AS, WEIGHTS, as_recorded, shown, weights_of
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.provenance.spec_code import code_of
 from sweeps.records import SweepState, TrialState
@@ -166,7 +167,8 @@ def resume(
         check_corners(extended(effective, [extension] if extension else []), facts, store.calibrations())
         loaded = [source.load(effective.data.options(), workspace.features)]
         check_apart(began, store.data_fingerprint(loaded[0].fingerprint))
-        _check_fingerprints(store, lease, recorded, effective, store.data_fingerprint(loaded[0].fingerprint), accept)
+        now = {"data": store.data_fingerprint(loaded[0].fingerprint), **weights_of(effective, facts)}
+        _check_fingerprints(store, lease, recorded, {"code": code_of(effective), **now}, accept)
         accept_spec(store, recorded, began)
         if (recorded.root, recorded.records) != (workspace.root, workspace.records or ""):
             store.set_place(lease, workspace.root, workspace.records or "")
@@ -276,20 +278,25 @@ def _held(store: Store, name: str) -> Iterator[Lease]:
 
 
 def _check_fingerprints(
-    store: Store, lease: Lease, recorded: SweepRecord, spec: SweepSpec, data_digest: str, accept: Collection[str]
+    store: Store, lease: Lease, recorded: SweepRecord, now: dict[str, str], accept: Collection[str]
 ) -> None:
-    now = {"code": code_of(spec), "data": data_digest}
-    # The data are read for the first time when the sweep first runs: until then nothing is known of them.
-    before = {"data": data_digest, **recorded.fingerprints}
-    changed = [name for name in fingerprint.changes(before, now) if name not in accept]
+    # Code is recorded at the start; of the rest nothing is known until the sweep first runs.
+    before = {**now, **recorded.fingerprints}
+    if WEIGHTS in now:
+        now[WEIGHTS] = as_recorded(before[WEIGHTS], now[WEIGHTS])
+    # What is as it was, shown: weights are no digest.
+    then, later = ({name: shown(name, text) for name, text in one.items()} for one in (before, now))
+    moved = [name for name in fingerprint.changes(then, later) if name in now]
+    changed = [name for name in moved if ACCEPTED_AS.get(name, name) not in accept]
     if changed:
-        listed = ", ".join(f"{name} {before.get(name, 'none')[:12]} -> {now[name][:12]}" for name in changed)
+        listed = ", ".join(f"{name} {then[name][:12]} -> {later[name][:12]}" for name in changed)
+        words = dict.fromkeys(ACCEPTED_AS.get(name, name) for name in changed)
         raise fingerprint.Changed(
             f"sweep {recorded.name!r}: changed since it was started: {listed}. "
-            f"Restore what it was, start a new sweep, or go on with --accept {' --accept '.join(changed)}."
+            f"Restore what it was, start a new sweep, or go on with --accept {' --accept '.join(words)}."
         )
-    for name in fingerprint.changes(before, now):
-        store.ask(recorded.name, Accepted(what=name, before=before.get(name, ""), now=now[name]), this_person())
+    for name in moved:
+        store.ask(recorded.name, Accepted(what=name, before=then[name], now=later[name]), this_person())
     if now != recorded.fingerprints:
         store.set_fingerprints(lease, now)
 

@@ -28,7 +28,7 @@ from trainables.system import (
 )
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD, NoisyAdamKnobs, NoisyOptimiser
 from trainables.training import private_steps
-from trainables.training.released import with_origin
+from trainables.training.released import Origin
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_every_state_array_is_restored(system: NoisyOptimiser) -> None:
     rebuilt = private_steps.initial_model(run, data, torch.device("cpu"))
     optimiser = system.optimiser(read(system.knobs, plan.config))(rebuilt)
     optimiser.restore(state)
-    again = with_origin(run, optimiser.state())
+    again = Origin.of(run, rebuilt).beside(optimiser.state())
     assert again.keys() == state.keys()
     assert all(np.array_equal(again[name], state[name]) for name in state)
     prefixes = {name.split(".")[0] for name in state}

@@ -81,6 +81,9 @@ def test_frozen_weights_drawn_anew_are_caught(monkeypatch):
     run = memory_run(plan, seed=5)
     SYSTEMS["noisy-sgd"].fit([run], DIGITS, Execution())
     monkeypatch.setattr(released.parallel, "initial_model", anew)
+    with pytest.raises(ValueError, match="they are others now"):
+        released.released_model(plan, DIGITS.facts, run.final[1])
+    monkeypatch.setattr(released, "_check_untrained", lambda *any_: None)
     scores = released.negative_losses(plan, DIGITS.facts, run.final[1], DIGITS.validation)
     assert -scores.mean() != pytest.approx(run.final[2]["loss"], rel=1e-2)
 

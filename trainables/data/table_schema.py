@@ -319,8 +319,8 @@ def schema(asked: TableOptions) -> Schema:
         raise InvalidValue("data.label", label, "the name of the column to predict", "Add `label: COLUMN`.")
     task, classes, target = _task(asked)
     columns = _columns(asked.columns)
-    own = {column.name for column in columns if column.own_feature}
-    if JOINED in own and len(own) < len(columns):
+    apart = {column.name for column in columns if column.own_feature}
+    if JOINED in apart and len(apart) < len(columns):
         expected = f"another name of this column: as {JOINED!r} models are asked with all plain columns side by side"
         raise InvalidValue("data.columns", JOINED, expected, "Rename the column.")
     if label in {column.name for column in columns}:

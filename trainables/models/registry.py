@@ -156,7 +156,23 @@ class _FactsKey:
 
 @lru_cache(maxsize=64)
 def _check_own(model: str, dataset: str, facts: _FactsKey) -> None:
-    build(model, facts.facts, hidden=1)
+    """Twice, under one seed of torch's generator: nothing else makes again what a checkpoint does not keep."""
+    import torch
+
+    from trainables.models.sketch import alike, sketch, untrained
+
+    found = []
+    for _ in range(2):
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(0)
+            found.append(sketch(untrained(build(model, facts.facts, hidden=1))))
+    if not alike(*found):
+        raise InvalidValue(
+            "model",
+            model,
+            "a function whose models have the same parts that are never trained each time, under one seed of torch's",
+            "Draw them from torch's generator: a checkpoint keeps what is trained, and the seed of the rest.",
+        )
 
 
 def build(model: str, facts: PublicFacts, *, hidden: int) -> nn.Module:

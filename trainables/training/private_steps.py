@@ -20,7 +20,7 @@ from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import loss_function
 from trainables.training.noise import noise_source
 from trainables.training.optimisers import Optimiser
-from trainables.training.released import with_origin
+from trainables.training.released import Origin
 from trainables.validation.judging import report
 
 
@@ -37,6 +37,7 @@ class PrivateSteps:
     sums: BatchSums
     noise: NoiseSource
     device: torch.device
+    origin: Origin
     stopped: bool = False
 
     def step(self, number: int) -> None:
@@ -47,7 +48,7 @@ class PrivateSteps:
 
     def state(self) -> State:
         """See `Training.state`."""
-        return with_origin(self.run, self.optimiser.state())
+        return self.origin.beside(self.optimiser.state())
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""
@@ -65,7 +66,9 @@ def train(
     """Execute one run up to its `member.to_step`. Raises InvalidValue (model)."""
     with limited_threads(execution.threads):
         device = device_of(execution)
-        model, loss = watching.attach(run, initial_model(run, data, device), loss_function(data.facts))
+        own = initial_model(run, data, device)
+        origin = Origin.of(run, own)
+        model, loss = watching.attach(run, own, loss_function(data.facts))
         updates = optimiser(model)
         if run.state is not None:
             updates.restore(run.state)
@@ -90,6 +93,7 @@ def train(
                 sums=sums,
                 noise=noise,
                 device=device,
+                origin=origin,
             )
             run_steps(run, steps, Pace(execution.checkpoint_seconds))
 

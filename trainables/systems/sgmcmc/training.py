@@ -30,7 +30,7 @@ from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import loss_function, tensor
 from trainables.training.noise import noise_source
 from trainables.training.private_steps import device_of, initial_model
-from trainables.training.released import with_origin
+from trainables.training.released import Origin
 
 DRAWS = "draws.probabilities"
 
@@ -53,9 +53,9 @@ class _Unprotected:
 
     def __init__(self, run: Run, knobs: CommonKnobs, data: Dataset, execution: Execution, device: torch.device) -> None:
         self._run, self._knobs, self._data, self._device = run, knobs, data, device
-        model = with_dropout(
-            initial_model(run, data, device), knobs.dropout if isinstance(knobs, DropoutKnobs) else 0.0
-        )
+        own = initial_model(run, data, device)
+        self._origin = Origin.of(run, own)
+        model = with_dropout(own, knobs.dropout if isinstance(knobs, DropoutKnobs) else 0.0)
         self._model, self._loss = watching.attach(run, model, loss_function(data.facts))
         self._optimiser = optimiser(knobs, self._model, data.facts.n, noise_source(run, execution, device))
         self._draws: list[Probabilities] = []
@@ -85,7 +85,7 @@ class _Unprotected:
 
     def state(self) -> State:
         """See `Training.state`."""
-        return with_origin(self._run, {**self._optimiser.state(), DRAWS: self._kept})
+        return self._origin.beside({**self._optimiser.state(), DRAWS: self._kept})
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""

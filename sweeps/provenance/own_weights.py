@@ -1,0 +1,49 @@
+"""The weights that models of the user's own load, as the fingerprint of a sweep: what code says nothing of."""
+
+from __future__ import annotations
+
+import hashlib
+
+from sweeps.spec.model import FUNCTION, Domain, SweepSpec
+from trainables.attribution import of_their_models, stranger
+from trainables.registry import SYSTEMS
+from trainables.system import PublicFacts
+
+WEIGHTS = "weights"
+"""Among a sweep's fingerprints, where it has a model of the user's own."""
+ACCEPTED_AS = {WEIGHTS: "code"}
+"""{fingerprint: the word by which a change of it is accepted}, where that is another."""
+MODEL = "model"
+
+
+def weights_of(spec: SweepSpec, facts: PublicFacts) -> dict[str, str]:
+    """{WEIGHTS: text}, or nothing. Builds each model of the user's own, as planning does, and reads no record."""
+    models = sorted(_models(spec))
+    if not models:
+        return {}
+    from trainables.models.brought import brought
+
+    return {WEIGHTS: brought(models, facts)}
+
+
+def as_recorded(before: str, now: str) -> str:
+    """`now`, or `before` where both are of the same weights up to rounding."""
+    from trainables.models.brought import kept, moved
+
+    return now if moved(before, now) else kept(before, now)
+
+
+def shown(name: str, text: str) -> str:
+    """The fingerprint `name` as a digest, for messages and requests."""
+    return hashlib.sha256(text.encode()).hexdigest() if name == WEIGHTS else text
+
+
+def _models(spec: SweepSpec) -> set[str]:
+    found: set[str] = set()
+    for name, knobs in spec.systems.items():
+        system, knob = SYSTEMS.known(name), knobs.get(MODEL)
+        if knob is None or system is None or stranger(system) is not None:
+            continue
+        values = knob.values if isinstance(knob, Domain) else (knob,)
+        found |= {one for one in values if isinstance(one, str) and FUNCTION.fullmatch(one) and of_their_models([one])}
+    return found

@@ -1,0 +1,87 @@
+"""Weights that a model of one's own loads are part of what a sweep is: with others it does not go on."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from sweeps.control import session
+from sweeps.control.open_course import OpenCourse
+from sweeps.process.workspace import Workspace
+from sweeps.provenance.fingerprint import Changed
+from sweeps.provenance.own_weights import WEIGHTS
+from sweeps.requests import Accepted
+from sweeps.spec import load_spec
+from tests.trainables.test_brought import MODULE, another
+
+KNOBS = {"model": "lab_net:loaded", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 100, "epochs": 5}
+SPEC = {
+    "name": "lab",
+    "data": {"source": "digits"},
+    "systems": {"noisy-sgd": KNOBS},
+    "privacy": {"epsilon": 1.0, "delta": 1e-5},
+    "objectives": [{"metric": "accuracy"}],
+    "search": {"sampler": "random", "trials": 1},
+}
+
+
+class Untold:
+    """MLflow, which hears of nothing here."""
+
+    uri, delivered = "", False
+
+    def __init__(self, *any_):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+    def start(self):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(monkeypatch):
+    """Whether a sweep may go on is decided before anything is launched."""
+    monkeypatch.setattr(OpenCourse, "run", lambda course, around: "exhausted")
+    monkeypatch.setattr(session, "Drain", Untold)
+
+
+def test_a_resume_beside_other_weights_is_refused_until_it_is_accepted_as_other_code(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "lab_net", raising=False)
+    (tmp_path / "lab_net.py").write_text(MODULE)
+    weights = tmp_path / "weights.npy"
+    np.save(weights, np.random.default_rng(0).standard_normal((64, 4)).astype("f4"))
+    workspace = Workspace.at(tmp_path / "root")
+    name = session.create(load_spec(SPEC), workspace)
+    assert session.resume(name, workspace).state == "exhausted"
+    store = workspace.open_store()
+    recorded = store.sweep(name).fingerprints
+    assert json.loads(recorded[WEIGHTS])["lab_net:loaded"][:2] == [1, 256]
+    # The last digits of another machine.
+    np.save(weights, np.load(weights) * np.float32(1 + 1e-7))
+    session.resume(name, workspace)
+    assert store.sweep(name).fingerprints == recorded
+    another(weights)
+    with pytest.raises(Changed, match=r"weights \w+ -> \w+\. .*--accept code\."):
+        session.resume(name, workspace)
+    session.resume(name, workspace, accept=["code"])
+    assert store.sweep(name).fingerprints[WEIGHTS] != recorded[WEIGHTS]
+    [accepted] = [one.wanted for one in store.requests(name) if isinstance(one.wanted, Accepted)]
+    assert accepted.what == WEIGHTS
+    assert len(accepted.before) == len(accepted.now) == 64
+    session.resume(name, workspace)
+
+
+def test_a_sweep_without_a_model_of_ones_own_has_no_such_fingerprint(tmp_path):
+    spec = {**SPEC, "systems": {"noisy-sgd": {**KNOBS, "model": "linear"}}}
+    workspace = Workspace.at(tmp_path)
+    name = session.create(load_spec(spec), workspace)
+    session.resume(name, workspace)
+    assert workspace.open_store().sweep(name).fingerprints.keys() == {"code", "data"}
