@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from sweeps.records import TARGET_EPSILON, TrialState
+from sweeps.control.tuning_data import check_all_public, reads_the_same
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.records import TARGET_EPSILON, SweepState, TrialState
 from sweeps.release.publisher import Publisher
 from sweeps.search import registry
 from sweeps.spec.model import SweepSpec
@@ -30,13 +32,13 @@ FEWEST = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """A finished sweep whose records are public.
+    """A sweep that has ended, whose records are public and none of those that it advises on.
 
     sweep    its name
     because  why its records are public
     metric   that its trials and the spec's are judged by; `goal` is "maximize" or "minimize"
     budgets  (epsilon of a trial by itself, its trials' values, the worst first), ascending
-    learned  whether its sampler did: then its trials are better than draws of a prior
+    chosen   why its finished trials are no draws of a prior: what chose them by results, or beforehand
     """
 
     sweep: str
@@ -44,18 +46,23 @@ class Proxy:
     metric: str
     goal: str
     budgets: tuple[tuple[float, tuple[float, ...]], ...]
-    learned: bool
+    chosen: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, published: Publisher, sweep: str, spec: SweepSpec) -> Self:
         """By the first objective of `spec` that the sweep's trials measured.
 
-        Raises UnknownSweep, and InvalidValue for one that is not public, has no such objective, or too few trials.
+        Raises UnknownSweep, and InvalidValue for one that runs or is deleted, is not public, is on the records of
+        `spec`, has no such objective, or too few trials.
         """
         record = published.sweep(sweep)
-        if record.spec.public_because is None:
-            expected = "a sweep whose records are declared public (`data.records_are_public`): its results are free"
-            raise InvalidValue("--proxy", sweep, expected, "Or leave it out: what private records told is no advice.")
+        if record.state in (SweepState.RUNNING, SweepState.DELETED):
+            expected = f"a sweep that has ended; it is {record.state}"
+            raise InvalidValue("--proxy", sweep, expected, "What it tells so far is of the trials that ended first.")
+        check_all_public(record, "--proxy")
+        if spec.data.records_are_public is None and reads_the_same(spec, record):
+            expected = "a sweep on other records than this spec, which calls the same ones private"
+            raise InvalidValue("--proxy", sweep, expected, "What private records told is no advice: leave it out.")
         done = [one for one in published.trials(record.name) if one.state is TrialState.COMPLETE]
         goals = {one.metric: str(one.goal) for one in spec.objectives}
         measured = next((name for name in goals if any(name in one.metrics for one in done if name != "epsilon")), None)
@@ -79,7 +86,7 @@ class Proxy:
             metric=measured,
             goal=goals[measured],
             budgets=tuple((one, tuple(sorted(enough[one], key=lambda x: sign * x))) for one in sorted(enough)),
-            learned=registry.learns(record.spec.sampler or ""),
+            chosen=tuple(_chosen(record.spec)),
         )
 
     def predicted(self, epsilon: float, trials: float) -> float | None:
@@ -92,6 +99,15 @@ class Proxy:
             return None
         best = [_best_of(values, trials) for _, values in self.budgets]
         return float(np.interp(math.log(epsilon), np.log(known), best))
+
+
+def _chosen(spec: RecordedSpec) -> Iterator[str]:
+    if registry.learns(spec.sampler or ""):
+        yield "its sampler learned"
+    if spec.early_stopping is not None:
+        yield "its early stopping let only the better ones finish"
+    if spec.first or spec.warm_start:
+        yield "some of its points were known beforehand"
 
 
 def _best_of(values: Sequence[float], trials: float) -> float:

@@ -115,11 +115,12 @@ def _predicted(comparison: Comparison, row: ModeRow) -> str:
 
 def _proxy_words(proxy: Proxy) -> str:
     listed = ", ".join(f"{len(values)} at epsilon {epsilon_text(epsilon)}" for epsilon, values in proxy.budgets)
-    learned = " Its sampler learned, so that its trials are better than draws of a prior." if proxy.learned else ""
+    chosen = " and ".join(proxy.chosen)
+    better = f" These are better than draws of a prior: {chosen}." if chosen else ""
     return (
         f"predicted: {proxy.metric} of the best of the expected number of trials, as those of {proxy.sweep} have it "
         f"({listed}), a sweep on public records ({proxy.because}); between its budgets by the logarithm of what a "
-        f"trial may spend, and - beyond them.{learned} How much these records are like those, nothing here says."
+        f"trial may spend, and - beyond them.{better} How much these records are like those, nothing here says."
     )
 
 

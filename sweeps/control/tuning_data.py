@@ -39,24 +39,32 @@ def check_public(spec: SweepSpec, tuned: SweepRecord) -> None:
 
     Raises InvalidValue.
     """
-    data = tuned.spec.canonical["data"]
-    remedy = "Declare data.records_are_public there if that is true; tuning on private records is not free."
-    if tuned.spec.public_because is None:
-        raise InvalidValue(HERE, tuned.called, "a sweep all of whose records are declared public", remedy)
-    for name in PARTS:
-        part = data.get(name)
-        if isinstance(part, Mapping) and part.get("records") == "private":
-            expected = f"a sweep whose {name} records are public too, as all that it reads"
-            raise InvalidValue(HERE, tuned.called, expected, remedy)
-    own = spec.data.model_dump(mode="json")
-    if _are_same(own, data):
+    check_all_public(tuned, HERE)
+    if reads_the_same(spec, tuned):
         raise InvalidValue(
             HERE,
             tuned.called,
-            f"a sweep on other records than the {_source(own)} of this spec: a search on the records of its final run "
-            "is not free",
+            f"a sweep on other records than the {_source(spec.data.model_dump(mode='json'))} of this spec: a search on "
+            "the records of its final run is not free",
             "Tune on a proxy, or search here with `scope: sweep`.",
         )
+
+
+def check_all_public(tuned: SweepRecord, option: str) -> None:
+    """Whether everything that `tuned`, which `option` names, read is declared public. Raises InvalidValue."""
+    remedy = "Declare data.records_are_public there if that is true; tuning on private records is not free."
+    if tuned.spec.public_because is None:
+        raise InvalidValue(option, tuned.called, "a sweep all of whose records are declared public", remedy)
+    for name in PARTS:
+        part = tuned.spec.canonical["data"].get(name)
+        if isinstance(part, Mapping) and part.get("records") == "private":
+            expected = f"a sweep whose {name} records are public too, as all that it reads"
+            raise InvalidValue(option, tuned.called, expected, remedy)
+
+
+def reads_the_same(spec: SweepSpec, tuned: SweepRecord) -> bool:
+    """Whether records of `spec` are among those of `tuned`, as far as their declarations tell."""
+    return _are_same(spec.data.model_dump(mode="json"), tuned.spec.canonical["data"])
 
 
 def check_parts(spec: SweepSpec, tuned: SweepRecord) -> None:

@@ -19,13 +19,14 @@ from sweeps.control import session
 from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
 from sweeps.spec import load_spec
+from tests.sweeps.final_runs import WHY, ran, spec, table
 
 VALUES = (0.2, 0.5, 0.6, 0.7, 0.9)
 
 
 def proxy(**changes) -> Proxy:
     budgets = ((1.0, VALUES), (4.0, tuple(value + 0.05 for value in VALUES)))
-    given = {"sweep": "p", "because": "published", "metric": "accuracy", "goal": "maximize", "learned": False}
+    given = {"sweep": "p", "because": "published", "metric": "accuracy", "goal": "maximize"}
     return Proxy(**given | {"budgets": budgets} | changes)
 
 
@@ -86,41 +87,82 @@ def root(tmp_path_factory):
     sweeps.run({"name": "public", **DIGITS}, root=folder, progress=False)
     # What makes no proxy of this one is seen before its trials are.
     session.create(load_spec({"name": "mine", **DIGITS, "data": {"source": "digits"}}), Workspace.at(folder))
+    table(folder, "people", n=2000)
     return folder
 
 
-PRIVATE = {**DIGITS, "name": "next", "data": {"source": "digits"}, "privacy": {"epsilon": 6, "delta": 1e-4}}
+def private(root, **sections):
+    """A spec on records of its own, which are nobody else's."""
+    asked = spec("next", str(root / "people.csv"), data={"n": 2000}, **{"privacy": {"epsilon": 6, "delta": 1e-4}})
+    return {**asked, "systems": DIGITS["systems"], **sections}
 
 
 def test_a_real_proxy_is_asked_by_the_command_and_by_python(root, tmp_path):
-    spec = tmp_path / "next.json"
-    spec.write_text(json.dumps(PRIVATE))
-    words = ["check", str(spec), "--root", str(root), "--proxy", "public", "--no-rehearsal", "--json"]
+    file = tmp_path / "next.json"
+    file.write_text(json.dumps(private(root)))
+    words = ["check", str(file), "--root", str(root), "--proxy", "public", "--no-rehearsal", "--json"]
     ended = CliRunner().invoke(app, words)
     assert ended.exit_code == 0, ended.output
     rows = {row["mode"]: row for row in json.loads(ended.stdout)["modes"]["rows"]}
-    found = sweeps.check(PRIVATE, rehearsal=False, proxy="public", root=root).modes
+    found = sweeps.check(private(root), rehearsal=False, proxy="public", root=root).modes
     assert rows["one run"]["predicted"] == list(found.predicted(found.row("one run")))
     [expected] = rows["one run"]["predicted"]
     trials = Publisher.open(Workspace.at(root).store_url).trials("public")
     means = [np.mean([one.metrics["accuracy"] for one in trials if one.config["target_epsilon"] == e]) for e in (1, 8)]
     assert expected == pytest.approx(np.interp(math.log(found.row("one run").spent[0]), np.log([1, 8]), means))
-    assert not found.proxy.learned
+    assert not found.proxy.chosen
 
 
 def test_what_is_no_proxy_is_refused(root, monkeypatch):
-    with pytest.raises(InvalidValue, match="a sweep whose records are declared public"):
-        sweeps.check(PRIVATE, rehearsal=False, proxy="mine", root=root)
+    with pytest.raises(InvalidValue, match="all of whose records are declared public"):
+        sweeps.check(private(root), rehearsal=False, proxy="mine", root=root)
     monkeypatch.setattr("sweeps.advice.proxy.FEWEST", FEWEST + 1)
     with pytest.raises(InvalidValue, match=f"at least 6 finished trials at some budget \\(this one has {FEWEST}\\)"):
-        sweeps.check(PRIVATE, rehearsal=False, proxy="public", root=root)
+        sweeps.check(private(root), rehearsal=False, proxy="public", root=root)
 
 
 def test_a_proxy_that_was_judged_otherwise_is_refused(root):
-    other = {**PRIVATE, "objectives": [{"metric": "loss"}, {"metric": "auc"}]}
+    other = {**private(root), "objectives": [{"metric": "loss"}, {"metric": "auc"}]}
     known = Publisher.open(Workspace.at(root).store_url)
     assert Proxy.of(known, "public", load_spec(other)).metric in ("loss", "auc")
-    spec = load_spec(other)
-    unknown = spec.model_copy(update={"objectives": (spec.objectives[0].model_copy(update={"metric": "mae"}),)})
+    loaded = load_spec(other)
+    unknown = loaded.model_copy(update={"objectives": (loaded.objectives[0].model_copy(update={"metric": "mae"}),)})
     with pytest.raises(InvalidValue, match="finished trials with mae"):
         Proxy.of(known, "public", unknown)
+
+
+JUDGED = {"records": "private", "share": 0.2, "id": "id"}
+
+
+def test_what_is_private_the_same_or_runs_still_is_no_advice(root, tmp_path):
+    """What its numbers tell is not free, or not yet what it will be: all were "a sweep on public records"."""
+    public, proxy_file = {"records_are_public": WHY}, table(tmp_path, "proxy", seed=1)
+    own = str(root / "people.csv")
+    ran(spec("judged", proxy_file, data={**public, "validation": JUDGED}), tmp_path)
+    ran(spec("same", own, data={**public, "n": 2000}, search={"trials": FEWEST}), tmp_path)
+    ran(spec("running", proxy_file, data=public), tmp_path, state="running")
+    for name, said in (
+        ("judged", "whose validation records are public too"),
+        ("same", "which calls the same ones private"),
+        ("running", "a sweep that has ended; it is running"),
+    ):
+        with pytest.raises(InvalidValue, match=said):
+            sweeps.check(private(root), rehearsal=False, proxy=name, root=tmp_path)
+    asked = private(root)
+    asked["data"] |= public
+    # Of a demonstration on the same public records nothing is private.
+    assert sweeps.check(asked, rehearsal=False, proxy="same", root=tmp_path).modes.proxy.sweep == "same"
+
+
+def test_trials_that_were_chosen_are_said_to_be(root, tmp_path):
+    public = {"records_are_public": WHY}
+    first = {"trials": 4 * FEWEST, "sampler": "tpe", "first": [{"learning_rate": 0.5}]}
+    stopping = {"method": "asha", "rungs": 2, "reduction": 2}
+    raw = spec("chosen", table(tmp_path, "proxy", seed=1), data=public, search=first, early_stopping=stopping)
+    ran(raw, tmp_path)
+    known = Publisher.open(Workspace.at(tmp_path).store_url)
+    found = Proxy.of(known, "chosen", load_spec(private(root)))
+    assert len(found.chosen) == 3
+    said = text(compared(load_spec({**sweeps.load("toy").canonical(), "name": "t"}), proxy=found))
+    words = " ".join(said.split())
+    assert "better than draws of a prior: its sampler learned and its early stopping let only the better ones" in words
