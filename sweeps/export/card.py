@@ -36,7 +36,8 @@ class ModelCard:
     charged         steps that the ledger charged this trial, lost launches included
     metrics         as the trial reported them
     standard_error  {metric: of the mean over n_validation records}, for what is a share of them
-    candidates      finished trials that this one was chosen among, if it was chosen
+    candidates      finished trials that this one was chosen among, if it was chosen; None: a secret number, of which
+                    a sealed search let out the best
     test            the test records that the spec declares; None: it declares none
     readings        of them, for any trial of any sweep of the store
     """
@@ -52,7 +53,7 @@ class ModelCard:
     charged: int
     facts: PublicFacts
     standard_error: Mapping[str, float]
-    candidates: int
+    candidates: int | None
     noise_source: str
     test: DeclaredTest | None = None
     readings: tuple[HeldOutReading, ...] = ()
@@ -64,15 +65,15 @@ class ModelCard:
         """The card of a finished trial."""
         assert record.guarantee is not None
         trials = store.trials(sweep)
-        total = own_total(store, sweep, trials)
-        test = declared_test(store.sweep(sweep).spec)
+        total, recorded = own_total(store, sweep, trials), store.sweep(sweep).spec
+        test = declared_test(recorded)
         made = of_its_records(store, sweep) if test is not None else ()
         own = sum(one.trial == record.key for one in made)
         with_score = record.guarantee if test is None else test.claim(record.guarantee, own)
         assumptions = Assumptions.of([record.guarantee, with_score, *total.claims()])
         return cls(
             sweep=sweep,
-            heading=Release.recorded(store.sweep(sweep).spec).heading,
+            heading=Release.recorded(recorded).heading,
             refuted=refuted,
             record=record,
             claim=record.guarantee,
@@ -82,7 +83,9 @@ class ModelCard:
             facts=facts,
             with_score=with_score,
             standard_error=share_error(record.metrics, 0 if facts.unit else facts.n_validation),
-            candidates=sum(one.state is TrialState.COMPLETE for one in trials),
+            candidates=None
+            if recorded.selection is not None
+            else sum(one.state is TrialState.COMPLETE for one in trials),
             noise_source=spec.privacy.noise_source,
             test=test,
             readings=made,
@@ -138,8 +141,7 @@ class ModelCard:
             "## What it claims",
             f"{claim_text(self.claim, status)}. {quote_of_claim(self.claim).said.capitalize()}: "
             f"{quote_of_claim(self.claim).sentence}. The ledger charged {self.charged:,} steps.",
-            f"It is one of {self.candidates} finished trials. Whoever chose it for its results quotes the total: "
-            f"{'; '.join(self.total)}",
+            f"{self._among} {'; '.join(self.total)}",
             "This page is as old as the files beside it. What became known since (audits, test readings, trials) "
             f"is not in it: look at `sweeps show {self.sweep}` before you quote a number of it.",
             "What the statuses rest on:",
@@ -154,6 +156,12 @@ class ModelCard:
             "`preprocessing.json` describes.",
         ]
         return "\n\n".join(lines) + "\n"
+
+    @property
+    def _among(self) -> str:
+        if self.candidates is None:
+            return "A sealed search chose it among a secret number of trials, by its results. What that cost in all:"
+        return f"It is one of {self.candidates} finished trials. Whoever chose it for its results quotes the total:"
 
     def _headings(self) -> list[str]:
         return [one for one in (REFUTED if self.refuted else "", self.heading) if one]

@@ -414,6 +414,11 @@ def test_a_search_on_private_validation_records(tmp_path):
     [winner] = search.store.trials(search.name)
     assert winner.plan.validation is not None
     assert winner.metrics["accuracy_noise_sd"] > 0
+    # Its model leaves with a card that says among how many it was chosen: that is a secret, and not 1.
+    model = sweeps.open(search.name, root=tmp_path / "second").model(0)
+    assert model.card["best_of"] is None
+    assert "chose it among a secret number of trials, by its results" in model.page
+    assert "finished trials" not in model.page
 
 
 def test_a_population_pays_for_the_whole_search_in_one_row(tmp_path):
