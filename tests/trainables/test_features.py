@@ -6,6 +6,7 @@ import io
 import multiprocessing
 import os
 import pickle
+import socket
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from trainables.export.program import program
 from trainables.features import declared, programs
 from trainables.features import kept as keeping
 from trainables.features.declared import FEATURES, Features, parted
-from trainables.features.kept import kept
+from trainables.features.kept import _DIGEST_BYTES, kept
 from trainables.features.scattering import Scattering
 from trainables.system import Dataset
 
@@ -317,6 +318,25 @@ def test_a_file_that_was_cut_short_is_computed_again(tmp_path: Path) -> None:
     assert np.array_equal(rows_of(DIGITS.load(SCATTERED, tmp_path / "features")), rows_of(DIGITS.load(SCATTERED)))
 
 
+def test_a_file_that_holds_other_numbers_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole, of the right shape, and not what the map makes of these records."""
+
+    def spoiled() -> float:
+        """Of the numbers, when one bit of the file is another."""
+        place, body = tmp_path / "one.npy", bytearray((tmp_path / "one.npy").read_bytes())
+        body[-_DIGEST_BYTES - 1] ^= 1
+        place.write_bytes(body)
+        return float(kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(2)).sum())
+
+    assert kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(2)).tolist() == [2, 2, 2]
+    assert spoiled() == 6
+    np.save(tmp_path / "one.npy", np.zeros(3, np.float32))
+    assert kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(2)).tolist() == [2, 2, 2]
+    # The mutant: a file of the right shape is believed.
+    monkeypatch.setattr(keeping, "_mapped", lambda place, shape: np.load(place))
+    assert spoiled() != 6
+
+
 def test_a_folder_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir(mode=0o755)
     kept(tmp_path / "open", "one", (2,), lambda numbers: numbers.fill(1))
@@ -368,5 +388,5 @@ def test_a_killed_process_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch: 
         patch.setattr(keeping.Path, "unlink", lambda *given, **others: None)
         with pytest.raises(Killed):
             kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(1))
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["one.lock", "one.part"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["one.lock", f"one.{socket.gethostname()}.part"]
     assert kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(2)).tolist() == [2, 2, 2]

@@ -2,13 +2,15 @@
 
 A file is named by a digest of all that decides its numbers (the map, what is done with its output, the records), so
 that it is never out of date; it appears whole or not at all; whoever needs it while another process computes it waits.
-The folder is its owner's alone. Nothing removes files: a folder that is deleted costs time, and nothing else.
+Behind its numbers stands their digest: what a disk or somebody changed is computed anew, and never trained on. The folder is its owner's alone. Nothing removes files: a folder that is deleted costs time, and nothing else.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,9 @@ from dpcore.checks import InvalidValue
 Numbers = NDArray[np.float32]
 Filled = Callable[[Numbers], None]
 """Writes all numbers into an array [n, ...]."""
+
+
+_DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def kept(folder: Path | None, key: str, shape: tuple[int, ...], fill: Filled) -> Numbers:
@@ -60,10 +65,13 @@ def _mapped(place: Path, shape: tuple[int, ...]) -> Numbers | None:
     try:
         # A plain array over the mapping: processes share it without a copy, which they do not do with np.memmap.
         found = np.asarray(np.load(place, mmap_mode="r", allow_pickle=False))
+        content = np.memmap(place, dtype=np.uint8, mode="r")
     except (FileNotFoundError, ValueError, EOFError):
         # Not there, or cut short by a disk.
         return None
-    return found if found.dtype == np.float32 and found.shape == shape else None
+    numbers, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:].tobytes()
+    whole = found.dtype == np.float32 and found.shape == shape and hashlib.sha256(numbers.data).digest() == digest
+    return found if whole else None
 
 
 @contextmanager
@@ -77,18 +85,24 @@ def _locked(place: Path) -> Iterator[None]:
 
 
 def _write(place: Path, shape: tuple[int, ...], fill: Filled) -> None:
-    """The caller holds the lock, so that the part file is nobody else's; a killed process may have left one."""
-    part = place.with_suffix(".part")
+    """The caller holds the lock, so that the part file is nobody else's; a killed process may have left one.
+
+    Not every file system that several machines see keeps a lock among them: each has a part file of its own.
+    """
+    part = place.with_suffix(f".{socket.gethostname()}.part")
     os.close(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
     try:
         if not np.prod(shape):
-            np.save(part.open("wb"), np.empty(shape, dtype=np.float32))
+            with part.open("wb") as empty:
+                np.save(empty, np.empty(shape, dtype=np.float32))
         else:
             numbers = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=shape)
             fill(numbers)
             numbers.flush()
             del numbers
-        with part.open("rb") as written:
+        with part.open("r+b") as written:
+            written.write(hashlib.file_digest(written, "sha256").digest())
+            written.flush()
             os.fsync(written.fileno())
         part.replace(place)
     except BaseException:
