@@ -2,7 +2,8 @@
 
 A file is named by a digest of all that decides its numbers (the map, what is done with its output, the records), so
 that it is never out of date; it appears whole or not at all; whoever needs it while another process computes it waits.
-Behind its numbers stands their digest: what a disk or somebody changed is computed anew, and never trained on. The folder is its owner's alone. Nothing removes files: a folder that is deleted costs time, and nothing else.
+Behind its numbers stands their digest: what a disk or somebody changed is computed anew, and never trained on. The
+folder is its owner's alone. Nothing removes files: a folder that is deleted costs time, and nothing else.
 """
 
 from __future__ import annotations
