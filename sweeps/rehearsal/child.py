@@ -13,8 +13,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
+from types import ModuleType
 from typing import Any, Self
 
 from sweeps.process.exits import ExitCode
@@ -36,7 +37,8 @@ class Child:
         context: Any = multiprocessing.get_context(_method())
         self._receiver, sender = context.Pipe(duplex=False)
         self._process = context.Process(target=_work, args=(work, sender, os.getpid(), *given))
-        self._process.start()
+        with _main_left_out():
+            self._process.start()
         # Only the child holds it now, so that its end is seen.
         sender.close()
         self._heard = time.monotonic()
@@ -84,6 +86,17 @@ def _method() -> str:
     """A fork has all imports done; it is safe where this process has no other thread and no engine of its own yet."""
     engines = {"torch", "ray"} & set(sys.modules)
     return "fork" if sys.platform == "linux" and threading.active_count() == 1 and not engines else "spawn"
+
+
+@contextmanager
+def _main_left_out() -> Iterator[None]:
+    """A process that is spawned runs the main module again, but for what is under `if __name__ == "__main__"`: a
+    script that has run one sweep and begins the next would run the first once more."""
+    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _work(work: Callable[..., None], sender: Connection, parent: int, *given: Any) -> None:

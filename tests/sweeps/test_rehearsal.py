@@ -248,6 +248,28 @@ def test_no_child_outlives_a_parent_that_was_killed():
     raise AssertionError("it is still there")
 
 
+SCRIPT = """
+import threading
+from sweeps.rehearsal.child import Child
+from tests.sweeps.test_rehearsal import sends
+
+print("a script that runs a sweep")
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+with Child(sends, [1]) as child:
+    print(list(child.messages(60)))
+"""
+
+
+def test_a_script_that_checks_is_not_run_once_more(tmp_path):
+    """Nobody writes `if __name__ == "__main__"` there, and what stands above may be a sweep."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert (done.stdout, done.stderr) == ("a script that runs a sweep\n[1]\n", "")
+
+
 def _runs(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
