@@ -254,6 +254,8 @@ def _note(key: str, field: FieldInfo, error: Any, problems: Problems) -> None:
     location = [str(part) for part in error["loc"] if str(part) not in ("constrained-str", "function-before")]
     path, value, context = ".".join([key, *location]), error["input"], error.get("ctx", {})
     match error["type"]:
+        case "too_short" if value:
+            return  # pydantic counts the entries that stand, and what is wrong with the others was said
         case "extra_forbidden":
             known = _section_keys(field.annotation)
             problems.add(path, value, f"a key of `{key}`", did_you_mean(location[-1], known))
