@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from dpcore.checks import InvalidValue
+from dpcore.rounding import epsilon_text
 from sweeps.provenance.recorded_spec import RecordedSpec
 
 if TYPE_CHECKING:
@@ -303,6 +304,14 @@ class TrialRecord(Configured):
             value = self._rows.decoded(name, self._row)
             object.__setattr__(self, name, value)
             return value
+
+    def __repr__(self) -> str:
+        """In a line: what a prompt shows. `sweeps show SWEEP TRIAL` and `Sweep.describe` say all of it."""
+        claim = self.guarantee
+        said = [] if claim is None else [f"epsilon {epsilon_text(claim.epsilon)} {claim.standing}"]
+        said += [f"{name} {value:.4g}" for name, value in self.metrics.items() if name not in DECIDED]
+        knobs = [f"{name} {f'{one:.4g}' if isinstance(one, float) else one}" for name, one in self.config.items()]
+        return f"<Trial {self.key}: {', '.join([self.state, *said])}; {', '.join(knobs)}>"
 
     @property
     def planned_steps(self) -> int:

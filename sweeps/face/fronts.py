@@ -9,25 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
-from dpcore.rounding import epsilon_text
+from sweeps.face.notebook_page import folded
 from sweeps.face.tables import front_table
+from sweeps.front.columns import columns
 from sweeps.front.export import FORMATS, SUFFIXES, render
+from sweeps.front.fitted import FittedColumn
 from sweeps.front.joint import joint_front
 from sweeps.front.panels import AxisEnd, Front, FrontAxis
 from sweeps.front.pareto import LABELS
-from sweeps.ledger.assumptions import HEADING
+from sweeps.front.terminal import LIMIT
 from sweeps.process.outputs import write_output
 from sweeps.process.suggestions import closest
-from sweeps.records import EPSILON, TARGET_EPSILON
 from sweeps.release.publisher import Publisher
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
-
-_KIND = ("delta", "notion", "adjacency", "unit", "status", "accountant")
-_BELOW = ("on_front", "compared_epsilon", "quote_as", *_KIND, "assumptions")
-"""Columns that a notebook leaves out: what they say is the same in each row, and stands below them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,23 +78,35 @@ class ParetoFront:
     def __str__(self) -> str:
         return str(render(self.front, "table"))
 
+    def __repr__(self) -> str:
+        points = sum(len(panel.order_of_front()) for panel in self.front.panels)
+        ranked = sum(len(panel.records) for panel in self.front.panels)
+        axes = ", ".join(f"{one.metric} {one.goal}" for one in self.front.objectives)
+        return f"<ParetoFront of {self.front.sweep!r}: {points} of {ranked} trials; {axes}>"
+
     def _repr_html_(self) -> str:
-        """For notebooks: heading, points, what is under each panel, totals, and what the statuses rest on."""
+        """For notebooks, what the terminal shows: heading, points, what is under each panel, totals, assumptions."""
         front = self.front
         parts = [f"<p><b>{escape(front.heading)}</b></p>"] if front.heading else []
-        shown = self.table().drop(columns=list(_BELOW), errors="ignore")
-        for name in (EPSILON, TARGET_EPSILON):
-            # Never printed below what is claimed.
-            shown[name] = [epsilon_text(float(one)) for one in shown.get(name, [])]
-        parts.append(shown.to_html(index=False, escape=True))
-        parts += [f"<p>{escape(front.title(panel))}<br>{escape(front.footer(panel))}</p>" for panel in front.panels]
+        for panel in front.panels:
+            parts += [f"<p><b>{escape(front.title(panel))}</b></p>", _table(columns(front, panel, LIMIT))]
+            left = len(panel.order_of_front()[LIMIT:])
+            more = f"… and {left} more on the front<br>" if left else ""
+            parts.append(f"<p>{more}{escape(front.footer(panel))}<br><code>front.table()</code> has every column</p>")
+        parts += [] if front.panels else ["<p>No finished trial yet.</p>"]
         parts += [f"<p>left out: {escape(front.left_out)}</p>"] if front.excluded else []
         parts += [f"<p>{'<br>'.join(map(escape, front.legend()))}</p>"] if front.panels else []
         parts += [f"<p>{escape(front.note)}</p>"] if front.note else []
-        if front.assumptions.sentences:
-            listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in front.assumptions.sentences)
-            parts.append(f"<details><summary>{HEADING}</summary><ol>{listed}</ol></details>")
+        parts.append(folded(list(front.assumptions.lines())))
         return "\n".join(parts)
+
+
+def _table(shown: Sequence[FittedColumn]) -> str:
+    """As HTML; in the headers a space, where a narrow page may break them."""
+    heads = "".join(f"<th>{escape(one.header.replace('_', ' '))}</th>" for one in shown)
+    rows = zip(*(one.cells for one in shown), strict=True)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def asked_front(

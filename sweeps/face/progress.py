@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass, field
+from html import escape
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -14,7 +16,8 @@ from sweeps.process.words import Event, Level, say, voice
 from sweeps.records import DECIDED, TrialState
 from sweeps.release.published import Published
 
-LINE_SECONDS = 5.0
+LINE_SECONDS, CELL_SECONDS = 5.0, 0.5
+"""Least time between two lines, and between two changes of a notebook's cell."""
 
 
 def in_notebook() -> bool:
@@ -28,16 +31,37 @@ def _in_the_bar() -> None:
     """People see a trial's end in the bar, or in the lines that stand for it."""
 
 
+class _Cell:
+    """One place in a notebook's output, which is written over as the sweep goes on."""
+
+    _handle: Any = None
+
+    def show(self, done: int, total: int, line: str) -> None:
+        shown: Any = sys.modules["IPython"].display
+        page = shown.HTML(f'<progress value="{done}" max="{total}"></progress> {escape(line)}')
+        if self._handle is None:
+            # Not before: as Ray starts it clears the output of the cell.
+            self._handle = shown.display(page, display_id=True)
+        else:
+            self._handle.update(page)
+
+
 OVER = (TrialState.COMPLETE, TrialState.FAILED)
 
 
 @dataclass(slots=True)
 class ProgressDisplay:
-    """A live bar on a terminal, one line every few seconds anywhere else. A context manager; call it per change."""
+    """A live bar on a terminal and in a notebook, one line every few seconds anywhere else, and one at the end.
+
+    A context manager; call it per change.
+    """
 
     console: Console
     total: int = 0
     _bar: Progress | None = None
+    _cell: _Cell | None = None
+    _sweep: str = ""
+    _line: str = ""
     _best: dict[str, float] = field(default_factory=dict)
     _over: set[str] = field(default_factory=set)
     _infeasible: int = 0
@@ -46,7 +70,10 @@ class ProgressDisplay:
     _printed: float = 0.0
 
     def __enter__(self) -> ProgressDisplay:
-        if self.console.is_terminal and voice().least <= Level.INFO and not voice().as_json:
+        shown = voice().least <= Level.INFO and not voice().as_json
+        if shown and in_notebook():
+            self._cell = _Cell()
+        elif shown and self.console.is_terminal:
             self._bar = Progress(
                 TextColumn("[bold]{task.description}"),
                 BarColumn(bar_width=28),
@@ -66,9 +93,12 @@ class ProgressDisplay:
     def __exit__(self, *exception: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+        elif self.total:
+            self._say()
 
     def __call__(self, controller: Controller, record: Published) -> None:
         """One trial changed."""
+        self._sweep = controller.sweep
         first, self.total = self.total == 0, controller.spec.search.trials + controller.enqueued
         if first:
             for known in controller.roster.published():
@@ -79,24 +109,32 @@ class ProgressDisplay:
         if self._pace_from is None and len(self._over) > self._known:
             # The first one's time was mostly the start of workers.
             self._pace_from = (time.monotonic(), len(self._over))
-        best = ", ".join(f"best {name} {value:.4g}" for name, value in self._best.items())
         if self._bar is not None:
             self._bar.update(
                 self._bar.task_ids[0],
                 description=controller.sweep,
                 total=self.total,
                 completed=len(self._over),
-                best=best,
+                best=self._bests(),
             )
-        elif time.monotonic() - self._printed > LINE_SECONDS:
-            self._printed = time.monotonic()
-            line = f"{len(self._over)}/{self.total} trials{self._left()}  {best}"
-            say(
-                line,
-                Event.PROGRESS,
-                sweep=controller.sweep,
-                plain=lambda: self.console.print(line, highlight=False),
-            )
+        elif time.monotonic() - self._printed > (LINE_SECONDS if self._cell is None else CELL_SECONDS):
+            self._say()
+
+    def _say(self) -> None:
+        """How far it is, where that was not just said."""
+        line = f"{len(self._over)}/{self.total} trials{self._left()}  {self._bests()}".rstrip()
+        if line != self._line:
+            self._line, self._printed = line, time.monotonic()
+            say(line, Event.PROGRESS, sweep=self._sweep, plain=self._show)
+
+    def _show(self) -> None:
+        if self._cell is not None:
+            self._cell.show(len(self._over), self.total, f"{self._sweep}  {self._line}")
+        else:
+            self.console.print(self._line, highlight=False)
+
+    def _bests(self) -> str:
+        return ", ".join(f"best {name} {value:.4g}" for name, value in self._best.items())
 
     def _note(self, controller: Controller, record: Published) -> None:
         if record.state in OVER:
@@ -115,7 +153,7 @@ class ProgressDisplay:
             return ""
         since, over = self._pace_from
         done = len(self._over) - over
-        if done < 2:
+        if done < 2 or len(self._over) >= self.total:
             return ""
         seconds = (time.monotonic() - since) / done * (self.total - len(self._over))
         return f", about {seconds:.0f} s left"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from sweeps.face.fronts import ParetoFront, asked_front
 from sweeps.face.listing import goals_of
+from sweeps.face.notebook_page import as_page
 from sweeps.face.one_trial import TrialShown, trial_shown
 from sweeps.face.overview import Shown, shown
 from sweeps.face.plots import Plots
@@ -373,6 +373,4 @@ class Sweep:
 
     def _repr_html_(self) -> str:
         """For notebooks: what `print` says."""
-        head, *lines = self.overview().lines()
-        listed = "<br>".join(escape(line) for line in lines)
-        return f"<p><b>{escape(head)}</b></p><p>{listed}</p>"
+        return as_page(*self.overview().lines())

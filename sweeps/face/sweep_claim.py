@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from html import escape
 
 from dpcore.rounding import delta_text, epsilon_text
+from sweeps.face.notebook_page import as_page
 from sweeps.face.overview import Shown
 from sweeps.ledger.summary import Summary
 
@@ -40,4 +40,4 @@ class SweepClaim(Summary):
 
     def _repr_html_(self) -> str:
         """For notebooks: what `print` says."""
-        return f"<p><b>{escape(self.sweep)}</b></p><p>{'<br>'.join(map(escape, self.words))}</p>"
+        return as_page(self.sweep, *self.words)

@@ -129,6 +129,10 @@ class Panel:
         numbers = np.array([record.number for record in self.records])
         return np.lexsort((numbers, self.values[:, 0], ~self.on_front))
 
+    def order_of_front(self) -> list[int]:
+        """Its front points alone, in that order."""
+        return [int(i) for i in self.order()[: int(self.on_front.sum())]]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Front:

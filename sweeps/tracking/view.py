@@ -87,7 +87,8 @@ class Drain:
                     if left is not None and found < left:
                         wait.came()
                     left = found
-                    wait.what = f"MLflow at {shown_url(self.uri)} to take the last {left} changes"
+                    rest = f"to take the last {left} changes" if left else "to close; it has all changes"
+                    wait.what = f"MLflow at {shown_url(self.uri)} {rest}"
                     if wait.left() == 0:
                         raise _Undelivered
         except (StoreError, _Undelivered):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -47,3 +48,30 @@ def test_the_rest_is_estimated_from_the_pace_after_the_first_trial_of_this_start
         "7/20 trials, about 130 s left  best accuracy 0.56",
         "8/20 trials, about 120 s left  best accuracy 0.57",
     ]
+
+
+def test_a_notebook_has_one_place_that_is_written_over_and_the_end_is_told(clock, monkeypatch):
+    """Of two trials that end at once the second is not left out."""
+    shown = []
+
+    class Kernel(ModuleType):
+        HTML = str
+
+        @property
+        def display(self):
+            return self
+
+        def __call__(self, page, display_id):
+            shown.append(page)
+            return SimpleNamespace(update=lambda page: shown.__setitem__(0, page))
+
+    monkeypatch.setitem(sys.modules, "IPython", Kernel("IPython"))
+    monkeypatch.setattr(display, "in_notebook", lambda: True)
+    spec = SimpleNamespace(search=SimpleNamespace(trials=2), objectives=OBJECTIVES)
+    controller = SimpleNamespace(sweep="<t>", spec=spec, enqueued=0, roster=SimpleNamespace(published=lambda: []))
+    with display.ProgressDisplay(console=Console(file=io.StringIO())) as progress:
+        assert not shown, "Ray clears the cell as it starts"
+        for number in range(2):
+            progress(controller, trial(number, accuracy=0.5 + number / 10))
+        assert shown == ['<progress value="1" max="2"></progress> &lt;t&gt;  1/2 trials  best accuracy 0.5']
+    assert shown == ['<progress value="2" max="2"></progress> &lt;t&gt;  2/2 trials  best accuracy 0.6']

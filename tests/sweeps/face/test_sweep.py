@@ -14,8 +14,8 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.face import fronts
 from sweeps.face.plots import Plots
+from sweeps.front import columns
 from sweeps.front.export import render
 from sweeps.records import TrialState
 from sweeps.release.publisher import Publisher
@@ -156,11 +156,11 @@ def printed(sweep):
 
 def test_a_notebook_never_prints_less_than_is_claimed(sweep, monkeypatch):
     claimed = sweep.front().table()["epsilon"]
-    assert (np.array(printed(sweep)["epsilon"], dtype=float) >= claimed).all()
-    assert not {"notion", "delta", "assumptions"} & printed(sweep).keys()
+    assert (np.array(printed(sweep)["epsilon ↓"], dtype=float) >= claimed).all()
+    assert not {"notion", "delta", "assumptions", "steps"} & printed(sweep).keys(), "what all rows share"
     # The mutant rounds down.
-    monkeypatch.setattr(fronts, "epsilon_text", lambda epsilon: f"{epsilon - 1e-3:.3f}")
-    assert not (np.array(printed(sweep)["epsilon"], dtype=float) >= claimed).all()
+    monkeypatch.setattr(columns, "epsilon_text", lambda epsilon: f"{epsilon - 1e-3:.3f}")
+    assert not (np.array(printed(sweep)["epsilon ↓"], dtype=float) >= claimed).all()
 
 
 def test_spec_state_and_counts(sweep):
@@ -168,6 +168,17 @@ def test_spec_state_and_counts(sweep):
     assert (sweep.state, sweep.counts["complete"]) == ("finished", 12)
     assert repr(sweep) == f"<Sweep '{NAME}': finished; 12 complete>"
     assert sweep.end is None
+
+
+def test_a_prompt_shows_a_line(sweep):
+    best, front = sweep.best(), sweep.front()
+    assert repr(front).startswith(f"<ParetoFront of '{NAME}': {len(front.table())} of 12 trials; expected_error")
+    assert repr(best).startswith(f"<Trial {best.key}: complete, epsilon {epsilon_text(best.guarantee.epsilon)} proved")
+    assert f"expected_error {best.metrics['expected_error']:.4g}" in repr(best)
+    assert len(repr(best)) < 300
+
+
+def test_the_list_of_sweeps(sweep):
     listed = sweeps.list_sweeps(root=sweep.workspace.root)
     counts = {str(state): 12 * (state == "complete") for state in TrialState}
     assert listed.to_dict("records") == [{"sweep": NAME, "state": "finished", **counts, "tags": {}, "notes": []}]
