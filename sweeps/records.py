@@ -218,6 +218,15 @@ class Configured:
         return {name: value for name, value in self.config.items() if name not in (SYSTEM, TARGET_EPSILON)}
 
 
+def varied_knobs(points: Iterable[Configured]) -> list[str]:
+    """Knobs that differ among points of one system, in order: what a spec fixed for each says nothing beside them."""
+    values: dict[str, dict[str, set[object]]] = {}
+    for point in points:
+        for name, value in point.knobs.items():
+            values.setdefault(name, {}).setdefault(point.system, set()).add(value)
+    return [name for name, found in values.items() if any(len(one) > 1 for one in found.values())]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal(Configured):
     """One point of the space.

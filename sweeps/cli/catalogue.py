@@ -58,14 +58,13 @@ def print_systems(name: str | None = None) -> None:
     """For people: one table for each system. Raises as `described`."""
     console = Console()
     for system in described(name):
-        table = Table(
-            "parameter", "kind", "range", "default", "meaning", title=f"{system['name']}  ({system['source']})"
-        )
+        table = Table("parameter", "kind", "range", "default", title=f"{system['name']}  ({system['source']})")
+        table.add_column("meaning", overflow="fold")
         for one in system["parameters"]:
             table.add_row(one["name"], one["kind"], one["range"], str(one["default"]), one["doc"])
         console.print(table)
         for one in system["metrics"]:
-            depends = f"Depends on {one['released']}: {one['depends']}."
+            depends = f"Made of {one['released']} ({one['depends']})."
             console.print(f"  {one['name']} ({one['goal']}): {one['doc']}. {depends}", highlight=False)
         if system["asked"]:
             console.print(

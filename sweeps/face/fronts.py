@@ -18,6 +18,7 @@ from sweeps.front.joint import joint_front
 from sweeps.front.panels import AxisEnd, Front, FrontAxis
 from sweeps.front.pareto import LABELS
 from sweeps.front.terminal import LIMIT
+from sweeps.process.markup import as_html
 from sweeps.process.outputs import write_output
 from sweeps.process.suggestions import closest
 from sweeps.release.publisher import Publisher
@@ -95,8 +96,8 @@ class ParetoFront:
             parts.append(f"<p>{more}{escape(front.footer(panel))}<br><code>front.table()</code> has every column</p>")
         parts += [] if front.panels else ["<p>No finished trial yet.</p>"]
         parts += [f"<p>left out: {escape(front.left_out)}</p>"] if front.excluded else []
-        parts += [f"<p>{'<br>'.join(map(escape, front.legend()))}</p>"] if front.panels else []
-        parts += [f"<p>{escape(front.note)}</p>"] if front.note else []
+        parts += [f"<p>{'<br>'.join(map(as_html, front.legend()))}</p>"] if front.panels else []
+        parts += [f"<p>{as_html(front.note)}</p>"] if front.note else []
         parts.append(folded(list(front.assumptions.lines())))
         return "\n".join(parts)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from sweeps.ledger.assumptions import HEADING
+from sweeps.process.markup import as_html
 
 
 def as_page(head: str, *lines: str) -> str:
@@ -20,10 +21,10 @@ def as_page(head: str, *lines: str) -> str:
 
 def folded(sentences: list[str]) -> str:
     """What statuses rest on, numbered as they are cited, seen by whoever opens it. Empty without a sentence."""
-    listed = "<br>".join(map(escape, sentences))
+    listed = "<br>".join(map(as_html, sentences))
     return f"<details><summary>{HEADING}</summary><p>{listed}</p></details>" if sentences else ""
 
 
 def _labelled(line: str) -> str:
     label, blanks, rest = line.partition("  ")
-    return f"<b>{escape(label)}</b> {escape(rest.strip())}" if blanks and label else escape(line)
+    return f"<b>{escape(label)}</b> {as_html(rest.strip())}" if blanks and label else as_html(line)

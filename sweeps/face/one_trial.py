@@ -134,7 +134,8 @@ class TrialShown:
             yield f"running  at step {self.running.step:,} of {self.running.until:,}{pace}"
         yield from self._reported()
         if trial.guarantee is None:
-            yield "claim    none yet: nothing was reported"
+            failed = trial.state is TrialState.FAILED
+            yield f"claim    none{', and its launches count in the total' if failed else ' yet'}: nothing was reported"
         else:
             yield f"claim    {claim_text(trial.guarantee, self.assumptions.status(trial.guarantee))}"
             quote = quote_of_claim(trial.guarantee)

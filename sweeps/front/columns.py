@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcore.rounding import epsilon_text
 from sweeps.front.fitted import FittedColumn, cell
 from sweeps.front.panels import Front, Panel
-from sweeps.records import EPSILON, SYSTEM, TARGET_EPSILON
+from sweeps.records import EPSILON, SYSTEM, TARGET_EPSILON, varied_knobs
 from sweeps.release.quoting import quote_of_claim
 
 
@@ -28,20 +28,10 @@ def columns(front: Front, panel: Panel, limit: int) -> list[FittedColumn]:
     # What a panel mixes is told even where one kind has the whole front: that is the answer.
     if len({one.system for one in panel.records}) > 1:
         found.append(FittedColumn(SYSTEM, [one.system for one in records]))
-    for name in _varied(panel):
+    for name in varied_knobs(panel.records[i] for i in panel.order_of_front()):
         found.append(FittedColumn(name, [cell(one.config.get(name)) for one in records], needed=False))
     if len(set(front.statuses(panel))) > 1:
         found.append(FittedColumn("status", [front.assumptions.cite(claim) for claim in claims]))
     if len(set(front.quotes(panel))) > 1:
         found.append(FittedColumn("quote", [quote_of_claim(claim).words for claim in claims]))
     return found
-
-
-def _varied(panel: Panel) -> list[str]:
-    """Knobs that differ among the front's trials of one system: what a spec fixed for each says nothing here."""
-    values: dict[str, dict[str, set[object]]] = {}
-    for i in panel.order_of_front():
-        record = panel.records[i]
-        for name, value in record.knobs.items():
-            values.setdefault(name, {}).setdefault(record.system, set()).add(value)
-    return [name for name, found in values.items() if any(len(one) > 1 for one in found.values())]

@@ -46,7 +46,7 @@ def read(
     made = of_its_records(seen, record.name)
     if (known := _known(made, model.record.key)) is not None:
         return known
-    _check_first(made, again)
+    _check_first(made, model.record.key, again)
     data = load_spec(record.spec.canonical).data
     source = SOURCES[data.source]
     assert isinstance(source, HasTestRecords)
@@ -60,7 +60,7 @@ def read(
     with closing(workspace.open_store()) as store:
         # Of the records, whatever they are seen through.
         word = store.data_fingerprint(fingerprint(records))
-        _check_first(of_its_records(seen, record.name, word), again)
+        _check_first(of_its_records(seen, record.name, word), model.record.key, again)
         charge_reading(store, record, f"{model.record.key} {secrets.token_hex(8)}", declared)
         number = store.ask(record.name, HeldOutRead(trial=model.record.key, records=word), this_person())
         if declared.histogram is None:
@@ -77,14 +77,14 @@ def _known(made: Collection[HeldOutReading], trial: str) -> HeldOutReading | Non
     return next((one for one in made if one.trial == trial and one.metrics), None)
 
 
-def _check_first(made: Collection[HeldOutReading], again: bool) -> None:
+def _check_first(made: Collection[HeldOutReading], trial: str, again: bool) -> None:
     if made and not again:
         last = list(made)[-1]
         listed = ", ".join(dict.fromkeys(one.trial for one in made))
         raise InvalidValue(
             "trial",
-            f"reading {len(made) + 1} of the test records",
-            f"the first one: they were read for {listed}, last by {last.asker} at {last.when}",
+            trial,
+            f"{listed}, for which the test records were read, last by {last.asker} at {last.when}",
             "Whoever chooses by test scores has no test set left. --again reads them all the same, on record; every "
             "card then says that they are no longer untouched.",
         )

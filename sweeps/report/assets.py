@@ -50,6 +50,8 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 ul { margin: 6px 0; padding-left: 20px; } li { margin: 4px 0; max-width: 78ch; }
 pre { background: var(--code); border-radius: 6px; padding: 10px 12px; overflow: auto; max-height: 260px;
   font: 12px/1.45 ui-monospace, SFMono-Regular, Menlo, monospace; margin: 6px 0; }
+code { background: var(--code); border-radius: 4px; padding: 1px 4px;
+  font: 0.92em ui-monospace, SFMono-Regular, Menlo, monospace; }
 .chart { width: 100%; }
 @media print {
   :root { color-scheme: light; --ground: #fff; --card: #fff; --ink: #000; --soft: #444; --line: #ccc; --accent: #0d9488;

@@ -18,7 +18,7 @@ from dpcore.rounding import epsilon_text
 from sweeps.front.axes import log_ticks
 from sweeps.front.kinds import SystemPoints, kinds
 from sweeps.front.panels import Front, FrontAxis, Panel
-from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, CurveReport, TrialState
+from sweeps.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, CurveReport, TrialState, varied_knobs
 from sweeps.release.published import Published
 from sweeps.release.quoting import is_refuted
 from sweeps.report.importance import Importance
@@ -104,7 +104,7 @@ def parallel_figure(trials: Sequence[Published], objectives: Sequence[FrontAxis]
     rest = [trial for trial in finished if trial.key not in on_front]
     kept = [rest[i] for i in _thinned(np.arange(len(rest)), max(0, MAX_LINES - len(kept)))] + kept
     metrics = [one.metric for one in objectives]
-    knobs = [name for name in dict.fromkeys(name for trial in kept for name in trial.config) if name not in metrics]
+    knobs = [name for name in (SYSTEM, TARGET_EPSILON, *varied_knobs(kept)) if name not in metrics]
     columns = {name: [trial.config.get(name) for trial in kept] for name in knobs}
     columns |= {name: [trial.metric(name) for trial in kept] for name in metrics}
     columns = {name: values for name, values in columns.items() if len(set(values)) > 1}
@@ -159,7 +159,13 @@ def parallel_figure(trials: Sequence[Published], objectives: Sequence[FrontAxis]
     around = {"annotations": notes, "shapes": lines, "margin": {"l": 24, "r": 24, "t": 30 + 16 * words, "b": 16}}
     figure = _figure(data, 400, xaxis, {"visible": False, "range": [-0.12, 1.12]}, **around)
     broken = any(math.isnan(place) for column in scaled.values() for place in column.places)
-    return figure | {"coloured_by": measured, "lines": len(kept), "of": len(finished), "broken": broken}
+    return figure | {
+        "coloured_by": measured,
+        "lines": len(kept),
+        "of": len(finished),
+        "broken": broken,
+        "axes": len(names),
+    }
 
 
 def curves_figure(

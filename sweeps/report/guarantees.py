@@ -10,6 +10,7 @@ from dpcore.rounding import delta_text, epsilon_text
 from sweeps.ledger.assumptions import HEADING, Assumptions, covers_search, spans
 from sweeps.ledger.text import executed_text, total_text
 from sweeps.ledger.totals import earlier_lines, sentences
+from sweeps.process.markup import as_html
 from sweeps.release import not_covered
 from sweeps.release.quoting import REFUTED, judged, metric_quotes, quote_of_claim
 from sweeps.release.validation_text import recorded_text
@@ -91,17 +92,17 @@ def _quoted(claims: Sequence[ClaimRange]) -> str:
 
 def _total(content: Content) -> str:
     total, assumptions = content.spending.procedure, content.assumptions
-    more = "".join(f"<p>{escape(sentences([line]))}</p>" for line in earlier_lines(content.started_from, assumptions))
+    more = "".join(f"<p>{as_html(sentences([line]))}</p>" for line in earlier_lines(content.started_from, assumptions))
     if total is None:
         reason = content.spending.uncounted or "Nothing has been launched yet."
-        return f"<b>not counted</b><p>{escape(reason)}</p>{more}"
+        return f"<b>not counted</b><p>{as_html(reason)}</p>{more}"
     claim = total.guarantee
     number = f"<b>no guarantee</b> {badge(claim.status, claim.standing)}"
     if total.is_claim:
         epsilon = f"<b>ε = {_number(claim.epsilon)}</b>"
         number = f"{epsilon} at δ = {delta_text(claim.delta)} {claim_badge(claim, assumptions)}"
     counted = f"{escape(claim.theorem)}, counted by {escape(claim.accountant)}"
-    return f'{number}<p>{escape(sentences([total_text(total, assumptions)]))}</p><p class="soft">{counted}.</p>{more}'
+    return f'{number}<p>{as_html(sentences([total_text(total, assumptions)]))}</p><p class="soft">{counted}.</p>{more}'
 
 
 def _claim(claim: ClaimRange, assumptions: Assumptions) -> str:

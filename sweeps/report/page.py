@@ -12,6 +12,7 @@ from html import escape
 
 from sweeps.front.panels import Front
 from sweeps.front.pareto import REFUTED
+from sweeps.process.markup import as_html
 from sweeps.records import DECIDED, TrialState
 from sweeps.report import figures
 from sweeps.report.assets import SCRIPT, STYLE
@@ -55,7 +56,7 @@ def front_page(front: Front) -> str:
     """A front alone as HTML."""
     charts: dict[str, figures.Figure] = {}
     title = f"Pareto front {front.sweep}".strip()
-    note = f"<p>{escape(front.note)}</p>" if front.note else ""
+    note = f"<p>{as_html(front.note)}</p>" if front.note else ""
     listed = assumptions_list(front.assumptions)
     body = f"<h1>{escape(title)}</h1>{_above(front.heading)}{note}{_front(front, charts)}{listed}"
     return _page(title, body, charts)
@@ -102,6 +103,8 @@ def _tiles(content: Content) -> str:
     return f'<div class="tiles">{listed}</div>'
 
 
+AXIS_PIXELS = 56
+"""That the axis of a knob needs for its name and ends."""
 _SHOWN = (TrialState.COMPLETE, TrialState.RUNNING, TrialState.PLANNED, TrialState.FAILED, TrialState.INFEASIBLE)
 
 
@@ -122,7 +125,7 @@ def _front(front: Front, charts: dict[str, figures.Figure]) -> str:
     if front.excluded:
         parts.append(f'<p class="soft">Not in the picture: {escape(front.left_out)}.</p>')
     if front.panels:
-        listed = "<br>".join(escape(line) for line in front.legend())
+        listed = "<br>".join(map(as_html, front.legend()))
         parts.append(f'<p class="soft">{listed}</p>')
     return "".join(parts)
 
@@ -138,7 +141,7 @@ def _parallel(content: Content, charts: dict[str, figures.Figure]) -> str:
         f'<h2>Knobs and results together</h2><div class="card"><p class="soft">One line is one trial ({lines}), '
         f"coloured by {escape(figure['coloured_by'])}: blue is low, orange is high. Bold lines are on the "
         f"front.{parted}</p>"
-        f"{_chart('parallel')}</div>"
+        f"{_chart('parallel', AXIS_PIXELS * figure['axes'])}</div>"
     )
 
 
@@ -190,5 +193,8 @@ def _progress(content: Content, charts: dict[str, figures.Figure]) -> str:
     return f'<h2>Progress</h2><div class="card">{"".join(parts)}</div>' if parts else ""
 
 
-def _chart(name: str) -> str:
-    return f'<div class="chart" id="{name}"></div>'
+def _chart(name: str, least: int = 0) -> str:
+    """least  pixels that it needs: on a narrower page it is moved sideways"""
+    if not least:
+        return f'<div class="chart" id="{name}"></div>'
+    return f'<div class="scroll"><div class="chart" id="{name}" style="min-width:{least}px"></div></div>'

@@ -11,7 +11,7 @@ from typing import Any
 from dpcore.events import blocks, to_dict
 from dpcore.rounding import epsilon_text
 from sweeps.control.stopped_trials import ex_post
-from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialState
+from sweeps.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, TrialState, varied_knobs
 from sweeps.release.published import Published
 from sweeps.release.quoting import quote_of_claim
 from sweeps.report.content import Content
@@ -52,8 +52,8 @@ def _cut(shown: int, total: int) -> str:
 def _table(content: Content, trials: Sequence[Published], front: set[str]) -> str:
     metrics = [one.metric for one in content.objectives]
     beside = (*metrics, TARGET_EPSILON)
-    knobs = list(dict.fromkeys(name for trial in trials for name in trial.config if name not in beside))
-    varied = [name for name in knobs if len({trial.config.get(name) for trial in trials}) > 1]
+    several = [SYSTEM] if len({trial.system for trial in trials}) > 1 else []
+    varied = [name for name in [*several, *varied_knobs(trials)] if name not in beside]
     measured = [name for name in metrics if name not in DECIDED]
     # What is the same for all stands once, above.
     quotes = {trial.key: quote_of_claim(trial.guarantee).words for trial in trials if trial.guarantee is not None}

@@ -13,6 +13,7 @@ import ray.data
 from dpcore.checks import QuotesRecords
 from sweeps.process.words import Event, say
 from sweeps.runner.cluster import check_reachable, cluster, data_path_seen_by_all
+from sweeps.runner.ray_private import logger_names
 from sweeps.spec import Resources
 from trainables.data.table_file import TablePiece
 from trainables.export.pieces import PieceWorker, Written, plain
@@ -44,8 +45,8 @@ def asked_in_pieces(
     where = None if address == LOCAL else address
     check_reachable(where, Resources())
     with (
-        cluster(where, on_lost=lambda: say("The Ray cluster does not answer any more: ask again.", Event.ERROR)),
         _quietly(),
+        cluster(where, on_lost=lambda: say("The Ray cluster does not answer any more: ask again.", Event.ERROR)),
     ):
         data_path_seen_by_all(output)
         items = [
@@ -83,13 +84,16 @@ class _Trusted(PieceWorker):
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without what Ray Data tells of its own steps."""
-    context, logger = ray.data.DataContext.get_current(), logging.getLogger("ray.data")
-    before = (context.enable_progress_bars, logger.level)
+    """Without what Ray Data tells of its own steps, and that a cluster of this machine's own is closed by a token."""
+    context = ray.data.DataContext.get_current()
+    loggers = [logging.getLogger(name) for name in ("ray.data", logger_names.TOKEN)]
+    bars, levels = context.enable_progress_bars, [logger.level for logger in loggers]
     context.enable_progress_bars = False
-    logger.setLevel(logging.ERROR)
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        context.enable_progress_bars = before[0]
-        logger.setLevel(before[1])
+        context.enable_progress_bars = bars
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -58,12 +58,21 @@ def starting_spec(file: str | Path, label: str | None = None) -> str:
     path = str(file)
     if holds_secret(path):
         raise InvalidValue("file", shown_url(path), "a URL without a password: everybody with the results reads it")
-    columns = file_columns(path)
+    columns = _columns(path)
     names = [column.name for column in columns]
     if label is not None and label not in names:
         raise InvalidValue("label", label, f"a column of {path}", did_you_mean(label, names))
     target = next((column for column in columns if column.name == label), None)
     return "".join(_lines(path, columns, target))
+
+
+def _columns(path: str) -> tuple[FileColumn, ...]:
+    try:
+        return file_columns(path)
+    except InvalidValue as error:
+        if error.name != "data.path":
+            raise
+        raise InvalidValue("file", path, error.expected, "Parquet or CSV: a file, a folder or a URL.") from None
 
 
 def _lines(path: str, columns: Sequence[FileColumn], target: FileColumn | None) -> Iterator[str]:
