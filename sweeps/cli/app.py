@@ -57,6 +57,9 @@ class _Careful(TyperGroup):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         voiced(self)
+        for command in self.commands.values():
+            # Rich keeps the ends of a docstring's lines, wherever those of the terminal are.
+            command.help = "\n\n".join(" ".join(one.split()) for one in (command.help or "").split("\n\n"))
 
     def invoke(self, ctx: Any) -> Any:
         """As any group."""

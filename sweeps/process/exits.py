@@ -57,6 +57,8 @@ class ExitCode(IntEnum):
         return cls.SOME_FAILED if failed or ranked < complete else cls.OK
 
 
-TABLE = f"""Exit codes: {"; ".join(f"{code.value} {code.meaning}" for code in ExitCode)}. After 75 and 130, and after 2
-once the cause is gone, `sweeps resume` goes on; after 4 and 5 it would end the same way."""
+TABLE = (
+    f"Exit codes: {'; '.join(f'{code.value} {code.meaning}' for code in ExitCode)}. After 75 and 130, and after 2 once "
+    "the cause is gone, `sweeps resume` goes on; after 4 and 5 it would end the same way."
+)
 """For `--help`."""
