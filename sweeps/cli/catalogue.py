@@ -58,8 +58,9 @@ def print_systems(name: str | None = None) -> None:
     """For people: one table for each system. Raises as `described`."""
     console = Console()
     for system in described(name):
-        table = Table("parameter", "kind", "range", "default", title=f"{system['name']}  ({system['source']})")
-        table.add_column("meaning", overflow="fold")
+        table = Table(title=f"{system['name']}  ({system['source']})")
+        for heading in ("parameter", "kind", "range", "default", "meaning"):
+            table.add_column(heading, overflow="fold")
         for one in system["parameters"]:
             table.add_row(one["name"], one["kind"], one["range"], str(one["default"]), one["doc"])
         console.print(table)

@@ -11,11 +11,14 @@ import time
 from collections.abc import Iterable, Sequence
 
 from dpcore.checks import InvalidValue
+from sweeps.budget.sweep_budget import budget_of
 from sweeps.control.extension_costs import cost_of
 from sweeps.control.planning import exhausted, infeasible_in_a_row
+from sweeps.control.shared_budget import SharedBudget
 from sweeps.process.words import say
 from sweeps.records import Extension, SweepRecord, SweepState, TrialRecord, TrialState
 from sweeps.release.policy import Release
+from sweeps.release.rounding import count_text
 from sweeps.search import registry
 from sweeps.search.grid import SearchGrid
 from sweeps.search.space import Space
@@ -233,6 +236,29 @@ def _more_trials(recorded: SweepRecord, spec: SweepSpec, records: Sequence[Trial
     if not _has_points(spec, records, trials):
         raise _dry(recorded, records, "trials", trials)
     return trials
+
+
+def check_room(store: Store, recorded: SweepRecord, spec: SweepSpec, extension: Extension | None) -> None:
+    """Before more trials of a sweep with one budget: that what is left of it would hold any of those that it planned.
+
+    spec  what it goes on under, without the extension
+
+    A launch of early stopping takes a part of its plan, so that some may always fit. Raises InvalidValue (trials).
+    """
+    if extension is None or extension.trials is None or budget_of(spec) is None or spec.early_stopping is not None:
+        return
+    trials, shared = {one.key: one for one in store.trials(recorded.name)}, SharedBudget()
+    shared.open_filter(spec, trials, store.ledger(recorded.name), store.calibrations())
+    plans = [one.plan for one in trials.values() if one.plan is not None]
+    assert shared.filter is not None
+    if plans and not any(shared.filter.admits(plan, 0, plan.steps) for plan in plans):
+        raise InvalidValue(
+            "trials",
+            extension.trials,
+            f"{spec.search.trials}: the budget of sweep {recorded.called!r} is spent, and what is left holds none "
+            f"of the {count_text(len(plans), 'trial')} that it planned",
+            "Start a new sweep.",
+        )
 
 
 def grown(store: Store, lease: Lease, spec: SweepSpec, extension: Extension) -> SweepSpec:

@@ -17,7 +17,7 @@ from sweeps.control.choosing import check_apart, with_chosen
 from sweeps.control.controller import Controller
 from sweeps.control.decided import say_decided
 from sweeps.control.end_notice import EndNotice, Operator
-from sweeps.control.extensions import asked, extended, grown
+from sweeps.control.extensions import asked, check_room, extended, grown
 from sweeps.control.failures import Failure
 from sweeps.control.interruption import Interruption
 from sweeps.control.listening import Listener
@@ -164,6 +164,7 @@ def resume(
 
             check_files(recorded, workspace, len(store.trials(name)))
         extension = asked(recorded, effective, store.trials(name), trials, hours, epsilon)
+        check_room(store, recorded, effective, extension)
         check_corners(extended(effective, [extension] if extension else []), facts, store.calibrations())
         loaded = [source.load(effective.data.options(), workspace.features)]
         check_apart(began, store.data_fingerprint(loaded[0].fingerprint))

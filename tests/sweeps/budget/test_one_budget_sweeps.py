@@ -18,7 +18,7 @@ from sweeps.budget.charges import LaunchCharge, charge_of
 from sweeps.budget.filling import Filled, NamedCharge, SweepFilter
 from sweeps.budget.sweep_budget import budget_of
 from sweeps.control.asking import enqueue
-from sweeps.control.extensions import asked
+from sweeps.control.extensions import asked, check_room
 from sweeps.control.planning import check_corners, plan_proposal
 from sweeps.ledger.filtered import IN_TIME, sweep_total
 from sweeps.ledger.spending import choices_of, cut_short, summary
@@ -123,6 +123,22 @@ def test_people_who_see_results_take_nothing_from_the_total() -> None:
         sweep.store.set_state(sweep.lease, SweepState.OUT_OF_BUDGET)
         with pytest.raises(InvalidValue, match="those of the trials that it began with"):
             asked(sweep.store.sweep(NAME), sweep.spec, trials, 8)
+
+
+@pytest.mark.parametrize("shares", [4, 6])
+def test_more_trials_are_refused_where_nothing_is_left_for_one(shares: int) -> None:
+    """Before anything runs, and before the extension takes away the total of what ran."""
+    change = {"privacy": {**PRIVACY, "shares": shares}, "search": {"sampler": "random", "trials": 4, "seed": 3}}
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, None, CHANGE | change)
+        sweep.finish()
+        record = sweep.store.sweep(NAME)
+        wish = asked(record, sweep.spec, sweep.store.trials(NAME), 5)
+        if shares > 4:
+            check_room(sweep.store, record, sweep.spec, wish)
+        else:
+            with pytest.raises(InvalidValue, match=r"trials=5: expected 4: the budget of sweep .* holds none of the 4"):
+                check_room(sweep.store, record, sweep.spec, wish)
 
 
 def test_a_sweep_that_ended_spent_is_asked_for_nothing_new() -> None:
