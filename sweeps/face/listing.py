@@ -107,6 +107,7 @@ class Listed:
             where = [self.running.get(trial.key) for trial in trials]
             yield FittedColumn("step", ["" if one is None else f"{one.step}/{one.until}" for one in where])
             yield FittedColumn("left", ["" if one is None else _seconds(one.seconds_left) for one in where])
+            yield FittedColumn("node", ["" if one is None else one.node for one in where], needed=False)
         yield FittedColumn(EPSILON, ["" if one is None else epsilon_text(one.epsilon) for one in claims])
         for name in varied:
             kinds = [None if one is None else _kind(one, assumptions, short=True) for one in claims]

@@ -131,7 +131,8 @@ class TrialShown:
         if self.running is not None:
             left = self.running.seconds_left
             pace = "" if left is None else f", about {left:.0f} s left"
-            yield f"running  at step {self.running.step:,} of {self.running.until:,}{pace}"
+            where = f" on {self.running.node}" if self.running.node else ""
+            yield f"running  at step {self.running.step:,} of {self.running.until:,}{where}{pace}"
         yield from self._reported()
         if trial.guarantee is None:
             failed = trial.state is TrialState.FAILED

@@ -28,7 +28,8 @@ def trials_table(trials: Iterable[Published], running: Mapping[str, UnderWay] | 
     quote, quote_as        whether its epsilon may be quoted, and with which words; of the metrics, and in sentences, in
                            `.attrs["quotes"]`
     steps, planned_steps, work, attempts, proposed_at, finished_at   times in UTC
-    at_step, seconds_left  of trials in `running`: steps in the newest checkpoint, and the time to the launch's end
+    at_step, seconds_left, node  of trials in `running`: steps in the newest checkpoint, the time to the launch's end,
+                           the machine
     """
     listed = list(trials)
     assumptions = assumptions_of(listed)

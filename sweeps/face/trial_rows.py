@@ -13,7 +13,7 @@ from sweeps.release.published import Published
 from sweeps.release.quoting import quote_of_claim
 
 _CLAIM = ("notion", "delta", "adjacency", "unit", "accountant")
-_WORK = ("steps", "planned_steps", "at_step", "seconds_left", "work", "attempts", "proposed_at", "finished_at")
+_WORK = ("steps", "planned_steps", "at_step", "seconds_left", "node", "work", "attempts", "proposed_at", "finished_at")
 _GROUPS = ("", "knob", "solved", "metric", "claim", "work")
 
 
@@ -35,7 +35,7 @@ def trial_row(trial: Published, assumptions: Assumptions, running: UnderWay | No
         row |= {"status": assumptions.status(claim), "quote": str(quote.verdict), "quote_as": str(quote)}
     row |= {"steps": trial.step, "planned_steps": trial.planned_steps, "attempts": trial.attempts}
     if running is not None:
-        row |= {"at_step": running.step, "seconds_left": running.seconds_left}
+        row |= {"at_step": running.step, "seconds_left": running.seconds_left, "node": running.node}
     row["work"] = None if plan is None else plan.work
     return row | {"proposed_at": _time(trial.proposed_at), "finished_at": _time(trial.finished_at)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpcore.checks import InvalidValue
 from sweeps.process.workspace import Workspace
@@ -22,11 +22,13 @@ class UnderWay:
     step          steps up to its newest checkpoint
     until         the step at which this launch ends: the last one, or the next rung
     seconds_left  to there, at the pace from the worker's start to that checkpoint; None before there is one
+    node          the machine that it runs on; empty where its records do not say
     """
 
     step: int
     until: int
     seconds_left: float | None
+    node: str = ""
 
 
 def under_way(store: Publisher, workspace: Workspace, sweep: str, trials: Iterable[Published]) -> dict[str, UnderWay]:
@@ -47,10 +49,10 @@ def under_way(store: Publisher, workspace: Workspace, sweep: str, trials: Iterab
 
 def _of(trials: Folder, entry: LedgerEntry) -> UnderWay | None:
     try:
-        signs = dict(Attempt.of(trials, entry.key, entry.attempt).signs())
+        attempt = Attempt.of(trials, entry.key, entry.attempt)
+        return replace(progress(entry, dict(attempt.signs())), node=attempt.node)
     except (OSError, NotAFolder):
         return None
-    return progress(entry, signs)
 
 
 def progress(entry: LedgerEntry, signs: Mapping[str, int]) -> UnderWay:

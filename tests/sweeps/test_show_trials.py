@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import platform
 import sys
 import time
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ from sweeps.process.workspace import Workspace
 from sweeps.records import LedgerEntry, TrialState
 from sweeps.release.publisher import Publisher
 from tests.sweeps.view_sweeps import complete, launch, mixed_sweep, new_sweep
-from trainables.worker.attempt import Attempt
+from trainables.worker.attempt import LONGEST_NAME, Attempt
 
 SECOND = 10**9
 
@@ -250,8 +251,9 @@ def test_running_trials_come_first_with_their_step(tmp_path, show):
     out = show("views")
     assert numbers(out)[0] == 9
     assert "4/10" in next(line for line in out.splitlines() if line.startswith("│ 9"))
-    assert python.open("views", root=tmp_path).trials().loc[9, "at_step"] == 4
-    assert "running  at step 4 of 10, about " in show("views", "9")
+    shown = python.open("views", root=tmp_path).trials().loc[9]
+    assert (shown["at_step"], shown["node"]) == (4, platform.node()[:LONGEST_NAME])
+    assert f"running  at step 4 of 10 on {shown['node']}, about " in show("views", "9")
     # Of records that lie elsewhere nothing is known, and all else is shown.
     assert "4/10" not in show("views", "--store", Workspace.at(tmp_path).store_url, "--root", str(tmp_path / "other"))
     lease.release()

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import errno
 import json
+import platform
 import re
 import secrets
 from collections.abc import Collection, Mapping
@@ -56,6 +57,8 @@ NODE_LEAVES = "its node had notice to go, and it moves"
 LARGEST = 2**62
 """No step is larger: the store's integers end at 2**63."""
 SMALL = 65536
+LONGEST_NAME = 64
+"""Letters of a machine's name that are kept."""
 """Bytes of the largest record but a checkpoint."""
 
 _NUMBERED = re.compile(r"horizon\.(0|[1-9]\d{0,17})\.json", re.ASCII)
@@ -255,7 +258,7 @@ class Attempt:
             raise OSError(errno.ESTALE, f"{self.folder.url} is no longer the folder that this worker claimed")
 
     def _note(self, name: str, until_step: int, *, durable: bool = True) -> None:
-        text = json.dumps({"until_step": until_step}).encode()
+        text = json.dumps({"until_step": until_step, "node": platform.node()[:LONGEST_NAME]}).encode()
         self.folder.write(name, seal(f"{self._place}/{name}", text), durable=durable)
 
     def _noted(self, name: str) -> int | Damaged | None:
@@ -269,6 +272,15 @@ class Attempt:
             return Damaged(str(refused))
         except Damaged as damaged:
             return damaged
+
+    @property
+    def node(self) -> str:
+        """The name of the machine whose worker has it; empty where nothing says it."""
+        with suppress(OSError, NotARecord, Damaged):
+            if (content := self.folder.read(MIRROR, limit=SMALL)) is not None:
+                place = f"{self._place}/{MIRROR}"
+                return str(parsed(place, unseal(place, content)).get("node", ""))[:LONGEST_NAME]
+        return ""
 
     def _horizon(self, names: Collection[str]) -> int | Damaged | None:
         if self.folder.is_local:
