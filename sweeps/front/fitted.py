@@ -33,6 +33,8 @@ class FittedTable:
     more: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # Not as the title of the grid, which would break it to a narrow grid's width.
+        yield Text(self.title, style="bold")
         kept = list(self.columns)
         grids = [self._grid(kept, " "), self._grid(kept, "\n")]
         while not self._fits(grids[-1], console, options) and not all(one.needed for one in kept):
@@ -67,7 +69,7 @@ class FittedTable:
         return grid
 
     def _empty(self) -> Table:
-        return Table(title=escape(self.title), title_justify="left", title_style="bold", header_style="dim")
+        return Table(header_style="dim")
 
 
 def cell(value: object) -> str:
