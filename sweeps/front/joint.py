@@ -20,7 +20,7 @@ from sweeps.front.pareto import (
     with_totals,
 )
 from sweeps.ledger.totals import joint_totals
-from sweeps.records import SweepRecord, TrialState
+from sweeps.records import EPSILON, SweepRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
@@ -105,11 +105,14 @@ def _validations(data: Mapping[str, Any]) -> list[Any]:
 
 def _same_objectives(records: Sequence[SweepRecord]) -> list[FrontAxis]:
     listed = {one.name: spec_objectives(one.spec) for one in records}
+    named = {name: [f"{axis.metric}:{axis.goal}" for axis in axes] for name, axes in listed.items()}
+    common = [axis for axis in next(iter(named.values())) if all(axis in axes for axes in named.values())]
+    axes = dict.fromkeys([*common, f"{EPSILON}:minimize"])
     _shared(
         records,
-        lambda one: sorted(f"{axis.metric}:{axis.goal}" for axis in listed[one.name]),
+        lambda one: sorted(named[one.name]),
         "sweeps with the same objectives",
-        "Name axes that all of them report: --objective accuracy:maximize --objective epsilon:minimize.",
+        f"Name axes that all of them report: {' '.join(f'--objective {axis}' for axis in axes)}.",
     )
     return listed[records[0].name]
 

@@ -166,6 +166,11 @@ def test_a_total_that_was_not_counted_says_why(store, monkeypatch):
         ({"fingerprints": {"data": "another"}}, ShareNoAxes, "on the same records, by their recorded fingerprints"),
         ({"fingerprints": {}}, ShareNoAxes, "sweeps='c': expected sweeps that have read their records"),
         ({"objectives": [{"metric": "accuracy", "goal": "maximize"}]}, ShareNoAxes, "the same objectives"),
+        (
+            {"objectives": [{"metric": "loss", "goal": "minimize"}]},
+            ShareNoAxes,
+            "report: --objective epsilon:minimize.",
+        ),
         ({"data": {"validation": {"records": "private"}}}, ShareNoAxes, "declare their validation records alike"),
         ({"claim": {"delta": 1e-6}}, MixedGuarantees, "delta='a: 1e-05; c: 1e-06'"),
         ({"claim": {"adjacency": Adjacency.REPLACE_ONE}}, MixedGuarantees, "adjacency='a: add-remove; c: replace-one'"),

@@ -19,14 +19,16 @@ from sweeps.front.panels import FrontAxis
 from sweeps.front.pareto import front
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import Total
+from sweeps.process.markup import as_html
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import TrialState
+from sweeps.release.published import was_published
 from sweeps.report import gather, report_page, write_report
-from sweeps.report.figures import front_figure
+from sweeps.report.figures import front_figure, parallel_figure
 from sweeps.report.importance import MIN_TRIALS, importances
 from sweeps.store import Store
 from tests.sweeps import view_sweeps
-from tests.sweeps.front_records import ACCURACY, EPSILON
+from tests.sweeps.front_records import ACCURACY, EPSILON, record
 from tests.sweeps.test_pareto import of_systems
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
@@ -132,6 +134,17 @@ def test_a_chart_of_several_systems_names_each_and_draws_its_own_staircase(objec
     points = [trace for trace in chart["data"] if trace["mode"] == "markers"]
     assert sum(len(trace["x"]) for trace in points) == 60
     assert {trace["marker"]["symbol"] for trace in points} == {"circle", "square"}
+
+
+def test_a_knob_that_each_system_fixes_has_no_axis_and_code_is_code():
+    """`beta` is 0.9 in one system and absent in the other: that says nothing that the axis of systems does not."""
+    trials = [record(number, accuracy=0.5 + number / 10) for number in range(4)]
+    trials[:2] = [replace(one, config={**one.config, "system": "noisy-adam", "beta": 0.9}) for one in trials[:2]]
+    figure = parallel_figure([was_published(one) for one in trials], [ACCURACY, EPSILON], set())
+    assert figure is not None
+    shown = figure["layout"]["xaxis"]["ticktext"]
+    assert (shown, figure["axes"]) == (["system", "learning<br>rate", "accuracy"], 3)
+    assert as_html("set `a.b` <now>") == "set <code>a.b</code> &lt;now&gt;"
 
 
 @pytest.mark.parametrize("stratified", [True, False])
