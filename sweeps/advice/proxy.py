@@ -80,9 +80,11 @@ class Proxy:
             expected = f"a sweep with at least {FEWEST} finished trials at some budget (this one has {most})"
             raise InvalidValue("--proxy", sweep, expected, "Let it run longer.")
         sign = 1.0 if goals[measured] == "maximize" else -1.0
+        because = record.spec.public_because
+        assert because is not None, "all of it is declared public"
         return cls(
             sweep=record.called,
-            because=record.spec.public_because,
+            because=because,
             metric=measured,
             goal=goals[measured],
             budgets=tuple((one, tuple(sorted(enough[one], key=lambda x: sign * x))) for one in sorted(enough)),
