@@ -46,6 +46,7 @@ from sweeps.store import Lease, Store, StoreError, SweepRecord
 from sweeps.tracking import Drain
 from trainables.data import SOURCES
 from trainables.system import PublicFacts
+from trainables.validation.defined import check_defined
 from trainables.worker.files import Folder
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ def resume(
         check_corners(extended(effective, [extension] if extension else []), facts, store.calibrations())
         loaded = [source.load(effective.data.options(), workspace.features)]
         check_apart(began, store.data_fingerprint(loaded[0].fingerprint))
+        if recorded.state is SweepState.CREATED:
+            check_defined(loaded[0], [one.metric for one in effective.objectives])
         now = {"data": store.data_fingerprint(loaded[0].fingerprint), **weights_of(effective, facts)}
         _check_fingerprints(store, lease, recorded, {"code": code_of(effective), **now}, accept)
         accept_spec(store, recorded, began)

@@ -12,6 +12,7 @@ import pytest
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from tests.trainables.test_measures import member, planned
 from trainables.export.protocol import ReleasesModel
+from trainables.measures import judged_quality
 from trainables.measures.judged_quality import COMPUTED, value_of
 from trainables.measures.objectives import MEASURES, measure, missing
 from trainables.measures.quality import QUALITY
@@ -70,7 +71,7 @@ def test_records_of_one_class_give_a_number_or_what_the_metric_says(name: str, l
     found = of_classes(name, np.full(2, label), shares)
     undefined = name == "average_precision" or (name == "f1" and label == 0)
     assert math.isnan(found) == undefined
-    assert not undefined or "nan where" in QUALITY[name].doc
+    assert not undefined or "left out where" in QUALITY[name].doc
 
 
 @pytest.mark.filterwarnings("error")
@@ -128,6 +129,21 @@ def test_what_is_asked_is_of_the_model_that_reported_the_accuracy(name: str, tmp
     assert metrics["f1"] == metrics["accuracy"]
     if "loss" in metrics:
         assert metrics["log_loss"] == pytest.approx(metrics["loss"], rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_what_the_records_leave_undefined_is_left_out_and_a_broken_model_is_not(tmp_path, monkeypatch, broken) -> None:
+    """A trial whose validation records are of one class failed for it, after its training, and lost what it told."""
+    data = data_of("noisy-sgd")
+    held = replace(data, validation=replace(data.validation, targets=np.zeros_like(data.validation.targets)))
+    if broken:
+        monkeypatch.setattr(judged_quality, "predicted", lambda *any_: np.full((len(data.validation), 2), np.nan))
+    group = TrialGroup(members=(member(CANDIDATES["noisy-sgd"].plan),), measures=("average_precision", "log_loss"))
+    [result] = run_group(group, held, Folder(str(tmp_path)), bytes(32))
+    told = result["metrics"]
+    assert {"loss", "accuracy"} <= told.keys()
+    assert ("average_precision" in told) == broken
+    assert math.isfinite(told["log_loss"]) != broken
 
 
 @pytest.mark.parametrize("name", QUALITY)

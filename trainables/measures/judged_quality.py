@@ -25,7 +25,7 @@ Targets = NDArray[np.generic]
 
 
 def quality(names: Sequence[str], system: System, member: Member, state: State, data: Dataset) -> dict[str, float]:
-    """The named ones of the model that `state` releases.
+    """The named ones of the model that `state` releases; without those that these records leave undefined.
 
     Raises UncountedReport where the validation records are private: no plan counts such a look at them; InvalidValue
     and NoFiniteNumber for a function of the user's own.
@@ -37,7 +37,11 @@ def quality(names: Sequence[str], system: System, member: Member, state: State, 
     scores = predicted(model, data.validation, data.facts)
     plain = {name: value_of(name, data.validation.targets, scores) for name in names if name not in GROUPED}
     grouped = of_groups(data, scores) if any(name in GROUPED for name in names) else {}
-    return plain | {name: value for name, value in grouped.items() if name in names}
+    found = plain | {name: value for name, value in grouped.items() if name in names}
+    if not np.isfinite(scores).all():
+        # The model is none: what it reports says so.
+        return found
+    return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
 def predicted(model: nn.Module, split: Split, facts: PublicFacts) -> Floats:

@@ -1,6 +1,6 @@
 """How good a released model is on validation records that are public, beyond accuracy and loss: what may be asked for.
 
-Each is nan where a model's outputs are no numbers, and where its own sentence says so. With two classes class 1 is the
+Each is nan where outputs are no numbers, and left out where its own sentence says so. With two classes class 1 is the
 positive one.
 """
 
@@ -33,14 +33,14 @@ QUALITY: Mapping[str, Metric] = {
             goal="maximize",
             worst=0.0,
             doc="area under the steps of precision over recall (more than two classes: mean of one against the rest; "
-            "nan where every record is of one class)",
+            "left out where every record is of one class)",
         ),
         _of_classes(
             name="f1",
             goal="maximize",
             worst=0.0,
             doc="harmonic mean of precision and recall (more than two classes: mean over those that occur or are "
-            "predicted; nan where the positive class of two neither occurs nor is predicted)",
+            "predicted; left out where the positive class of two neither occurs nor is predicted)",
         ),
         _of_classes(
             name="balanced_accuracy",
@@ -64,8 +64,8 @@ QUALITY: Mapping[str, Metric] = {
         _of_numbers(
             name="r2",
             goal="maximize",
-            doc="1 - squared error / variance of the targets (ratings: of the expected class; nan where all targets "
-            "are one value)",
+            doc="1 - squared error / variance of the targets (ratings: of the expected class; left out where all "
+            "targets are one value)",
         ),
         _of_numbers(
             name="mae",
@@ -82,7 +82,7 @@ _GROUPED = (
         worst=0.0,
         released="the validation records (without noise where they are declared public), and the released model",
         doc="accuracy on the group of data.groups that has the least of it (groups without a record are left out; "
-        "of noised counts those whose count is below twice its noise; nan where none is left)",
+        "of noised counts those whose count is below twice its noise; itself left out where none is left)",
     ),
     _of_classes(
         name="smallest_group",

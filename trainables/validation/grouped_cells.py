@@ -7,6 +7,7 @@ noise of each, a number of one group has fewer records under the same noise.
 
 How many records a group has is private: the noised count stands for it. A group whose noised count is below `FEWEST`
 standard deviations of its noise says nothing of its accuracy, and is left out of the worst; `smallest_group` says so.
+Where none is left there is no worst one, and nothing is said of it.
 """
 
 from __future__ import annotations
@@ -56,11 +57,15 @@ class GroupedCells:
         return cells
 
     def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
-        """See `Cells.estimates`. The noise of the worst accuracy is that of the group which has it."""
+        """See `Cells.estimates`. The noise of the worst accuracy is that of the group which has it.
+
+        Without a worst accuracy where every group is below its noise.
+        """
         table = counts.reshape(self.groups, self.each.size)
         found = dict(self.each.estimates(table.sum(axis=0), deviation * math.sqrt(self.groups), between))
         totals, noise = table.sum(axis=1), deviation * math.sqrt(self.each.size)
         held = (1.0, between[1])
         enough = [mean(one, self.right, held, deviation).clipped(0.0, 1.0) for one in table[totals >= FEWEST * noise]]
-        worst = min(enough, key=lambda one: one.value, default=Estimate(math.nan, math.nan))
-        return found | {"worst_group_accuracy": worst, "smallest_group": Estimate(float(np.min(totals)), noise)}
+        if enough:
+            found["worst_group_accuracy"] = min(enough, key=lambda one: one.value)
+        return found | {"smallest_group": Estimate(float(np.min(totals)), noise)}
