@@ -49,7 +49,8 @@ class Predictions:
 
     outputs  [n, outputs], as the model gives them: logits of classes, or one number
     classes  what the outputs stand for; empty for a regression
-    values   [n]: the likeliest class, a rating's expected class, or the number itself
+    values   [n]: the likeliest class, a rating's expected value (of its classes as declared, of their positions from 0
+             where one of them is no number), or the number itself
     """
 
     outputs: NDArray[np.float64]
@@ -110,7 +111,7 @@ class ReleasedModel:
         if task is Task.REGRESSION:
             values = outputs[:, 0]
         elif task is Task.RATING:
-            values = _softmax(outputs) @ np.arange(outputs.shape[1])
+            values = _softmax(outputs) @ _worths(classes)
         else:
             values = np.array(classes, dtype=object)[outputs.argmax(axis=1)] if len(outputs) else np.zeros(0, object)
         return Predictions(outputs, classes, values)
@@ -158,6 +159,12 @@ class ReleasedModel:
             card=json.loads((place / CARD).read_text(encoding="utf-8")),
             page=(place / PAGE).read_text(encoding="utf-8") if (place / PAGE).is_file() else "",
         )
+
+
+def _worths(classes: tuple[Any, ...]) -> NDArray[np.float64]:
+    """What each rating counts as, [C]: a model tells them apart by their positions alone."""
+    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in classes)
+    return np.array(classes if numbers else range(len(classes)), dtype=np.float64)
 
 
 def _softmax(outputs: NDArray[np.float64]) -> NDArray[np.float64]:

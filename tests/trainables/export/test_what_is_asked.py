@@ -130,6 +130,20 @@ def test_no_folder_of_the_machine_and_no_line_of_code_leaves(model, tmp_path, mo
     assert line in found
 
 
+@pytest.mark.parametrize(
+    ("classes", "worths"),
+    [((1, 2, 3, 4, 5), (1, 2, 3, 4, 5)), ((0.5, 1, 4), (0.5, 1, 4)), (("bad", "so so", "good"), (0, 1, 2))],
+)
+def test_a_rating_is_predicted_as_it_was_declared(classes, worths):
+    """Of stars from 1 to 5 the positions were told, from 0 to 4: one star too few."""
+    asked = Preprocessing(task=Task.RATING, features={"x": Feature(shape=(len(classes),))}, classes=classes)
+    model = ReleasedModel(nn.Identity(), asked, {})
+    certain = model.predict({"x": 50 * np.eye(len(classes))})
+    assert certain.values == pytest.approx(np.array(worths, dtype=float))
+    assert model.predict({"x": np.zeros((1, len(classes)))}).values == pytest.approx(np.mean(worths))
+    assert list(certain.table())[1:] == [f"probability.{one}" for one in classes]
+
+
 def test_a_column_that_has_the_name_of_all_the_others_is_refused():
     """Models were then asked with it alone, and no word said that the others were left out."""
     columns = {"z": {"low": 0, "high": 1}, "x": {"codes": 5}}
