@@ -18,11 +18,16 @@ NOISE_SD = "_noise_sd"
 
 
 def share_error(metrics: Mapping[str, float], n: int) -> Mapping[str, float]:
-    """Of an accuracy, a share p of n records: sqrt(p (1 - p) / n), with its noise where it was noised. {} without n."""
+    """Of an accuracy, a share of n records: of drawing other records, with its noise where it was noised. {} without n.
+
+    sqrt(p (1 - p) / (n + 4)) with p as if two records more had been right, and two wrong (Agresti & Coull 1998): of ten
+    that are all right the share itself would say 0, and be sure.
+    """
     share = metrics.get("accuracy")
     if share is None or not n:
         return {}
-    sampling = max(0.0, share * (1 - share)) / n
+    p = (n * min(max(share, 0.0), 1.0) + 2) / (n + 4)
+    sampling = p * (1 - p) / (n + 4)
     return {"accuracy": math.sqrt(sampling + metrics.get("accuracy" + NOISE_SD, 0.0) ** 2)}
 
 
