@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from trainables import models
 from trainables.data import SOURCES
 from trainables.models import sketch
 from trainables.models.brought import brought, kept, moved
+from trainables.parallel import sums
 from trainables.registry import SYSTEMS
 from trainables.system import Execution, PrivacyTarget
 from trainables.training import released
@@ -100,6 +103,18 @@ def test_training_does_not_go_on_beside_other_weights(lab):
     another(lab)
     with pytest.raises(InvalidValue, match="never trained as they were in training"):
         SYSTEM.fit([memory_run(plan(), from_step=step, state=state, attempt=3)], DIGITS, Execution())
+
+
+def test_a_worker_with_other_weights_adds_nothing(lab):
+    run = memory_run(plan())
+    owner = sums.initial_model("lab_net:loaded", 1, 0, DIGITS.facts, torch.device("cpu"))
+    task = sums.gradient_task(run, Execution(), rate=0.1, clip_norm=1.0)
+    task = replace(task, steps=0, untrained=sums._untrained(owner))
+    # Of no steps, so that nothing is asked of the link.
+    sums.serve(task, DIGITS, 0, 1, Mock(), torch.device("cpu"))
+    another(lab)
+    with pytest.raises(InvalidValue, match="on every node: here they are others"):
+        sums.serve(task, DIGITS, 0, 1, Mock(), torch.device("cpu"))
 
 
 def test_parts_that_no_seed_makes_again_are_refused_before_anything_runs(lab):

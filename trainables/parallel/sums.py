@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from dpcore.checks import InvalidValue
 from dpcore.gradients import ClippedSum, PrivateGradients
 from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from trainables import models
 from trainables.knobs import read
 from trainables.measures.watching import WatchesGradients
+from trainables.models import sketch
 from trainables.parallel.flat import Layout
 from trainables.parallel.link import Link
 from trainables.parallel.process import limited_threads
@@ -148,7 +151,7 @@ def clipped_sums(
         return
     if isinstance(run, WatchesGradients):
         raise ValueError(f"{run.member.key}: canaries in gradients are planted in one process; run it without workers")
-    with execution.team.sums(task, model) as sums:
+    with execution.team.sums(replace(task, untrained=_untrained(model)), model) as sums:
         yield sums
 
 
@@ -188,10 +191,25 @@ def initial_model(name: str, hidden: int, seed: int, facts: PublicFacts, device:
     return model.to(device)
 
 
+def _untrained(model: nn.Module) -> tuple[float, ...]:
+    parts = sketch.untrained(model)
+    return tuple(sketch.sketch(parts).tolist()) if parts else ()
+
+
 def serve(task: GradientTask, data: Dataset, rank: int, workers: int, link: Link, device: torch.device) -> None:
-    """Form this worker's part of each of `task.steps` sums. The worker's side: it keeps nothing between steps."""
+    """Form this worker's part of each of `task.steps` sums. The worker's side: it keeps nothing between steps.
+
+    Raises InvalidValue where this node's model has other parts that are never trained than the owner's.
+    """
     with limited_threads(task.threads):
         model = initial_model(task.model, task.hidden, task.model_seed, data.facts, device)
+        if not sketch.alike(np.array(task.untrained), np.array(_untrained(model))):
+            raise InvalidValue(
+                "model",
+                task.model,
+                "the same parts that are never trained on every node: here they are others",
+                "Put the files that it loads on all of them.",
+            )
         sums = LocalSums(task, model, data, device, shards(data.present, workers)[rank])
         layout = Layout.of(model)
         parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
