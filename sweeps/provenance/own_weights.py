@@ -1,29 +1,38 @@
-"""The weights that models of the user's own load, as the fingerprint of a sweep: what code says nothing of."""
+"""The weights that models and a feature map of the user's own load, as a fingerprint: what code says nothing of."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 
 from sweeps.spec.model import FUNCTION, Domain, SweepSpec
 from trainables.attribution import of_their_models, stranger
+from trainables.data import SOURCES
+from trainables.features.declared import MAP, parted
 from trainables.registry import SYSTEMS
 from trainables.system import PublicFacts
 
 WEIGHTS = "weights"
-"""Among a sweep's fingerprints, where it has a model of the user's own."""
+"""Among a sweep's fingerprints, where it has a model or a feature map of the user's own."""
 ACCEPTED_AS = {WEIGHTS: "code"}
 """{fingerprint: the word by which a change of it is accepted}, where that is another."""
 MODEL = "model"
 
 
 def weights_of(spec: SweepSpec, facts: PublicFacts) -> dict[str, str]:
-    """{WEIGHTS: text}, or nothing. Builds each model of the user's own, as planning does, and reads no record."""
-    models = sorted(_models(spec))
-    if not models:
-        return {}
-    from trainables.models.brought import brought
+    """{WEIGHTS: JSON {name: sketch}}, or nothing.
 
-    return {WEIGHTS: brought(models, facts)}
+    Builds each model and map of the user's own, as planning does, and reads no record.
+    """
+    found: dict[str, list[float]] = {}
+    own, features = parted(spec.data.options())
+    if features is not None and FUNCTION.fullmatch(features.name):
+        found[f"{MAP} {features.name}"] = features.brought(SOURCES[spec.data.source].facts(own))
+    if models := _models(spec):
+        from trainables.models.brought import brought
+
+        found |= brought(models, facts)
+    return {WEIGHTS: json.dumps(found, sort_keys=True)} if found else {}
 
 
 def as_recorded(before: str, now: str) -> str:

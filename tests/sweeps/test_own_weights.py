@@ -11,10 +11,12 @@ from sweeps.control import session
 from sweeps.control.open_course import OpenCourse
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.fingerprint import Changed
-from sweeps.provenance.own_weights import WEIGHTS
+from sweeps.provenance.own_weights import WEIGHTS, as_recorded, weights_of
 from sweeps.requests import Accepted
 from sweeps.spec import load_spec
 from tests.trainables.test_brought import MODULE, another
+from trainables.data import SOURCES
+from trainables.features import declared
 
 KNOBS = {"model": "lab_net:loaded", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 100, "epochs": 5}
 SPEC = {
@@ -85,3 +87,37 @@ def test_a_sweep_without_a_model_of_ones_own_has_no_such_fingerprint(tmp_path):
     name = session.create(load_spec(spec), workspace)
     session.resume(name, workspace)
     assert workspace.open_store().sweep(name).fingerprints.keys() == {"code", "data"}
+
+
+MAP = """
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+
+def build(facts):
+    made = nn.Linear(64, 4, bias=False)
+    made.weight.data = torch.from_numpy(np.load(Path(__file__).parent / "map.npy"))
+    return nn.Sequential(nn.Flatten(), made)
+"""
+
+
+def test_weights_of_a_feature_map_are_too(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "lab_map", raising=False)
+    (tmp_path / "lab_map.py").write_text(MAP)
+    np.save(tmp_path / "map.npy", np.random.default_rng(0).standard_normal((4, 64)).astype("f4"))
+    given = {"features": "lab_map:build", "features_from": "drawn at random, for tests", "features_bounds": [-9, 9]}
+    spec = load_spec(
+        {**SPEC, "data": {"source": "digits", **given}, "systems": {"noisy-sgd": {**KNOBS, "model": "linear"}}}
+    )
+    source = SOURCES["digits"]
+    before = weights_of(spec, source.facts(spec.data.options()))[WEIGHTS]
+    assert as_recorded(before, weights_of(spec, source.facts(spec.data.options()))[WEIGHTS]) == before
+    another(tmp_path / "map.npy")
+    # In a process of its own a map is written down once.
+    declared._made.cache_clear()
+    now = weights_of(spec, source.facts(spec.data.options()))[WEIGHTS]
+    assert as_recorded(before, now) == now != before

@@ -149,6 +149,13 @@ class Features:
             source, digest_ = self.origin, digest(self._program(facts))
         return MapOrigin(name=self.name, source=source, digest=digest_, declared=self.name not in NAMED)
 
+    def brought(self, facts: PublicFacts) -> list[float]:
+        """A sketch of the map's tensors, over the inputs of `facts`: what its code loads. Raises InvalidValue."""
+        from trainables.models.sketch import sketch, to_list
+
+        map_ = self._program(facts)
+        return to_list(sketch({**map_.state_dict, **map_.constants}))
+
     def check(self, facts: PublicFacts) -> None:
         """Raises InvalidValue for a map that does not keep made-up records apart, or cannot leave with a model."""
         self._program(facts)

@@ -15,8 +15,8 @@ from trainables.system import PublicFacts
 SEEDS = (0, 1)
 
 
-def brought(models: Iterable[str], facts: PublicFacts) -> str:
-    """JSON {model: sketch} of tensors that are the same under two seeds of torch's generator. Reads no record.
+def brought(models: Iterable[str], facts: PublicFacts) -> dict[str, list[float]]:
+    """{model: sketch} of tensors that are the same under two seeds of torch's generator. Reads no record.
 
     Raises InvalidValue as `build` does, or the user's own error.
     """
@@ -34,11 +34,11 @@ def brought(models: Iterable[str], facts: PublicFacts) -> str:
         one, other = (dict([*each.named_parameters(), *each.named_buffers()]) for each in made)
         given = {name: held for name, held in one.items() if name in other and torch.equal(held, other[name])}
         found[model] = to_list(sketch(given))
-    return json.dumps(found, sort_keys=True)
+    return found
 
 
 def moved(before: str, now: str) -> list[str]:
-    """Models of both that bring something else now, in order."""
+    """Of JSON {name: sketch} twice, those of both that bring something else now, in order."""
     import numpy as np
 
     from trainables.models.sketch import alike
