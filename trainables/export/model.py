@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from dpcore.checks import InvalidValue
 from trainables.export.preprocessing import Preprocessing
-from trainables.export.program import program
+from trainables.export.program import NotReadable, program, read
 from trainables.system import Task
 
 if TYPE_CHECKING:
@@ -142,21 +143,30 @@ class ReleasedModel:
 
     @classmethod
     def load(cls, folder: str | Path) -> ReleasedModel:
-        """What `save` wrote. Raises InvalidValue for a folder that is none, or whose weights are another model's."""
+        """What `save` wrote, read without pickle.
+
+        Raises InvalidValue for a folder that is none or damaged, and for one whose weights are another model's.
+        """
         place = Path(folder)
         missing = [name for name in (WEIGHTS, PROGRAM, PREPROCESSING, CARD) if not (place / name).is_file()]
         if missing:
             raise InvalidValue(
                 "model", str(place), f"a folder of `sweeps export`, without {', '.join(missing)} missing"
             )
-        module = torch.export.load(place / PROGRAM).module()
-        weights, held = load_file(place / WEIGHTS), module.state_dict()
+        try:
+            module, weights = read(place / PROGRAM).module(), load_file(place / WEIGHTS)
+            card = json.loads((place / CARD).read_text(encoding="utf-8"))
+            preprocessing = Preprocessing.from_dict(json.loads((place / PREPROCESSING).read_text(encoding="utf-8")))
+        except (NotReadable, SafetensorError, json.JSONDecodeError, KeyError, TypeError) as error:
+            expected = f"a folder as `sweeps export` wrote it, read without pickle ({type(error).__name__}: {error})"
+            raise InvalidValue("model", str(place), expected, "Export it again.") from error
+        held = module.state_dict()
         if weights.keys() != held.keys() or any(not torch.equal(weights[name], held[name]) for name in weights):
             raise InvalidValue("model", str(place), f"the same weights in {WEIGHTS} and {PROGRAM}", "Export it again.")
         return cls(
             module=module,
-            preprocessing=Preprocessing.from_dict(json.loads((place / PREPROCESSING).read_text(encoding="utf-8"))),
-            card=json.loads((place / CARD).read_text(encoding="utf-8")),
+            preprocessing=preprocessing,
+            card=card,
             page=(place / PAGE).read_text(encoding="utf-8") if (place / PAGE).is_file() else "",
         )
 

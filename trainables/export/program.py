@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
+import zipfile
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import fx, nn
@@ -11,6 +16,18 @@ from trainables.system import Feature
 
 _TRACES = ("stack_trace", "from_node", "custom")
 """What `torch.export.save` writes of an operation besides what it computes."""
+
+
+_NAMES = re.compile(
+    r"data/weights/(weight_\d+|\w+\.json)|data/constants/(tensor_\d+|\w+\.json)|models/\w+\.json|\.data/\w+|"
+    r"archive_format|archive_version|byteorder"
+)
+"""What a program's file holds besides sample inputs: numbers, and JSON that describes them and the operations."""
+_SAMPLES = re.compile(r"data/sample_inputs/\w+\.pt")
+
+
+class NotReadable(ValueError):
+    """A file that is no program which can be read without pickle."""
 
 
 class NotExportable(ValueError):
@@ -46,3 +63,40 @@ def _without_traces(found: torch.export.ExportedProgram) -> None:
         for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
             for name in _TRACES:
                 node.meta.pop(name, None)
+
+
+def read(file: Path) -> torch.export.ExportedProgram:
+    """What `torch.export.save` wrote, without its sample inputs, which it keeps as a pickle. Raises NotReadable."""
+    try:
+        return torch.export.load(io.BytesIO(_without_pickle(file)))
+    except NotReadable:
+        raise
+    except Exception as error:
+        # Whatever a reader of another version meets in it.
+        said = (str(error).splitlines() or [""])[0]
+        raise NotReadable(f"{type(error).__name__}: {said}") from error
+
+
+def _without_pickle(file: Path) -> bytes:
+    """The file without sample inputs. Raises NotReadable where anything else in it would be read by pickle."""
+    kept = io.BytesIO()
+    try:
+        with zipfile.ZipFile(file) as found, zipfile.ZipFile(kept, "w", zipfile.ZIP_STORED) as written:
+            for entry in found.infolist():
+                inside = entry.filename.partition("/")[2]
+                body = b"" if _SAMPLES.fullmatch(inside) else found.read(entry)
+                if body and not _NAMES.fullmatch(inside):
+                    raise NotReadable(f"{entry.filename} in it would be read by pickle, or run")
+                if inside.startswith("data/") and inside.endswith(".json") and _needs_pickle(json.loads(body)):
+                    raise NotReadable(f"{entry.filename} names tensors that would be read by pickle")
+                written.writestr(entry.filename, body)
+    except (zipfile.BadZipFile, ValueError) as error:
+        if isinstance(error, NotReadable):
+            raise
+        raise NotReadable("it is no such file") from error
+    return kept.getvalue()
+
+
+def _needs_pickle(described: object) -> bool:
+    payloads = described.get("config", {}).values() if isinstance(described, dict) else [None]
+    return any(not isinstance(one, dict) or one.get("use_pickle", True) for one in payloads)

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import io
 import json
 import operator
-import re
 import warnings
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,19 +23,13 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
-from trainables.export.program import NotExportable, program
+from trainables.export.program import NotExportable, NotReadable, program, read
 from trainables.features.apart import check_apart
 from trainables.features.named import NAMED
 from trainables.system import PublicFacts
 
 HERE = "data.features"
 _CALLED = "a function facts -> torch.nn.Module, whose module maps the inputs [B, ...] to features [B, ...]"
-_NAMES = re.compile(
-    r"data/weights/(weight_\d+|\w+\.json)|data/constants/(tensor_\d+|\w+\.json)|models/\w+\.json|\.data/\w+|"
-    r"archive_format|archive_version|byteorder"
-)
-"""What a program's file holds besides sample inputs: numbers, and JSON that describes them and the operations."""
-_SAMPLES = re.compile(r"data/sample_inputs/\w+\.pt")
 _OPERATIONS = frozenset({"aten", "prims"})
 
 
@@ -163,12 +154,9 @@ def _read(file: Path) -> ExportedProgram:
         remedy = f"A file is what `torch.export.save(program, {file.name!r})` writes."
         raise InvalidValue(HERE, str(file), f"one of {names}, module:function, or a file that is there", remedy)
     try:
-        found = torch.export.load(io.BytesIO(_without_pickle(file)))
-    except InvalidValue:
-        raise
-    except Exception as error:
-        # Whatever a reader of another version meets in it.
-        raise _not_read(file, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+        found = read(file)
+    except NotReadable as error:
+        raise _not_read(file, str(error)) from error
     for node in found.graph.nodes:
         if node.op == "call_function" and not _is_pytorch(node.target):
             raise _not_read(file, f"it calls {node.target}, which is no operation of PyTorch's")
@@ -181,31 +169,6 @@ def _is_pytorch(target: object) -> bool:
     if isinstance(target, torch._ops.OpOverload):
         return target.namespace in _OPERATIONS
     return getattr(operator, getattr(target, "__name__", ""), None) is target
-
-
-def _without_pickle(file: Path) -> bytes:
-    """The file without sample inputs. Raises InvalidValue where anything else in it would be read by pickle."""
-    kept = io.BytesIO()
-    try:
-        with zipfile.ZipFile(file) as found, zipfile.ZipFile(kept, "w", zipfile.ZIP_STORED) as written:
-            for entry in found.infolist():
-                inside = entry.filename.partition("/")[2]
-                body = b"" if _SAMPLES.fullmatch(inside) else found.read(entry)
-                if body and not _NAMES.fullmatch(inside):
-                    raise _not_read(file, f"{entry.filename} in it would be read by pickle, or run")
-                if inside.startswith("data/") and inside.endswith(".json") and _needs_pickle(json.loads(body)):
-                    raise _not_read(file, f"{entry.filename} names tensors that would be read by pickle")
-                written.writestr(entry.filename, body)
-    except (zipfile.BadZipFile, ValueError) as error:
-        if isinstance(error, InvalidValue):
-            raise
-        raise _not_read(file, "it is no such file") from error
-    return kept.getvalue()
-
-
-def _needs_pickle(described: object) -> bool:
-    payloads = described.get("config", {}).values() if isinstance(described, dict) else [None]
-    return any(not isinstance(one, dict) or one.get("use_pickle", True) for one in payloads)
 
 
 def _not_read(file: Path, why: str) -> InvalidValue:
