@@ -18,6 +18,7 @@ from sweeps.audit.audit_records import AuditRecord, begin, keep, share
 from sweeps.population.besides import charge_twins
 from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
+from sweeps.provenance.own_weights import accepting, as_recorded, weights_of
 from sweeps.provenance.spec_code import code_of
 from sweeps.records import SweepRecord, trial_key
 from sweeps.release.published import Published
@@ -242,19 +243,22 @@ def _data(
 ) -> Dataset:
     """The sweep's records; or its public facts alone where chosen neighbours take the records' place."""
     source, options = SOURCES[spec.data.source], spec.data.options()
-    now = {"code": code_of(spec)}
+    now = {"code": code_of(spec), **weights_of(spec, source.facts(options))}
     if method == "multi-run" and isinstance(system, Auditable):
         empty = Split({}, np.zeros(0))
         data = Dataset(facts=source.facts(options), train=empty, validation=empty, fingerprint="not read")
     else:
         data = source.load(options, kept_in)
         now["data"] = store.data_fingerprint(data.fingerprint)
+    now = as_recorded(recorded.fingerprints, now)
     before = {name: digest for name, digest in recorded.fingerprints.items() if name in now}
-    changed = [name for name in fingerprint.changes(before, now) if name in before and name not in accept]
+    moved = [name for name in fingerprint.changes(before, now) if name in before]
+    changed = [name for name in moved if not {*accepting([name])} <= {*accept}]
     if changed:
+        words = " ".join(f"--accept {word}" for word in accepting(changed))
         raise fingerprint.Changed(
             f"sweep {recorded.name!r}: {' and '.join(changed)} changed since it ran, so that an audit would judge "
-            f"something else. Restore what it was, or audit what is here with --accept {' --accept '.join(changed)}."
+            f"something else. Restore what it was, or audit what is here with {words}."
         )
     return data
 

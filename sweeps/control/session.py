@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -32,7 +32,7 @@ from sweeps.population.joining import ledger_of, reserve_whole
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
 from sweeps.provenance import fingerprint
-from sweeps.provenance.own_weights import ACCEPTED_AS, WEIGHTS, as_recorded, shown, weights_of
+from sweeps.provenance.own_weights import accepting, as_recorded, shown, weights_of
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.provenance.spec_code import code_of
 from sweeps.records import SweepState, TrialState
@@ -282,22 +282,19 @@ def _held(store: Store, name: str) -> Iterator[Lease]:
 
 
 def _check_fingerprints(
-    store: Store, lease: Lease, recorded: SweepRecord, now: dict[str, str], accept: Collection[str]
+    store: Store, lease: Lease, recorded: SweepRecord, found: Mapping[str, str], accept: Collection[str]
 ) -> None:
     # Code is recorded at the start; of the rest nothing is known until the sweep first runs.
-    before = {**now, **recorded.fingerprints}
-    if WEIGHTS in now:
-        now[WEIGHTS] = as_recorded(before[WEIGHTS], now[WEIGHTS])
+    before, now = {**found, **recorded.fingerprints}, as_recorded(recorded.fingerprints, found)
     # What is as it was, shown: weights are no digest.
     then, later = ({name: shown(name, text) for name, text in one.items()} for one in (before, now))
     moved = [name for name in fingerprint.changes(then, later) if name in now]
-    changed = [name for name in moved if ACCEPTED_AS.get(name, name) not in accept]
+    changed = [name for name in moved if not {*accepting([name])} <= {*accept}]
     if changed:
         listed = ", ".join(f"{name} {then[name][:12]} -> {later[name][:12]}" for name in changed)
-        words = dict.fromkeys(ACCEPTED_AS.get(name, name) for name in changed)
         raise fingerprint.Changed(
             f"sweep {recorded.name!r}: changed since it was started: {listed}. "
-            f"Restore what it was, start a new sweep, or go on with --accept {' --accept '.join(words)}."
+            f"Restore what it was, start a new sweep, or go on with --accept {' --accept '.join(accepting(changed))}."
         )
     for name in moved:
         store.ask(recorded.name, Accepted(what=name, before=then[name], now=later[name]), this_person())

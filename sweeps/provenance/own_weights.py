@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 
 from sweeps.spec.model import FUNCTION, Domain, SweepSpec
 from trainables.attribution import of_their_models, stranger
@@ -35,11 +36,19 @@ def weights_of(spec: SweepSpec, facts: PublicFacts) -> dict[str, str]:
     return {WEIGHTS: json.dumps(found, sort_keys=True)} if found else {}
 
 
-def as_recorded(before: str, now: str) -> str:
-    """`now`, or `before` where both are of the same weights up to rounding."""
+def as_recorded(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """The fingerprints `now`, with the weights of `before` where both are the same up to rounding."""
+    if WEIGHTS not in before or WEIGHTS not in now:
+        return dict(now)
     from trainables.models.brought import kept, moved
 
-    return now if moved(before, now) else kept(before, now)
+    one, other = before[WEIGHTS], now[WEIGHTS]
+    return {**now, WEIGHTS: other if moved(one, other) else kept(one, other)}
+
+
+def accepting(changed: Iterable[str]) -> tuple[str, ...]:
+    """The words by which changes of these fingerprints are accepted, each once."""
+    return tuple(dict.fromkeys(ACCEPTED_AS.get(name, name) for name in changed))
 
 
 def shown(name: str, text: str) -> str:

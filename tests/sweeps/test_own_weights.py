@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from sweeps.audit import audit_trial
 from sweeps.control import session
 from sweeps.control.open_course import OpenCourse
 from sweeps.process.workspace import Workspace
@@ -17,6 +19,7 @@ from sweeps.spec import load_spec
 from tests.trainables.test_brought import MODULE, another
 from trainables.data import SOURCES
 from trainables.features import declared
+from trainables.registry import SYSTEMS
 
 KNOBS = {"model": "lab_net:loaded", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 100, "epochs": 5}
 SPEC = {
@@ -81,6 +84,24 @@ def test_a_resume_beside_other_weights_is_refused_until_it_is_accepted_as_other_
     session.resume(name, workspace)
 
 
+def test_an_audit_does_not_judge_another_model(tmp_path, monkeypatch):
+    """Weights that were fitted to the records since would have refuted what was trained without them."""
+    spec = load_spec({**SPEC, "systems": {"noisy-sgd": {**KNOBS, "model": "linear"}}})
+    recorded = SimpleNamespace(name="lab", fingerprints={"code": "as it was", WEIGHTS: '{"lab_net:loaded": [1.0]}'})
+    monkeypatch.setattr(audit_trial, "code_of", lambda spec: "as it was")
+    store = SimpleNamespace(data_fingerprint=lambda digest: digest)
+    asked = (store, recorded, spec, "multi-run", SYSTEMS["noisy-sgd"])
+    for sketch, accept, refused in ((1.0, (), False), (2.0, (), True), (2.0, ("code",), False)):
+        monkeypatch.setattr(
+            audit_trial, "weights_of", lambda *given, now=sketch: {WEIGHTS: json.dumps({"lab_net:loaded": [now]})}
+        )
+        if refused:
+            with pytest.raises(Changed, match=r"weights changed since it ran.*--accept code"):
+                audit_trial._data(*asked, accept, tmp_path)
+        else:
+            assert len(audit_trial._data(*asked, accept, tmp_path).train) > 1000
+
+
 def test_a_sweep_without_a_model_of_ones_own_has_no_such_fingerprint(tmp_path):
     spec = {**SPEC, "systems": {"noisy-sgd": {**KNOBS, "model": "linear"}}}
     workspace = Workspace.at(tmp_path)
@@ -114,10 +135,10 @@ def test_weights_of_a_feature_map_are_too(tmp_path, monkeypatch):
         {**SPEC, "data": {"source": "digits", **given}, "systems": {"noisy-sgd": {**KNOBS, "model": "linear"}}}
     )
     source = SOURCES["digits"]
-    before = weights_of(spec, source.facts(spec.data.options()))[WEIGHTS]
-    assert as_recorded(before, weights_of(spec, source.facts(spec.data.options()))[WEIGHTS]) == before
+    before = weights_of(spec, source.facts(spec.data.options()))
+    assert as_recorded(before, weights_of(spec, source.facts(spec.data.options()))) == before
     another(tmp_path / "map.npy")
     # In a process of its own a map is written down once.
     declared._made.cache_clear()
-    now = weights_of(spec, source.facts(spec.data.options()))[WEIGHTS]
+    now = weights_of(spec, source.facts(spec.data.options()))
     assert as_recorded(before, now) == now != before
