@@ -35,17 +35,24 @@ class ReleasePolicy:
         return _BY_WORD.get(str(word), NOTHING)
 
     def published(
-        self, records: Iterable[TrialRecord], orders: Sequence[PublicOrder] = (), over: bool = False
+        self,
+        records: Iterable[TrialRecord],
+        orders: Sequence[PublicOrder] = (),
+        over: bool = False,
+        deleted: bool = False,
     ) -> list[Published]:
         """The trials of one sweep as they may be seen, in their order.
 
-        orders  by which winners win
-        over    whether the sweep is
+        orders   by which winners win
+        over     whether the sweep is
+        deleted  whether its results are: those that had left keep their claims, with nothing to be ranked by
         """
         listed = list(records)
         if self.at_once:
             return cast("list[Published]", listed)
         best = {best_by(order, listed) for order in orders} if self.winners and over else set()
+        if self.winners and deleted:
+            best = {one.key for one in listed if one.state is TrialState.COMPLETE}
         return [Published(record if record.key in best else _sealed(record)) for record in listed]
 
     def published_alone(self, record: TrialRecord) -> Published:

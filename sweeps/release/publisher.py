@@ -74,7 +74,12 @@ class Publisher:
         policy = Release.recorded(record.spec).policy
         if policy.at_once:
             return policy.published(self._store.trials(record.name, states))
-        seen = policy.published(self._store.trials(record.name), record.spec.orders, over=record.state in OVER)
+        seen = policy.published(
+            self._store.trials(record.name),
+            record.spec.orders,
+            over=record.state in OVER,
+            deleted=record.state is SweepState.DELETED,
+        )
         return seen if states is None else [one for one in seen if one.state in states]
 
     def trials_of(self, sweep: str, keys: Collection[str]) -> list[Published]:

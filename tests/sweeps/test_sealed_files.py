@@ -12,8 +12,10 @@ import pytest
 from dpcore.checks import InvalidValue
 from sweeps.control import session
 from sweeps.control.deleting import delete
+from sweeps.face.overview import shown
 from sweeps.process.workspace import Workspace
-from sweeps.records import SweepState
+from sweeps.records import SweepState, TrialState
+from sweeps.release.publisher import Publisher
 from sweeps.sealed.opening import KEY
 from tests.sweeps.test_sealed_search import SPEC, Search, files
 
@@ -96,3 +98,16 @@ def test_without_that_look_a_second_search_is_drawn_at_the_price_of_one(tmp_path
     for one in search.places.own.glob("sealed.*"):
         one.unlink()
     assert search.opened() is not None
+
+
+def test_the_winner_of_a_deleted_search_keeps_its_claim(tmp_path):
+    """It was shown as planned, and as having claimed nothing."""
+    search = Search(tmp_path)
+    work = search.begin()
+    search.serve(work)
+    assert search.release(work)
+    before = shown(search.name, search.workspace).ledger.claims
+    delete(search.workspace, search.name)
+    [winner] = Publisher(search.store).trials(search.name)
+    assert (winner.state, winner.metrics) == (TrialState.COMPLETE, {})
+    assert shown(search.name, search.workspace).ledger.claims == before != []
