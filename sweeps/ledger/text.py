@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dpcore.guarantee import STANDING, Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.ledger.assumptions import Assumptions, covers_search
+from sweeps.ledger.sealed import SPENT_UNSEEN
 from sweeps.ledger.summary import LargestClaim, Procedure, Summary
 from sweeps.records import TrialRecord
 from sweeps.release.policy import is_demonstration
@@ -31,6 +32,9 @@ COUNTS = "It counts the mechanisms alone, and not what else leaves of these publ
 
 ONE_BUDGET = "; or give all that leaves one budget (`privacy.scope: sweep`), whatever chooses"
 """What else makes a total quotable where results chose what is spent."""
+
+UNSEEN = " of what left; what else ran is told nowhere, and the price of the whole covers it"
+"""Of a sealed search, whose ledger has no other rows."""
 
 TOTAL_SHOWN_UP_TO = 3000
 """Attempts whose total `show` and `pareto` count by the way (half a second); the report counts any number."""
@@ -132,6 +136,9 @@ def executed_text(ledger: Summary) -> str:
     more = f", {spent.excess} of them run again after a lost launch" if spent.excess else ""
     more += f", {spent.open} of them reserved and not yet reported, counted as run" if spent.open else ""
     more += f", with {count_text(reports, 'report')} on private validation records" if reports else ""
+    searched = ledger.procedure is not None and covers_search(ledger.procedure.guarantee)
+    # How much ran is a secret of the search.
+    more += UNSEEN if searched or ledger.uncounted == SPENT_UNSEEN else ""
     return f"{count_text(spent.executed, 'step')} charged in {count_text(spent.attempts, 'launch')}{more}"
 
 

@@ -70,7 +70,7 @@ class Quote:
 REFUTED = Quote(Verdict.REFUTED, "refuted", "its claim is shown to be false, so that nothing protects who is in it")
 _YES = Quote(Verdict.YES, "yes")
 _ALONE = "it leaves out the search for its hyperparameters; for that, see the total"
-_SEARCHED = "it covers the search: of a secret number of trials nothing else left"
+_SEARCHED = "it covers the search: all that left of a secret number of trials"
 _NAMED = "name the assumptions beside it"
 _DEMONSTRATION = Quote(
     Verdict.WITH, "as a demonstration", "the records are public, and more of them leaves than it counts"

@@ -191,6 +191,11 @@ def test_its_certificate_says_that_several_left(tmp_path):
     assert [one.trial for one in body.mode.winners] == [one.key for one in search.store.trials(search.name)]
     assert body.accesses.tuning.endswith("ranked inside the release boundary by 2 public orders; the best by each left")
     assert "every trial but those that left" in body.released.intermediates
+    ledger = next(line for line in shown(search.name, search.workspace).lines() if line.startswith("ledger"))
+    assert ledger.endswith("of what left; what else ran is told nowhere, and the price of the whole covers it")
+    said = str(quote_of_claim(search.store.trials(search.name)[0].guarantee))
+    assert "covers the search: all that left of a secret number" in said
+    assert "nothing else" not in said
 
 
 def test_with_one_system_the_claims_of_all_winners_fall(tmp_path):

@@ -347,7 +347,9 @@ def test_a_search_without_a_release_has_spent_its_price(tmp_path):
     search = Search(tmp_path)
     work = search.begin()
     assert not search.release(work)
-    assert "its whole budget is spent" in str(shown(search.name, search.workspace))
+    said = "\n".join(shown(search.name, search.workspace).lines())
+    assert "its whole budget is spent" in said
+    assert "0 steps charged in 0 launches of what left; what else ran is told nowhere" in said
     lease, joining = search.store.acquire(search.name), Joining(None, tmp_path / "ray.log")
     course = SealedCourse(search.store, lease, search.spec, True, None, joining)
     assert course.reasons("finished") == (NOTHING,)
