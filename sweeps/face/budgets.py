@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from sweeps.population.forecast import NextSweep, next_sweep
 from sweeps.population.joining import make_ledger
 from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
+from trainables.worker.files import NotAFolder
 
 if TYPE_CHECKING:
     from sweeps.face.opening import Spec
@@ -71,7 +73,16 @@ def list_budgets(*, root: str | Path | None = None, store: str | None = None) ->
 
 
 def _with_unknown(workspace: Workspace, store: Publisher, found: PopulationAccount) -> PopulationAccount:
-    return replace(found, unknown=workspace.unknown([one.name for one in store.sweeps()]))
+    """With what lies beside the store and is not in it: another store has it, or this one is older."""
+    sweeps = store.sweeps()
+    unknown = list(workspace.unknown([one.name for one in sweeps]))
+    for one in sweeps:
+        if one.spec.population == found.population.name:
+            known = {trial.key for trial in store.trials(one.name)}
+            # What is not here, or no folder any more, tells nothing.
+            with suppress(InvalidValue, OSError, NotAFolder):
+                unknown += workspace.of(one).unknown_trials(one.name, known)
+    return replace(found, unknown=tuple(unknown))
 
 
 def _following(known: PopulationAccount, spec: SweepSpec) -> NextSweep | None:

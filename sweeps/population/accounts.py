@@ -38,6 +38,8 @@ ADDS = (
     "or ids: records that are one sweep's validation may be another's training."
 )
 IN_THIS_STORE = "in this store"
+LISTED = 8
+"""Names in one line."""
 ELSEWHERE = (
     "Counted is what this store holds. Sweeps of another one (a folder that was run in, another --root or --store, a "
     "copy) and releases by other tools spend the same people's budget, and no ledger knows of it: keep one store for "
@@ -57,7 +59,7 @@ class PopulationAccount:
 
     rows       oldest first
     uncounted  sweeps of this store over records with the same keyed digest that count elsewhere, or nowhere
-    unknown    sweeps whose files lie beside the store, which does not know of them
+    unknown    sweeps, and trials of its own, whose files lie beside the store, which does not know of them
     refuted    rows that rest on claims that audits refuted, by sweep
     public     a sentence for each file of records that a charged sweep declares public, and that is not counted
     next       what a sweep would cost; None where nobody asked
@@ -151,8 +153,8 @@ class PopulationAccount:
             )
         if self.unknown:
             yield (
-                f"note     {', '.join(self.unknown)} left files in this root, and this store does not know of them: "
-                "another store does, or it was lost, or is older than they are. What they spent is not counted here."
+                f"note     {_listed(self.unknown)} left files here, and this store does not know of them: another "
+                "store does, or it was lost, or is older than they are. What they spent is not counted here."
             )
         yield f"note     {ADDS}"
         yield f"note     {ELSEWHERE}."
@@ -191,6 +193,11 @@ def left_text(rest: Left) -> str:
     if rest.mu is None:
         return f"epsilon {epsilon_text(rest.epsilon or 0.0, up=False)}, delta {delta_text(rest.delta or 0.0, up=False)}"
     return f"mu {epsilon_text(rest.mu, up=False)}, tau {delta_text(rest.tau or 0.0, up=False)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _of_sweep(population: Population, rows: Sequence[Row]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dpcore.checks import InvalidValue
 from sweeps.process.sqlite_files import url_of
 from sweeps.process.tracking_uri import check_tracking_uri
-from sweeps.records import SweepRecord
+from sweeps.records import SweepRecord, sweep_of
 from trainables.worker.files import Folder
 from trainables.worker.redaction import shown_url
 
@@ -109,6 +109,15 @@ class Workspace:
         root = Path(self.root)
         found = {path.parent.name for name in ("trials", ANNOUNCED) for path in root.glob(f"*/{name}")}
         return tuple(sorted(found.difference(sweeps)))
+
+    def unknown_trials(self, sweep: str, keys: Collection[str]) -> tuple[str, ...]:
+        """Keys of trials that left files in the sweep's records, and are none of these: those that its store knows.
+
+        Of records on an object store none: nobody waits for a network to see a budget.
+        """
+        folder = self.trials(sweep)
+        names = folder.names() if folder.is_local else []
+        return tuple(one for one in names if sweep_of(one) == sweep and one not in keys)
 
     def records_of(self, sweep: str) -> Folder:
         """The sweep's folder where workers keep their records."""

@@ -96,10 +96,24 @@ def test_a_ledger_made_anew_names_what_the_lost_one_knew(said, tmp_path):
         (tmp_path / place).mkdir(parents=True)
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / ANNOUNCED).write_text("{}")
-    assert "note     open, secret left files in this root, and this store does not know of them" in said(
+    assert "note     open, secret left files here, and this store does not know of them" in said("budget", "people")
+    assert json.loads(said("budget", "--json"))[0]["unknown"] == ["open", "secret"]
+
+
+def test_a_ledger_that_was_restored_names_trials_that_it_forgot(said, tmp_path):
+    """Those that were launched after the backup, whose charges went with it."""
+    workspace = places(tmp_path, None)
+    said("budget", "people", "--epsilon", "3", "--delta", "1e-4", "--rule", "linear")
+    name = session.create(load_spec(OVER), workspace)
+    store = workspace.open_store()
+    lease = store.acquire(name)
+    store.launch(lease, proposal(0), plan(), 1, charge=DPCharge(0.1, 1e-9))
+    for number in range(3):
+        (workspace.folder(name) / "trials" / f"{name}-{number}" / "1").mkdir(parents=True)
+    assert f"note     {name}-1, {name}-2 left files here, and this store does not know of them" in said(
         "budget", "people"
     )
-    assert json.loads(said("budget", "--json"))[0]["unknown"] == ["open", "secret"]
+    assert sweeps.population_budget("people", root=tmp_path).unknown == (f"{name}-1", f"{name}-2")
 
 
 def test_whoever_is_to_make_a_ledger_hears_of_one_that_may_lie_elsewhere(said):
