@@ -21,6 +21,7 @@ from sweeps.control.extensions import asked, check_room, extended, grown
 from sweeps.control.failures import Failure
 from sweeps.control.interruption import Interruption
 from sweeps.control.listening import Listener
+from sweeps.control.newest_store import check_newest
 from sweeps.control.open_course import RAY_LOG, Course, OpenCourse, Surroundings
 from sweeps.control.planning import check_corners
 from sweeps.control.resolving import resolved
@@ -161,10 +162,14 @@ def resume(
         recorded = store.sweep(name).kept()
         effective = extended(began, recorded.extensions)
         if began.selection is not None:
-            from sweeps.sealed.opening import check_files
+            from sweeps.sealed.opening import check_here
 
-            check_files(recorded, workspace, len(store.trials(name)))
-        extension = asked(recorded, effective, store.trials(name), trials, hours, epsilon)
+            check_here(recorded, workspace)
+        known = {one.key: one for one in store.trials(name)}
+        extension = asked(recorded, effective, list(known.values()), trials, hours, epsilon)
+        if extension is not None or began.selection is not None:
+            # Before anything is recorded, drawn or released. Whatever else goes on asks it as it recovers.
+            check_newest(name, known, workspace.trials(name))
         check_room(store, recorded, effective, extension)
         check_corners(extended(effective, [extension] if extension else []), facts, store.calibrations())
         loaded = [source.load(effective.data.options(), workspace.features)]

@@ -43,7 +43,6 @@ from trainables.sealed.standing import Standing
 from trainables.sealed.worker import SealedWork
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, TrialGroup
 from trainables.worker.files import Folder
-from trainables.worker.redaction import shown_url
 
 SEALED = "sealed"
 KEY = "sealed.key"
@@ -129,32 +128,21 @@ def has_begun(sweep: SweepRecord, workspace: Workspace) -> bool:
     return announced is not None or sweep.state is not SweepState.CREATED
 
 
-def check_files(sweep: SweepRecord, workspace: Workspace, trials: int) -> None:
-    """A search that is not over goes on where its files are, by a store that knows what left it.
+def check_here(sweep: SweepRecord, workspace: Workspace) -> None:
+    """A search that has begun goes on where its key is: from elsewhere it would be ended, as one whose files are gone.
 
-    trials  of it, which the store knows
-
-    Raises InvalidValue. What went on all the same would end the search for good, or draw a second one.
+    Raises InvalidValue.
     """
-    if sweep.state is SweepState.FINISHED:
-        return
     own = SealedPlaces.of(workspace, sweep.name).own
-    if sweep.state is not SweepState.CREATED and Announcement.read(own) is None:
-        raise InvalidValue(
-            "root",
-            workspace.root,
-            f"that in which {sweep.called!r} began, {sweep.root}: neither its key nor what it announced is in {own}",
-            f"Go on there, or copy the sweep's folder here. Where it is lost nothing leaves any more: `sweeps delete "
-            f"{sweep.called}` ends it, and its price stays paid.",
-        )
-    if not trials and workspace.trials(sweep.name).names():
-        raise InvalidValue(
-            "store",
-            shown_url(workspace.store_url),
-            f"the newest copy: a trial has left {sweep.called!r}, whose files are in "
-            f"{workspace.trials(sweep.name).url}, and the store does not know of it",
-            "Nothing is drawn or released a second time.",
-        )
+    if sweep.state in (SweepState.CREATED, SweepState.FINISHED) or Announcement.read(own) is not None:
+        return
+    raise InvalidValue(
+        "root",
+        workspace.root,
+        f"that in which {sweep.called!r} began, {sweep.root}: neither its key nor what it announced is in {own}",
+        f"Go on there, or copy the sweep's folder here. Where it is lost nothing leaves any more: `sweeps delete "
+        f"{sweep.called}` ends it, and its price stays paid.",
+    )
 
 
 def opened(

@@ -22,7 +22,7 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.publisher import Publisher
 from sweeps.sealed.opening import ANNOUNCED
 from sweeps.spec import load_spec
-from sweeps.store import PopulationExists, UnknownPopulation
+from sweeps.store import PopulationExists, StoreOlder, UnknownPopulation
 from tests.sweeps.fake_workers import SPEC
 from tests.sweeps.store_exam.questions_of_populations import of_population
 from tests.sweeps.stores import plan, proposal, record
@@ -114,6 +114,11 @@ def test_a_ledger_that_was_restored_names_trials_that_it_forgot(said, tmp_path):
         "budget", "people"
     )
     assert sweeps.population_budget("people", root=tmp_path).unknown == (f"{name}-1", f"{name}-2")
+    lease.release()
+    # An extension that is refused is none: it would cost the total its promise.
+    with pytest.raises(StoreOlder):
+        session.resume(name, workspace, trials=99)
+    assert store.sweep(name).extensions == ()
 
 
 def test_whoever_is_to_make_a_ledger_hears_of_one_that_may_lie_elsewhere(said):

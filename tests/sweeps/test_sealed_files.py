@@ -17,6 +17,7 @@ from sweeps.process.workspace import Workspace
 from sweeps.records import SweepState, TrialState
 from sweeps.release.publisher import Publisher
 from sweeps.sealed.opening import KEY
+from sweeps.store import StoreOlder
 from tests.sweeps.test_sealed_search import SPEC, Search, files
 
 LONG = {"selection": {**SPEC["selection"], "deadline_minutes": 60}}
@@ -87,7 +88,7 @@ def test_a_store_that_does_not_know_what_left_releases_nothing_more(tmp_path, be
         # With these it would not draw; of a root that was restored they are gone.
         if not begun:
             one.unlink()
-    with pytest.raises(InvalidValue, match="expected the newest copy: a trial has left 'sealed'"):
+    with pytest.raises(StoreOlder, match="holds records of trial sealed-0, which the store does not know"):
         session.resume(search.name, search.workspace)
     assert not (search.places.own / KEY).exists()
     assert not search.store.trials(search.name)
