@@ -40,9 +40,10 @@ from trainables.sealed.drawn import COINS, Coins, SealedDraw, Slot
 from trainables.sealed.ranking import BestScores, FirstSuccess, Ranking
 from trainables.sealed.schedule import Schedule
 from trainables.sealed.standing import Standing
-from trainables.sealed.worker import SealedWork
+from trainables.sealed.worker import DRAW, SealedWork
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, TrialGroup
 from trainables.worker.files import Folder
+from trainables.worker.redaction import shown_url
 
 SEALED = "sealed"
 KEY = "sealed.key"
@@ -129,17 +130,30 @@ def has_begun(sweep: SweepRecord, workspace: Workspace) -> bool:
 
 
 def check_here(sweep: SweepRecord, workspace: Workspace) -> None:
-    """A search that has begun goes on where its key is: from elsewhere it would be ended, as one whose files are gone.
+    """A search that has begun goes on where its key and what was drawn are: from elsewhere it would be ended, as one
+    whose files are gone.
 
     Raises InvalidValue.
     """
-    own = SealedPlaces.of(workspace, sweep.name).own
-    if sweep.state in (SweepState.CREATED, SweepState.FINISHED) or Announcement.read(own) is not None:
+    if sweep.state in (SweepState.CREATED, SweepState.FINISHED):
+        return
+    places = SealedPlaces.of(workspace, sweep.name)
+    if Announcement.read(places.own) is None:
+        name, place, lacks = (
+            "root",
+            (workspace.root, sweep.root),
+            f"neither its key nor what it announced is in {places.own}",
+        )
+    elif places.key() is not None and not places.records.exists(DRAW):
+        # The key goes first where a search ends.
+        place = (shown_url(workspace.records or workspace.root), shown_url(sweep.records or sweep.root))
+        name, lacks = "records", f"what was drawn for it is not in {places.records.url}"
+    else:
         return
     raise InvalidValue(
-        "root",
-        workspace.root,
-        f"that in which {sweep.called!r} began, {sweep.root}: neither its key nor what it announced is in {own}",
+        name,
+        place[0],
+        f"that in which {sweep.called!r} began, {place[1]}: {lacks}",
         f"Go on there, or copy the sweep's folder here. Where it is lost nothing leaves any more: `sweeps delete "
         f"{sweep.called}` ends it, and its price stays paid.",
     )

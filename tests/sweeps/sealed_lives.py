@@ -168,7 +168,9 @@ def _with_mutant(mutant: str, word: str) -> None:
     """Put in one thing that is done wrongly."""
     if mutant == "drawn again" and word == SECOND:
         opening.Announcement.read = classmethod(lambda *_: None)  # type: ignore[assignment]
-        opening.SweepState = type("Any", (), {"CREATED": session.SweepState.RUNNING})  # type: ignore[misc,assignment]
+        found = session.SweepState
+        states = {"CREATED": found.RUNNING, "FINISHED": found.FINISHED}
+        opening.SweepState = type("Any", (), states)  # type: ignore[misc,assignment]
     if mutant == "charged at the end":
         sealed_session.reserve_block = lambda *_: None  # type: ignore[assignment]
     if mutant == "settled before it left":

@@ -47,6 +47,21 @@ def test_a_search_that_is_resumed_from_another_folder_is_not_ended(tmp_path):
     assert search.opened() is not None
 
 
+def test_a_search_that_is_resumed_with_other_records_is_not_ended(tmp_path):
+    """It waited until the deadline, released nothing, and destroyed its key."""
+    search = Apart(tmp_path)
+    work = search.begin()
+    sizes = files(work)
+    other = Workspace.at(search.at, **(search.elsewhere | {"records": str(tmp_path / "other")}))
+    with pytest.raises(
+        InvalidValue, match=r"records=.*/other': expected that in which 'sealed' began, .*/records: what"
+    ):
+        session.resume(search.name, other)
+    assert files(work) == sizes
+    assert search.opened() is not None
+    assert search.store.sweep(search.name).records == str(tmp_path / "records")
+
+
 def test_a_search_whose_folder_is_lost_says_how_it_ends(tmp_path):
     search = Search(tmp_path, **LONG)
     search.begin()
