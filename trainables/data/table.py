@@ -20,7 +20,9 @@ from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import content, table_file
 from trainables.data.featured import HoldsOut
 from trainables.data.source import Source
-from trainables.data.table_schema import JOINED, Column, Schema, TableOptions, schema
+from trainables.data.table_columns import JOINED, Column
+from trainables.data.table_options import TableOptions
+from trainables.data.table_schema import Schema, schema
 from trainables.data.test_part import HeldOut
 from trainables.data.tuning_part import RecordsPart
 from trainables.system import Dataset, PublicFacts, Split, Task
@@ -39,7 +41,7 @@ _MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
 
 
 class Table(Source[TableOptions], HoldsOut):
-    """`data: {source: table, ...}`: see trainables.data.table_schema for every option."""
+    """`data: {source: table, ...}`: see trainables.data.table_options for every option."""
 
     name = "table"
     doc = "your own Parquet or CSV, local, s3:// or gs://; declare n, label, columns and classes; option unit"

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue, QuotesRecords
-from trainables.data.table_schema import Column, Schema
+from trainables.data.table_columns import Column
+from trainables.data.table_schema import Schema
 from trainables.system import Task
 
 if TYPE_CHECKING:

@@ -1,198 +1,22 @@
-"""What the user declares about an own table: columns, label, records, validation. Nothing of it is measured.
-
-data:
-  source: table
-  path: people.parquet            # file, folder, s3:// or gs:// URL; Parquet or CSV
-  n: 10000                        # records in it, declared; with `unit`, units in it
-  label: income
-  classes: ["<=50K", ">50K"]      # or a number K for labels 0..K-1, or `target: [low, high]` for a regression
-  columns:
-    age: {low: 17, high: 90}              # a number, cut to its bounds and scaled to [0, 1]
-    sex: {categories: [Male, Female]}     # one-hot
-    film: {codes: 3952}                   # integer codes 0..3951, for embeddings
-    scan: {low: 0, high: 255, shape: [28, 28]}   # a list column of 784 numbers
-  validation: {records: private, share: 0.2, id: person_id}   # by a hash of a stable id; or {path: b.parquet, n: 500}
-  class_weights: [1, 5]                 # in the loss, one for each class
-  weight: {column: weight, high: 5}     # in the loss, of each record
-  groups: {column: sex, categories: [Male, Female]}   # worst_group_accuracy
-  test: {records: private, share: 0.1, id: person_id}   # read once, at the end: see `trainables.data.test_part`
-  part: {use: tuning, share: 0.2, id: person_id}   # to tune on one part, and train finally on the other
-  unit: {column: person_id, max_records: 50}     # with `privacy.unit: person`, say: all rows of a person are one unit
-
-With `unit`, neighbours differ in all rows that share a value of its column, at most `max_records` of which are used:
-those with the lowest hash of the unit's id and their contents. `n` then counts units, here and of a validation file;
-validation is split by the unit (`id` may be left out), and no unit may be in both files. Ids are whole numbers or
-texts without spaces around them, and none may be missing, nor `NA`, `null` or another word for it.
-
-Whether validation records are public or private has to be said: see `trainables.validation.declaration`.
-"""
+"""A table as the user declared it, whole and checked: its public facts, and which columns are read."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from trainables.data import options, test_part, tuning_part
-from trainables.data.file_paths import overlap
-from trainables.data.table_json import COLUMNS, GROUPS, VALIDATION, WEIGHT
+from trainables.data import test_part, tuning_part
+from trainables.data.table_columns import JOINED, Column, columns_of, pair
+from trainables.data.table_options import TableOptions
+from trainables.data.table_validation import Validation, validation_of
 from trainables.data.table_weights import groups_of, weights_of
 from trainables.data.test_part import HeldOut
 from trainables.data.tuning_part import RecordsPart
 from trainables.system import Feature, PublicFacts, Task
 from trainables.units import Unit
-from trainables.validation.declaration import DISJOINT, OPTIONS, PrivateValidation, private
 from trainables.weights import Groups, Weights
-
-JOINED = "x"
-"""Feature in which plain numbers and one-hot categories stand side by side, in declared order."""
-_JUDGED = "how many records the validation file holds, or units"
-
-
-def _form(name: str, value: object) -> object:
-    if value not in (None, "csv", "parquet"):
-        remedy = "Left out, it is known by the name of the file."
-        raise InvalidValue(f"data.{name}", value, "csv or parquet", remedy)
-    return value
-
-
-@options.options
-class TableOptions(options.NoOptions):
-    """Options of a table, those with structure as they are given."""
-
-    path: object = options.option(
-        options.as_given,
-        doc="a file, a folder or a URL of Parquet or CSV",
-        example="people.parquet",
-        schema={"type": ["string", "null"]},
-        default=None,
-    )
-    format: str | None = options.option(
-        _form,
-        doc="csv or parquet, else known by the name of the file",
-        example="parquet",
-        schema={"enum": ["csv", "parquet", None]},
-        default=None,
-    )
-    n: int = options.whole(doc="how many records there are, or units: declared, never counted", example=20000)
-    label: object = options.option(
-        options.as_given,
-        doc="the column to predict",
-        example="income",
-        schema={"type": "string", "minLength": 1},
-        default=None,
-    )
-    classes: object = options.option(
-        options.as_given,
-        doc="a list of all labels, or their number",
-        example=["low", "high"],
-        schema={"type": ["array", "integer", "null"], "minItems": 2, "minimum": 2},
-        default=None,
-    )
-    task: str = options.word("classification", "rating", doc="what classes are")
-    target: object = options.option(
-        options.as_given,
-        doc="[low, high] of a regression, instead of classes",
-        example=[0, 5000],
-        schema={"type": ["array", "null"], "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
-        default=None,
-    )
-    columns: object = options.option(
-        options.as_given,
-        doc="the inputs: {low, high}, {categories: [...]} or {codes: K} of each, with a shape where it is a list",
-        example={
-            "age": {"low": 0, "high": 100},
-            "work": {"categories": ["private", "public", "self"]},
-            "scan": {"low": 0, "high": 1, "shape": [28, 28]},
-            "words": {"codes": 5000, "shape": [200]},
-        },
-        schema=COLUMNS,
-        default=None,
-    )
-    validation: object = options.option(
-        options.as_given,
-        doc="{records: private or public, share, id: COLUMN}, or {records, path, n} of another file",
-        example={"records": "private", "share": 0.2, "id": "person_id"},
-        schema=VALIDATION,
-        default=None,
-    )
-    test: object = options.option(
-        options.as_given,
-        doc="{records: public or private, share, id: COLUMN}, or {records: public, path, n}: read once, at the end",
-        example={"records": "public", "path": "test.parquet", "n": 5000},
-        schema=test_part.SCHEMA,
-        default=None,
-    )
-    part: object = options.option(
-        options.as_given,
-        doc="{use: tuning or final, share, id: COLUMN}: the part of the records that tunes, or that of the final run",
-        example={"use": "tuning", "share": 0.2, "id": "person_id"},
-        schema=tuning_part.SCHEMA,
-        default=None,
-    )
-    unit: Unit | None = options.unit()
-    class_weights: object = options.option(
-        options.as_given,
-        doc="a public number for each class, in their order, which its records' loss is multiplied by",
-        example=[1, 5],
-        schema={"type": ["array", "null"], "items": {"type": "number", "minimum": 0}, "minItems": 2},
-        default=None,
-    )
-    weight: object = options.option(
-        options.as_given,
-        doc="{column: NAME, high: W}, a record's weight in the loss, cut to 0..W",
-        example={"column": "weight", "high": 5},
-        schema=WEIGHT,
-        default=None,
-    )
-    groups: object = options.option(
-        options.as_given,
-        doc="{column: NAME, categories: [...]}, groups whose accuracy is told: worst_group_accuracy",
-        example={"column": "sex", "categories": ["female", "male"]},
-        schema=GROUPS,
-        default=None,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One declared column: a number in [low, high], a category or a code; with a shape, a list of such numbers."""
-
-    name: str
-    low: float = 0.0
-    high: float = 1.0
-    categories: tuple[Any, ...] = ()
-    codes: int | None = None
-    shape: tuple[int, ...] = ()
-
-    @property
-    def own_feature(self) -> bool:
-        """Whether it is an input of its own instead of a part of `JOINED`."""
-        return bool(self.shape) or self.codes is not None
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it is read as it is written: each of its categories is a text."""
-        return bool(self.categories) and all(isinstance(one, str) for one in self.categories)
-
-    @property
-    def width(self) -> int:
-        """Numbers that it adds to `JOINED`."""
-        return len(self.categories) or 1
-
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """Where validation records come from: another file, a share by hashed id, or (neither) nowhere."""
-
-    path: str | None = None
-    n: int = 0
-    share: float = 0.0
-    id: str | None = None
-    key: str = "validation"
-    private: PrivateValidation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +142,7 @@ def schema(asked: TableOptions) -> Schema:
     if not isinstance(label, str) or not label:
         raise InvalidValue("data.label", label, "the name of the column to predict", "Add `label: COLUMN`.")
     task, classes, target = _task(asked)
-    columns = _columns(asked.columns)
+    columns = columns_of(asked.columns)
     apart = {column.name for column in columns if column.own_feature}
     if JOINED in apart and len(apart) < len(columns):
         expected = f"another name of this column: as {JOINED!r} models are asked with all plain columns side by side"
@@ -327,7 +151,7 @@ def schema(asked: TableOptions) -> Schema:
         raise InvalidValue("data.columns", label, "inputs only, not the label", "Remove it from `columns`.")
     part = tuning_part.part_of(asked.part, asked.n, None if asked.unit is None else asked.unit.column)
     own = asked.n if part is None else part.size(asked.n)
-    validation = _validation(asked.validation, own, asked.unit, str(asked.path))
+    validation = validation_of(asked.validation, own, asked.unit, str(asked.path))
     weights = weights_of(asked.class_weights, asked.weight, classes, label)
     groups = groups_of(asked.groups, label)
     test = test_part.held_out(asked.test, own, asked.unit, validation.id, validation.key)
@@ -365,7 +189,7 @@ def _task(asked: TableOptions) -> tuple[Task, tuple[Any, ...], tuple[float, floa
             "data.classes", classes, "either `classes` (a list or a number) or `target: [low, high]`", "Declare one."
         )
     if target is not None:
-        low, high = _pair("data.target", target)
+        low, high = pair("data.target", target)
         return Task.REGRESSION, (), (low, high)
     if isinstance(classes, int) and not isinstance(classes, bool):
         classes = list(range(classes))
@@ -374,109 +198,3 @@ def _task(asked: TableOptions) -> tuple[Task, tuple[Any, ...], tuple[float, floa
             "data.classes", asked.classes, "at least two different labels, or their number", "List them."
         )
     return Task(asked.task), tuple(classes), (0.0, 1.0)
-
-
-def _columns(raw: object) -> tuple[Column, ...]:
-    if not isinstance(raw, Mapping) or not raw:
-        expected = "a mapping from input columns to their bounds, categories or codes"
-        raise InvalidValue("data.columns", raw, expected, "Write `columns: {COLUMN: {low: 0, high: 1}}`, say.")
-    return tuple(_column(str(name), rule) for name, rule in raw.items())
-
-
-def _column(name: str, rule: object) -> Column:
-    here = f"data.columns.{name}"
-    forms = "{low, high}, {categories: [...]} or {codes: K}, the first and last also with shape: [...]"
-    if not isinstance(rule, Mapping) or not set(rule) <= {"low", "high", "categories", "codes", "shape"}:
-        raise InvalidValue(here, rule, forms)
-    shape = rule.get("shape", ())
-    if not isinstance(shape, Sequence) or not all(type(size) is int and size > 0 for size in shape):
-        raise InvalidValue(f"{here}.shape", shape, "a list of whole numbers above 0")
-    kinds = [kind for kind in ("low", "categories", "codes") if kind in rule]
-    if len(kinds) != 1 or ("high" in rule) != ("low" in rule):
-        raise InvalidValue(here, dict(rule), f"exactly one of {forms}")
-    if "codes" in rule:
-        codes = rule["codes"]
-        if type(codes) is not int or codes < 1:
-            raise InvalidValue(f"{here}.codes", codes, "how many codes there are, a whole number above 0")
-        return Column(name, codes=codes, shape=tuple(shape))
-    if "categories" in rule:
-        categories = rule["categories"]
-        if not isinstance(categories, Sequence) or isinstance(categories, str) or not categories or shape:
-            raise InvalidValue(f"{here}.categories", categories, "a list of all values that may occur, without a shape")
-        if len(set(categories)) < len(categories):
-            raise InvalidValue(f"{here}.categories", list(categories), "each value once")
-        return Column(name, categories=tuple(categories))
-    low, high = _pair(here, [rule["low"], rule["high"]])
-    return Column(name, low=low, high=high, shape=tuple(shape))
-
-
-def _pair(name: str, value: object) -> tuple[float, float]:
-    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 2:
-        low, high = value
-        numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in value)
-        if numbers and math.isfinite(low) and math.isfinite(high) and low < high:
-            return float(low), float(high)
-    raise InvalidValue(name, value, "two finite numbers, low < high, chosen without looking at the records")
-
-
-def _validation(raw: object, n: int, unit: Unit | None, path: str) -> Validation:
-    if raw is None:
-        return Validation()
-    if unit is not None and isinstance(raw, Mapping) and "share" in raw:
-        raw = {"id": unit.column, **raw}
-        if raw["id"] != unit.column:
-            expected = f"{unit.column}: a split by another id would cut units in two"
-            raise InvalidValue("data.validation.id", raw["id"], expected)
-    split = {name: value for name, value in raw.items() if name not in OPTIONS} if isinstance(raw, Mapping) else {}
-    if isinstance(raw, Mapping) and set(split) == {"path", "n"} and isinstance(raw["path"], str):
-        return Validation(
-            path=raw["path"], n=options.count("validation.n", raw["n"], doc=_JUDGED), private=_other_file(raw, path)
-        )
-    if isinstance(raw, Mapping) and {"share", "id"} <= set(split) <= {"share", "id", "key"}:
-        share, id_, key = raw["share"], str(raw["id"]), str(raw.get("key", "validation"))
-        if isinstance(share, int | float) and 0 < share < 1 and 0 < round(n * share) < n:
-            return Validation(share=float(share), id=id_, key=key, private=_hashed(raw, path, id_, key))
-    raise InvalidValue(
-        "data.validation",
-        raw,
-        "{path: FILE, n: RECORDS}, or {share: in (0, 1), id: COLUMN} for a split by a hash of a stable id",
-        "A split by position would move other records when one is added or removed.",
-    )
-
-
-def _hashed(raw: Mapping[str, Any], path: str, id_: str, key: str) -> PrivateValidation | None:
-    if DISJOINT in raw:
-        raise InvalidValue(
-            f"data.validation.{DISJOINT}", raw[DISJOINT], "a validation file beside it: a hash parts records by itself"
-        )
-    return private(
-        raw,
-        parts=f"records of {path} by the hash of {id_} under the key {key!r}, a share of {float(raw['share'])!r}",
-        assumption=f"The value of {id_} is a record's own and never changes, and the key that splits by its hash was "
-        "chosen without looking at the records.",
-    )
-
-
-def _other_file(raw: Mapping[str, Any], path: str) -> PrivateValidation | None:
-    disjoint, same = raw.get(DISJOINT, False), overlap(raw["path"], path)
-    if not isinstance(disjoint, bool):
-        raise InvalidValue(f"data.validation.{DISJOINT}", disjoint, "true or false")
-    if not disjoint:
-        declared = private(raw, parts="", assumption="")
-        if declared is None and same:
-            raise InvalidValue(
-                "data.validation.records",
-                "public",
-                f"private for records of {path}, which a claim covers",
-                "Give another file, or call the records private: training and validation then add.",
-            )
-        return declared
-    if same:
-        raise InvalidValue(
-            f"data.validation.{DISJOINT}", True, "two files: this one would be disjoint from itself", "Drop it."
-        )
-    return private(
-        raw,
-        parts=f"{path} and {raw['path']}, declared to share nobody",
-        assumption=f"Nobody has records in both {path} and {raw['path']}, whatever records come or go: declared.",
-    )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables.data.content import as_input
-from trainables.data.table_schema import Column
+from trainables.data.table_columns import Column
 from trainables.system import Feature, PublicFacts, Task
 
 if TYPE_CHECKING:
