@@ -27,7 +27,7 @@ from sweeps.sealed.prior import SealedPrior
 from sweeps.search.coordinates import Coordinates
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
-from tests.sweeps.test_sealed_search import SPEC, Search, files
+from tests.sweeps.sealed_searches import SPEC, Search, files
 from trainables.natural import NONE
 from trainables.sealed.drawn import COINS, Coins, SealedDraw
 from trainables.sealed.slot import run_slot

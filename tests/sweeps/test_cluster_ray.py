@@ -25,8 +25,8 @@ from sweeps.runner.ray_private.head_processes import head_processes
 from sweeps.runner.resources import request
 from sweeps.sealed.opening import KEY
 from sweeps.spec import Resources
-from tests.sweeps.test_sealed_search import SPEC as SEALED
-from tests.sweeps.test_sealed_search import Search
+from tests.sweeps.sealed_searches import SPEC as SEALED
+from tests.sweeps.sealed_searches import Search
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.system import Execution, PrivacyPlan, PrivacyTarget

@@ -27,8 +27,8 @@ from sweeps.sealed.planning import SealedPlanner
 from sweeps.sealed.prior import SealedPrior
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
+from tests.sweeps.sealed_searches import SPEC, Search
 from tests.sweeps.test_sealed_planning import DIGITS, planner_of
-from tests.sweeps.test_sealed_search import SPEC, Search
 from trainables.sealed.drawn import Slot
 from trainables.sealed.ranking import FirstSuccess
 from trainables.sealed.slot import run_slot

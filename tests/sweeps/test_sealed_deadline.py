@@ -27,8 +27,8 @@ from sweeps.sealed.deadline import FACTOR, MeasuredDeadline, check_deadline
 from sweeps.sealed.opening import KEY
 from sweeps.sealed.workers import check_workers, waiting_text, workers_of
 from sweeps.spec import load_spec
+from tests.sweeps.sealed_searches import Search
 from tests.sweeps.small_table import small_table
-from tests.sweeps.test_sealed_search import Search
 from trainables.rehearsal.findings import Rehearsed, Step
 
 KNOBS: dict[str, Any] = {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 20, "learning_rate": 1.0}

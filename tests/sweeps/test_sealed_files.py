@@ -18,7 +18,7 @@ from sweeps.records import SweepState, TrialState
 from sweeps.release.publisher import Publisher
 from sweeps.sealed.opening import KEY
 from sweeps.store import StoreOlder
-from tests.sweeps.test_sealed_search import SPEC, Search, files
+from tests.sweeps.sealed_searches import SPEC, Search, files
 
 LONG = {"selection": {**SPEC["selection"], "deadline_minutes": 60}}
 

@@ -24,7 +24,7 @@ from sweeps.sealed.planning import SealedPlanner
 from sweeps.sealed.prior import SealedPrior
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.orders import orders_of
-from tests.sweeps.test_sealed_search import SECONDS, SPEC, Search
+from tests.sweeps.sealed_searches import SECONDS, SPEC, Search
 from trainables.orders import PublicOrder
 from trainables.sealed.ranking import BestScores
 from trainables.sealed.slot import run_slot

@@ -6,11 +6,8 @@ Store, files, training and release are real; workers run in threads of this proc
 from __future__ import annotations
 
 import os
-import threading
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,87 +15,24 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from dpcore.selection.filters import DPCharge
 from sweeps.checking.checked import before_launch
 from sweeps.control import session
 from sweeps.control.asking import enqueue
 from sweeps.control.deleting import delete
-from sweeps.control.sealed_session import Joining, SealedCourse
-from sweeps.face.overview import shown
 from sweeps.ledger.assumptions import covers_search
-from sweeps.population.arithmetic import Population, RowKind
-from sweeps.process.workspace import Workspace
 from sweeps.provenance.fingerprint import Changed
 from sweeps.records import SweepState, TrialState
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import quote_of_claim
-from sweeps.report import write_report
-from sweeps.sealed.opening import ANNOUNCED, KEY, SealedPlaces, opened
-from sweeps.sealed.releasing import GONE, NOTHING, release
-from sweeps.spec import load_spec, public_facts
-from sweeps.store import Store
+from sweeps.sealed.opening import ANNOUNCED, KEY, opened
+from sweeps.sealed.releasing import release
+from sweeps.spec import load_spec
+from tests.sweeps.sealed_searches import SPEC, Search, files
 from tests.sweeps.small_table import N, small_table
-from trainables.data import SOURCES
 from trainables.sealed.box import Box, TooLarge
 from trainables.sealed.schedule import Schedule
 from trainables.sealed.slot import run_slot
 from trainables.sealed.worker import SealedWork, serve
 from trainables.worker.attempt import Attempt
 from trainables.worker.sealed import Damaged
-
-SECONDS = 1.2
-SPEC: dict[str, Any] = {
-    "name": "sealed",
-    "data": {"source": "uniform", "n": 1000},
-    "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": {"int_log_uniform": [1, 64]}}},
-    "privacy": {"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "best"},
-    "objectives": [{"metric": "estimate", "goal": "maximize"}],
-    "search": {"trials": 8},
-    "selection": {"deadline_minutes": SECONDS / 60, "mean": 3, "megabytes": 0.01},
-    "resources": {"concurrency": 2},
-}
-
-
-class Search:
-    """One sealed search in a folder."""
-
-    def __init__(self, root: Path, **changes: Any) -> None:
-        self.spec = load_spec({**SPEC, **changes})
-        self.workspace = Workspace.at(root)
-        self.name = session.create(self.spec, self.workspace)
-        self.store: Store = self.workspace.open_store()
-        self.facts = public_facts(self.spec)
-        self.data = SOURCES[self.spec.data.source].load(self.spec.data.options())
-        self.places = SealedPlaces.of(self.workspace, self.name)
-
-    def opened(self) -> SealedWork | None:
-        return opened(self.store.sweep(self.name), self.spec, self.facts, self.workspace, {})
-
-    def begin(self) -> SealedWork:
-        work = self.opened()
-        assert work is not None
-        lease = self.store.acquire(self.name)
-        self.store.set_state(lease, SweepState.RUNNING)
-        lease.release()
-        return work
-
-    def serve(self, work: SealedWork) -> None:
-        threads = [threading.Thread(target=serve, args=(work, one, self.data)) for one in range(work.workers)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
-
-    def release(self, work: SealedWork | None) -> bool:
-        lease = self.store.acquire(self.name)
-        won = release(self.store, lease, self.spec, work, self.places, self.workspace.trials(self.name))
-        self.store.set_state(lease, SweepState.FINISHED)
-        lease.release()
-        return won
-
-
-def files(work: SealedWork) -> dict[str, int]:
-    return work.folder.sizes()
 
 
 def test_the_draw_leaves_no_solved_value_behind_whose_order_would_tell_slots(tmp_path):
@@ -293,70 +227,6 @@ def test_the_end_leaves_no_key_and_nothing_to_open(tmp_path):
         work.drawn()
 
 
-def test_views_say_that_the_price_covers_the_search(tmp_path):
-    search = Search(tmp_path)
-    work = search.begin()
-    search.serve(work)
-    search.release(work)
-    text = repr(shown(search.name, search.workspace).to_dict())
-    assert shown(search.name, search.workspace).ledger.procedure.is_claim
-    assert "'accountant': 'private-selection'" in text
-    page = write_report(Publisher(search.store), search.name, tmp_path / "report.html").read_text()
-    assert "Claim: the whole search" in page
-    assert "It leaves out the search" not in page
-    assert "the whole search, of which one trial alone leaves" in page.lower()
-    assert quote_of_claim(search.store.trials(search.name)[0].guarantee).words == "as the whole search's"
-    assert "secret number of trials (geometric, mean 3 before its cap at 8)" in repr(
-        Publisher(search.store).trials(search.name)[0].guarantee
-    )
-    assert "one trial by itself" not in page
-    # The epsilon of this choice includes the choice, and one trial is no front.
-    assert "does not include that" not in page
-    assert "Pareto front" not in page
-    assert "Which knobs matter" not in page
-    assert "Progress" not in page
-    won = search.store.trials(search.name)[0]
-    left = page.split("What left", 1)[1].split("What is guaranteed", 1)[0]
-    assert "the best trial of a secret number of them (geometric, mean 3 before its cap at 8)" in left.lower()
-    assert f"{won.metrics['estimate']:.6g}" in left
-    assert f"clip {won.config['clip']:.4g}" in left
-
-
-def test_its_certificate_says_how_the_prior_was_chosen_as_the_spec_does(tmp_path):
-    search = Search(tmp_path, selection={**SPEC["selection"], "chosen_by": "after two runs that nobody charged"})
-    work = search.begin()
-    search.serve(work)
-    search.release(work)
-    sweeps.new_key(tmp_path / "key.pem")
-    answers = {"key": tmp_path / "key.pem", "approved_by": "Ada", "because": "no record of these is anybody's"}
-    made = sweeps.open(search.name, root=search.workspace.root).certify(**answers)
-    assert made.body.searched.how_chosen == "after two runs that nobody charged"
-
-
-def test_the_page_of_a_search_without_a_release_says_so(tmp_path):
-    search = Search(tmp_path)
-    assert "Nothing has left yet" in write_report(Publisher(search.store), search.name, tmp_path / "r.html").read_text()
-    search.release(search.begin())
-    assert (
-        "no trial was done in time"
-        in write_report(Publisher(search.store), search.name, tmp_path / "r.html").read_text()
-    )
-
-
-def test_a_search_without_a_release_has_spent_its_price(tmp_path):
-    search = Search(tmp_path)
-    work = search.begin()
-    assert not search.release(work)
-    said = "\n".join(shown(search.name, search.workspace).lines())
-    assert "its whole budget is spent" in said
-    assert "0 steps charged in 0 launches of what left; what else ran is told nowhere" in said
-    lease, joining = search.store.acquire(search.name), Joining(None, tmp_path / "ray.log")
-    course = SealedCourse(search.store, lease, search.spec, True, None, joining)
-    assert course.reasons("finished") == (NOTHING,)
-    course.over = False
-    assert course.reasons("finished") == (GONE,)
-
-
 @pytest.mark.parametrize("more", [{"trials": 100}, {"epsilon": [4.0]}, {"hours": 3.0}, {"accept": ["data"]}])
 def test_nothing_is_added_to_it(tmp_path, more):
     search = Search(tmp_path)
@@ -421,30 +291,6 @@ def test_a_search_on_private_validation_records(tmp_path):
     assert model.card["best_of"] is None
     assert "chose it among a secret number of trials, by its results" in model.page
     assert "finished trials" not in model.page
-
-
-def test_a_population_pays_for_the_whole_search_in_one_row(tmp_path):
-    with closing(Workspace.at(tmp_path).open_store(create=True)) as store:
-        store.make_population(Population.of("people", "linear", 5.0, 1e-4))
-    search = Search(tmp_path, data={**SPEC["data"], "population": "people"})
-    lease, record = search.store.acquire(search.name), search.store.sweep(search.name)
-    for _ in range(2):
-        SealedCourse.prepared(
-            search.store,
-            lease,
-            record,
-            search.spec,
-            search.facts,
-            search.workspace,
-            Joining(None, tmp_path / "ray.log"),
-        )
-    [row] = search.store.charges("people")
-    assert (row.kind, row.charge) == (RowKind.SWEEP, DPCharge(3.0, 1e-5))
-    lease.release()
-    work = search.begin()
-    search.serve(work)
-    assert search.release(work)
-    assert len(search.store.charges("people")) == 1
 
 
 def test_announced_times_do_not_depend_on_when_one_looks():

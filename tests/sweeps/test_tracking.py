@@ -24,7 +24,7 @@ from sweeps.tracking.drain import drain
 from sweeps.tracking.mlflow_runs import Experiment
 from sweeps.tracking.shared_view import TAG, kept_page
 from tests.sweeps import view_sweeps
-from tests.sweeps.test_sealed_search import Search
+from tests.sweeps.sealed_searches import Search
 from tests.sweeps.tracked_runs import prepared, runs_of
 
 
