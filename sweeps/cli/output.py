@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import sys
@@ -14,6 +15,8 @@ from dpcore.checks import QuotesRecords
 from sweeps.process.exits import ENGINES, OURS, ExitCode
 from sweeps.process.words import Event, say
 from trainables.worker.redaction import redacted
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
@@ -28,7 +31,8 @@ def clear_errors() -> Iterator[None]:
         sys.exit(ExitCode.INTERRUPTED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        fail(f"{where}{error.strerror or error}. Make it readable and writable, or free space, then try again.")
+        remedy = "Free space" if error.errno in _FULL else "Make it readable and writable"
+        fail(f"{where}{error.strerror or error}. {remedy}, then try again.")
     except Exception as error:
         # Packages that are not loaded cannot have raised: their error classes are known by module name,
         # so that a quick command does not import them.

@@ -16,15 +16,19 @@ def write_output(content: str | bytes, target: Path) -> Path:
         raise InvalidValue("output", str(target), "a file, and this is a folder", "Add a name of a file to it.")
     target.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode() if isinstance(content, str) else content
-    if target.exists() and not target.is_file():
-        # A pipe or a device takes the bytes as they come.
-        target.write_bytes(data)
-        return target
-    unfinished = target.with_name(f"{target.name}.part")
+    # A pipe or a device takes the bytes as they come.
+    whole = target.is_file() or not target.exists()
+    written = target.with_name(f"{target.name}.part") if whole else target
     try:
-        unfinished.write_bytes(data)
-        unfinished.replace(target)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
+        written.write_bytes(data)
+        if whole:
+            written.replace(target)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            # A full disk names no file.
+            error.filename = str(target)
         raise
+    finally:
+        if whole:
+            written.unlink(missing_ok=True)
     return target

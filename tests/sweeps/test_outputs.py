@@ -46,3 +46,9 @@ def test_a_folder_is_no_file_and_a_failure_leaves_nothing(tmp_path, monkeypatch)
 
 def test_a_device_takes_the_bytes():
     outputs.write_output("x", outputs.Path("/dev/null"))
+
+
+def test_a_full_disk_is_named_with_the_file(tmp_path, monkeypatch, capsys):
+    mixed_sweep(tmp_path, trials=3)
+    assert called(monkeypatch, "report", "views", "-o", "/dev/full", "--root", tmp_path) == 2
+    assert "/dev/full: No space left on device. Free space, then try again." in capsys.readouterr().err
