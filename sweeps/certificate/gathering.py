@@ -18,6 +18,7 @@ from sweeps.certificate.holdout import part_line, point_line
 from sweeps.certificate.modes import Mode
 from sweeps.held_out.readings import readings
 from sweeps.population.accounts import ELSEWHERE, IN_THIS_STORE, account
+from sweeps.provenance.own_weights import WEIGHTS, shown
 from sweeps.provenance.spec_code import code_of
 from sweeps.records import DECIDED, LedgerEntry, SweepRecord, TrialState
 from sweeps.release import not_covered
@@ -189,6 +190,8 @@ def provenance_row(known: KnownSweep) -> document.Provenance:
     mapped = None if features is None else features.origin_of(SOURCES[spec.data.source].facts(own))
     named = [] if mapped is None else [redacted(f"map of records: {mapped.name} ({mapped.source}; {mapped.digest})")]
     named += [f"module of the user's own: {name}" for name in spec.user_modules()]
+    if (weights := known.record.fingerprints.get(WEIGHTS)) is not None:
+        named.append(f"what these bring that no seed draws, as weights do: fingerprint {shown(WEIGHTS, weights)}")
     named += [f"file: {text}" for text in spec.texts() if Path(text).expanduser().is_file()]
     if (chosen := spec.search.chosen) is not None:
         named.append(point_line(chosen))

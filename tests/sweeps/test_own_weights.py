@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from sweeps.audit import audit_trial
+from sweeps.certificate.gathering import KnownSweep, provenance_row
 from sweeps.control import session
 from sweeps.control.open_course import OpenCourse
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.fingerprint import Changed
 from sweeps.provenance.own_weights import WEIGHTS, as_recorded, weights_of
+from sweeps.release.publisher import Publisher
 from sweeps.requests import Accepted
 from sweeps.spec import load_spec
 from tests.trainables.test_brought import MODULE, another
@@ -82,6 +85,10 @@ def test_a_resume_beside_other_weights_is_refused_until_it_is_accepted_as_other_
     assert accepted.what == WEIGHTS
     assert len(accepted.before) == len(accepted.now) == 64
     session.resume(name, workspace)
+    # A certificate names what went in, as it is now.
+    with closing(Publisher(store)) as publisher:
+        said = provenance_row(KnownSweep.of(publisher, name, None)).public_inputs
+    assert said[-1].endswith(f"fingerprint {accepted.now}")
 
 
 def test_an_audit_does_not_judge_another_model(tmp_path, monkeypatch):
