@@ -16,7 +16,7 @@ from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Quote, dependence, quote_of_claim, quote_of_metric
-from sweeps.release.rounding import claim_text
+from sweeps.release.rounding import claim_text, count_text
 from sweeps.spec import SweepSpec
 from trainables.metrics import Dependence
 from trainables.publishing import declared
@@ -140,7 +140,7 @@ class ModelCard:
             f"{plan.description}.",
             "## What it claims",
             f"{claim_text(self.claim, status)}. {quote_of_claim(self.claim).said.capitalize()}: "
-            f"{quote_of_claim(self.claim).sentence}. The ledger charged {self.charged:,} steps.",
+            f"{quote_of_claim(self.claim).sentence}. The ledger charged {count_text(self.charged, 'step')}.",
             f"{self._among} {'; '.join(self.total)}",
             "This page is as old as the files beside it. What became known since (audits, test readings, trials) "
             f"is not in it: look at `sweeps show {self.sweep}` before you quote a number of it.",
@@ -161,6 +161,8 @@ class ModelCard:
     def _among(self) -> str:
         if self.candidates is None:
             return "A sealed search chose it among a secret number of trials, by its results. What that cost in all:"
+        if self.candidates == 1:
+            return "No other trial finished. What its sweep cost in all:"
         return f"It is one of {self.candidates} finished trials. Whoever chose it for its results quotes the total:"
 
     def _headings(self) -> list[str]:
