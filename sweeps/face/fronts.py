@@ -94,7 +94,7 @@ class ParetoFront:
             left = len(panel.order_of_front()[LIMIT:])
             more = f"… and {left} more on the front<br>" if left else ""
             parts.append(f"<p>{more}{escape(front.footer(panel))}<br><code>front.table()</code> has every column</p>")
-        parts += [] if front.panels else ["<p>No finished trial yet.</p>"]
+        parts += [] if front.panels else [f"<p>{front.empty}</p>"]
         parts += [f"<p>left out: {escape(front.left_out)}</p>"] if front.excluded else []
         parts += [f"<p>{'<br>'.join(map(as_html, front.legend()))}</p>"] if front.panels else []
         parts += [f"<p>{as_html(front.note)}</p>"] if front.note else []

@@ -17,7 +17,7 @@ from dpcore.rounding import delta_text
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.summary import Procedure
 from sweeps.ledger.totals import Total, lines, sentences
-from sweeps.records import sweep_of
+from sweeps.records import TrialState, sweep_of
 from sweeps.release.published import Published
 from sweeps.release.quoting import Quote, legend, metric_quotes, quote_of_claim
 
@@ -200,6 +200,12 @@ class Front:
         left = ", ".join(f"{count} {reason}" for reason, count in self.excluded.items())
         asked = "; --as-refuted draws refuted ones too" if str(Status.REFUTED) in self.excluded else ""
         return f"{left}{asked}"
+
+    @property
+    def empty(self) -> str:
+        """What stands where there is no panel."""
+        finished = self.excluded.keys() - {str(one) for one in TrialState if one is not TrialState.COMPLETE}
+        return "No finished trial that is drawn." if finished else "No finished trial yet."
 
     def title(self, panel: Panel) -> str:
         """The panel's label in words; with what its one status rests on, where it has one."""

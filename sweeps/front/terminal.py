@@ -30,7 +30,7 @@ def table(front: Front, limit: int = LIMIT) -> RenderableType:
             parts.append(Text(f"… and {len(left)} more on the front: {MORE}"))
         parts.append(Text(front.footer(panel), style="dim"))
     if not front.panels:
-        parts.append(Text("No finished trial yet."))
+        parts.append(Text(front.empty))
     if front.excluded:
         parts.append(Text(f"left out: {front.left_out}", style="dim"))
     parts += [Text(line, style="dim") for line in front.legend()]

@@ -278,3 +278,10 @@ def test_import_leaves_the_heavy_engines_out():
         "print([m for m in ('torch', 'ray', 'mlflow', 'pandas', 'plotly', 'optuna', 'sklearn') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_what_is_left_out_whole_is_not_called_unfinished():
+    refuted, running = claiming(0, status=Status.REFUTED), claiming(1)
+    running = replace(running, state=TrialState.RUNNING)
+    assert front([refuted, running], [ACCURACY, EPSILON]).empty == "No finished trial that is drawn."
+    assert front([running], [ACCURACY, EPSILON]).empty == "No finished trial yet."
