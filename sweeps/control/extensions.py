@@ -8,7 +8,7 @@ and which proposal added budgets hold from.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dpcore.checks import InvalidValue
 from sweeps.budget.sweep_budget import budget_of
@@ -238,16 +238,23 @@ def _more_trials(recorded: SweepRecord, spec: SweepSpec, records: Sequence[Trial
     return trials
 
 
-def check_room(store: Store, recorded: SweepRecord, spec: SweepSpec, extension: Extension | None) -> None:
+def check_budget_left(
+    store: Store,
+    recorded: SweepRecord,
+    spec: SweepSpec,
+    trials: Mapping[str, TrialRecord],
+    extension: Extension | None,
+) -> None:
     """Before more trials of a sweep with one budget: that what is left of it would hold any of those that it planned.
 
-    spec  what it goes on under, without the extension
+    spec    what it goes on under, without the extension
+    trials  of it, by key
 
     A launch of early stopping takes a part of its plan, so that some may always fit. Raises InvalidValue (trials).
     """
     if extension is None or extension.trials is None or budget_of(spec) is None or spec.early_stopping is not None:
         return
-    trials, shared = {one.key: one for one in store.trials(recorded.name)}, SharedBudget()
+    shared = SharedBudget()
     shared.open_filter(spec, trials, store.ledger(recorded.name), store.calibrations())
     plans = [one.plan for one in trials.values() if one.plan is not None]
     assert shared.filter is not None

@@ -17,7 +17,7 @@ from sweeps.control.choosing import check_apart, with_chosen
 from sweeps.control.controller import Controller
 from sweeps.control.decided import say_decided
 from sweeps.control.end_notice import EndNotice, Operator
-from sweeps.control.extensions import asked, check_room, extended, grown
+from sweeps.control.extensions import asked, check_budget_left, extended, grown
 from sweeps.control.failures import Failure
 from sweeps.control.interruption import Interruption
 from sweeps.control.listening import Listener
@@ -170,7 +170,7 @@ def resume(
         if extension is not None or began.selection is not None:
             # Before anything is recorded, drawn or released. Whatever else goes on asks it as it recovers.
             check_newest(name, known, workspace.trials(name))
-        check_room(store, recorded, effective, extension)
+        check_budget_left(store, recorded, effective, known, extension)
         check_corners(extended(effective, [extension] if extension else []), facts, store.calibrations())
         loaded = [source.load(effective.data.options(), workspace.features)]
         check_apart(began, store.data_fingerprint(loaded[0].fingerprint))

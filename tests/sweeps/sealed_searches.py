@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.control import session
+from sweeps.control.sealed_session import Joining, SealedCourse
 from sweeps.process.workspace import Workspace
 from sweeps.records import SweepState
 from sweeps.sealed.opening import SealedPlaces, opened
@@ -43,6 +44,14 @@ class Search:
 
     def opened(self) -> SealedWork | None:
         return opened(self.store.sweep(self.name), self.spec, self.facts, self.workspace, {})
+
+    def prepared(self) -> SealedCourse:
+        """As a session prepares it, its population charged."""
+        lease, record = self.store.acquire(self.name), self.store.sweep(self.name)
+        joining = Joining(None, self.places.own / "ray.log")
+        course = SealedCourse.prepared(self.store, lease, record, self.spec, self.facts, self.workspace, joining)
+        lease.release()
+        return course
 
     def begin(self) -> SealedWork:
         work = self.opened()

@@ -14,7 +14,6 @@ from dpcore.guarantee import Notion, Status
 from dpcore.selection.filters import DPCharge
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.checking.preview import preview
-from sweeps.control.sealed_session import Joining, SealedCourse
 from sweeps.face.overview import shown
 from sweeps.population.arithmetic import Population
 from sweeps.process.workspace import Workspace
@@ -167,18 +166,7 @@ def test_a_population_gets_back_what_a_cheaper_budget_left(tmp_path, rule):
     with closing(Workspace.at(tmp_path).open_store(create=True)) as store:
         store.make_population(Population.of("people", rule, 30.0, 1e-4))
     search = Search(tmp_path, **on_a_ladder(LOWEST), data={**SPEC["data"], "population": "people"})
-    lease, record = search.store.acquire(search.name), search.store.sweep(search.name)
-    course = (
-        search.store,
-        lease,
-        record,
-        search.spec,
-        search.facts,
-        search.workspace,
-        Joining(None, tmp_path / "ray.log"),
-    )
-    SealedCourse.prepared(*course)
-    lease.release()
+    search.prepared()
     [reserved] = search.store.charges("people")
     work = search.begin()
     search.serve(work)

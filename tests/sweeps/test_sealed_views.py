@@ -85,20 +85,10 @@ def test_a_population_pays_for_the_whole_search_in_one_row(tmp_path):
     with closing(Workspace.at(tmp_path).open_store(create=True)) as store:
         store.make_population(Population.of("people", "linear", 5.0, 1e-4))
     search = Search(tmp_path, data={**SPEC["data"], "population": "people"})
-    lease, record = search.store.acquire(search.name), search.store.sweep(search.name)
     for _ in range(2):
-        SealedCourse.prepared(
-            search.store,
-            lease,
-            record,
-            search.spec,
-            search.facts,
-            search.workspace,
-            Joining(None, tmp_path / "ray.log"),
-        )
+        search.prepared()
     [row] = search.store.charges("people")
     assert (row.kind, row.charge) == (RowKind.SWEEP, DPCharge(3.0, 1e-5))
-    lease.release()
     work = search.begin()
     search.serve(work)
     assert search.release(work)
