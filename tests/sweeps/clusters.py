@@ -76,7 +76,10 @@ class Cluster:
 
     def add_node(self, cpus: int = 1, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
         """Start another node; `prefix` are words before its command, such as those of `unshare`."""
-        words = [*prefix, *_ray(), "--address", self.address, "--num-cpus", str(cpus)]
+        # A folder of its own, as on a machine of its own: in the head's, Ray unpacks a job's code a second time, over
+        # that from which the head's workers are just starting.
+        own = ["--temp-dir", str(self.folder / f"n{len(self.processes)}")]
+        words = [*prefix, *_ray(), "--address", self.address, "--num-cpus", str(cpus), *own]
         for attempt in range(ATTEMPTS):
             log = self.folder / f"node-{len(self.processes)}-{attempt}.log"
             process = _start([*words, *_ports(*free_ports(4))], log)
