@@ -43,7 +43,7 @@ from dpcore.accountants.rdp import BU2020_ORDERS, improved_epsilon
 from dpcore.adjacency import Adjacency
 from dpcore.selection import penalties
 from dpcore.selection.counts import CountLaw, PoissonCount, TruncatedNegativeBinomial
-from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
+from dpcore.selection.profiles import ROUND_UP, Along, OneByOne, TrialProfile, epsilon_at
 
 ORDERS = BU2020_ORDERS
 """Renyi orders of the first route: few fractional ones, which take milliseconds each."""
@@ -200,3 +200,7 @@ class BestProfile:
     def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
         """See `TrialProfile.renyi`."""
         return renyi_of_best(self.law, self.trial, orders)
+
+    def along(self) -> Along:
+        """See `TrialProfile.along`."""
+        return OneByOne(self)

@@ -25,7 +25,7 @@ from dpcore import checks
 from dpcore.selection.counts import CountLaw, TruncatedNegativeBinomial
 from dpcore.selection.penalties import least_shift
 from dpcore.selection.profiles import ROUND_UP, TrialProfile, distribution, epsilon_at
-from dpcore.selection.two_point import log_ratio, threshold_law
+from dpcore.selection.two_point import largest_excess, threshold_law
 
 _DOWN = 1 - 1e-11
 
@@ -112,9 +112,9 @@ class LadderPoints:
 
     def exceeds(self, rung: int, configuration: TrialProfile) -> float:
         """The largest ln(delta / allowed) of its points: at most 0 where the configuration may be in its rung."""
-        pairs = [(self.e_hat(rung), self.d_hat)]
-        pairs += [(self.shifts[i], self.deltas[i][rung]) for i in range(rung, len(self.shifts))]
-        return max(log_ratio(configuration.delta(point), allowed) for point, allowed in pairs)
+        limits = [(self.e_hat(rung), self.d_hat)]
+        limits += [(self.shifts[i], self.deltas[i][rung]) for i in range(rung, len(self.shifts))]
+        return largest_excess(configuration, limits)
 
 
 @dataclass(frozen=True, kw_only=True)

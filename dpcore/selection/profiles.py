@@ -49,6 +49,34 @@ class TrialProfile(Protocol):
     def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
         """Upper bounds on the Renyi divergences of these orders, each above 1, in nats; infinite where unknown."""
 
+    def along(self) -> Along:
+        """The same bounds for whoever asks at several epsilons in a row: as certain, and often much faster."""
+
+
+class Along(Protocol):
+    """A profile that is asked at several epsilons; it may keep what it worked out for the next one."""
+
+    def delta(self, epsilon: float) -> float:
+        """Upper bound on delta at `epsilon` >= 0, in [0, 1]: in its last digits it depends on what was asked before."""
+
+    def shows(self, epsilon: float, bound: float) -> bool:
+        """Whether delta at `epsilon` >= 0 is shown to be at most `bound`; False also where that would take long."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneByOne:
+    """`Along` for a profile that keeps nothing."""
+
+    profile: TrialProfile
+
+    def delta(self, epsilon: float) -> float:
+        """See `Along.delta`."""
+        return self.profile.delta(epsilon)
+
+    def shows(self, epsilon: float, bound: float) -> bool:
+        """See `Along.shows`."""
+        return self.profile.delta(epsilon) <= bound
+
 
 @dataclass(frozen=True, slots=True)
 class EventProfile:
@@ -76,20 +104,11 @@ class EventProfile:
             return headline_delta(self.event, epsilon, self.adjacency, self.tolerance).delta
         return make(self.accountant, self.adjacency, self.tolerance).compose(self.event).delta(epsilon)
 
-    def along(self) -> Callable[[float], float]:
-        """`delta` for whoever asks it at many epsilons: as certain, and much faster (`dpcore.accountants.pld.curve`).
-
-        Its last digits depend on what was asked before: for inequalities alone.
-        """
+    def along(self) -> Along:
+        """See `TrialProfile.along`: by sums that serve a whole neighbourhood (`dpcore.accountants.pld.curve`)."""
         if self.accountant != HEADLINE:
-            return self.delta
-        curve = DeltaCurve.of(self.event, self.adjacency, self.tolerance)
-
-        def delta(epsilon: float) -> float:
-            found = curve.delta(epsilon)
-            return self.delta(epsilon) if found is None else found
-
-        return delta
+            return OneByOne(self)
+        return _BySums(self, DeltaCurve.of(self.event, self.adjacency, self.tolerance))
 
     def epsilon(self, delta: float) -> float:
         """See `TrialProfile.epsilon`."""
@@ -100,6 +119,23 @@ class EventProfile:
     def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
         """See `TrialProfile.renyi`."""
         return _renyi(self.event, self.adjacency, orders)
+
+
+@dataclass(frozen=True, slots=True)
+class _BySums:
+    """`Along` for an event, by the accountant where sums do not tell."""
+
+    profile: EventProfile
+    curve: DeltaCurve
+
+    def delta(self, epsilon: float) -> float:
+        """See `Along.delta`."""
+        found = self.curve.delta(epsilon)
+        return self.profile.delta(epsilon) if found is None else found
+
+    def shows(self, epsilon: float, bound: float) -> bool:
+        """See `Along.shows`."""
+        return self.curve.shows(epsilon, bound)
 
 
 @lru_cache(maxsize=1024)
@@ -153,6 +189,10 @@ class MixtureProfile:
             mixed = (top + np.log(np.exp(logs - top).sum(axis=0))) / (a - 1)
         return np.where(np.isfinite(top), mixed * ROUND_UP, math.inf)
 
+    def along(self) -> Along:
+        """See `TrialProfile.along`."""
+        return OneByOne(self)
+
 
 @dataclass(frozen=True, slots=True)
 class WorstProfile:
@@ -179,6 +219,25 @@ class WorstProfile:
     def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
         """See `TrialProfile.renyi`."""
         return np.asarray(np.max([part.renyi(orders) for part in self.parts], axis=0))
+
+    def along(self) -> Along:
+        """See `TrialProfile.along`."""
+        return _OfAll(tuple(part.along() for part in self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _OfAll:
+    """`Along` for the largest of several."""
+
+    parts: tuple[Along, ...]
+
+    def delta(self, epsilon: float) -> float:
+        """See `Along.delta`."""
+        return max(part.delta(epsilon) for part in self.parts)
+
+    def shows(self, epsilon: float, bound: float) -> bool:
+        """See `Along.shows`."""
+        return all(part.shows(epsilon, bound) for part in self.parts)
 
 
 class _UnderAdjacency(Protocol):

@@ -17,7 +17,7 @@ The first success of K asks the same at points of its own (`ladder_points`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -85,8 +85,7 @@ class TwoPoint:
 
     def exceeds(self, configuration: TrialProfile) -> float:
         """The larger ln(delta / allowed) of the two points: at most 0 where the configuration is covered."""
-        pairs = ((configuration.delta(self.e1), self.d1), (configuration.delta(self.e_hat), self.d_hat))
-        return max(log_ratio(found, allowed) for found, allowed in pairs)
+        return largest_excess(configuration, ((self.e1, self.d1), (self.e_hat, self.d_hat)))
 
     def covers(self, configuration: TrialProfile) -> bool:
         """Whether the configuration may be in the prior."""
@@ -108,6 +107,20 @@ def threshold_law(law: CountLaw) -> TruncatedNegativeBinomial:
     if not isinstance(priced, TruncatedNegativeBinomial) or not 0 <= priced.shape <= 1:
         raise checks.InvalidValue("law", law, "a truncated negative binomial law of shape in [0, 1]")
     return priced
+
+
+def largest_excess(configuration: TrialProfile, limits: Iterable[tuple[float, float]]) -> float:
+    """The largest ln(delta / allowed) of these (epsilon, allowed delta): at most 0 where all are kept to.
+
+    A limit that is shown to count for no more than those before it is not worked out.
+    """
+    along = configuration.along()
+    (epsilon, allowed), *others = limits
+    most = log_ratio(along.delta(epsilon), allowed)
+    for epsilon, allowed in others:
+        if not along.shows(epsilon, allowed * math.exp(most)):
+            most = max(most, log_ratio(configuration.delta(epsilon), allowed))
+    return most
 
 
 def log_ratio(found: float, allowed: float) -> float:

@@ -54,7 +54,7 @@ def shown_to_cover(event: Event, mu: float, tau: float, adjacency: Adjacency) ->
     if not accountant.supports(event):
         return False
     start = accountant.compose(event).epsilon_estimate(tau)
-    return 0 < start < math.inf and is_covered(EventProfile(event, adjacency).along(), 1.01 * start, mu, tau)
+    return 0 < start < math.inf and is_covered(EventProfile(event, adjacency).along().delta, 1.01 * start, mu, tau)
 
 
 def _question(event: Event, adjacency: Adjacency, tau: float) -> str:

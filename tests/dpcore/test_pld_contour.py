@@ -102,7 +102,7 @@ def one_step(q, s, epsilon, *, forward):
 def test_transforms_are_those_of_twenty_digits(pair, tilt, forward):
     q, s = mpmath.mpf(pair.rate), mpmath.mpf(pair.noise_multiplier)
     low, high = pair.x_range(1e-25)
-    line = lines.SmoothLine(pair, forward, tilt, low, high, 40.0, 1e-14, 4000)
+    line = lines.SmoothLine(pair, forward, tilt, low, high, lines.Fineness(40.0, 1e-14, 4000))
     found = line.values(8.0, 5)
     with mpmath.workdps(22):
 
@@ -129,7 +129,7 @@ def test_transforms_are_those_of_twenty_digits(pair, tilt, forward):
 def test_layers_bound_the_spectrum_from_above(pair, forward):
     low, high = pair.x_range(1e-14)
     for tilt in (1.0, 4.0):
-        line = lines.SmoothLine(pair, forward, tilt, low, high, 2000.0, 1e-12, 100_000)
+        line = lines.SmoothLine(pair, forward, tilt, low, high, lines.Fineness(2000.0, 1e-12, 100_000))
         cut = lines.cut(pair, tilt, line.log_mgf, low, high, forward=forward)
         assert 0.5 < cut.masses.sum() < 1
         values = np.abs(line.values(2.0, 1000).values)
@@ -296,7 +296,7 @@ def test_what_lies_beyond_the_last_frequency_is_charged():
 
 
 def test_guard_refuses_losses_that_are_wrong(monkeypatch):
-    line = lines.SmoothLine(SampledGaussianPair(0.01, 1.0), True, 5.0, -9.0, 10.0, 20.0, 1e-13, 4000)
+    line = lines.SmoothLine(SampledGaussianPair(0.01, 1.0), True, 5.0, -9.0, 10.0, lines.Fineness(20.0, 1e-13, 4000))
     line.guard()
     original = analytic.places
 
@@ -306,14 +306,14 @@ def test_guard_refuses_losses_that_are_wrong(monkeypatch):
 
     monkeypatch.setattr(analytic, "places", shifted)
     with pytest.raises(DiscretisationInvalid, match="sum to 1"):
-        lines.SmoothLine(SampledGaussianPair(0.01, 1.0), True, 5.0, -9.0, 10.0, 20.0, 1e-13, 4000).guard()
+        replace(line).guard()
 
 
 def test_too_few_nodes_are_charged():
     """The mutant: nodes planned for frequency 1, asked for 60."""
     pair = SampledGaussianPair(0.3, 0.7)
-    few = lines.SmoothLine(pair, True, 3.0, -7.0, 10.0, 1.0, 1e-6, 4000)
-    many = lines.SmoothLine(pair, True, 3.0, -7.0, 10.0, 70.0, 1e-14, 40_000)
+    few = lines.SmoothLine(pair, True, 3.0, -7.0, 10.0, lines.Fineness(1.0, 1e-6, 4000))
+    many = lines.SmoothLine(pair, True, 3.0, -7.0, 10.0, lines.Fineness(70.0, 1e-14, 40_000))
     coarse, fine = few.values(10.0, 6), many.values(10.0, 6)
     turned = coarse.values * np.exp(10j * np.arange(7) * (few.centre - many.centre))
     away = np.abs(turned - fine.values)

@@ -36,7 +36,7 @@ def test_it_is_above_the_certified_lower_bound_and_close_to_the_upper_one_in_any
         found, wanted = curve.delta(share * last), exact.delta_bounds(share * last)
         assert found is not None
         assert wanted.lower <= found <= wanted.upper * 1.0012
-    assert 0 < sum(map(len, curve.sums.values())) < 2 * len(shares), "no sum served two epsilons"
+    assert 0 < sum(len(laid.sums) for laid in curve.laid.values()) < 2 * len(shares), "no sum served two epsilons"
 
 
 def test_both_directions_count():
@@ -44,7 +44,7 @@ def test_both_directions_count():
     event = EVENTS["few large steps"]
     curve, exact = DeltaCurve.of(event, ADD_REMOVE, 1e-3), PLDAccountant(tolerance=1e-4).compose(event)
     assert curve.delta(-0.5) == pytest.approx(exact.delta_bounds(-0.5).upper, rel=2e-3)
-    forward, backward = (math.exp(curve.sums[way][0].at(-0.5).upper) for way in (True, False))
+    forward, backward = (math.exp(curve.laid[way].sums[0].at(-0.5).upper) for way in (True, False))
     assert backward > 1.02 * forward
 
 
@@ -60,7 +60,7 @@ UNTOLD = {
 def test_what_sums_do_not_tell_is_left_to_the_accountant(event):
     assert DeltaCurve.of(event, ADD_REMOVE, 1e-3).delta(0.3) is None
     profile = EventProfile(event)
-    assert profile.along()(0.3) == profile.delta(0.3)
+    assert profile.along().delta(0.3) == profile.delta(0.3)
 
 
 @pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
@@ -68,11 +68,11 @@ def test_what_is_shown_to_cover_is_what_the_least_mu_says(event):
     profile = EventProfile(event)
     least = covering_mu(profile, TAU, 1e-4)
     last = profile.epsilon(TAU)
-    assert is_covered(profile.along(), last, least * 1.0005, TAU)
-    assert not is_covered(profile.along(), last, least * 0.999, TAU)
+    assert is_covered(profile.along().delta, last, least * 1.0005, TAU)
+    assert not is_covered(profile.along().delta, last, least * 0.999, TAU)
     # A guess costs time alone: one that is too small is moved, and one that is far too small shows nothing.
-    assert is_covered(profile.along(), last * 0.95, least * 1.0005, TAU)
-    assert not is_covered(profile.along(), last / 10, least * 1.0005, TAU)
+    assert is_covered(profile.along().delta, last * 0.95, least * 1.0005, TAU)
+    assert not is_covered(profile.along().delta, last / 10, least * 1.0005, TAU)
 
 
 def test_points_alone_would_let_a_smaller_mu_pass():
@@ -81,4 +81,4 @@ def test_points_alone_would_let_a_smaller_mu_pass():
     last, mu = profile.epsilon(TAU), 0.97 * covering_mu(profile, TAU, 1e-3)
     assert profile.delta(0.0) <= TAU + (1 - TAU) * delta_gdp(0.0, mu)
     assert profile.delta(last) <= TAU * (1 + 1e-3)
-    assert not is_covered(profile.along(), last, mu, TAU)
+    assert not is_covered(profile.along().delta, last, mu, TAU)

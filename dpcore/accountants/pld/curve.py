@@ -2,8 +2,9 @@
 
 A sum that is laid for one epsilon is certified at every other (`contour`): its bounds only grow apart with the
 distance. So each epsilon is asked of the sums that are there, and one more is laid where none of them tells it as
-closely as wanted. Which sums are there depends on what was asked before, and so does a bound, in its last digits: good
-for an inequality, and no number to publish.
+closely as wanted. A moment (`chernoff`) is certified everywhere as well, and enough for a direction that needs far less
+than the other. What is there depends on what was asked before, and so does a bound, in its last digits: good for an
+inequality, and no number to publish.
 """
 
 from __future__ import annotations
@@ -11,15 +12,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dpcore.accountants.pld import saddle_point
-from dpcore.accountants.pld.bounds import DELTA_FLOOR, Asked, Bounds
-from dpcore.accountants.pld.characteristic_function import inversion
+from dpcore.accountants.pld.bounds import DELTA_FLOOR, Asked
+from dpcore.accountants.pld.characteristic_function import chernoff, inversion
+from dpcore.accountants.pld.characteristic_function.chernoff import Chernoff
 from dpcore.accountants.pld.characteristic_function.contour import Contour
 from dpcore.accountants.pld.closed_forms import gaussian
 from dpcore.accountants.pld.dominating import parts_of
 from dpcore.accountants.pld.pairs import Parts, ReplacedSampledGaussian, SampledGaussianPair
-from dpcore.accountants.pld.saddle_point import direction_at_epsilon
+from dpcore.accountants.pld.saddle_point import Direction, direction_at_epsilon
+from dpcore.accountants.rounding import exp_up
 from dpcore.adjacency import Adjacency
 from dpcore.events import Event, NonPrivate, phases
+
+
+@dataclass(slots=True)
+class _Laid:
+    """What bounds delta in one direction so far."""
+
+    moments: list[Chernoff] = field(default_factory=list)
+    sums: list[Contour] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -28,12 +39,12 @@ class DeltaCurve:
 
     parts      (pair, steps) each; empty where sums are not what such a composition is told by
     tolerance  upper - lower <= max(tolerance * upper, DELTA_FLOOR)
-    sums       laid so far, by direction: forward is the loss of (P, Q) under P
+    laid       so far, by direction: forward is the loss of (P, Q) under P
     """
 
     parts: Parts
     tolerance: float
-    sums: dict[bool, list[Contour]] = field(default_factory=lambda: {True: [], False: []})
+    laid: dict[bool, _Laid] = field(default_factory=lambda: {True: _Laid(), False: _Laid()})
 
     @classmethod
     def of(cls, event: Event, adjacency: Adjacency, tolerance: float) -> DeltaCurve:
@@ -54,22 +65,55 @@ class DeltaCurve:
             return None
         asked, most = Asked(epsilon, self.tolerance, DELTA_FLOOR), 0.0
         for forward in saddle_point.ways_at_epsilon(self.parts, epsilon):
-            found = self._known(asked, forward) or self._laid(asked, forward)
+            found = self._known(asked, forward, most) or self._laid_now(asked, forward, most)
             if found is None:
                 return None
-            most = max(most, found.upper)
+            most = max(most, found)
         return most
 
-    def _known(self, asked: Asked, forward: bool) -> Bounds | None:
-        """By a sum that is there, the last one first: who asks goes from neighbour to neighbour."""
-        told = (inversion.delta_told(one, asked.at) for one in reversed(self.sums[forward]))
-        return next((found for found in told if asked.met_by(found)), None)
+    def shows(self, epsilon: float, bound: float) -> bool:
+        """Whether what is laid, or else a moment, shows that delta at `epsilon` is at most `bound`: at little cost.
 
-    def _laid(self, asked: Asked, forward: bool) -> Bounds | None:
-        """By a sum of its own, which is kept."""
-        for contour in inversion.delta_contours(direction_at_epsilon(self.parts, asked, forward=forward)):
-            found = inversion.delta_told(contour, asked.at)
-            if asked.met_by(found):
-                self.sums[forward].append(contour)
-                return found
+        Raises DiscretisationInvalid.
+        """
+        asked = Asked(epsilon, 0.0, 0.0)
+        return bool(self.parts) and all(
+            self._known(asked, forward, bound) or self._moment(self._direction(asked, forward, bound))
+            for forward in saddle_point.ways_at_epsilon(self.parts, epsilon)
+        )
+
+    def _known(self, asked: Asked, forward: bool, enough: float) -> float | None:
+        """By what is there, where that is as close as asked, or at most `enough`."""
+        laid = self.laid[forward]
+        for moment in laid.moments:
+            if (most := exp_up(moment.log_delta(asked.at))) <= enough:
+                return most
+        # The last one first: who asks goes from neighbour to neighbour.
+        for contour in reversed(laid.sums):
+            told = inversion.delta_told(contour, asked.at)
+            if told.upper <= enough or asked.met_by(told):
+                return told.upper
+        return None
+
+    def _laid_now(self, asked: Asked, forward: bool, enough: float) -> float | None:
+        """By a moment, where that is at most `enough`, else by a sum: one more, which is kept."""
+        direction = self._direction(asked, forward, enough)
+        return self._moment(direction) or self._sum(direction)
+
+    def _direction(self, asked: Asked, forward: bool, enough: float) -> Direction:
+        return direction_at_epsilon(self.parts, asked, forward=forward)._replace(known=enough)
+
+    def _moment(self, direction: Direction) -> float | None:
+        moment = chernoff.below_known(direction)
+        if moment is None:
+            return None
+        self.laid[direction.forward].moments.append(moment)
+        return exp_up(moment.log_delta(direction.asked.at))
+
+    def _sum(self, direction: Direction) -> float | None:
+        for contour in inversion.delta_contours(direction):
+            found = inversion.delta_told(contour, direction.asked.at)
+            if direction.asked.met_by(found):
+                self.laid[direction.forward].sums.append(contour)
+                return found.upper
         return None

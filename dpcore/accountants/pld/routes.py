@@ -22,7 +22,7 @@ from dpcore.accountants.pld.bounds import (
     ToleranceNotReached,
     of_larger,
 )
-from dpcore.accountants.pld.characteristic_function import inversion
+from dpcore.accountants.pld.characteristic_function import chernoff, inversion
 from dpcore.accountants.pld.closed_forms import gaussian, overlap, single_step, total_variation
 from dpcore.accountants.pld.discretisation import refinement, ring
 from dpcore.accountants.pld.pairs import Parts, guessing, tail_for
@@ -67,6 +67,7 @@ WHOLE: tuple[BoundsRoute[OfWhole], ...] = (
 )
 
 ONE_DIRECTION: tuple[BoundsRoute[OfDirection], ...] = (
+    BoundsRoute("Chernoff's bound", delta=chernoff.delta_bounds),
     BoundsRoute("sum over frequencies", inversion.epsilon_bounds, inversion.delta_bounds),
     BoundsRoute(
         "rounded randomised responses",

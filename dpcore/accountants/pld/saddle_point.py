@@ -154,7 +154,8 @@ class Direction(NamedTuple):
     forward    the loss of (P, Q) under P; else of (Q, P) under Q
     cumulants  estimates of that loss; their `tail` is what sums and grids leave out as well
     saddle     where to look first
-    known      an epsilon that the other direction needs anyhow: that this one holds there is enough; None for the first
+    known      an epsilon, or a delta, that the other direction needs anyhow: to need no more is enough; None for the
+               first
     """
 
     parts: Parts

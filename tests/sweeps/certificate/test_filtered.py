@@ -101,10 +101,8 @@ def test_words_and_tolerance_are_those_of_the_filter_that_ran():
 
 def test_a_charge_is_shown_to_cover_by_a_few_sums(monkeypatch):
     """For its whole curve, in both directions; the least charge takes about 30 of each to find."""
-    laid, lay = [], DeltaCurve._laid
-    monkeypatch.setattr(
-        DeltaCurve, "_laid", lambda self, asked, forward: laid.append(forward) or lay(self, asked, forward)
-    )
+    laid, lay = [], DeltaCurve._laid_now
+    monkeypatch.setattr(DeltaCurve, "_laid_now", lambda self, *asked: laid.append(asked) or lay(self, *asked))
     events = [steps(1.2 + 0.01 * number, 1000 + number) for number in range(10)]
     charges = [cover(one, ADD_REMOVE, 1e-7, {}).mu for one in events]
     shown_to_cover.cache_clear()

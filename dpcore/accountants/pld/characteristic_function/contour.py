@@ -27,23 +27,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accountants.pld.bounds import Bounds
-from dpcore.accountants.pld.characteristic_function import analytic
 from dpcore.accountants.pld.characteristic_function.layers import Layers
 from dpcore.accountants.pld.characteristic_function.lines import (
+    Fineness,
     SmoothLine,
     TooFine,
     VerticalLine,
     cut,
-    gaussian_line,
-    response_line,
+    ends_of,
+    is_smooth,
+    line_of,
 )
-from dpcore.accountants.pld.pairs import (
-    Array,
-    DominatingPair,
-    ReplacedSampledGaussian,
-    SampledGaussianPair,
-    SampledRandomisedResponse,
-)
+from dpcore.accountants.pld.pairs import Array, DominatingPair, SampledGaussianPair
 from dpcore.accountants.pld.saddle_point import Cumulants, Direction, Saddle
 from dpcore.accountants.rounding import log_of
 
@@ -224,7 +219,6 @@ class _Part(NamedTuple):
     pair: DominatingPair
     steps: int
     log_mgf: float
-    ends: tuple[float, float]
     layers: Layers | None
 
     def missing(self, frequency: float, log_mgf: float) -> float:
@@ -238,12 +232,10 @@ class _Part(NamedTuple):
 
 
 def _part(pair: DominatingPair, steps: int, log_mgf: float, tilt: float, tail: float, *, forward: bool) -> _Part:
-    if not isinstance(pair, SampledGaussianPair | ReplacedSampledGaussian) or pair.rate == 1.0:
-        return _Part(pair, steps, log_mgf, (-math.inf, math.inf), None)
-    ends = pair.x_range(tail)
-    if isinstance(pair, ReplacedSampledGaussian) and 2 * ends[1] + 1 > 1200 * pair.noise_multiplier**2:
-        raise TooFine(f"{pair}: losses at outputs up to {ends[1]:.3g} would be cut at 600")
-    return _Part(pair, steps, log_mgf, ends, cut(pair, tilt, log_mgf, *ends, forward=forward or pair.symmetric))
+    if not is_smooth(pair):
+        return _Part(pair, steps, log_mgf, None)
+    spectrum = cut(pair, tilt, log_mgf, *ends_of(pair, tail), forward=forward or pair.symmetric)
+    return _Part(pair, steps, log_mgf, spectrum)
 
 
 def make_contour(direction: Direction, saddle: Saddle, log_relative: float, worth: float, effort: int = 1) -> Contour:
@@ -281,20 +273,12 @@ def make_contour(direction: Direction, saddle: Saddle, log_relative: float, wort
     lines: list[VerticalLine] = []
     outside = missing = 0.0
     for piece in pieces:
-        pair = piece.pair
-        if piece.layers is not None:
-            assert isinstance(pair, SampledGaussianPair | ReplacedSampledGaussian)
-            line = SmoothLine(pair, forward or pair.symmetric, t, *piece.ends, last, target, nodes)
+        line = line_of(piece.pair, Fineness(last, target, nodes), t, cumulants.tail, forward=forward)
+        if isinstance(line, SmoothLine):
             if not piece.steps * line.error <= worth:
-                raise TooFine(f"{pair}: the law does not vanish at {piece.ends[1]:.3g}")
+                raise TooFine(f"{piece.pair}: the law does not vanish at {line.high:.3g}")
             line.guard()
-            outside += piece.steps * analytic.outside(pair, *piece.ends)
-            missing += piece.missing(last, line.log_mgf + line.error)
-            lines.append(line)
-        elif isinstance(pair, SampledRandomisedResponse):
-            lines.append(response_line(pair, t, forward=forward))
-        else:
-            assert isinstance(pair, SampledGaussianPair)
-            missing += piece.missing(last, 0.0)
-            lines.append(gaussian_line(pair, t))
+            outside += piece.steps * line.outside
+        missing += piece.missing(last, line.log_mgf + line.error)
+        lines.append(line)
     return Contour(tuple(lines), tuple(p.steps for p in pieces), t, step, count, outside, missing, (up, down))

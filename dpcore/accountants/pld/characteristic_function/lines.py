@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,13 @@ from numpy.typing import NDArray
 from dpcore.accountants.pld.bounds import DiscretisationInvalid
 from dpcore.accountants.pld.characteristic_function import analytic
 from dpcore.accountants.pld.characteristic_function.layers import Layers, layers
-from dpcore.accountants.pld.pairs import Array, SampledGaussianPair, SampledRandomisedResponse
+from dpcore.accountants.pld.pairs import (
+    Array,
+    DominatingPair,
+    ReplacedSampledGaussian,
+    SampledGaussianPair,
+    SampledRandomisedResponse,
+)
 
 _EPS = float(np.finfo(float).eps)
 _CELLS = 160
@@ -116,14 +122,24 @@ def response_line(pair: SampledRandomisedResponse, tilt: float, *, forward: bool
     return ClosedLine(log_mgf, error, centre, values, log_ratio)
 
 
+class Fineness(NamedTuple):
+    """How fine a quadrature shall be.
+
+    frequency  up to which the nodes are fine enough
+    target     error of the rule, relative to E exp(t L), that is aimed at
+    most       nodes beyond which TooFine is raised
+    """
+
+    frequency: float
+    target: float
+    most: int
+
+
 @dataclass(frozen=True)
 class SmoothLine:
     """A Poisson-sampled Gaussian, with or without replacement, at rate < 1.
 
-    low, high      outputs between which the law is kept
-    frequency      up to which the nodes are fine enough
-    target         error of the rule, relative to E exp(t L), that is aimed at
-    most           nodes beyond which TooFine is raised
+    low, high  outputs between which the law is kept
     """
 
     pair: analytic.Smooth
@@ -131,9 +147,7 @@ class SmoothLine:
     tilt: float
     low: float
     high: float
-    frequency: float
-    target: float
-    most: int
+    fineness: Fineness
 
     @cached_property
     def _strip(self) -> analytic.Strip:
@@ -144,12 +158,13 @@ class SmoothLine:
         """Number of nodes, spacing, and the contour's angle."""
         strip = self._strip
         growth = strip.own + strip.tilted * self.tilt
-        margin = 0.5 * growth * _ANGLES**2 + self.frequency * strip.turn * _ANGLES + (3 - math.log(self.target))
+        frequency, target, most = self.fineness
+        margin = 0.5 * growth * _ANGLES**2 + frequency * strip.turn * _ANGLES + (3 - math.log(target))
         spacings = (2 * np.pi * self.pair.noise_multiplier**2) * _ANGLES / margin
         best = int(np.argmax(spacings))
         count = max(16.0, (self.high - self.low) / float(spacings[best]))
-        if count > self.most:
-            raise TooFine(f"{self.pair}: {count:.3g} nodes for frequencies up to {self.frequency:.3g}")
+        if count > most:
+            raise TooFine(f"{self.pair}: {count:.3g} nodes for frequencies up to {frequency:.3g}")
         nodes = math.ceil(count)
         return nodes, (self.high - self.low) / nodes, float(_ANGLES[best])
 
@@ -201,7 +216,7 @@ class SmoothLine:
         at, (count, spacing, angle) = self._places, self._rule
         kernel = 2 * math.pi * self.pair.noise_multiplier**2 * angle / spacing
         margin = kernel - 0.5 * (self._strip.own + self._strip.tilted) * angle**2
-        least = 1 - analytic.outside(self.pair, self.low, self.high)
+        least = 1 - self.outside
         for log_density in (at.log_density, at.log_density - at.loss):
             density = np.exp(log_density)
             mass = spacing * float(density[2:].sum())
@@ -210,6 +225,11 @@ class SmoothLine:
                 raise DiscretisationInvalid(
                     f"nodes={count} for {self.pair}: expected probabilities that sum to 1, got {mass!r}."
                 )
+
+    @cached_property
+    def outside(self) -> float:
+        """Probability that the output lies beyond the ends, from above."""
+        return analytic.outside(self.pair, self.low, self.high)
 
     @property
     def log_mgf(self) -> float:
@@ -261,6 +281,29 @@ class SmoothLine:
         rounding += _EPS * (float(shifted @ np.abs(exponent[2:])) + 8 * (len(weight) + abs(top)) * total)
         least = total + 2 * rounding + float(self._at_ends(float(ends @ ratio[:2]), margin))
         return top + math.log(least) - math.log1p(-4 * math.exp(-margin)) + self.error + 4 * _EPS * abs(top)
+
+
+def is_smooth(pair: DominatingPair) -> TypeGuard[analytic.Smooth]:
+    """Whether its line is a quadrature; else it has a closed form."""
+    return isinstance(pair, SampledGaussianPair | ReplacedSampledGaussian) and pair.rate < 1
+
+
+def ends_of(pair: analytic.Smooth, tail: float) -> tuple[float, float]:
+    """Outputs between which a law is kept. Raises TooFine where losses there would be cut."""
+    low, high = pair.x_range(tail)
+    if isinstance(pair, ReplacedSampledGaussian) and 2 * high + 1 > 1200 * pair.noise_multiplier**2:
+        raise TooFine(f"{pair}: losses at outputs up to {high:.3g} would be cut at 600")
+    return low, high
+
+
+def line_of(pair: DominatingPair, fineness: Fineness, tilt: float, tail: float, *, forward: bool) -> VerticalLine:
+    """The line of one step. tail: probability that is left out at either end. Raises TooFine."""
+    if is_smooth(pair):
+        return SmoothLine(pair, forward or pair.symmetric, tilt, *ends_of(pair, tail), fineness)
+    if isinstance(pair, SampledRandomisedResponse):
+        return response_line(pair, tilt, forward=forward)
+    assert isinstance(pair, SampledGaussianPair)
+    return gaussian_line(pair, tilt)
 
 
 def cut(pair: analytic.Smooth, tilt: float, log_mgf: float, low: float, high: float, *, forward: bool) -> Layers:
