@@ -13,8 +13,8 @@ import ray
 
 from sweeps.control.interruption import hangups_held
 from sweeps.process.patience import patience
-from sweeps.process.waiting import waiting
 from sweeps.runner.connect import refusal
+from sweeps.runner.every_node import ask_every_node
 from sweeps.runner.ray_private.idle_services import idle_services_left_out
 from sweeps.runner.ray_private.loopback import on_loopback
 from sweeps.runner.ray_private.machine_resources import machine_resources
@@ -145,22 +145,23 @@ def data_path_seen_by_all(trials: Folder) -> None:
             return
         # A value of the object store: what is given to a task directly stands in what Ray keeps of tasks.
         credentials = ray.put(Credentials.of_this_process())
-        asked = {node["NodeID"]: answer for node, answer in on_every_node(_reads, credentials, trials, probe)}
-        nodes = list(asked)
-        try:
-            with waiting(f"{len(nodes)} nodes to read {trials.url}"):
-                answers = ray.get(list(asked.values()), timeout=patience())
-        except ray.exceptions.GetTimeoutError:
-            done, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=0)
-            silent = [node for node, one in asked.items() if one not in done]
+        answers = ask_every_node(_reads, credentials, trials, probe, purpose=f"to read {trials.url}")
+        silent = [answer.node for answer in answers if isinstance(answer.error, ray.exceptions.GetTimeoutError)]
+        if silent:
             raise ClusterUnreachable(
-                f"{len(silent)} of {len(nodes)} nodes did not answer within {patience():.0f} s ({', '.join(silent)}). "
+                f"{len(silent)} of {len(answers)} nodes did not answer within {patience():.0f} s ({_named(silent)}). "
                 "Take them out of the cluster, or give them longer with SWEEPS_PATIENCE."
-            ) from None
-        blind = [node for node, answer in zip(nodes, answers, strict=True) if not answer]
+            )
+        for answer in answers:
+            if answer.error is not None:
+                raise ClusterUnreachable(
+                    f"records={trials.url}: the worker on {answer.node['NodeManagerAddress']} failed before it could "
+                    f"read there: {redacted(str(answer.error).strip().splitlines()[-1])}"
+                ) from answer.error
+        blind = [answer.node for answer in answers if not answer.value]
         if blind:
             raise ClusterUnreachable(
-                f"records={trials.url}: {len(blind)} of {len(nodes)} nodes do not see it ({', '.join(blind)}). "
+                f"records={trials.url}: {len(blind)} of {len(answers)} nodes do not see it ({_named(blind)}). "
                 "Use a shared file system for --root, or --records with an object store URL."
             )
     finally:
@@ -172,15 +173,5 @@ def _reads(credentials: Credentials, folder: Folder, name: str) -> bool:
     return folder.read(name) == b"read me"
 
 
-def on_every_node(
-    function: Callable[..., Any], *arguments: Any, retries: int = 3
-) -> list[tuple[Mapping[str, Any], Any]]:
-    """Call `function` in a worker of each node that takes work: (the node as Ray lists it, reference to the answer).
-
-    retries  where the worker ends before it answers
-    """
-    strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-    remote = ray.remote(num_cpus=0, max_retries=retries)(function)
-    nodes = [node for node in ray.nodes() if node["Alive"]]
-    pinned = [remote.options(scheduling_strategy=strategy(node["NodeID"], soft=False)) for node in nodes]
-    return [(node, one.remote(*arguments)) for node, one in zip(nodes, pinned, strict=True)]
+def _named(nodes: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(node["NodeID"] for node in nodes)

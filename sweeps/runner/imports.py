@@ -8,7 +8,8 @@ import ray
 
 from dpcore.checks import InvalidValue
 from sweeps.process.patience import patience
-from sweeps.runner.cluster import ClusterUnreachable, on_every_node
+from sweeps.runner.cluster import ClusterUnreachable
+from sweeps.runner.every_node import ask_every_node
 from trainables import plugins
 
 
@@ -19,16 +20,15 @@ def imported_by_all(functions: Sequence[str]) -> None:
     """
     if not functions:
         return
-    seconds, named = patience(), ", ".join(functions)
-    for node, answer in on_every_node(_import_failure, tuple(functions), retries=0):
-        try:
-            failure = ray.get(answer, timeout=seconds)
-        except ray.exceptions.GetTimeoutError:
-            failure = f"{named}: no answer within {seconds:g} s"
-        except ray.exceptions.RayError as error:
-            failure = f"{named}: its worker ended ({type(error).__name__})"
+    named = ", ".join(functions)
+    for answer in ask_every_node(_import_failure, tuple(functions), purpose=f"to import {named}", retries=0):
+        failure = answer.value
+        if isinstance(answer.error, ray.exceptions.GetTimeoutError):
+            failure = f"{named}: no answer within {patience():g} s"
+        elif answer.error is not None:
+            failure = f"{named}: its worker ended ({type(answer.error).__name__})"
         if failure:
-            where = node["NodeManagerAddress"]
+            where = answer.node["NodeManagerAddress"]
             raise ClusterUnreachable(
                 f"the worker on {where} cannot import {failure}. Install it on every node, or send it along: `sweeps "
                 "submit` does."

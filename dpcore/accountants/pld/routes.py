@@ -155,7 +155,8 @@ def delta_bounds(parts: Parts, epsilon: float, tolerance: float) -> Bounds:
         ways = [route.delta for route in ONE_DIRECTION if route.delta]
         bounds, refusal = _of_directions(_delta_directions(parts, asked), ways)
         if refusal is None or asked.met_by(bounds):
-            return bounds
+            # Sums and grids tell delta to within the tolerance, and may so end above what nothing exceeds.
+            return Bounds(bounds.lower, min(bounds.upper, total_variation.delta_bounds(parts, asked).upper))
         raise ToleranceNotReached(str(refusal), best=bounds) from refusal
     except (ToleranceNotReached, DiscretisationInvalid) as refused:
         known = getattr(refused, "best", None) or Bounds(0.0, 1.0)
