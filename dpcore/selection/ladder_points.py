@@ -114,7 +114,7 @@ class LadderPoints:
         """The largest ln(delta / allowed) of its points: at most 0 where the configuration may be in its rung."""
         limits = [(self.e_hat(rung), self.d_hat)]
         limits += [(self.shifts[i], self.deltas[i][rung]) for i in range(rung, len(self.shifts))]
-        return largest_excess(configuration, limits)
+        return largest_excess(configuration, tuple(limits))
 
 
 @dataclass(frozen=True, kw_only=True)

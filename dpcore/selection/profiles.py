@@ -49,6 +49,9 @@ class TrialProfile(Protocol):
     def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
         """Upper bounds on the Renyi divergences of these orders, each above 1, in nats; infinite where unknown."""
 
+    def __hash__(self) -> int:
+        """Profiles are values: what was worked out for one is known for its equals."""
+
     def along(self) -> Along:
         """The same bounds for whoever asks at several epsilons in a row: as certain, and often much faster."""
 
@@ -59,8 +62,11 @@ class Along(Protocol):
     def delta(self, epsilon: float) -> float:
         """Upper bound on delta at `epsilon` >= 0, in [0, 1]: in its last digits it depends on what was asked before."""
 
-    def shows(self, epsilon: float, bound: float) -> bool:
-        """Whether delta at `epsilon` >= 0 is shown to be at most `bound`; False also where that would take long."""
+    def delta_above(self, epsilon: float, enough: float) -> float:
+        """An upper bound that is at most `enough`, where that is quickly shown; else what the profile itself says."""
+
+    def estimate(self, epsilon: float) -> float:
+        """About delta at `epsilon` >= 0, to choose what to ask first; 0 where that is not known at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +79,13 @@ class OneByOne:
         """See `Along.delta`."""
         return self.profile.delta(epsilon)
 
-    def shows(self, epsilon: float, bound: float) -> bool:
-        """See `Along.shows`."""
-        return self.profile.delta(epsilon) <= bound
+    def delta_above(self, epsilon: float, enough: float) -> float:
+        """See `Along.delta_above`."""
+        return self.profile.delta(epsilon)
+
+    def estimate(self, epsilon: float) -> float:
+        """See `Along.estimate`."""
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +143,14 @@ class _BySums:
         found = self.curve.delta(epsilon)
         return self.profile.delta(epsilon) if found is None else found
 
-    def shows(self, epsilon: float, bound: float) -> bool:
-        """See `Along.shows`."""
-        return self.curve.shows(epsilon, bound)
+    def delta_above(self, epsilon: float, enough: float) -> float:
+        """See `Along.delta_above`."""
+        found = self.curve.delta_above(epsilon, enough)
+        return self.profile.delta(epsilon) if found is None else found
+
+    def estimate(self, epsilon: float) -> float:
+        """See `Along.estimate`."""
+        return self.curve.estimate(epsilon)
 
 
 @lru_cache(maxsize=1024)
@@ -235,9 +250,13 @@ class _OfAll:
         """See `Along.delta`."""
         return max(part.delta(epsilon) for part in self.parts)
 
-    def shows(self, epsilon: float, bound: float) -> bool:
-        """See `Along.shows`."""
-        return all(part.shows(epsilon, bound) for part in self.parts)
+    def delta_above(self, epsilon: float, enough: float) -> float:
+        """See `Along.delta_above`."""
+        return max(part.delta_above(epsilon, enough) for part in self.parts)
+
+    def estimate(self, epsilon: float) -> float:
+        """See `Along.estimate`."""
+        return max(part.estimate(epsilon) for part in self.parts)
 
 
 class _UnderAdjacency(Protocol):

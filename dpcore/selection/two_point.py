@@ -17,9 +17,9 @@ The first success of K asks the same at points of its own (`ladder_points`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from dpcore import checks
 from dpcore.calibrate.target import Target
@@ -109,17 +109,16 @@ def threshold_law(law: CountLaw) -> TruncatedNegativeBinomial:
     return priced
 
 
-def largest_excess(configuration: TrialProfile, limits: Iterable[tuple[float, float]]) -> float:
+@lru_cache(maxsize=4096)
+def largest_excess(configuration: TrialProfile, limits: tuple[tuple[float, float], ...]) -> float:
     """The largest ln(delta / allowed) of these (epsilon, allowed delta): at most 0 where all are kept to.
 
-    A limit that is shown to count for no more than those before it is not worked out.
+    What seems to exceed most is worked out first; of another limit it is enough that it is shown to count for no more.
+    Profiles are values, so what was asked once is known.
     """
-    along = configuration.along()
-    (epsilon, allowed), *others = limits
-    most = log_ratio(along.delta(epsilon), allowed)
-    for epsilon, allowed in others:
-        if not along.shows(epsilon, allowed * math.exp(most)):
-            most = max(most, log_ratio(configuration.delta(epsilon), allowed))
+    along, most = configuration.along(), -math.inf
+    for epsilon, allowed in sorted(limits, key=lambda limit: -log_ratio(along.estimate(limit[0]), limit[1])):
+        most = max(most, log_ratio(along.delta_above(epsilon, allowed * math.exp(most)), allowed))
     return most
 
 

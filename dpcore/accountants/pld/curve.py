@@ -45,6 +45,7 @@ class DeltaCurve:
     parts: Parts
     tolerance: float
     laid: dict[bool, _Laid] = field(default_factory=lambda: {True: _Laid(), False: _Laid()})
+    _directions: dict[tuple[float, bool], Direction] = field(default_factory=dict)
 
     @classmethod
     def of(cls, event: Event, adjacency: Adjacency, tolerance: float) -> DeltaCurve:
@@ -61,26 +62,31 @@ class DeltaCurve:
 
         Raises DiscretisationInvalid.
         """
+        return self._larger(Asked(epsilon, self.tolerance, DELTA_FLOOR), 0.0)
+
+    def delta_above(self, epsilon: float, enough: float) -> float | None:
+        """As `delta`, but at most `enough`, or else by a sum that is laid for this epsilon.
+
+        Raises DiscretisationInvalid.
+        """
+        return self._larger(Asked(epsilon, 0.0, 0.0), enough)
+
+    def _larger(self, content: Asked, enough: float) -> float | None:
+        """Of both directions. content: how close a sum must tell delta that was laid for another epsilon."""
         if not self.parts:
             return None
-        asked, most = Asked(epsilon, self.tolerance, DELTA_FLOOR), 0.0
-        for forward in saddle_point.ways_at_epsilon(self.parts, epsilon):
-            found = self._known(asked, forward, most) or self._laid_now(asked, forward, most)
+        most = 0.0
+        for forward in saddle_point.ways_at_epsilon(self.parts, content.at):
+            needed = max(enough, most)
+            found = self._known(content, forward, needed) or self._laid_now(content.at, forward, needed)
             if found is None:
                 return None
             most = max(most, found)
         return most
 
-    def shows(self, epsilon: float, bound: float) -> bool:
-        """Whether what is laid, or else a moment, shows that delta at `epsilon` is at most `bound`: at little cost.
-
-        Raises DiscretisationInvalid.
-        """
-        asked = Asked(epsilon, 0.0, 0.0)
-        return bool(self.parts) and all(
-            self._known(asked, forward, bound) or self._moment(self._direction(asked, forward, bound))
-            for forward in saddle_point.ways_at_epsilon(self.parts, epsilon)
-        )
+    def estimate(self, epsilon: float) -> float:
+        """About delta at `epsilon`, by the forward direction's saddle; 0 where sums do not tell. Never a bound."""
+        return exp_up(min(self._direction(epsilon, True).saddle.log_delta, 0.0)) if self.parts else 0.0
 
     def _known(self, asked: Asked, forward: bool, enough: float) -> float | None:
         """By what is there, where that is as close as asked, or at most `enough`."""
@@ -95,13 +101,16 @@ class DeltaCurve:
                 return told.upper
         return None
 
-    def _laid_now(self, asked: Asked, forward: bool, enough: float) -> float | None:
+    def _laid_now(self, epsilon: float, forward: bool, enough: float) -> float | None:
         """By a moment, where that is at most `enough`, else by a sum: one more, which is kept."""
-        direction = self._direction(asked, forward, enough)
+        direction = self._direction(epsilon, forward)._replace(known=enough)
         return self._moment(direction) or self._sum(direction)
 
-    def _direction(self, asked: Asked, forward: bool, enough: float) -> Direction:
-        return direction_at_epsilon(self.parts, asked, forward=forward)._replace(known=enough)
+    def _direction(self, epsilon: float, forward: bool) -> Direction:
+        if (epsilon, forward) not in self._directions:
+            asked = Asked(epsilon, self.tolerance, DELTA_FLOOR)
+            self._directions[epsilon, forward] = direction_at_epsilon(self.parts, asked, forward=forward)
+        return self._directions[epsilon, forward]
 
     def _moment(self, direction: Direction) -> float | None:
         moment = chernoff.below_known(direction)

@@ -44,7 +44,7 @@ def both(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
     return max(hockey(p, q, epsilon), hockey(q, p, epsilon))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FiniteProfile:
     """The exact profile of a pair of laws; `one_way` is the mutant that looks in one direction."""
 

@@ -33,9 +33,9 @@ def one_by_one(configuration, limits):
 )
 @pytest.mark.parametrize("configuration", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
 def test_it_is_that_of_all_limits_worked_out_whichever_counts(configuration, shares):
-    """To the last digit: a noise multiplier that was found once is found again."""
+    """To the last digits."""
     points = (0.49, 2.0194)
-    limits = [(at, max(configuration.delta(at) / share, 1e-12)) for at, share in zip(points, shares, strict=True)]
+    limits = tuple((at, max(configuration.delta(at) / share, 1e-12)) for at, share in zip(points, shares, strict=True))
     for order in (limits, limits[::-1]):
         assert largest_excess(configuration, order) == pytest.approx(one_by_one(configuration, order), abs=1e-15)
 
@@ -47,7 +47,7 @@ def test_the_first_limit_is_told_as_the_profile_tells_it():
 
 @dataclass(frozen=True)
 class Boasting:
-    """The mutant: shows whatever it is asked."""
+    """The mutant: has no idea what to ask first, and says `enough` whatever it is asked."""
 
     profile: EventProfile
 
@@ -57,45 +57,44 @@ class Boasting:
     def along(self):
         return self
 
-    def shows(self, epsilon, bound):
-        return True
+    def estimate(self, epsilon):
+        return 0.0
+
+    def delta_above(self, epsilon, enough):
+        return enough or self.profile.delta(epsilon)
 
 
 def test_a_profile_that_shows_too_much_lets_a_configuration_pass():
     configuration = CONFIGURATIONS["many small steps"]
-    limits = [(0.49, 2 * configuration.delta(0.49)), (2.0194, 0.5 * configuration.delta(2.0194))]
-    assert largest_excess(configuration, limits) == pytest.approx(math.log(2))
-    assert largest_excess(Boasting(configuration), limits) < 0
+    kept, broken = (0.49, 2 * configuration.delta(0.49)), (2.0194, 0.5 * configuration.delta(2.0194))
+    assert largest_excess(configuration, (kept, broken)) == pytest.approx(math.log(2))
+    assert largest_excess(Boasting(configuration), (kept, broken)) == pytest.approx(-math.log(2))
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
-def test_what_is_shown_holds(configuration):
+def test_what_is_said_holds_and_is_exact_above_what_is_enough(configuration):
     """After any number of other questions."""
     along = configuration.along()
     for at in (0.49, 2.0194, 1.0, 0.0, 1.5, 3.0):
         exact = configuration.delta(at)
-        for factor in (0.5, 0.99, 1.0, 1.01, 2.0, 20.0, 1e3):
-            if along.shows(at, factor * exact):
-                assert factor > 0.998, (at, factor)
-        along.delta(at)
-
-
-def test_a_sum_that_is_laid_shows_what_it_tells():
-    along = CONFIGURATIONS["many small steps"].along()
-    told = along.delta(1.0)
-    assert along.shows(1.0, told)
-    assert not along.shows(1.0, 0.998 * told)
+        for factor in (20.0, 1.01, 1.0, 0.99, 0.5, 2.0, 1e3, 0.0):
+            found = along.delta_above(at, factor * exact)
+            # Where both directions need the same, either sum may count: they agree to eight digits.
+            close = found == pytest.approx(exact, rel=1e-8)
+            assert close or 0.998 * exact <= found <= factor * exact, (at, factor)
+        assert along.delta(at) == pytest.approx(exact, rel=1.2e-3)
 
 
 def test_a_configuration_whose_other_limit_is_far_away_lays_two_sums(monkeypatch):
     """One for each direction: half a millisecond each."""
     routes.forget()
+    largest_excess.cache_clear()
     laid, lay = [], DeltaCurve._sum
     monkeypatch.setattr(
         DeltaCurve, "_sum", lambda self, direction: laid.append(direction.forward) or lay(self, direction)
     )
     configuration = CONFIGURATIONS["many small steps"]
-    largest_excess(configuration, [(0.49, 0.0243), (2.0194, 1e-3)])
+    largest_excess(configuration, ((0.49, 0.0243), (2.0194, 1e-3)))
     assert laid == [True, False]
     assert not routes.delta_bounds.cache_info().misses
 
@@ -104,6 +103,4 @@ def test_a_profile_that_keeps_nothing_is_asked_as_it_is():
     configuration = CONFIGURATIONS["many small steps"]
     along = OneByOne(configuration)
     exact = configuration.delta(0.49)
-    assert along.delta(0.49) == exact
-    assert along.shows(0.49, exact)
-    assert not along.shows(0.49, exact * (1 - 1e-12))
+    assert along.delta(0.49) == along.delta_above(0.49, 1.0) == exact
