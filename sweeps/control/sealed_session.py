@@ -139,6 +139,7 @@ def _check_where(spec: SweepSpec, places: SealedPlaces, joining: Joining) -> Non
     ClusterUnreachable.
     """
     from sweeps.runner.cluster import alive_nodes, check_resources, data_path_seen_by_all, is_joined
+    from sweeps.runner.free_room import await_room
     from sweeps.runner.imports import imported_by_all
 
     check_workers(spec, joining.address)
@@ -147,6 +148,8 @@ def _check_where(spec: SweepSpec, places: SealedPlaces, joining: Joining) -> Non
     with joining.joined():
         nodes = alive_nodes()
         check_resources(spec.resources, nodes, "the cluster has")
-        check_at_once(spec, workers_at(spec, joining.address), nodes, "the cluster")
+        workers = workers_at(spec, joining.address)
+        check_at_once(spec, workers, nodes, "the cluster")
+        await_room(spec.resources, workers)
         data_path_seen_by_all(places.records)
         imported_by_all(spec.user_functions())

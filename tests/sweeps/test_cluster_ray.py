@@ -16,9 +16,11 @@ import sweeps.runner  # noqa: F401  (sets what Ray reads from the environment be
 from dpcore.checks import InvalidValue
 from sweeps.control import session
 from sweeps.population.arithmetic import Population
+from sweeps.process.patience import VARIABLE
 from sweeps.process.workspace import Workspace
 from sweeps.records import SweepState
 from sweeps.runner.cluster import ClusterUnreachable
+from sweeps.runner.free_room import await_room
 from sweeps.runner.imports import imported_by_all
 from sweeps.runner.ray_private.cluster_metadata import cluster_metadata, own_versions
 from sweeps.runner.ray_private.head_processes import head_processes
@@ -231,3 +233,24 @@ def test_a_sealed_search_with_workers_that_would_wait_is_refused_before_its_pric
         assert search.store.sweep(search.name).state is SweepState.CREATED
         assert not search.store.charges("people")
         assert not (search.places.own / KEY).exists()
+
+
+def test_a_sealed_search_whose_room_others_hold_is_refused_before_its_price_is_paid(cluster, tmp_path, monkeypatch):
+    """Of two CPUs another job holds one; when it ends, there is room."""
+
+    @ray.remote(num_cpus=1)
+    class Other:
+        def here(self):
+            return True
+
+    other = Other.remote()
+    assert ray.get(other.here.remote())
+    search = Search(tmp_path, resources={"cpus": 1, "concurrency": 2})
+    monkeypatch.setenv(VARIABLE, "1")
+    with pytest.raises(ClusterUnreachable, match=r"has room for 1 \(1 CPUs, 1 GPUs are free after 1 s\)"):
+        session.resume(search.name, search.workspace, address="auto")
+    assert search.store.sweep(search.name).state is SweepState.CREATED
+    assert not (search.places.own / KEY).exists()
+    ray.kill(other)
+    monkeypatch.setenv(VARIABLE, "60")
+    await_room(search.spec.resources, 2)
