@@ -18,6 +18,7 @@ from dpcore import checks
 from dpcore.gradients.clipped import ClippedSum
 from dpcore.gradients.clipping import clip_factors
 from dpcore.gradients.contributions import Parts
+from dpcore.gradients.draws import SecretDraws
 from dpcore.gradients.guard import RECORDS, check_gradients
 from dpcore.gradients.isolation import loops_noted
 from dpcore.gradients.layers import KINDS, Kinds, accumulation_type
@@ -56,9 +57,11 @@ class PrivateGradients:
     other parameter is given once per record, which costs its size times the number of records in memory. Values are
     those of one record at a time, up to rounding; on the first records of each kind this is compared with autograd.
 
+    What the model draws at random comes from a stream of the engine's own, whatever seed somebody set (draws.py).
+
     Raises Refused, before anything is released, for what cannot be kept apart or seen: see dpcore.gradients.refusals
     and isolation. What remains is code that takes mapped tensors apart by PyTorch's internals, or that hides records in
-    globals or files: that is no mistake but hostile code, and nothing here guards against it.
+    other modules' globals or in files: that is no mistake but hostile code, and nothing here guards against it.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class PrivateGradients:
         checks.count(minimum=1, unit_records=unit_records)
         self._model, self._loss_fn, self._kinds = model, loss_fn, kinds
         self._unit_records, self._precision = unit_records, Precision.named(precision)
-        self._statistics = fixed_statistics(model)
+        self._statistics, self._draws = fixed_statistics(model), SecretDraws()
         self._prepare()
 
     def _prepare(self) -> None:
@@ -141,9 +144,10 @@ class PrivateGradients:
             self._prepare()
         refuse_new_statistics(self._model, self._statistics)
         total: dict[str, Tensor] = {}
-        for one_pass in passes:
-            for name, one in self._clipped(*one_pass, clip_norm).items():
-                total[name] = total[name].add_(one) if name in total else one
+        with self._draws.on(columns[0].device):
+            for one_pass in passes:
+                for name, one in self._clipped(*one_pass, clip_norm).items():
+                    total[name] = total[name].add_(one) if name in total else one
         tensors = {
             name: total[name] if name in total else one.new_zeros(one.shape, dtype=accumulation_type(one))
             for name, one in self._passes.slots.parameters.items()

@@ -47,6 +47,8 @@ def check_gradients(
             if len(left[1][0]):
                 check_gradients(passes, parts_of, *left)
             return
+        if not drew:
+            _refuse_hidden_draws(passes, inputs, targets)
         torch.manual_seed(0)
         leaves, losses_N = _reference(passes, inputs, targets, parts if drew else None)
     precision = passes.precision
@@ -75,6 +77,20 @@ def check_gradients(
     # Rules may round a norm up, never down.
     if norm < (1 - tolerance) * squared**0.5:
         raise Refused(f"one record's gradient has norm {squared**0.5:.6g} by autograd, {norm:.6g} by rules. {_ESCAPED}")
+
+
+def _refuse_hidden_draws(passes: Passes, inputs: Columns, targets: Columns) -> None:
+    """Raises Refused where two copies of a record differ in their losses, though torch's generator was not moved."""
+    if passes.chain(inputs) is not None:
+        return
+    twice = [tuple(one[:1].repeat(2, *[1] * (one.ndim - 1)) for one in columns) for columns in (inputs, targets)]
+    one, other = passes.losses(*twice).detach()
+    if not torch.allclose(one, other, rtol=_FULL, equal_nan=True):
+        raise Refused(
+            f"two copies of a record in one batch have the losses {float(one):.6g} and {float(other):.6g}, though "
+            "torch's generator was not moved: what a record draws follows from its place in the batch. Draw from "
+            "torch's generator, without a seed."
+        )
 
 
 def _reference(

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_map
 
 from dpcore.checks import InvalidValue
 from dpcore.gradients import mapping
+from dpcore.gradients.draws import SecretDraws
 from dpcore.gradients.refusals import Refused, label, refuse
 from dpcore.gradients.state import CLOSELY, kept, refuse_change
 from dpcore.gradients.structure import proves_isolation
@@ -94,6 +95,11 @@ class Watching(TorchFunctionMode):
                 "the model asks whether a tensor requires a gradient, which no tensor of a mapped pass says. Decide by "
                 "self.training, or leave the question out; hooks on tensors are not run."
             )
+        if (kwargs or {}).get("generator") is not None:
+            raise Refused(
+                "the model draws from a generator of its own: with a seed that somebody set, what a record draws "
+                "follows from its place in the batch. Draw without one (torch.rand_like(x)); the seed is kept secret."
+            )
         name = getattr(function, "_qualified_op_name", "") or getattr(function, "name", lambda: "")()
         if isinstance(name, str) and name.split(".")[0] in self._own_rules:
             raise Refused(
@@ -146,13 +152,15 @@ def isolated(model: nn.Module) -> Callable[..., Any]:
     mapped over records, each as a batch of one. Raises Refused, at once for a model that mixes by its structure.
     """
     refuse(model)
+    draws = SecretDraws()
 
     def called(*inputs: Tensor) -> Any:
         refuse(model)
-        if proves_isolation(model, inputs):
-            return model(*inputs)
-        with isolating(dict(model.named_modules()), depth=CLOSELY), Watching():
-            return over_records(lambda *one: tree_map(_of_one, model(*alone(one))), *inputs)
+        with draws.on(inputs[0].device):
+            if proves_isolation(model, inputs):
+                return model(*inputs)
+            with isolating(dict(model.named_modules()), depth=CLOSELY), Watching():
+                return over_records(lambda *one: tree_map(_of_one, model(*alone(one))), *inputs)
 
     return called
 
@@ -167,7 +175,9 @@ def one_by_one(model: nn.Module) -> Iterator[None]:
     refuse(model)
     modules = dict(model.named_modules())
     before = kept(modules, depth=CLOSELY)
-    yield
+    devices = {one.device for one in model.parameters()}
+    with SecretDraws().on(next(iter(devices), torch.device("cpu"))):
+        yield
     refuse_change(modules, before, depth=CLOSELY)
 
 

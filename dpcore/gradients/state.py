@@ -1,13 +1,17 @@
 """What a model keeps from one call to the next: nothing of a record may be in it.
 
-Seen are parameters, buffers and the attributes of the model's own classes. Not seen are globals, closures and files: a
-model that hides records there does so on purpose.
+Seen are parameters, buffers, and of the model's own classes: attributes of the module and of the class, what functions
+of the class and forward hooks close over or have as defaults, and the globals of the files that these are from. Not
+seen are files on disk and globals of other modules: a model that hides records there does so on purpose.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Mapping
+import logging
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import partial
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,6 +19,7 @@ from torch import Tensor, nn
 from dpcore.gradients.refusals import Refused, label
 
 _TORCH_OWN = frozenset(vars(nn.Module()))
+_WRAPPERS = 4
 CLOSELY = 4
 """How far into containers and objects to look for changes."""
 
@@ -25,6 +30,7 @@ def kept(modules: Mapping[str, nn.Module], *, depth: int) -> dict[tuple[str, str
     depth  how far into containers and objects; 1 sees that an attribute or the length of a container changed
     """
     out: dict[tuple[str, str], Hashable] = {}
+    met: set[int] = set()
     for name, module in modules.items():
         for key, one in (*module._parameters.items(), *module._buffers.items()):
             out[name, key] = _tensor(one) if one is not None else None
@@ -32,7 +38,64 @@ def kept(modules: Mapping[str, nn.Module], *, depth: int) -> dict[tuple[str, str
             for key, value in vars(module).items():
                 if key not in _TORCH_OWN:
                     out[name, key] = _print(value, depth)
+        for key, value in _beside(module, met):
+            out[name, key] = _print(value, depth)
     return out
+
+
+def _beside(module: nn.Module, met: set[int]) -> Iterator[tuple[str, Any]]:
+    """What the code of a module may keep outside of it, once for all modules of a class, of a hook and of a file."""
+    functions: list[FunctionType] = []
+    for one in type(module).__mro__:
+        if one.__module__.startswith("torch."):
+            break
+        if id(one) not in met:
+            met.add(id(one))
+            for key, value in vars(one).items():
+                if (function := _function(value)) is not None:
+                    functions.append(function)
+                if not key.startswith("__") or function is not None:
+                    yield f"{one.__name__}.{key}", value
+    for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):
+        if id(hook) not in met:
+            met.add(id(hook))
+            yield f"a hook, {getattr(hook, '__qualname__', type(hook).__name__)}", hook
+            if (function := _function(hook)) is not None:
+                functions.append(function)
+    for function in functions:
+        names = function.__globals__
+        home = str(names.get("__name__", ""))
+        if id(names) not in met and not home.startswith("torch."):
+            met.add(id(names))
+            yield from ((f"{key} of {home}", value) for key, value in names.items() if _may_keep(key, value, home))
+
+
+def _may_keep(key: str, value: Any, home: str) -> bool:
+    """Whether a global of a file is data, or an object of a class of that file."""
+    if key.startswith("__") or isinstance(value, type | ModuleType):
+        return False
+    return isinstance(value, Tensor | FunctionType) or type(value).__module__ in (
+        "builtins",
+        "collections",
+        "numpy",
+        home,
+    )
+
+
+def _function(value: Any) -> FunctionType | None:
+    """The Python function behind a method, a property, a partial or a wrapper; None where there is none."""
+    for _ in range(_WRAPPERS):
+        if isinstance(value, FunctionType):
+            return value
+        if isinstance(value, staticmethod | classmethod | MethodType):
+            value = value.__func__
+        elif isinstance(value, property):
+            value = value.fget
+        elif isinstance(value, partial):
+            value = value.func
+        else:
+            value = getattr(value, "__wrapped__", None)
+    return None
 
 
 def refuse_change(modules: Mapping[str, nn.Module], before: dict[tuple[str, str], Hashable], *, depth: int) -> None:
@@ -44,7 +107,7 @@ def refuse_change(modules: Mapping[str, nn.Module], before: dict[tuple[str, str]
     name, key = changed[0]
     raise Refused(
         f"{label(name, modules[name])} changes {key!r} while it computes: what one record leaves there reaches the "
-        "next ones without noise. Keep nothing of a call in the module."
+        "next ones without noise. Keep nothing of a call in the module, its class or its file."
     )
 
 
@@ -62,8 +125,10 @@ def _print(value: Any, depth: int) -> Hashable:
         return _tensor(value)
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         return repr(value)
-    if isinstance(value, nn.Module | type) or callable(value):
+    if isinstance(value, nn.Module | type | logging.Logger):
         return id(value)
+    if callable(value) or isinstance(value, staticmethod | classmethod | property):
+        return (id(value), *(_print(one, depth - 1) for one in _held_by(value))) if depth > 1 else id(value)
     if hasattr(value, "tobytes"):
         return id(value), hash(value.tobytes()) if depth > 1 else 0
     if isinstance(value, set | frozenset):
@@ -77,3 +142,20 @@ def _print(value: Any, depth: int) -> Hashable:
     elif hasattr(value, "__iter__") and hasattr(value, "__len__"):
         parts, length = value, len(value)
     return id(value), length, tuple(_print(one, depth - 1) for one in parts) if depth > 1 else ()
+
+
+def _held_by(value: Any) -> Iterator[Any]:
+    """What a callable keeps: its own defaults and what it closes over. (A cache by arguments, `lru_cache`, finds no
+    record's tensor again: they are told apart by identity.)"""
+    if isinstance(value, partial):
+        yield from (*value.args, *value.keywords.values())
+    if (function := _function(value)) is not None:
+        yield from (function.__defaults__ or ())
+        yield from (function.__kwdefaults__ or {}).values()
+        for cell in function.__closure__ or ():
+            try:
+                yield cell.cell_contents
+            except ValueError:
+                yield None
+    elif not isinstance(value, MethodType):
+        yield from getattr(value, "__dict__", {}).values()

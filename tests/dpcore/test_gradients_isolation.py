@@ -1,5 +1,7 @@
 """Records kept apart by construction: what proves it, what watches over it, and what is refused."""
 
+import logging
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -234,6 +236,62 @@ def test_what_a_model_keeps_of_a_call_is_refused_with_its_name(name, keep):
     engine = PrivateGradients(Keeps(keep), oracle.squared_loss)
     with pytest.raises(Refused, match=rf"layer '\(model\)' \(Keeps\) changes '{name}'"):
         engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
+
+
+class Beside(nn.Module):
+    """Keeps in its class."""
+
+    seen: list[torch.Tensor] = []  # noqa: RUF012
+
+    def __init__(self, keep) -> None:
+        super().__init__()
+        self.layer, self.keep = nn.Linear(3, 2), keep
+
+    def forward(self, x, kept=[]):  # noqa: B006
+        self.keep(self, x, kept)
+        return self.layer(x)
+
+
+IN_THE_FILE: dict[str, torch.Tensor] = {}
+
+
+def enclosing():
+    own: list[torch.Tensor] = []
+    return lambda m, x, _: own.append(x.detach())
+
+
+@pytest.mark.parametrize(
+    ("name", "keep"),
+    [
+        ("Beside.seen", lambda m, x, _: m.seen.append(x.detach())),
+        ("Beside.last", lambda m, x, _: setattr(type(m), "last", x.detach())),
+        ("Beside.forward", lambda m, x, kept: kept.append(x.detach())),
+        (f"IN_THE_FILE of {__name__}", lambda m, x, _: IN_THE_FILE.update(mean=x.detach())),
+        ("keep", enclosing()),
+    ],
+)
+def test_what_a_model_keeps_beside_itself_is_refused(name, keep):
+    """In a class, a default, a global or a closure: from the second batch on another record could move by it."""
+    engine = PrivateGradients(Beside(keep), oracle.squared_loss)
+    with pytest.raises(Refused, match=f"changes '{name}'"):
+        engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
+
+
+def test_what_a_hook_keeps_is_refused():
+    model, own = nn.Sequential(nn.Linear(3, 2)), []
+    model[0].register_forward_hook(lambda *call: own.append(call[2].detach()))
+    engine = PrivateGradients(model, oracle.squared_loss)
+    with pytest.raises(Refused, match="changes 'a hook"):
+        engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
+
+
+def test_a_model_that_keeps_nothing_may_log_and_read_what_its_file_holds():
+    table = [1.0, 2.0]
+
+    def keep(m, x, _):
+        logging.getLogger(__name__).debug("%s", table)
+
+    PrivateGradients(Beside(keep), oracle.squared_loss).clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
 
 
 def test_a_record_written_into_a_buffer_is_refused_with_its_place():
