@@ -11,6 +11,7 @@ from dpcore.gradients.clipped import ClippedSum, noisy_mean_gradient
 from dpcore.gradients.engine import PrivateGradients, Route
 from dpcore.gradients.isolation import isolated, one_by_one
 from dpcore.gradients.refusals import MixesExamples, Refused
+from dpcore.gradients.state import nothing_beside
 
 __all__ = [
     "ClippedSum",
@@ -20,5 +21,6 @@ __all__ = [
     "Route",
     "isolated",
     "noisy_mean_gradient",
+    "nothing_beside",
     "one_by_one",
 ]

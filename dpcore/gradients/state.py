@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -41,6 +42,27 @@ def kept(modules: Mapping[str, nn.Module], *, depth: int) -> dict[tuple[str, str
         for key, value in _beside(module, met):
             out[name, key] = _print(value, depth)
     return out
+
+
+@contextmanager
+def nothing_beside(model: nn.Module) -> Iterator[None]:
+    """Raises Refused at the end of a block in which `model` left something where another model of its class finds it.
+
+    What it keeps in itself is its own: for models of which each sees records that it may remember.
+    """
+    modules = dict(model.named_modules())
+
+    def found() -> dict[tuple[str, str], Hashable]:
+        met: set[int] = set()
+        return {
+            (name, key): _print(value, CLOSELY)
+            for name, module in modules.items()
+            for key, value in _beside(module, met)
+        }
+
+    before = found()
+    yield
+    _refuse_difference(modules, before, found())
 
 
 def _beside(module: nn.Module, met: set[int]) -> Iterator[tuple[str, Any]]:
@@ -100,7 +122,12 @@ def _function(value: Any) -> FunctionType | None:
 
 def refuse_change(modules: Mapping[str, nn.Module], before: dict[tuple[str, str], Hashable], *, depth: int) -> None:
     """Raises Refused where something kept is not as it was."""
-    after = kept(modules, depth=depth)
+    _refuse_difference(modules, before, kept(modules, depth=depth))
+
+
+def _refuse_difference(
+    modules: Mapping[str, nn.Module], before: dict[tuple[str, str], Hashable], after: dict[tuple[str, str], Hashable]
+) -> None:
     if after == before:
         return
     changed = [place for place in {**before, **after} if before.get(place, ...) != after.get(place, ...)]

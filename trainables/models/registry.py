@@ -161,18 +161,34 @@ def _check_own(model: str, dataset: str, facts: _FactsKey) -> None:
 
     from trainables.models.sketch import alike, sketch, untrained
 
-    found = []
+    made = []
     for _ in range(2):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
-            found.append(sketch(untrained(build(model, facts.facts, hidden=1))))
-    if not alike(*found):
+            made.append(build(model, facts.facts, hidden=1))
+    if shared := _shared(*made):
+        raise InvalidValue(
+            "model",
+            model,
+            f"a function that makes its model anew at each call: {shared!r} is the same tensor as in the call before, "
+            "so that one trial would go on from what another has trained",
+            "Build it inside the function, or return a copy.deepcopy of what the file holds.",
+        )
+    if not alike(*(sketch(untrained(one)) for one in made)):
         raise InvalidValue(
             "model",
             model,
             "a function whose models have the same parts that are never trained each time, under one seed of torch's",
             "Draw them from torch's generator: a checkpoint keeps what is trained, and the seed of the rest.",
         )
+
+
+def _shared(one: nn.Module, other: nn.Module) -> str:
+    """The name of a tensor of `other` that training may move and that stands on memory of `one`; "" for none."""
+    held = {tensor.untyped_storage().data_ptr() for tensor in (*one.parameters(), *one.buffers())} - {0}
+    moving = [(name, tensor) for name, tensor in other.named_parameters() if tensor.requires_grad]
+    found = (name for name, tensor in (*moving, *other.named_buffers()) if tensor.untyped_storage().data_ptr() in held)
+    return next(found, "")
 
 
 def build(model: str, facts: PublicFacts, *, hidden: int) -> nn.Module:

@@ -1,11 +1,15 @@
 """The models behind a vote: each sees its own part of the records alone, so that one record moves one vote.
 
 A part holds whole units where the data name some. Nothing is noised or claimed here: however a member was trained, its
-vote on a query is one of M.
+vote on a query is one of M. So a member may follow from its own part alone: not from how far those before it drew, nor
+from what they left in the model's class or file.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,15 +79,40 @@ def _linear(knobs: MemberKnobs, data: Dataset, part: NDArray[np.int64]) -> Label
 
 
 def _network(knobs: MemberKnobs, data: Dataset, part: NDArray[np.int64], number: int, device: torch.device) -> Labels:
-    """SGD with momentum on shuffled batches; weights and order from the member's number, a public fact."""
+    """SGD with momentum on shuffled batches; all that is drawn follows from the member's number, a public fact."""
+    from dpcore.gradients import nothing_beside
+    from trainables import models
+
+    with _drawing_from(number):
+        model = models.build(knobs.model, data.facts, hidden=knobs.hidden).to(device)
+        with nothing_beside(model):
+            return _learned(knobs, data, part, number, model)
+
+
+@contextmanager
+def _drawing_from(number: int) -> Iterator[None]:
+    """Inside the block the process's generators begin with `number`; outside they are as they were. How far members
+    before drew follows from their records."""
     import torch
 
-    from trainables import models
+    numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(number)
+            np.random.seed(number)  # noqa: NPY002
+            random.seed(number)
+            yield
+    finally:
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        random.setstate(python_state)
+
+
+def _learned(knobs: MemberKnobs, data: Dataset, part: NDArray[np.int64], number: int, model: torch.nn.Module) -> Labels:
+    import torch
+
     from trainables.training.losses import answers, loss_function, tensor
 
-    with torch.random.fork_rng():
-        torch.manual_seed(number)
-        model = models.build(knobs.model, data.facts, hidden=knobs.hidden).to(device)
+    device = next(model.parameters()).device
     order = np.random.default_rng(number)
     loss = loss_function(data.facts)
     own = at(data.train, part)

@@ -1,0 +1,133 @@
+"""Models that are trained in one process, one after the other: none goes on from what another saw."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from dpcore.checks import InvalidValue
+from dpcore.gradients import Refused
+from tests.trainables.private_prediction_cases import NETWORK, small
+from trainables import models
+from trainables.systems.private_prediction import voters
+from trainables.systems.private_prediction.knobs import MemberKnobs
+
+DATA = small()
+CPU = torch.device("cpu")
+
+MODULE = """
+import numpy as np
+import torch
+from torch import nn
+
+BACKBONE = nn.Linear(4, 4)
+FROZEN = nn.Linear(4, 4).requires_grad_(False)
+SCALE = torch.ones(4)
+
+
+def backbone(facts):
+    return nn.Sequential(BACKBONE, nn.Linear(4, 3))
+
+
+def memory(facts):
+    return nn.Sequential(nn.Linear(4, 3), nn.ParameterList([nn.Parameter(SCALE)]))
+
+
+def frozen(facts):
+    return nn.Sequential(FROZEN, nn.Linear(4, 3))
+
+
+class Dropping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.last(x * torch.rand_like(x) * np.random.rand())
+
+
+def dropping(facts):
+    return Dropping()
+
+
+class Remembering(nn.Module):
+    seen = []
+
+    def __init__(self):
+        super().__init__()
+        self.last, self.own = nn.Linear(4, 3), []
+
+    def forward(self, x):
+        if self.training:
+            (self.seen if self.shares else self.own).append(x.mean(0))
+        return self.last(x)
+
+
+def sharing(facts):
+    Remembering.shares = True
+    return Remembering()
+
+
+def keeping(facts):
+    Remembering.shares = False
+    return Remembering()
+"""
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "members_lab", raising=False)
+    (tmp_path / "members_lab.py").write_text(MODULE)
+
+
+@pytest.mark.parametrize(("name", "tensor"), [("backbone", "0.weight"), ("memory", "1.0")])
+def test_a_model_that_hands_out_what_it_trained_before_is_refused(name, tensor):
+    """A second trial began with the first one's weights, a second member with those of the records before it."""
+    with pytest.raises(InvalidValue, match=f"anew at each call: '{tensor}' is the same tensor"):
+        models.check(f"members_lab:{name}", DATA.facts)
+
+
+def test_what_is_never_trained_may_be_shared():
+    models.check("members_lab:frozen", DATA.facts)
+
+
+def member(model, number):
+    knobs = MemberKnobs(
+        regularisation=0.01, clip_norm=1.0, bias=False, models=4, model=f"members_lab:{model}", **NETWORK
+    )
+    return voters._network(knobs, DATA, np.arange(10), number, CPU)
+
+
+def coins():
+    return torch.rand(1).item(), np.random.rand(), random.random()  # noqa: NPY002
+
+
+def test_a_member_draws_what_it_would_draw_alone():
+    found = []
+    for _ in range(2):
+        coins()
+        found.append(member("dropping", 1))
+    assert np.array_equal(*found)
+
+
+def test_outside_of_members_nothing_is_drawn():
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    after = coins()
+    torch.set_rng_state(states[0])
+    np.random.set_state(states[1])  # noqa: NPY002
+    random.setstate(states[2])
+    member("dropping", 1)
+    assert coins() == after
+
+
+def test_a_member_that_leaves_something_for_the_next_is_refused():
+    with pytest.raises(Refused, match=r"changes 'Remembering\.seen'"):
+        member("sharing", 0)
+
+
+def test_a_member_may_remember_its_own_records():
+    assert len(member("keeping", 0)) == len(DATA.validation)
