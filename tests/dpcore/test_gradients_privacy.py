@@ -1,5 +1,7 @@
 """What the proof needs: bounded influence of one example, noise of the right size, nothing else that shows."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -80,7 +82,7 @@ def test_cancelling_positions_do_not_loosen_the_bound():
     sign = torch.tensor([1.0, -1.0])[None, :, None]
     engine = PrivateGradients(model, lambda out, _: (out * sign).sum((1, 2)))
     moved = influence(engine, inputs, torch.zeros(1), 0.1)
-    assert moved <= 0.1 * (1 + 1e-2)  # the sum itself is a float32 product of the cancelling terms
+    assert moved <= 0.1 * (1 + ROUNDING)
     assert moved >= 0.1 * (1 - 1e-2)
 
 
@@ -271,3 +273,22 @@ def test_noise_and_divisor_are_checked(multiplier, expected):
     total = ClippedSum(tensors={"a": torch.zeros(3)}, clip_norm=1.0)
     with pytest.raises(InvalidValue):
         noisy_mean_gradient(total, noise_multiplier=multiplier, expected_batch_size=expected, noise=SecureNoise())
+
+
+def along(outputs, directions):
+    return (outputs * directions).sum((1, 2))
+
+
+def test_terms_that_cancel_leave_no_more_than_the_clip_norm():
+    """A record whose two positions cancel has a gradient of zero; what float32 leaves of it was not clipped."""
+    torch.manual_seed(0)
+    engine = PrivateGradients(nn.Sequential(nn.Linear(64, 64)), along)
+    engine.clipped_sum(torch.randn(8, 2, 64), torch.randn(8, 2, 64), clip_norm=1.0)
+    inputs, directions = 100 * torch.randn(1, 2, 64), 100 * torch.randn(1, 2, 64)
+    inputs[:, 1], directions[:, 1] = inputs[:, 0], -directions[:, 0]
+    found = engine.clipped_sum(inputs, directions, clip_norm=1e-3).tensors
+    assert oracle.norm(found) <= 1e-3 * (1 + 1e-5)
+    # The mutant: the exact norm alone.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules["dpcore.gradients.layers.linear"], "_ROUNDOFF", 0.0)
+        assert oracle.norm(engine.clipped_sum(inputs, directions, clip_norm=1e-3).tensors) > 0.01

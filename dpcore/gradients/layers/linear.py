@@ -20,6 +20,7 @@ from dpcore.gradients.layers.protocol import (
 )
 
 _SMALLEST = torch.finfo(torch.float32).tiny
+_ROUNDOFF = torch.finfo(torch.float32).eps / 2
 
 
 def linear(module: nn.Module, uses: Sequence[Use]) -> Contribution:
@@ -77,7 +78,9 @@ class _OneProduct:
 class _Gram:
     """T > 1, large weight: |sum_t g_t a_t^T|^2 = sum_st (a_s . a_t)(g_s . g_t) (Li et al. 2022).
 
-    In float64: the terms may cancel, and a float32 remainder could understate a norm and so break the bound.
+    In float64: the terms may cancel, and a float32 remainder could understate a norm and so break the bound. The sum is
+    formed in float32, where terms that cancel leave up to T u sum_t |g_t| |a_t| behind (u the unit roundoff; Higham
+    2002, section 3.1), however small their exact sum is: so much is added to the norm.
     """
 
     def __init__(self, inputs_UTD: Tensor, gradients_UTO: Tensor, names: Set[str]) -> None:
@@ -86,8 +89,12 @@ class _Gram:
         gram = inputs @ inputs.transpose(1, 2)
         if "bias" in names:
             gram = gram + 1.0
+        by_outputs = gradients @ gradients.transpose(1, 2)
         # What is zero may come out below it.
-        self.squared_norms = (gram * (gradients @ gradients.transpose(1, 2))).sum((1, 2)).clamp_(min=0.0)
+        norms_U = (gram * by_outputs).sum((1, 2)).clamp_(min=0.0).sqrt_()
+        lengths_UT = (gram.diagonal(dim1=1, dim2=2) * by_outputs.diagonal(dim1=1, dim2=2)).sqrt()
+        left_U = lengths_UT.sum(1).mul_(_ROUNDOFF * (inputs.shape[1] + 2))
+        self.squared_norms = norms_U.add_(left_U).square_()
 
     def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
         weighted_UTO = self._gradients_UTO * weights_U.to(self._gradients_UTO.dtype)[:, None, None]
