@@ -20,7 +20,7 @@ from dpcore.mechanisms.protocol import mechanism, repeated
 @mechanism("noisy-sum")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoisySum:
-    """`steps` releases of sum(min(x_i, clip)) + N(0, (noise_multiplier * clip)^2) for values x_i in [0, 1].
+    """`steps` releases of sum(cut(x_i)) + N(0, (noise_multiplier * clip)^2), every value x_i cut to [0, clip].
 
     clip              in (0, 1]: what one record can add
     noise_multiplier  standard deviation of the noise, divided by clip; above 0
@@ -46,8 +46,8 @@ class NoisySum:
         return repeated(Gaussian(noise_multiplier=self.noise_multiplier), self.steps, from_step, to_step)
 
     def clipped_sum(self, values: NDArray[np.float64]) -> float:
-        """Of values [n]; private: not yet noised."""
-        return float(np.minimum(values, self.clip).sum())
+        """Of values [n], what is no number counted as 0; private: not yet noised."""
+        return float(np.clip(np.nan_to_num(values, nan=0.0), 0.0, self.clip).sum())
 
     def release(self, clipped_sum: float, draw: Normals) -> float:
         """One step."""

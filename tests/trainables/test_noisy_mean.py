@@ -11,7 +11,7 @@ from dpcore.checks import InvalidValue
 from dpcore.gdp_dual import eps_gdp
 from trainables.data.uniform import UNIFORM
 from trainables.knobs import read
-from trainables.system import Execution, Member, PrivacyPlan, PrivacyTarget, Refusal, Task
+from trainables.system import Execution, Feature, Member, PrivacyPlan, PrivacyTarget, Refusal, Task
 from trainables.systems import noisy_mean
 from trainables.systems.noisy_mean import NOISY_MEAN, NoisyMeanKnobs, expected_error
 from trainables.worker.files import Folder
@@ -70,6 +70,22 @@ def test_images_are_no_values_to_average():
     images = replace(FACTS, task=Task.CLASSIFICATION)
     with pytest.raises(InvalidValue, match="values to average"):
         NOISY_MEAN.plan(CONFIG, images, PrivacyTarget(epsilon=1, delta=1e-5), {})
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        {"value": Feature(shape=(), low=-100.0, high=1.0)},
+        {"value": Feature(shape=(), low=0.0, high=2.0)},
+        {"value": Feature(shape=(2,))},
+        {"value": Feature(shape=(), cardinality=3)},
+        {"income": Feature(shape=())},
+        {"value": Feature(shape=()), "income": Feature(shape=())},
+    ],
+)
+def test_anything_but_one_value_from_0_to_1_is_refused(features):
+    with pytest.raises(InvalidValue, match=r"called 'value', with declared bounds in \[0, 1\]"):
+        NOISY_MEAN.plan(CONFIG, replace(FACTS, features=features), PrivacyTarget(epsilon=1, delta=1e-5), {})
 
 
 def test_the_plan_survives_the_store():

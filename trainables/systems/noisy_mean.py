@@ -6,7 +6,7 @@ Claim       epsilon at delta from that mu, exact; add-remove; the unit is one re
 Departures  The paper releases once. Many releases of the same sum, averaged, teach composition: with
             the noise calibrated to one epsilon, the number of steps changes nothing but the time.
 
-One step releases sum(min(x_i, clip)) + N(0, (noise_multiplier * clip)^2) for values x_i in [0, 1]. The
+One step releases sum(cut(x_i)) + N(0, (noise_multiplier * clip)^2), values x_i in [0, 1] cut to [0, clip]. The
 estimate is shrinkage * (average of the releases) / n + (1 - shrinkage) * prior, with the public n. For
 values uniform on [0, 1], which is what the packaged data are, its error is known in closed form:
 
@@ -40,6 +40,7 @@ from trainables.system import (
     Dataset,
     Dependence,
     Execution,
+    Feature,
     Metric,
     PrivacyPlan,
     PrivacyTarget,
@@ -78,6 +79,13 @@ class NoisyMeanKnobs:
     step_seconds: float = knob(
         low=0.0, high=60.0, default=0.0, unit="s", doc="pause after each step, to make a long trial for practice"
     )
+
+
+VALUE = "value"
+
+
+def _from_0_to_1(value: Feature) -> bool:
+    return 0.0 <= value.low < value.high <= 1.0
 
 
 def expected_error(knobs: NoisyMeanKnobs, n: int) -> float:
@@ -121,6 +129,10 @@ class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
         """See `PlannedSystem.check_target`. Raises InvalidValue (task, adjacency)."""
         if facts.task is not Task.MEAN:
             raise InvalidValue("data", facts.dataset, "values to average", "Use `data: {source: uniform}`.")
+        value = facts.features.get(VALUE)
+        if len(facts.features) != 1 or value is None or value.shape or value.cardinality or not _from_0_to_1(value):
+            expected = f"one number of each record, called {VALUE!r}, with declared bounds in [0, 1]"
+            raise InvalidValue("data", facts.dataset, expected, "Scale it in the source, by public bounds.")
         super().check_target(facts, target)
 
     def rests_on(self, knobs: NoisyMeanKnobs, facts: PublicFacts) -> tuple[str, ...]:
@@ -172,7 +184,7 @@ class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
 
     def train(self, run: Run, knobs: NoisyMeanKnobs, released: NoisySum, data: Dataset, execution: Execution) -> None:
         """See `PlannedSystem.train`: release sum after sum."""
-        values = np.asarray(data.train.inputs["value"], dtype=np.float64)
+        values = np.asarray(data.train.inputs[VALUE], dtype=np.float64)
         pause = knobs.step_seconds
         interval = run.member.to_step if pause == 0 else max(1, int(execution.checkpoint_seconds / pause))
         draw = normals(run, execution)
@@ -182,8 +194,8 @@ class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
         """See `trainables.measures.protocols.Auditable`: the largest value among zeros, and the sum of the releases."""
 
         def data(values: np.ndarray) -> Dataset:
-            split = Split({"value": values}, np.zeros(len(values)))
-            nobody = Split({"value": values[:0]}, np.zeros(0))
+            split = Split({VALUE: values}, np.zeros(len(values)))
+            nobody = Split({VALUE: values[:0]}, np.zeros(0))
             return Dataset(facts=facts, train=split, validation=nobody, fingerprint="chosen by the attacker")
 
         zeros = np.zeros(facts.n - 1)

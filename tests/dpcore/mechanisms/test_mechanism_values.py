@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dpcore.adjacency import Adjacency
@@ -50,6 +51,14 @@ def test_ranges_of_steps_add_up_to_the_whole(value: Mechanism) -> None:
     for wrong in ((-1, None), (3, 2), (0, value.steps + 1)):
         with pytest.raises(InvalidValue, match="to_step"):
             value.event(*wrong)
+
+
+@pytest.mark.parametrize("value", [-100.0, 0.0, 0.5, 1.0, 100.0, np.inf, -np.inf, np.nan])
+def test_one_value_moves_a_noisy_sum_by_no_more_than_its_clip(value: float) -> None:
+    """A value below 0 moved it as far as it was long, and one that is no number made it none."""
+    released, others = NoisySum(clip=0.8, noise_multiplier=3.0, steps=5), np.full(9, 0.5)
+    moved = released.clipped_sum(np.append(others, value)) - released.clipped_sum(others)
+    assert 0 <= moved <= released.sensitivity(Adjacency.ADD_REMOVE) + 1e-12
 
 
 def test_a_sampled_gaussian_counts_what_it_draws() -> None:

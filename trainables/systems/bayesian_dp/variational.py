@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from dpcore.accountants.bayesian_distances import contribution_norms
 from dpcore.gradients import ClippedSum
 from dpcore.gradients.clipping import clip_factors
+from dpcore.gradients.precision import all_digits
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian
 from trainables.knobs import read
 from trainables.parallel import limited_threads
@@ -244,7 +245,8 @@ def _finite(gradients: Tensor) -> Tensor:
 def _clipped_sum(gradients_BD: Tensor, clip_norm: float) -> ClippedSum:
     gradients = _finite(gradients_BD)
     factors_B = clip_factors(gradients.double().square().sum(dim=1), clip_norm)
-    return ClippedSum(tensors={_MEAN: factors_B.to(gradients.dtype) @ gradients}, clip_norm=clip_norm)
+    with all_digits():
+        return ClippedSum(tensors={_MEAN: factors_B.to(gradients.dtype) @ gradients}, clip_norm=clip_norm)
 
 
 def _judged(knobs: VariationalKnobs, data: Dataset, posterior: Posterior, device: torch.device) -> dict[str, float]:
