@@ -10,12 +10,13 @@ Models are judged with the records apart as well: isolated(model)(inputs).
 from dpcore.gradients.clipped import ClippedSum, noisy_mean_gradient
 from dpcore.gradients.engine import PrivateGradients, Route
 from dpcore.gradients.isolation import isolated, one_by_one
-from dpcore.gradients.refusals import MixesExamples, Refused
+from dpcore.gradients.refusals import MixesExamples, NotComputed, Refused
 from dpcore.gradients.state import nothing_beside
 
 __all__ = [
     "ClippedSum",
     "MixesExamples",
+    "NotComputed",
     "PrivateGradients",
     "Refused",
     "Route",

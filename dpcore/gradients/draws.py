@@ -9,6 +9,8 @@ that come after it, and with them their gradients, each by up to two clip norms.
 from __future__ import annotations
 
 import secrets
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,35 +20,57 @@ from torch import Tensor
 from dpcore._torch_generator import seeded_generator
 from dpcore.gradients.refusals import Refused
 
+_switch = threading.Lock()
+_inside: Counter[str] = Counter()
+_before: dict[str, Tensor] = {}
+_kept: dict[str, Tensor] = {}
+_seeds: dict[str, int] = {}
 
-class SecretDraws:
-    """A stream for each device, begun with a seed from the operating system."""
 
-    def __init__(self) -> None:
-        self._kept: dict[str, Tensor] = {}
+@contextmanager
+def secret_draws(device: torch.device) -> Iterator[None]:
+    """Inside the block torch's generators, of the CPU and of `device`, go on from where the last such block left them,
+    and began with bytes of the operating system; outside they are as they were.
 
-    @contextmanager
-    def on(self, device: torch.device) -> Iterator[None]:
-        """Inside the block torch's generators, of the CPU and of `device`, go on from where the last block left them;
-        outside they are as they were. Raises Refused at its end where a seed was set in it."""
-        generators = {"cpu": torch.default_generator}
-        if device.type == "cuda":
-            index = torch.cuda.current_device() if device.index is None else device.index
-            generators[f"cuda:{index}"] = torch.cuda.default_generators[index]
-        before = {name: one.get_state() for name, one in generators.items()}
+    The generators are the whole process's: of several threads inside, the last to leave puts them back. Raises Refused
+    at its end where a seed was set in it.
+    """
+    generators = {"cpu": torch.default_generator}
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        generators[f"cuda:{index}"] = torch.cuda.default_generators[index]
+    with _switch:
         for name, one in generators.items():
-            if name not in self._kept:
-                self._kept[name] = seeded_generator(secrets.token_bytes(32), name).get_state()
-            one.set_state(self._kept[name])
-        seeds = {name: one.initial_seed() for name, one in generators.items()}
-        try:
-            yield
-            if any(one.initial_seed() != seeds[name] for name, one in generators.items()):
-                raise Refused(
-                    "the model or the loss sets the seed of torch's generator while it computes, so that what a record "
-                    "draws follows from its place in the batch. Draw without a seed."
-                )
-        finally:
+            if not _inside[name]:
+                _enter(name, one)
+            _inside[name] += 1
+    try:
+        yield
+        if any(one.initial_seed() != _seeds[name] for name, one in generators.items()):
+            raise Refused(
+                "the model or the loss sets the seed of torch's generator while it computes, so that what a record "
+                "draws follows from its place in the batch. Draw without a seed."
+            )
+    finally:
+        with _switch:
             for name, one in generators.items():
-                self._kept[name] = one.get_state()
-                one.set_state(before[name])
+                _inside[name] -= 1
+                if not _inside[name]:
+                    _leave(name, one)
+
+
+def _enter(name: str, generator: torch.Generator) -> None:
+    _before[name] = generator.get_state()
+    if name not in _kept:
+        _kept[name] = seeded_generator(secrets.token_bytes(32), name).get_state()
+    generator.set_state(_kept[name])
+    _seeds[name] = generator.initial_seed()
+
+
+def _leave(name: str, generator: torch.Generator) -> None:
+    if generator.initial_seed() == _seeds[name]:
+        _kept[name] = generator.get_state()
+    else:
+        # Somebody set another seed: begin anew.
+        del _kept[name]
+    generator.set_state(_before.pop(name))

@@ -18,13 +18,13 @@ from dpcore import checks
 from dpcore.gradients.clipped import ClippedSum
 from dpcore.gradients.clipping import clip_factors
 from dpcore.gradients.contributions import Parts
-from dpcore.gradients.draws import SecretDraws
+from dpcore.gradients.draws import secret_draws
 from dpcore.gradients.guard import RECORDS, check_gradients
 from dpcore.gradients.isolation import loops_noted
 from dpcore.gradients.layers import KINDS, Kinds, accumulation_type
 from dpcore.gradients.precision import Name, Precision, all_digits
 from dpcore.gradients.records import Columns, Passes, Recorded
-from dpcore.gradients.refusals import fixed_statistics, refuse, refuse_new_statistics
+from dpcore.gradients.refusals import NotComputed, fixed_statistics, refuse, refuse_new_statistics
 from dpcore.gradients.state import CLOSELY
 from dpcore.gradients.units import UnitRows
 
@@ -57,7 +57,7 @@ class PrivateGradients:
     other parameter is given once per record, which costs its size times the number of records in memory. Values are
     those of one record at a time, up to rounding; on the first records of each kind this is compared with autograd.
 
-    What the model draws at random comes from a stream of the engine's own, whatever seed somebody set (draws.py).
+    What the model draws at random comes from a secret stream, whatever seed somebody set (draws.py).
 
     Raises Refused, before anything is released, for what cannot be kept apart or seen: see dpcore.gradients.refusals
     and isolation. What remains is code that takes mapped tensors apart by PyTorch's internals, or that hides records in
@@ -76,7 +76,7 @@ class PrivateGradients:
         checks.count(minimum=1, unit_records=unit_records)
         self._model, self._loss_fn, self._kinds = model, loss_fn, kinds
         self._unit_records, self._precision = unit_records, Precision.named(precision)
-        self._statistics, self._draws = fixed_statistics(model), SecretDraws()
+        self._statistics = fixed_statistics(model)
         self._prepare()
 
     def _prepare(self) -> None:
@@ -129,7 +129,8 @@ class PrivateGradients:
         microbatch_size  largest number of units in one pass; changes memory and time, not the sum
 
         A unit whose gradient is not finite, or whose squared norm overflows, contributes zero and leaves the others as
-        they are. Raises InvalidValue, Refused.
+        they are. So does a record for whose values an operation raises an error: that a step failed would tell of it
+        without noise. Raises InvalidValue, Refused.
         """
         if clip_norm != math.inf:
             checks.positive_finite(clip_norm=clip_norm)
@@ -144,7 +145,7 @@ class PrivateGradients:
             self._prepare()
         refuse_new_statistics(self._model, self._statistics)
         total: dict[str, Tensor] = {}
-        with self._draws.on(columns[0].device):
+        with secret_draws(columns[0].device):
             for one_pass in passes:
                 for name, one in self._clipped(*one_pass, clip_norm).items():
                     total[name] = total[name].add_(one) if name in total else one
@@ -191,11 +192,44 @@ class PrivateGradients:
         # A caller's own autocast would round the sums after their norms were taken.
         kind = targets[0].device.type
         with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
-            self._check(inputs, targets)
-            recorded = self._passes.recorded(inputs, targets)
+            try:
+                recorded = self._recorded(inputs, targets)
+            except NotComputed:
+                fine_N = self._computable(inputs, targets)
+                if bool(fine_N.all()) or not (bool(fine_N.any()) or self._checked or self._computes(inputs, targets)):
+                    raise
+                units = units.only(fine_N)
+                inputs, targets = tuple(one[fine_N] for one in inputs), tuple(one[fine_N] for one in targets)
+                if not len(targets[0]):
+                    return {}
+                recorded = self._recorded(inputs, targets)
             self._note(recorded)
             with all_digits():
                 return clipped_total(Parts.of(recorded, units, self._passes), clip_norm)
+
+    def _recorded(self, inputs: Columns, targets: Columns) -> Recorded:
+        self._check(inputs, targets)
+        return self._passes.recorded(inputs, targets)
+
+    def _computable(self, inputs: Columns, targets: Columns) -> Tensor:
+        """Which records the model and its loss can be computed for, bool [N]: found by halves."""
+        size = len(targets[0])
+        try:
+            self._passes.recorded(inputs, targets)
+        except NotComputed:
+            if size > 1:
+                halves = zip(_split(inputs, -(-size // 2)), _split(targets, -(-size // 2)), strict=True)
+                return torch.cat([self._computable(*half) for half in halves])
+            return torch.zeros(1, dtype=torch.bool, device=targets[0].device)
+        return torch.ones(size, dtype=torch.bool, device=targets[0].device)
+
+    def _computes(self, inputs: Columns, targets: Columns) -> bool:
+        """Whether they can be computed for any made-up record of these shapes: else it is no matter of values."""
+        for made in (torch.zeros_like, torch.ones_like, _uniform_like):
+            one = (tuple(made(column[:1]) for column in columns) for columns in (inputs, targets))
+            if bool(self._computable(*one).all()):
+                return True
+        return False
 
     def _check(self, inputs: Columns, targets: Columns) -> None:
         """Once for each kind of input, before anything of it is summed up."""
@@ -255,6 +289,10 @@ def _structure(model: nn.Module) -> list[object]:
                 met.add(id(child))
                 waiting.append(child)
     return seen
+
+
+def _uniform_like(column: Tensor) -> Tensor:
+    return torch.rand_like(column) if column.is_floating_point() else torch.zeros_like(column)
 
 
 def _split(columns: Columns, size: int) -> Iterable[Columns]:

@@ -33,11 +33,10 @@ def check_gradients(
     """Compare a sum over records with random weights, and the norm of the first. Raises Refused.
 
     inputs, targets  tensors [N, ...]; records whose gradient is not finite are left out. What is random in the model
-                     draws from a forked generator
+                     draws the same twice, and generators are left as they were
     """
     devices = sorted({one.device.index or 0 for one in inputs if one.device.type == "cuda"})
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(0)
         before = _random_state(devices)
         with Watching():
             parts = parts_of(inputs, targets)
@@ -49,7 +48,7 @@ def check_gradients(
             return
         if not drew:
             _refuse_hidden_draws(passes, inputs, targets)
-        torch.manual_seed(0)
+        _put_back(before, devices)
         leaves, losses_N = _reference(passes, inputs, targets, parts if drew else None)
     precision = passes.precision
     half = precision.half is not None or any(one.dtype.itemsize < 4 for one in leaves.values())
@@ -125,3 +124,9 @@ def _gradients(leaves: Mapping[str, Tensor], losses_N: Tensor, weights_N: Tensor
 
 def _random_state(devices: list[int]) -> list[Tensor]:
     return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in devices)]
+
+
+def _put_back(states: list[Tensor], devices: list[int]) -> None:
+    torch.set_rng_state(states[0])
+    for device, state in zip(devices, states[1:], strict=True):
+        torch.cuda.set_rng_state(state, device)

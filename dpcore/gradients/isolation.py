@@ -21,8 +21,8 @@ from torch.utils._pytree import tree_map
 
 from dpcore.checks import InvalidValue
 from dpcore.gradients import mapping
-from dpcore.gradients.draws import SecretDraws
-from dpcore.gradients.refusals import Refused, label, refuse
+from dpcore.gradients.draws import secret_draws
+from dpcore.gradients.refusals import NotComputed, Refused, label, refuse
 from dpcore.gradients.state import CLOSELY, kept, refuse_change
 from dpcore.gradients.structure import proves_isolation
 from dpcore.gradients.substitutes import substituted
@@ -59,8 +59,8 @@ def isolating(modules: Mapping[str, nn.Module], *, depth: int = 1) -> Iterator[N
             yield
     except (InvalidValue, Refused):
         raise
-    except (RuntimeError, ValueError, NotImplementedError) as error:
-        raise Refused(_explained(modules, error)) from error
+    except (RuntimeError, ValueError, NotImplementedError, IndexError) as error:
+        raise NotComputed(_explained(modules, error)) from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fastpath)
         table[TransformType.Vmap] = rule
@@ -152,11 +152,10 @@ def isolated(model: nn.Module) -> Callable[..., Any]:
     mapped over records, each as a batch of one. Raises Refused, at once for a model that mixes by its structure.
     """
     refuse(model)
-    draws = SecretDraws()
 
     def called(*inputs: Tensor) -> Any:
         refuse(model)
-        with draws.on(inputs[0].device):
+        with secret_draws(inputs[0].device):
             if proves_isolation(model, inputs):
                 return model(*inputs)
             with isolating(dict(model.named_modules()), depth=CLOSELY), Watching():
@@ -176,7 +175,7 @@ def one_by_one(model: nn.Module) -> Iterator[None]:
     modules = dict(model.named_modules())
     before = kept(modules, depth=CLOSELY)
     devices = {one.device for one in model.parameters()}
-    with SecretDraws().on(next(iter(devices), torch.device("cpu"))):
+    with secret_draws(next(iter(devices), torch.device("cpu"))):
         yield
     refuse_change(modules, before, depth=CLOSELY)
 

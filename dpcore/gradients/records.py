@@ -17,7 +17,7 @@ from dpcore.gradients.isolation import alone, isolating, over_records
 from dpcore.gradients.layers import Kinds, Use, tapped_at_the_end, trainable
 from dpcore.gradients.losses import loss_proves_isolation
 from dpcore.gradients.precision import Precision
-from dpcore.gradients.refusals import Refused, label
+from dpcore.gradients.refusals import NotComputed, Refused, label
 from dpcore.gradients.slots import Slots
 from dpcore.gradients.structure import chain_of
 from dpcore.gradients.substitutes import SUBSTITUTES, one_at_a_time
@@ -210,7 +210,7 @@ def backward(
     try:
         return torch.autograd.grad(losses_N, wanted, weights_N, allow_unused=True, retain_graph=retain_graph)
     except RuntimeError as error:
-        raise Refused(
+        raise NotComputed(
             f"the backward pass over single records failed: {error}\nCheckpointing (torch.utils.checkpoint) computes "
             "again what is mapped no longer: switch it off, and use a microbatch size to save memory."
         ) from error

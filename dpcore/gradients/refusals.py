@@ -18,6 +18,10 @@ class MixesExamples(Refused):
     """One record's gradient depends on other records, so clipping bounds nobody's influence."""
 
 
+class NotComputed(Refused):
+    """An operation raised an error while records passed: for all of them, or for the values of some."""
+
+
 def label(name: str, module: nn.Module) -> str:
     """How messages name a module."""
     return f"layer {name or '(model)'!r} ({type(module).__name__})"

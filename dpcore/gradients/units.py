@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from dpcore.gradients.layers import Use
@@ -26,6 +27,13 @@ class UnitRows:
         if taken is None or bool(taken.all()):
             return cls(size, records)
         return cls(size, records, taken.flatten().nonzero()[:, 0])
+
+    def only(self, fine_N: Tensor) -> UnitRows:
+        """Those of the N records for which `fine_N` holds; no unit goes."""
+        rows = self.rows
+        if rows is None:
+            rows = torch.arange(self.size * self.records, device=fine_N.device)
+        return UnitRows(self.size, self.records, rows[fine_N])
 
     def present(self, column: Tensor) -> Tensor:
         """[U, k, ...] -> [N, ...]; what stands where no record was taken is never looked at."""

@@ -187,12 +187,15 @@ def test_dropout_is_the_example_s_own(monkeypatch):
     monkeypatch.setattr(draws.secrets, "token_bytes", bytes)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5), nn.Linear(5, 2))
-    engines = [PrivateGradients(model, oracle.squared_loss) for _ in range(2)]
-    inputs, targets = torch.randn(B, 6), torch.randn(B)
+    engine, inputs, targets = PrivateGradients(model, oracle.squared_loss), torch.randn(B, 6), torch.randn(B)
+    found = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        one, two = (engine.clipped_sum(inputs, targets, clip_norm=1.0) for engine in engines)
-    assert set(engines[0].routes.values()) == {Route.ONE_PASS}
+        for _ in range(2):
+            monkeypatch.setattr(draws, "_kept", {})
+            found.append(engine.clipped_sum(inputs, targets, clip_norm=1.0))
+    one, two = found
+    assert set(engine.routes.values()) == {Route.ONE_PASS}
     assert all(torch.equal(one.tensors[name], two.tensors[name]) for name in one.tensors)
 
 

@@ -53,9 +53,11 @@ def test_with_a_known_seed_one_record_would_move_all_that_come_after_it(name, mo
     monkeypatch.setattr(draws.secrets, "token_bytes", bytes)
     inputs, targets = torch.randn(40, 6), torch.randn(40)
     model = MODELS[name]()
-    whole, without = (
-        summed(PrivateGradients(model, oracle.squared_loss), inputs[start:], targets[start:]) for start in (0, 1)
-    )
+    found = []
+    for start in (0, 1):
+        monkeypatch.setattr(draws, "_kept", {})
+        found.append(summed(PrivateGradients(model, oracle.squared_loss), inputs[start:], targets[start:]))
+    whole, without = found
     assert (whole - without).norm() > 2 * C
 
 
@@ -86,3 +88,14 @@ def test_answers_are_drawn_by_no_public_seed_either():
         torch.manual_seed(0)
         found.append(asked(inputs))
     assert not torch.equal(*found)
+
+
+def test_of_two_threads_the_last_puts_the_generator_back():
+    cpu, before = torch.device("cpu"), torch.get_rng_state()
+    one, other = draws.secret_draws(cpu), draws.secret_draws(cpu)
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    assert not torch.equal(torch.get_rng_state(), before)
+    other.__exit__(None, None, None)
+    assert torch.equal(torch.get_rng_state(), before)

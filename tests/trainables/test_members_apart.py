@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from dpcore.checks import InvalidValue
 from dpcore.gradients import Refused
 from tests.trainables.private_prediction_cases import NETWORK, small
 from trainables import models
+from trainables.system import Execution
 from trainables.systems.private_prediction import voters
 from trainables.systems.private_prediction.knobs import MemberKnobs
 
@@ -64,6 +66,17 @@ class Remembering(nn.Module):
         if self.training:
             (self.seen if self.shares else self.own).append(x.mean(0))
         return self.last(x)
+
+
+class Failing(nn.Linear):
+    def forward(self, x):
+        if self.training and (x == 7).any():
+            raise ValueError("seven")
+        return super().forward(x)
+
+
+def failing(facts):
+    return Failing(4, 3)
 
 
 def sharing(facts):
@@ -131,3 +144,20 @@ def test_a_member_that_leaves_something_for_the_next_is_refused():
 
 def test_a_member_may_remember_its_own_records():
     assert len(member("keeping", 0)) == len(DATA.validation)
+
+
+def test_a_member_that_its_records_made_fail_knows_nothing():
+    """That the trial failed told of a single record."""
+    knobs = MemberKnobs(
+        regularisation=0.01, clip_norm=1.0, bias=False, models=4, model="members_lab:failing", **NETWORK
+    )
+    before = voters.winners(knobs, DATA, Execution())
+    values = DATA.train.inputs["x"].copy()
+    values[voters.parts_of(40, 4, seed=0)[2][0], 0] = 7
+    changed = replace(DATA, train=replace(DATA.train, inputs={"x": values}))
+    after = voters.winners(knobs, changed, Execution())
+    assert not after[2].any()
+    assert np.array_equal(np.delete(after, 2, 0), np.delete(before, 2, 0))
+    values[:, 0] = 7
+    with pytest.raises(ValueError, match="seven"):
+        voters.winners(knobs, changed, Execution())

@@ -59,9 +59,14 @@ def winners(knobs: MemberKnobs, data: Dataset, execution: Execution) -> Labels:
 
     device = device_of(execution)
     with limited_threads(execution.threads):
-        return np.stack(
-            [_network(knobs, data, part, number, device) if len(part) else nothing for number, part in enumerate(parts)]
-        )
+        found = [
+            _network(knobs, data, part, number, device) if len(part) else nothing for number, part in enumerate(parts)
+        ]
+    failed = [one for one in found if isinstance(one, Exception)]
+    if len(failed) == len(found):
+        raise failed[0]
+    # That the trial failed would tell of a single record: such a member knows nothing either.
+    return np.stack([nothing if isinstance(one, Exception) else one for one in found])
 
 
 def _linear(knobs: MemberKnobs, data: Dataset, part: NDArray[np.int64]) -> Labels:
@@ -78,15 +83,25 @@ def _linear(knobs: MemberKnobs, data: Dataset, part: NDArray[np.int64]) -> Label
     return chosen
 
 
-def _network(knobs: MemberKnobs, data: Dataset, part: NDArray[np.int64], number: int, device: torch.device) -> Labels:
-    """SGD with momentum on shuffled batches; all that is drawn follows from the member's number, a public fact."""
-    from dpcore.gradients import nothing_beside
+def _network(
+    knobs: MemberKnobs, data: Dataset, part: NDArray[np.int64], number: int, device: torch.device
+) -> Labels | Exception:
+    """What SGD with momentum on shuffled batches comes to, or the error that the values of its records raised. All that
+    is drawn follows from the member's number, a public fact. Raises Refused for a model that shares something."""
+    from dpcore.gradients import NotComputed, Refused, nothing_beside
     from trainables import models
 
     with _drawing_from(number):
         model = models.build(knobs.model, data.facts, hidden=knobs.hidden).to(device)
         with nothing_beside(model):
-            return _learned(knobs, data, part, number, model)
+            try:
+                return _learned(knobs, data, part, number, model)
+            except NotComputed as error:
+                return error
+            except Refused:
+                raise
+            except Exception as error:
+                return error
 
 
 @contextmanager
