@@ -10,7 +10,7 @@ Models are judged with the records apart as well: isolated(model)(inputs).
 from dpcore.gradients.clipped import ClippedSum, noisy_mean_gradient
 from dpcore.gradients.engine import PrivateGradients, Route
 from dpcore.gradients.isolation import isolated, one_by_one
-from dpcore.gradients.refusals import MixesExamples, NotComputed, Refused
+from dpcore.gradients.refusals import MixesExamples, NotComputed, Refused, of_the_machine
 from dpcore.gradients.state import nothing_beside
 
 __all__ = [
@@ -23,5 +23,6 @@ __all__ = [
     "isolated",
     "noisy_mean_gradient",
     "nothing_beside",
+    "of_the_machine",
     "one_by_one",
 ]

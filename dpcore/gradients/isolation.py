@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_map
 from dpcore.checks import InvalidValue
 from dpcore.gradients import mapping
 from dpcore.gradients.draws import secret_draws
-from dpcore.gradients.refusals import NotComputed, Refused, label, refuse
+from dpcore.gradients.refusals import NotComputed, Refused, label, of_the_machine, refuse
 from dpcore.gradients.state import CLOSELY, kept, refuse_change
 from dpcore.gradients.structure import proves_isolation
 from dpcore.gradients.substitutes import substituted
@@ -60,6 +60,8 @@ def isolating(modules: Mapping[str, nn.Module], *, depth: int = 1) -> Iterator[N
     except (InvalidValue, Refused):
         raise
     except (RuntimeError, ValueError, NotImplementedError, IndexError) as error:
+        if of_the_machine(error):
+            raise
         raise NotComputed(_explained(modules, error)) from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fastpath)
@@ -173,11 +175,23 @@ def one_by_one(model: nn.Module) -> Iterator[None]:
     """
     refuse(model)
     modules = dict(model.named_modules())
-    before = kept(modules, depth=CLOSELY)
+    before, sums = kept(modules, depth=CLOSELY), _sums(model)
     devices = {one.device for one in model.parameters()}
     with secret_draws(next(iter(devices), torch.device("cpu"))):
         yield
     refuse_change(modules, before, depth=CLOSELY)
+    # What is written to `tensor.data` counts as no change of the tensor.
+    if changed := [name for name, one in _sums(model).items() if sums.get(name) != one]:
+        raise Refused(
+            f"the model writes to {changed[0]!r} while it computes: what one record leaves there reaches the "
+            "next ones. Keep nothing of a call in the module."
+        )
+
+
+def _sums(model: nn.Module) -> dict[str, str]:
+    """Of each tensor that a model holds, as text, so that no number equals itself."""
+    held = (*model.named_parameters(), *model.named_buffers())
+    return {name: f"{one.detach().sum()} {one.detach().abs().sum()}" for name, one in held}
 
 
 def _of_one(output: Any) -> Any:

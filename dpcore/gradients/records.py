@@ -17,7 +17,7 @@ from dpcore.gradients.isolation import alone, isolating, over_records
 from dpcore.gradients.layers import Kinds, Use, tapped_at_the_end, trainable
 from dpcore.gradients.losses import loss_proves_isolation
 from dpcore.gradients.precision import Precision
-from dpcore.gradients.refusals import NotComputed, Refused, label
+from dpcore.gradients.refusals import NotComputed, Refused, label, of_the_machine
 from dpcore.gradients.slots import Slots
 from dpcore.gradients.structure import chain_of
 from dpcore.gradients.substitutes import SUBSTITUTES, one_at_a_time
@@ -105,6 +105,7 @@ class Passes:
             self._all_at_ends = False
 
     def _along(self, chain: list[nn.Module], inputs: Tensor, targets: Columns, depth: int) -> Recorded:
+        inputs, targets = inputs.clone(), _copied(targets)
         with torch.enable_grad():
             with self.precision.products(inputs.device):
                 outputs, seen, edges = passed(chain, self._names, inputs)
@@ -148,6 +149,7 @@ class Passes:
                 outputs = outputs_of(*alone(inputs))
             return self._loss_of(outputs, alone(targets))
 
+        inputs, targets = _copied(inputs), _copied(targets)
         with torch.enable_grad():
             if not plain:
                 with isolating(self._modules, depth=depth):
@@ -203,6 +205,11 @@ class Passes:
         return {name: [self.precision.use(one) for one in several] for name, several in uses.items()}
 
 
+def _copied(columns: Columns) -> Columns:
+    """What a pass may work on in place: another pass over the same records has to find them as they were."""
+    return tuple(one.clone() for one in columns)
+
+
 def backward(
     losses_N: Tensor, wanted: Any, weights_N: Tensor, *, retain_graph: bool = False
 ) -> Sequence[Tensor | None]:
@@ -210,6 +217,8 @@ def backward(
     try:
         return torch.autograd.grad(losses_N, wanted, weights_N, allow_unused=True, retain_graph=retain_graph)
     except RuntimeError as error:
+        if of_the_machine(error):
+            raise
         raise NotComputed(
             f"the backward pass over single records failed: {error}\nCheckpointing (torch.utils.checkpoint) computes "
             "again what is mapped no longer: switch it off, and use a microbatch size to save memory."

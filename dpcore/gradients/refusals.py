@@ -22,6 +22,11 @@ class NotComputed(Refused):
     """An operation raised an error while records passed: for all of them, or for the values of some."""
 
 
+def of_the_machine(error: BaseException) -> bool:
+    """Whether memory or a device failed, whatever the values of records."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError | torch.AcceleratorError) or "memory" in str(error)
+
+
 def label(name: str, module: nn.Module) -> str:
     """How messages name a module."""
     return f"layer {name or '(model)'!r} ({type(module).__name__})"

@@ -186,6 +186,21 @@ def test_a_wrong_rule_is_found_on_the_first_batch(wrong):
         engine.clipped_sum(torch.randn(B, 4), torch.randn(B), clip_norm=1.0)
 
 
+class Doubled(nn.Linear):
+    def forward(self, x):
+        return super().forward(x.mul_(-2.0))
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Sequential(nn.ELU(inplace=True), nn.Linear(3, 2)), lambda: Doubled(3, 2)])
+def test_a_model_that_works_on_its_inputs_in_place_is_given_each_record_once(make):
+    """The look at the first eight records changed them for the step: whose they were moved the sum by more."""
+    torch.manual_seed(0)
+    model, inputs, targets = make(), torch.randn(20, 3), torch.randn(20)
+    expected = oracle.clipped_sum(model, oracle.squared_loss, inputs.clone(), targets, 0.5)
+    found = PrivateGradients(model, oracle.squared_loss).clipped_sum(inputs, targets, clip_norm=0.5).tensors
+    assert_same(found, expected)
+
+
 class InPlace(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from trainables import models
 from trainables.system import PublicFacts, Split, Task
 from trainables.training.losses import EVALUATION_BATCH, answers, loss_function, tensor
 
@@ -49,11 +50,13 @@ def judgements(
 ) -> Judgements:
     """Judge every record of `split`, `batch` at a time, without gradients and in evaluation mode.
 
-    A rating is predicted as the expected class under the softmax, as Bu et al.'s released code does.
+    A rating is predicted as the expected class under the softmax, as Bu et al.'s released code does. With a `batch` of
+    1 a record that the model has no answer to is one with outputs that are no numbers.
     """
+    unanswered = models.outputs(facts) if batch == 1 else None
     loss_fn = loss_function(facts)
     parts: list[Judgements] = []
-    for rows, outputs in answers(model, split, device, batch):
+    for rows, outputs in answers(model, split, device, batch, unanswered):
         parts.append(_judged(outputs, tensor(split.targets[rows], device), facts, loss_fn))
     if not parts:
         none, codes = np.zeros(0), np.zeros(0, dtype=np.int64)

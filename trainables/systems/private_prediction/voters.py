@@ -88,7 +88,7 @@ def _network(
 ) -> Labels | Exception:
     """What SGD with momentum on shuffled batches comes to, or the error that the values of its records raised. All that
     is drawn follows from the member's number, a public fact. Raises Refused for a model that shares something."""
-    from dpcore.gradients import NotComputed, Refused, nothing_beside
+    from dpcore.gradients import NotComputed, Refused, nothing_beside, of_the_machine
     from trainables import models
 
     with _drawing_from(number):
@@ -96,11 +96,9 @@ def _network(
         with nothing_beside(model):
             try:
                 return _learned(knobs, data, part, number, model)
-            except NotComputed as error:
-                return error
-            except Refused:
-                raise
             except Exception as error:
+                if of_the_machine(error) or (isinstance(error, Refused) and not isinstance(error, NotComputed)):
+                    raise
                 return error
 
 
