@@ -204,7 +204,8 @@ class PrivateGradients:
                     return {}
                 recorded = self._recorded(inputs, targets)
             self._note(recorded)
-            with all_digits():
+            # A model may have entered one and not left it.
+            with all_digits(), torch.autocast(kind, enabled=False):
                 return clipped_total(Parts.of(recorded, units, self._passes), clip_norm)
 
     def _recorded(self, inputs: Columns, targets: Columns) -> Recorded:

@@ -407,6 +407,22 @@ def test_an_autocast_around_the_step_does_not_round_its_sums():
     assert oracle.norm(found) <= 0.01 * (1 + 1e-6)
 
 
+def test_an_autocast_that_a_model_does_not_leave_does_not_round_its_sums():
+    torch.manual_seed(0)
+
+    class Entering(nn.Linear):
+        def forward(self, x):
+            torch.autocast("cpu", dtype=torch.bfloat16).__enter__()
+            return super().forward(x).float()
+
+    engine = PrivateGradients(Entering(20, 3), oracle.squared_loss)
+    try:
+        found = engine.clipped_sum(5 * torch.randn(1, 20), torch.randn(1), clip_norm=0.01).tensors
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+    assert oracle.norm(found) <= 0.01 * (1 + 1e-6)
+
+
 def test_of_two_threads_the_last_puts_the_switch_back():
     products = torch.backends.cuda.matmul
     before = products.fp32_precision
