@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,3 +74,28 @@ def test_an_id_that_is_missing_is_refused(tmp_path):
     people = [str(n) for n in range(20)] + [""]
     with pytest.raises(InvalidValue, match="found 1 missing"):
         parts(tmp_path / "p.csv", people)
+
+
+@pytest.mark.parametrize("odd", ["3.5", "1e3", "true", "2024-01-01"])
+def test_an_id_that_is_an_input_too_is_a_whole_number_or_the_file_is_refused(tmp_path, odd):
+    """As an input it is read as a number: 7 would be 7.0 once somebody has 3.5, and all would be parted anew."""
+    columns = {"person": {"low": 0, "high": 100}}
+    asked = {"validation": {"share": 0.5, "id": "person", "records": "private"}, "columns": columns}
+    people = [str(one) for one in range(40)]
+    data = loaded(written(tmp_path / "p.csv", people), 40, **asked)
+    assert 0 < len(data.validation) < 40
+    with pytest.raises(InvalidValue, match=r"data\.columns\.person"):
+        loaded(written(tmp_path / "p.csv", [*people, odd]), 41, **asked)
+
+
+@pytest.mark.parametrize("kind", ["float64", "datetime64[us]", "bool"])
+def test_parquet_is_refused_for_such_ids_before_a_record_is_read(tmp_path, monkeypatch, kind):
+    frame = pd.DataFrame({"person": np.arange(20).astype(kind), "age": 1.0, "y": ["a", "b"] * 10})
+    frame.to_parquet(tmp_path / "p.parquet")
+    asked = {"path": str(tmp_path / "p.parquet"), "columns": COLUMNS, "label": "y", "classes": ["a", "b"], "n": 20}
+    asked["validation"] = {"share": 0.5, "id": "person", "records": "private"}
+    with pytest.raises(InvalidValue, match="whole numbers or texts"):
+        TABLE.load(asked)
+    monkeypatch.setattr(table_file, "read", None)
+    with pytest.raises(InvalidValue, match="whole numbers or texts"):
+        TABLE.inspect(asked)

@@ -207,12 +207,14 @@ def test_a_validation_file_has_other_units(tmp_path: Path) -> None:
     data = SOURCES["table"].load(declared(tmp_path / "train.parquet", n=80, validation=validation))
     assert (data.present, data.facts.n_validation) == (80, 20)
     assert len(data.validation) == sum(min(8, rows_of(person)) for person in range(80, 100))
-    written(frame[frame["person"] >= 79], tmp_path / "other.parquet")
-    refused(
-        lambda: SOURCES["table"].load(declared(tmp_path / "train.parquet", n=80, validation=validation)),
-        "data.validation.path",
-        "found 1",
-    )
+    for spelled in (int, "{:05d}".format):
+        shared = frame[frame["person"] >= 79]
+        written(shared.assign(person=[spelled(one) for one in shared["person"]]), tmp_path / "other.parquet")
+        refused(
+            lambda: SOURCES["table"].load(declared(tmp_path / "train.parquet", n=80, validation=validation)),
+            "data.validation.path",
+            "found 1",
+        )
 
 
 # What is refused
@@ -239,11 +241,13 @@ def refused(call: Callable[[], object], *words: str) -> None:
             lambda frame: frame.assign(person=[f"p{one}{' ' * (row % 2)}" for row, one in enumerate(frame["person"])]),
             ["two ids of one"],
         ),
+        (lambda frame: frame.assign(person=[f"p{one}\u200b" for one in frame["person"]]), ["not seen"]),
+        (lambda frame: frame.assign(person=[f"e\u0301{one}" for one in frame["person"]]), ["NFC"]),
         (lambda frame: frame.assign(person=frame["person"] + 0.5), ["whole numbers or texts", "float"]),
         (lambda frame: frame[frame["person"] < 80], ["data.n", "values of person"]),
         (lambda frame: frame.drop(columns="person"), ["person", "which has"]),
     ],
-    ids=["null", "empty text", "nan", "word", "spaces", "float", "count", "column"],
+    ids=["null", "empty text", "nan", "word", "spaces", "unseen", "accent apart", "float", "count", "column"],
 )
 def test_bad_ids(tmp_path: Path, change: Callable[[pd.DataFrame], pd.DataFrame], words: list[str]) -> None:
     file = written(change(people()), tmp_path / "people.parquet")

@@ -8,6 +8,7 @@ records.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,9 @@ COUNT_TOLERANCE = 0.1
 """The declared n is a constant of the mechanism; it may differ from the records present, but not be a typing error."""
 
 
+_ANOTHER_ID = (
+    "Write it as texts, or take a column of its own: with numbers that have a point one record moves all others."
+)
 _MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
 """Texts that stand for a missing id in the files of spreadsheets, databases and pandas."""
 
@@ -72,7 +76,7 @@ class Table(Source[TableOptions], HoldsOut):
             beside = _records(validation.path, form, declared, validation.n)
             if declared.unit is not None:
                 # Before test units are parted off: who is one of them may be in no second file either.
-                ids, others = set(everything.ids), set(beside.ids)
+                ids, others = everything.ids, beside.ids
                 _check_apart(declared.unit, ids, others, "data.validation.path", validation.path, "data.path")
         everything = everything.within(declared.part)
         if declared.test is not None and declared.test.path is None:
@@ -161,20 +165,22 @@ def _check_test_file(asked: TableOptions, declared: Schema, trained: NDArray[Any
     if unit is None or test is None or test.path is None:
         return
     found = _ids_in(test.path, asked.format, unit)
-    others = {"data.path": set(trained)}
+    others = {"data.path": trained}
     if validation.path is not None:
         others["data.validation.path"] = _ids_in(validation.path, asked.format, unit)
     for option, ids in others.items():
         _check_apart(unit, ids, found, "data.test.path", test.path, option)
 
 
-def _ids_in(path: str, form: str | None, unit: Unit) -> set[str]:
-    return set(_unit_ids(path, table_file.read(path, form, (unit.column,), (unit.column,)), unit))
+def _ids_in(path: str, form: str | None, unit: Unit) -> NDArray[Any]:
+    return _unit_ids(path, table_file.read(path, form, (unit.column,), (unit.column,)), unit)
 
 
-def _check_apart(unit: Unit, ids: set[str], found: set[str], option: str, path: str, other: str) -> None:
+def _check_apart(unit: Unit, ids: NDArray[Any], found: NDArray[Any], option: str, path: str, other: str) -> None:
     """No unit is in two files: the one of `option` holds `found`, the one of the option `other` holds `ids`."""
-    if shared := ids & found:
+    # 007 among texts of one file is 7 among numbers of the other.
+    held, others = ({str(int(one)) if one.isdecimal() else one for one in each} for each in (ids, found))
+    if shared := held & others:
         raise InvalidValue(
             option,
             path,
@@ -193,11 +199,16 @@ def _count(where: object, found: int, declared: int, of: str) -> None:
 
 
 def _split_ids(where: object, table: pa.Table, column: str) -> NDArray[Any]:
-    """What parts each record. Raises InvalidValue for a missing one."""
+    """What parts each record. Raises InvalidValue for a missing one, and for others than whole numbers and texts."""
     ids = _values(where, table, column)
+    here, of_texts = f"data.columns.{column}", ids.dtype == object
     if missing := sum(isinstance(one, str) and not one for one in ids):
         expected = f"an id in every record of {where}, found {missing} missing"
-        raise InvalidValue(f"data.columns.{column}", column, expected, "Give them one, or drop them, before the sweep.")
+        raise InvalidValue(here, column, expected, "Give them one, or drop them, before the sweep.")
+    if not (all(isinstance(one, str) for one in ids) if of_texts else ids.dtype.kind in "iu"):
+        # 7 would be 7.0 as soon as one record has 7.5 there, and all records would be parted anew.
+        expected = f"whole numbers or texts in {where}, which part the records; found {ids.dtype}"
+        raise InvalidValue(here, column, expected, _ANOTHER_ID)
     return ids
 
 
@@ -215,18 +226,24 @@ def _unit_ids(where: object, table: pa.Table, unit: Unit) -> NDArray[np.object_]
     texts = [one for one in ids if isinstance(one, str)]
     meant = sorted({repr(one) for one in texts if one.strip().lower() in _MISSING})
     meant += ["texts with spaces around them"] * any(one != one.strip() for one in texts)
+    meant += ["texts with signs that are not seen, or not in Unicode's form NFC"] * any(map(_looks_like_another, texts))
     if meant:
         raise QuotesRecords(
             "data.unit.column",
             unit.column,
             f"ids in {where}, found {', '.join(meant)}",
-            "A word for a missing id makes one unit of many people, and spaces make two ids of one: correct them.",
+            "A word for a missing id makes one unit of many people, and two spellings two ids of one: correct them.",
         )
     if wrong := {type(one).__name__ for one in ids} - {"int", "str"}:
         raise InvalidValue(
             "data.unit.column", unit.column, f"whole numbers or texts in {where}, found {', '.join(sorted(wrong))}"
         )
     return np.array([str(one) for one in ids], dtype=object)
+
+
+def _looks_like_another(id_: str) -> bool:
+    """Whether an id may look like one that it is not equal to."""
+    return not id_.isprintable() or not unicodedata.is_normalized("NFC", id_)
 
 
 def encoded(where: object, table: pa.Table, columns: Sequence[Column]) -> dict[str, NDArray[np.generic]]:

@@ -254,12 +254,12 @@ def _check_types(path: str, types: dict[str, Any], declared: Schema) -> None:
         raise InvalidValue(
             "data.label", declared.label, f"a column of numbers in {path}, it holds {types[declared.label]}"
         )
-    if declared.unit is not None and not _is_id(types[declared.unit.column]):
-        raise InvalidValue(
-            "data.unit.column",
-            declared.unit.column,
-            f"whole numbers or texts in {path}, it holds {types[declared.unit.column]}",
-        )
+    parted_by = {"data.unit.column": declared.unit.column} if declared.unit is not None else {}
+    if declared.unit is None and declared.id is not None:
+        parted_by = {f"data.columns.{declared.id}": declared.id}
+    for option, name in parted_by.items():
+        if not _is_id(types[name]):
+            raise InvalidValue(option, name, f"whole numbers or texts in {path}, it holds {types[name]}")
 
 
 def _check_column(path: str, found: Any, column: Column) -> None:
