@@ -60,6 +60,7 @@ def exported(
 
     The arguments are those of `released`, which raises what this does.
     """
+    from trainables.export.apart import apart
     from trainables.export.model import ReleasedModel
 
     found = released(workspace, sweep, trial, as_refuted=as_refuted, accept=accept)
@@ -69,7 +70,8 @@ def exported(
     own, features = parted(found.spec.data.options())
     facts = SOURCES[found.spec.data.source].facts(own)
     # A map leaves with the model: who asks it has records, and not their features.
-    module = found.module if features is None else features.first(found.module, facts).eval()
+    module = apart(found.module, found.facts.features)
+    module = module if features is None else features.first(module, facts).eval()
     return ReleasedModel(module, _preprocessing(found.spec, facts), card.to_dict(), card.page())
 
 

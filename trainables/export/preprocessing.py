@@ -32,18 +32,22 @@ class Preprocessing:
     columns   of the user's own table; empty for a packaged data set, whose inputs are asked for by name
     classes   what the outputs stand for, in their order: labels as declared, or 0, 1, ...; empty for a regression
     task      classification, rating or regression
+    cuts      whether numbers beyond the bounds of an input are set to the nearer one, as those of a source of one's own
+              are in training; else there are none in training, and they are refused
     """
 
     task: Task
     features: Mapping[str, Feature]
     columns: tuple[Column, ...] = ()
     classes: tuple[Any, ...] = ()
+    cuts: bool = False
 
     @classmethod
     def of(cls, facts: PublicFacts, columns: tuple[Column, ...] = (), classes: tuple[Any, ...] = ()) -> Preprocessing:
         """That of a data set: `columns` and `classes` as a table declares them."""
         labels = classes or tuple(range(facts.classes or 0))
-        return cls(task=facts.task, features=dict(facts.features), columns=columns, classes=labels)
+        cuts = bool(facts.asserted_by)
+        return cls(task=facts.task, features=dict(facts.features), columns=columns, classes=labels, cuts=cuts)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,6 +67,7 @@ class Preprocessing:
             "inputs": [{"name": name, **asdict(feature)} for name, feature in self.features.items()],
             "columns": [asdict(column) for column in self.columns],
             "classes": list(self.classes),
+            "cuts": self.cuts,
         }
 
     @classmethod
@@ -79,6 +84,7 @@ class Preprocessing:
                 for one in plain["columns"]
             ),
             classes=tuple(plain["classes"]),
+            cuts=bool(plain.get("cuts", False)),
         )
 
     def inputs(self, rows: Mapping[str, Any] | pa.Table, where: str = "rows") -> dict[str, NDArray[np.generic]]:
@@ -86,7 +92,8 @@ class Preprocessing:
 
         where  whose rows they are, in errors
 
-        Raises InvalidValue for a column or input that is missing, of another shape, or holds what was not declared.
+        Raises InvalidValue for a column or input that is missing, of another shape, or holds what was not declared:
+        pixels of 0 to 255 are no answer to a question about 0 to 1.
         """
         self._check_names(rows, where)
         if self.columns and not isinstance(rows, Mapping):
@@ -98,9 +105,23 @@ class Preprocessing:
         found = _without_gaps(where, found)
         # What training would have refused, a model is not asked about.
         found = {name: as_input(where, name, feature, found[name]) for name, feature in self.features.items()}
+        found = {name: self._bounded(where, name, found[name]) for name in found}
         if len(lengths := {len(one) for one in found.values()}) > 1:
             raise InvalidValue(where, sorted(lengths), "as many values of each input")
         return found
+
+    def _bounded(self, where: str, name: str, values: NDArray[np.generic]) -> NDArray[np.generic]:
+        feature = self.features[name]
+        if feature.cardinality is not None:
+            return values
+        low, high = np.float32(feature.low), np.float32(feature.high)
+        cut: NDArray[np.generic] = np.clip(values, low, high)
+        if not self.cuts and (beyond := int((cut != values).sum())):
+            expected = f"numbers within {feature.low:g} and {feature.high:g} in {name}, as in training"
+            raise InvalidValue(
+                where, f"{beyond} beyond", expected, "Scale them as the records were that it learnt from."
+            )
+        return cut
 
     def _check_names(self, rows: Mapping[str, Any] | pa.Table, where: str) -> None:
         if isinstance(rows, Mapping):

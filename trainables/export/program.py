@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import re
+import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -50,10 +52,26 @@ def program(module: nn.Module, features: Mapping[str, Feature]) -> torch.export.
         raise NotExportable(
             f"torch.export cannot write this model down: {str(error).strip().splitlines()[0]}"
         ) from error
+    if any(_is_of_functorch(node) for node in found.graph.nodes):
+        # Only in operations on whole batches can it be written to a file.
+        with quiet_copies():
+            found = found.run_decompositions({})
     # They would be kept as a pickle, the only one in the folder.
     found.example_inputs = None
     _without_traces(found)
     return found
+
+
+@contextmanager
+def quiet_copies() -> Iterator[None]:
+    """PyTorch copies its own trees in a way that it warns of itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        yield
+
+
+def _is_of_functorch(node: fx.Node) -> bool:
+    return str(getattr(node.target, "__module__", "")).startswith("torch._functorch")
 
 
 def _without_traces(found: torch.export.ExportedProgram) -> None:

@@ -11,9 +11,6 @@ import copy
 import hashlib
 import json
 import operator
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -23,7 +20,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
-from trainables.export.program import NotExportable, NotReadable, program, read
+from trainables.export.program import NotExportable, NotReadable, program, quiet_copies, read
 from trainables.features.apart import check_apart
 from trainables.features.named import NAMED
 from trainables.system import PublicFacts
@@ -44,7 +41,7 @@ class FeatureProgram(nn.Module):
 
     def __init__(self, map_: ExportedProgram, groups: int | None, bounds: tuple[float, float]) -> None:
         super().__init__()
-        with _quiet_copies():
+        with quiet_copies():
             self.map = copy.deepcopy(map_.module(check_guards=False))
         self._groups, self._bounds = groups, bounds
 
@@ -109,7 +106,7 @@ def _check_keeps_nothing(name: str, map_: ExportedProgram) -> None:
     """Raises InvalidValue for a map that writes to its tensors or to its inputs, for whichever numbers it does so."""
     try:
         # What a program writes to is told only once its operations are functional.
-        with _quiet_copies():
+        with quiet_copies():
             outputs = map_.run_decompositions().graph_signature.output_specs
     except Exception as error:
         # Whatever a decomposition meets in a program of the user's own.
@@ -122,14 +119,6 @@ def _check_keeps_nothing(name: str, map_: ExportedProgram) -> None:
         expected = f"a map that keeps nothing of a record: called, it writes to {', '.join(map(str, written))}"
         remedy = "Write it as a function of one record alone: ranges and statistics are fixed before it is exported."
         raise InvalidValue(HERE, name, expected, remedy)
-
-
-@contextmanager
-def _quiet_copies() -> Iterator[None]:
-    """PyTorch copies its own trees in a way that it warns of itself."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
-        yield
 
 
 def _own(name: str, facts: PublicFacts) -> nn.Module:

@@ -172,7 +172,8 @@ def test_a_pickle_in_a_program_is_never_read(model, tmp_path, monkeypatch, insid
 )
 def test_a_rating_is_predicted_as_it_was_declared(classes, worths):
     """Of stars from 1 to 5 the positions were told, from 0 to 4: one star too few."""
-    asked = Preprocessing(task=Task.RATING, features={"x": Feature(shape=(len(classes),))}, classes=classes)
+    feature = Feature(shape=(len(classes),), high=50.0)
+    asked = Preprocessing(task=Task.RATING, features={"x": feature}, classes=classes)
     model = ReleasedModel(nn.Identity(), asked, {})
     certain = model.predict({"x": 50 * np.eye(len(classes))})
     assert certain.values == pytest.approx(np.array(worths, dtype=float))

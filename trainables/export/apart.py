@@ -1,0 +1,101 @@
+"""A model that leaves says of a record what it says of it alone, whichever others it is asked about beside it.
+
+In training, validation and test no record sees another, whatever a model's code does with a batch
+(`dpcore.gradients.isolated`). A program over many records at once has no such care: there a model that subtracts the
+mean of its batch would say something else than the model that was scored. So code that is not ours is written down
+mapped over the records, each as a batch of one. Where torch.export cannot write that (recurrent layers, fused
+attention), it leaves as it is, if it is seen to keep made-up records apart, and not at all if it does not.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from dpcore.gradients.structure import proves_isolation
+from trainables.export.program import NotExportable, program
+from trainables.system import Feature
+
+ROUNDING = 1e-4
+"""Of the largest number: what several records at once may differ by from each alone."""
+_OURS = "trainables."
+_RECORDS = 4
+
+
+class Mapped(nn.Module):
+    """`model` over many records, each of which passes through it as a batch of one; its tensors have their names."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        # The same tables, so that whoever exchanges a tensor here does so there; as a child it would rename them all.
+        self._parameters, self._buffers, self._modules = model._parameters, model._buffers, model._modules
+        self.__dict__["_model"] = model
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        model = self.__dict__["_model"]
+        found: Tensor = torch.func.vmap(lambda *record: model(*(one.unsqueeze(0) for one in record))[0])(*inputs)
+        return found
+
+
+def apart(model: nn.Module, features: Mapping[str, Feature]) -> nn.Module:
+    """`model`, in evaluation mode, as what may be asked about many records at once and written down as a program.
+
+    Raises NotExportable for one that mixes records and cannot be mapped over them.
+    """
+    inputs = _made_up(features)
+    if type(model).__module__.startswith(_OURS) or proves_isolation(model, inputs):
+        return model
+    with torch.no_grad():
+        alone = torch.cat([model(*(one[row : row + 1] for one in inputs)) for row in range(len(inputs[0]))])
+        if _is_close(_written(Mapped(model).eval(), features, inputs), alone):
+            return Mapped(model).eval()
+        if _is_close(model(*inputs), alone):
+            return model
+    raise NotExportable(
+        "what this model says of a record depends on the records beside it, and torch.export cannot write it down for "
+        "each record apart: take nothing of a batch (its mean, its largest value, its longest text) in its forward pass"
+    )
+
+
+def _written(model: nn.Module, features: Mapping[str, Feature], inputs: tuple[Tensor, ...]) -> Tensor | None:
+    """What its program says of records; None where there is no program of it."""
+    try:
+        # What torch.export thinks of a program that may never be.
+        with warnings.catch_warnings(action="ignore"):
+            said: Tensor = program(model, features).module()(*inputs)
+    except (NotExportable, RuntimeError):
+        return None
+    return said
+
+
+def _is_close(said: Tensor | None, alone: Tensor) -> bool:
+    if said is None or said.shape != alone.shape:
+        return False
+    slack = ROUNDING * float(alone.abs().max())
+    return bool(torch.equal(said, alone) or float((said - alone).abs().max()) <= slack)
+
+
+def _made_up(features: Mapping[str, Feature]) -> tuple[Tensor, ...]:
+    """Records of nobody's within the declared bounds: drawn, at either bound, and at the lower one from the middle on,
+    as padded texts are. [records, *shape] each."""
+    draw = torch.Generator().manual_seed(0)
+    return tuple(torch.stack(list(_values(one, draw))) for one in features.values())
+
+
+def _values(feature: Feature, draw: torch.Generator) -> Iterator[Tensor]:
+    codes, shape = feature.cardinality, feature.shape
+    low, high = (feature.low, feature.high) if codes is None else (0, codes - 1)
+    for record in range(_RECORDS):
+        if codes is None:
+            one = low + (high - low) * torch.rand(shape, generator=draw)
+        else:
+            one = torch.randint(codes, shape, generator=draw)
+        if record % 2 and one.ndim:
+            one[..., one.shape[-1] // 2 :] = low
+        yield one
+    kind = torch.float32 if codes is None else torch.int64
+    yield torch.full(shape, low, dtype=kind)
+    yield torch.full(shape, high, dtype=kind)
