@@ -136,7 +136,8 @@ class ModelCard:
         lines = [
             f"# {self.record.key}",
             *(f"**{one}**" for one in self._headings()),
-            f"A model of `{plan.system}`, trained on {self.facts.n:,} {self.facts.counted} of `{self.facts.dataset}`: "
+            f"A model of `{plan.system}`, trained on {self.facts.counted} of `{self.facts.dataset}`, "
+            f"{self.facts.n:,} as declared: "
             f"{plan.description}.",
             "## What it claims",
             f"{claim_text(self.claim, status)}. {quote_of_claim(self.claim).said.capitalize()}: "
@@ -147,8 +148,8 @@ class ModelCard:
             "What the statuses rest on:",
             "\n".join(self.assumptions.lines()),
             "## How good it was",
-            f"On {self.facts.n_validation:,} validation records, {private}: {scores or 'nothing was reported'}. "
-            f"{quoted}"
+            f"On validation records, {self.facts.n_validation:,} as declared, {private}: "
+            f"{scores or 'nothing was reported'}. {quoted}"
             "Where it was chosen for that score, it is better here than it will be elsewhere.",
             *self._test_lines(),
             "## How it is asked",
@@ -187,7 +188,8 @@ class ModelCard:
         if self.test is None:
             return
         yield "## On test records"
-        records = f"{self.test.held.n:,} {'private' if self.test.held.private else 'public'} test records"
+        private = "private" if self.test.held.private else "public"
+        records = f"{private} test records, {self.test.held.n:,} as declared,"
         if self._own is None:
             times, unread = len(self.readings), "not read yet, as far as this store knows"
             others = f"read {times} times, for other models" if times else unread

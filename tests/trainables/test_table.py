@@ -163,6 +163,9 @@ def test_bad_tables(tmp_path: Path, change: Callable[[pd.DataFrame], pd.DataFram
         ({"classes": None}, "data.classes"),
         ({"classes": ["yes"]}, "data.classes"),
         ({"classes": 1}, "data.classes"),
+        ({"classes": ["yes", "no", "yes"]}, "data.classes"),
+        ({"classes": [0, 1, True]}, "data.classes"),
+        ({"columns": {"age": {"low": -1e308, "high": 1e308}}}, "data.columns.age"),
         ({"target": [0, 1]}, "data.classes"),
         ({"columns": {}}, "data.columns"),
         ({"columns": {"rich": {"low": 0, "high": 1}}}, "data.columns"),
@@ -214,3 +217,15 @@ def test_what_is_said_of_values_beyond_their_declaration_is_what_happens(tmp_pat
     refused(lambda: TABLE.load(declared(path)), "categories")
     per_person = TABLE.facts({**told, "unit": {"column": "id", "max_records": 2}, "n": 100})
     assert "are one unit" in per_person.treatment[-1]
+
+
+def test_texts_of_a_csv_file_are_no_lists_and_groups_are_as_they_are_written(tmp_path: Path) -> None:
+    rows = "\n".join(f"{i / 10},{'ab'[i % 2]},0{i % 2},abcd" for i in range(10))
+    (tmp_path / "a.csv").write_text(f"x,y,zone,scan\n{rows}\n")
+    asked = {"path": str(tmp_path / "a.csv"), "n": 10, "label": "y", "classes": ["a", "b"]}
+    groups = {"column": "zone", "categories": ["00", "01"]}
+    data = TABLE.load({**asked, "columns": {"x": {"low": 0, "high": 1}}, "groups": groups})
+    assert data.train.groups is not None
+    assert data.train.groups.tolist() == [0, 1] * 5
+    scan = {"low": 0, "high": 9, "shape": [4]}
+    refused(lambda: TABLE.load({**asked, "columns": {"scan": scan}}), "data.columns.scan", "lists of 4 numbers")

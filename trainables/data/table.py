@@ -300,7 +300,7 @@ def _own(where: object, table: pa.Table, column: Column) -> NDArray[np.generic]:
     values = _values(where, table, column.name)
     if column.shape:
         size = math.prod(column.shape)
-        wrong = [i for i, one in enumerate(values) if not hasattr(one, "__len__") or len(one) != size]
+        wrong = [i for i, one in enumerate(values) if not isinstance(one, np.ndarray | list) or len(one) != size]
         if wrong:
             raise InvalidValue(
                 f"data.columns.{column.name}", where, f"lists of {size} numbers, row {wrong[0]} has another length"

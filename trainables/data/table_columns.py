@@ -80,6 +80,8 @@ def pair(name: str, value: object) -> tuple[float, float]:
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 2:
         low, high = value
         numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in value)
-        if numbers and math.isfinite(low) and math.isfinite(high) and low < high:
+        # Their distance too: what is scaled by it would be 0 for every record.
+        if numbers and math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low):
             return float(low), float(high)
-    raise InvalidValue(name, value, "two finite numbers, low < high, chosen without looking at the records")
+    expected = "two finite numbers, low < high, at a finite distance, chosen without looking at the records"
+    raise InvalidValue(name, value, expected)

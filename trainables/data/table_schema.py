@@ -56,7 +56,9 @@ class Schema:
         a text would otherwise follow from what all other records have there."""
         own = [column.name for column in self.columns if column.is_text]
         label = [self.label] if self.classes and all(isinstance(one, str) for one in self.classes) else []
-        return tuple(dict.fromkeys((*self.ids, *own, *label)))
+        inputs = {column.name for column in self.columns}
+        groups = [] if self.groups is None or self.groups.column in inputs else [self.groups.column]
+        return tuple(dict.fromkeys((*self.ids, *own, *label, *groups)))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -193,8 +195,8 @@ def _task(asked: TableOptions) -> tuple[Task, tuple[Any, ...], tuple[float, floa
         return Task.REGRESSION, (), (low, high)
     if isinstance(classes, int) and not isinstance(classes, bool):
         classes = list(range(classes))
-    if not isinstance(classes, Sequence) or isinstance(classes, str) or len(set(classes)) < 2:
-        raise InvalidValue(
-            "data.classes", asked.classes, "at least two different labels, or their number", "List them."
-        )
-    return Task(asked.task), tuple(classes), (0.0, 1.0)
+    listed = () if not isinstance(classes, Sequence) or isinstance(classes, str) else tuple(classes)
+    if not 2 <= len(set(listed)) == len(listed):
+        expected = "at least two labels, each of them once, or their number"
+        raise InvalidValue("data.classes", asked.classes, expected, "List them.")
+    return Task(asked.task), listed, (0.0, 1.0)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
@@ -54,11 +55,19 @@ def noised_score(
 
 
 def _spread(judged: Judgements, metrics: Mapping[str, float], facts: PublicFacts) -> dict[str, float]:
-    """Of means over records, that of their values; of a root of one, by the delta method."""
+    """Of means over records, that of their values; of a root of one, by the delta method. Of one record, or of records
+    that are all alike, nobody knows how much others differ: nothing is said.
+    """
     n = len(judged)
-    found = {"loss": float(np.std(judged.losses)) / math.sqrt(n)}
-    if facts.task is not Task.REGRESSION:
-        found |= share_error(metrics, n)
-    if (root := metrics.get("rmse")) is not None and root > 0:
-        found["rmse"] = float(np.std(judged.squared_errors)) / (2 * root * math.sqrt(n))
+    found = {} if facts.task is Task.REGRESSION else dict(share_error(metrics, n))
+    if n > 1:
+        spread = {"loss": _deviation(judged.losses)}
+        if (root := metrics.get("rmse")) is not None and root > 0:
+            spread["rmse"] = _deviation(judged.squared_errors) / (2 * root)
+        found |= {name: one / math.sqrt(n) for name, one in spread.items() if one > 0}
     return found
+
+
+def _deviation(values: NDArray[np.float64]) -> float:
+    """Standard deviation, unbiased in its square."""
+    return float(np.std(values, ddof=1))
