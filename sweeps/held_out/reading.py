@@ -12,9 +12,12 @@ from sweeps.held_out.declared import declared_test
 from sweeps.held_out.readings import HeldOutReading, of_its_records, readings
 from sweeps.population.besides import charge_reading
 from sweeps.process.workspace import Workspace
+from sweeps.provenance.fingerprint import Changed
+from sweeps.records import SweepRecord
 from sweeps.release.publisher import Publisher
 from sweeps.requests import HeldOutRead, HeldOutScore, this_person
 from sweeps.spec import load_spec
+from sweeps.store import Store
 from trainables.data import SOURCES
 from trainables.data.content import fingerprint
 from trainables.data.test_part import HasTestRecords
@@ -32,8 +35,8 @@ def read(
 
     The reading is durable in the store before a record is scored, so that a crash costs a reading, and never hides one.
     So is its charge to the population, where the records are private.
-    Raises InvalidValue for a sweep without test records, a second reading, and what `released` refuses, and
-    PopulationSpent.
+    Raises InvalidValue for a sweep without test records, a second reading, and what `released` refuses; Changed where
+    the other records are not those that the sweep had; and PopulationSpent.
     """
     seen = Publisher.open(workspace.store_url)
     record = seen.sweep(sweep).kept()
@@ -58,6 +61,7 @@ def read(
     from trainables.export.scoring import noised_score, score
 
     with closing(workspace.open_store()) as store:
+        _check_unchanged(store, record, source.load(own).fingerprint)
         # Of the records, whatever they are seen through.
         word = store.data_fingerprint(fingerprint(records))
         _check_first(of_its_records(seen, record.name, word), model.record.key, again)
@@ -70,6 +74,16 @@ def read(
         came = HeldOutScore(read=number, metrics=found.metrics, standard_error=found.standard_error)
         store.ask(record.name, came, this_person())
     return next(one for one in readings(seen, record.name) if one.id == number)
+
+
+def _check_unchanged(store: Store, record: SweepRecord, others: str) -> None:
+    """Under other ids somebody who trained would be a test record.  others  fingerprint of all records but these"""
+    began = record.fingerprints.get("data")
+    if began is not None and store.data_fingerprint(others) != began:
+        raise Changed(
+            f"sweep {record.called!r}: its records changed since it ran, so that nobody knows whether it trained on "
+            "the test records that are there now. Restore the file, or start a new sweep."
+        )
 
 
 def _known(made: Collection[HeldOutReading], trial: str) -> HeldOutReading | None:
