@@ -18,6 +18,7 @@ DRAWING = {
 PUBLIC = {
     "dpcore/convexified/counterexamples.py": "made-up records",
     "dpcore/gradients/": "coins of the models themselves, as dropout draws them",
+    "trainables/export/apart.py": "made-up records",
     "trainables/attacks/": "an attacker's own coins",
     "trainables/rehearsal/": "made-up records",
     "trainables/measures/": "an auditor's own coins and twins that are never released",
