@@ -17,6 +17,7 @@ from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Quote, dependence, quote_of_claim, quote_of_metric
 from sweeps.release.rounding import claim_text, count_text
+from sweeps.release.validation_text import declared_number
 from sweeps.spec import SweepSpec
 from trainables.metrics import Dependence
 from trainables.publishing import declared
@@ -136,8 +137,8 @@ class ModelCard:
         lines = [
             f"# {self.record.key}",
             *(f"**{one}**" for one in self._headings()),
-            f"A model of `{plan.system}`, trained on {self.facts.counted} of `{self.facts.dataset}`, "
-            f"{self.facts.n:,} as declared: "
+            f"A model of `{plan.system}`, trained on records of `{self.facts.dataset}`, "
+            f"{declared_number(self.facts.n, self.facts.counted)}: "
             f"{plan.description}.",
             "## What it claims",
             f"{claim_text(self.claim, status)}. {quote_of_claim(self.claim).said.capitalize()}: "
@@ -148,7 +149,7 @@ class ModelCard:
             "What the statuses rest on:",
             "\n".join(self.assumptions.lines()),
             "## How good it was",
-            f"On validation records, {self.facts.n_validation:,} as declared, {private}: "
+            f"On validation records, {declared_number(self.facts.n_validation, self.facts.counted)}, {private}: "
             f"{scores or 'nothing was reported'}. {quoted}"
             "Where it was chosen for that score, it is better here than it will be elsewhere.",
             *self._test_lines(),
@@ -189,13 +190,13 @@ class ModelCard:
             return
         yield "## On test records"
         private = "private" if self.test.held.private else "public"
-        records = f"{private} test records, {self.test.held.n:,} as declared,"
+        records = f"{private} test records, {declared_number(self.test.held.n, self.test.counted)},"
         if self._own is None:
             times, unread = len(self.readings), "not read yet, as far as this store knows"
             others = f"read {times} times, for other models" if times else unread
             yield f"The {records} were {others}: there is no test score of this one."
             return
-        yield f"On {records}, on which nothing was trained or chosen: {self._own}."
+        yield f"On {records} on which nothing was trained or chosen: {self._own}."
         if self.test.histogram is not None:
             both = claim_text(self.with_score, self.assumptions.status(self.with_score))
             yield f"The model and this score together: {both}."

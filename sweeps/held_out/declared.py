@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from dpcore.accounting import headline_of_many
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, resting_on
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for, several
 from dpcore.parallel import larger_of_parts
 from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.release.validation_text import declared_number
 from trainables.data import SOURCES
 from trainables.data.file_paths import written_out
 from trainables.data.test_part import HasTestRecords, HeldOut
@@ -32,9 +34,11 @@ class DeclaredTest:
     held       as the data declare them
     histogram  of one reading of private ones; None where they are public
     bins       of the histogram
+    counted    what there are `held.n` of: records, or units
     """
 
     held: HeldOut
+    counted: str
     histogram: NoisyHistogram | None = None
     bins: Bins = "loss"
 
@@ -42,7 +46,7 @@ class DeclaredTest:
     def of(cls, held: HeldOut, facts: PublicFacts, epsilon: float, delta: float, adjacency: Adjacency) -> DeclaredTest:
         """epsilon  the smallest budget that the sweep began with"""
         if not held.private:
-            return cls(held=held)
+            return cls(held=held, counted=facts.counted)
         bins: Bins = "loss" if facts.private_validation is None else facts.private_validation.bins
         histogram = NoisyHistogram(
             cells=cells_for(facts, bins).size,
@@ -50,7 +54,7 @@ class DeclaredTest:
             adjacency=adjacency,
             unit_records=facts.unit_records,
         )
-        return cls(held=held, histogram=histogram, bins=bins)
+        return cls(held=held, counted=facts.counted, histogram=histogram, bins=bins)
 
     def claim(self, claim: Guarantee, times: int) -> Guarantee:
         """What a trial's `claim` is together with its test score, read so often; of public records the same."""
@@ -64,14 +68,12 @@ class DeclaredTest:
 
     def __str__(self) -> str:
         """In one line."""
-        by = self.held.apart or f"the hash of {self.held.id}"
+        by, number = self.held.apart or f"the hash of {self.held.id}", declared_number(self.held.n, self.counted)
         if self.histogram is None:
-            return (
-                f"{self.held.n:,} public ones: a score leaves as it is, no claim covers them, and each reading counts"
-            )
+            return f"public ones, {number}: a score leaves as it is, no claim covers them, and each reading counts"
         return (
-            f"{self.held.n:,} private ones, parted off by {by}: a score is one histogram with "
-            f"Gaussian noise of {self.histogram.deviation:.4g} records on each count, in parallel with training"
+            f"private ones, {number}, parted off by {by}: a score is one histogram with Gaussian noise of "
+            f"{self.histogram.deviation:.4g} records on each count, in parallel with training"
         )
 
 
@@ -88,6 +90,26 @@ def declared_test(spec: RecordedSpec) -> DeclaredTest | None:
     if held is None:
         return None
     return DeclaredTest.of(held, facts, min(privacy["epsilon"]), privacy["delta"], Adjacency(privacy["adjacency"]))
+
+
+def reading_event(spec: RecordedSpec) -> Gaussian | None:
+    """What one reading of its private test records spends; None where it declares none.
+
+    It follows from the recorded spec alone, whatever became of its data: how many cells there are does not matter.
+    """
+    test, privacy = spec.canonical.get("data", {}).get("test"), spec.canonical["privacy"]
+    if not isinstance(test, Mapping) or test.get("records") != "private":
+        return None
+    noise = noise_for(min(privacy["epsilon"]), privacy["delta"], 1)
+    return NoisyHistogram(cells=1, noise_multiplier=noise, adjacency=Adjacency(privacy["adjacency"])).event()
+
+
+def held_out_of(spec: RecordedSpec) -> HeldOut | None:
+    """The test records of a recorded spec, as it declares them; None where it does not, or cannot be asked any more."""
+    try:
+        return _held(spec)[0]
+    except (InvalidValue, KeyError):
+        return None
 
 
 def place(spec: RecordedSpec) -> str | None:

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpcore.events import Event
-from dpcore.mechanisms.noisy_histogram import several
-from sweeps.held_out.declared import declared_test, place
+from dpcore.events import Event, Repeated
+from sweeps.held_out.declared import held_out_of, place, reading_event
 from sweeps.ledger.summary import Choice
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord
@@ -174,8 +173,11 @@ def charged(store: Publisher, record: SweepRecord) -> tuple[Charged, ...]:
 
 
 def _charged(spec: RecordedSpec, times: int) -> tuple[Charged, ...]:
-    declared = declared_test(spec)
-    if declared is None or declared.histogram is None:
+    release = reading_event(spec)
+    if release is None:
         return ()
-    event = several(declared.histogram, max(1, times))
-    return (Charged(event=event, parts=declared.held.parts, assumption=declared.held.assumption, times=times),)
+    event, held = Repeated(event=release, count=max(1, times)), held_out_of(spec)
+    if held is None:
+        # What parts them can be asked no more (another version refuses it): they are taken for any of the others.
+        return (Charged(event=event, parts="", assumption="", times=times, apart=False),)
+    return (Charged(event=event, parts=held.parts, assumption=held.assumption, times=times),)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from sweeps.provenance.recorded_spec import RecordedSpec
@@ -39,6 +41,16 @@ def recorded_text(spec: RecordedSpec) -> str | None:
         data = Data(**spec.canonical["data"])
         facts = SOURCES[data.source].facts(data.options())
     except (InvalidValue, OSError, KeyError):
-        # Before records could be declared private all were public, and published sources are.
-        return TREATED_AS_PUBLIC
+        # What is needed to ask is gone. Before records could be declared private all were public, and published
+        # sources are.
+        declared = spec.canonical["data"].get("validation")
+        return _PRIVATE if isinstance(declared, Mapping) and declared.get("records") == "private" else TREATED_AS_PUBLIC
     return validation_text(facts, Adjacency(spec.canonical["privacy"]["adjacency"]))
+
+
+def declared_number(n: int, counted: str) -> str:
+    """How many records there are, or units: a public number that was declared, which no file was held to exactly.
+
+    counted  see `PublicFacts.counted`
+    """
+    return f"{n:,} as declared" if counted == "records" else f"those of {n:,} {counted} as declared"
