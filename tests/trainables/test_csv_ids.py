@@ -99,3 +99,17 @@ def test_parquet_is_refused_for_such_ids_before_a_record_is_read(tmp_path, monke
     monkeypatch.setattr(table_file, "read", None)
     with pytest.raises(InvalidValue, match="whole numbers or texts"):
         TABLE.inspect(asked)
+
+
+@pytest.mark.parametrize("odd", [".0", "e0"])
+def test_a_point_in_one_record_makes_no_two_categories_one(tmp_path, odd):
+    """Beyond 2^53 a column of numbers with a point has every other whole number alone."""
+    codes = [2**53, 2**53 + 1]
+    columns = {"person": {"categories": codes}}
+    people = [str(codes[place % 2]) for place in range(40)]
+    data = loaded(written(tmp_path / "p.csv", people), 40, columns=columns)
+    assert data.train.inputs["x"].argmax(axis=1).tolist() == [0, 1] * 20
+    with pytest.raises(InvalidValue, match="as texts"):
+        loaded(written(tmp_path / "p.csv", [*people, str(2**53) + odd]), 41, columns=columns)
+    with pytest.raises(InvalidValue, match="beyond 2"):
+        loaded(written(tmp_path / "p.csv", [str(2**64 + place % 2) for place in range(40)]), 40, columns=columns)

@@ -37,6 +37,8 @@ COUNT_TOLERANCE = 0.1
 """The declared n is a constant of the mechanism; it may differ from the records present, but not be a typing error."""
 
 
+_EXACT = 2**53
+"""Whole numbers up to here are numbers with a point, exactly."""
 _ANOTHER_ID = (
     "Write it as texts, or take a column of its own: with numbers that have a point one record moves all others."
 )
@@ -333,6 +335,12 @@ def _positions(
     where: object, table: pa.Table, name: str, known: tuple[Any, ...], declared_in: str
 ) -> NDArray[np.int64]:
     values = _values(where, table, name)
+    if values.dtype.kind == "f" and any(isinstance(one, int) and abs(one) > _EXACT for one in known):
+        # One record with a point in a CSV file makes such numbers of all, and neighbours one and the same.
+        expected = f"whole numbers in {where}, which are declared beyond 2^53: others are read as the nearest of many"
+        raise InvalidValue(
+            f"data.{declared_in}", name, expected, "Declare them as texts, in quotes, and write them so."
+        )
     position = {value: i for i, value in enumerate(known)}
     unknown = sorted({repr(value) for value in values.tolist() if value not in position})
     if unknown:
