@@ -49,10 +49,11 @@ def apart(model: nn.Module, features: Mapping[str, Feature]) -> nn.Module:
     if type(model).__module__.startswith(_OURS) or proves_isolation(model, inputs):
         return model
     with torch.no_grad():
-        alone = torch.cat([model(*(one[row : row + 1] for one in inputs)) for row in range(len(inputs[0]))])
-        if _is_close(_written(Mapped(model).eval(), features, inputs), alone):
+        # Copies: a model may change its inputs in place.
+        alone = torch.cat([model(*(one[[row]] for one in inputs)) for row in range(len(inputs[0]))])
+        if _is_close(_written(Mapped(model).eval(), features, _copies(inputs)), alone):
             return Mapped(model).eval()
-        if _is_close(model(*inputs), alone):
+        if _is_close(model(*_copies(inputs)), alone):
             return model
     raise NotExportable(
         "what this model says of a record depends on the records beside it, and torch.export cannot write it down for "
@@ -69,6 +70,10 @@ def _written(model: nn.Module, features: Mapping[str, Feature], inputs: tuple[Te
     except (NotExportable, RuntimeError):
         return None
     return said
+
+
+def _copies(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(one.clone() for one in inputs)
 
 
 def _is_close(said: Tensor | None, alone: Tensor) -> bool:

@@ -71,7 +71,7 @@ QUALITY: Mapping[str, Metric] = {
             name="mae",
             goal="minimize",
             worst=Worst.TARGET_RANGE,
-            doc="mean absolute error (ratings: of the expected class)",
+            doc="mean absolute error (ratings: of the expected class, in steps from one class to the next)",
         ),
     )
 }

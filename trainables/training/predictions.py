@@ -25,7 +25,8 @@ METRICS = (
         name="rmse",
         goal="minimize",
         worst=Worst.TARGET_RANGE,
-        doc="root mean squared error on the validation records (regressions; ratings: of the expected class)",
+        doc="root mean squared error on the validation records (regressions; ratings: of the expected class, in steps "
+        "from one class to the next)",
         tasks=frozenset({Task.REGRESSION, Task.RATING}),
     ),
     _judged(name="loss", goal="minimize", worst=Worst.GUESSED_LOSS, doc="mean loss on the validation records"),
