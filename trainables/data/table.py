@@ -66,10 +66,12 @@ class Table(Source[TableOptions], HoldsOut):
         for other in (declared.validation.path, held):
             if other is not None:
                 table_file.inspect(other, asked.format, declared)
+        _check_other_files(asked, declared)
 
     def records(self, asked: TableOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records. Raises InvalidValue (file, columns, missing values, categories, labels, count)."""
         declared = schema(asked)
+        _check_other_files(asked, declared)
         where, form = asked.path, asked.format
         everything = _records(where, form, declared, declared.n)
         _check_test_file(asked, declared, everything.ids)
@@ -121,6 +123,24 @@ class Table(Source[TableOptions], HoldsOut):
             _check_test_file(asked, declared, others.ids)
         split = found.split if declared.unit is None else content.by_unit(found.split, found.ids, declared.unit)[0]
         return content.checked(facts, "test", split)
+
+
+def _check_other_files(asked: TableOptions, declared: Schema) -> None:
+    """No file that is declared public, or to share nobody, is one of those that are trained on: folders may hold links.
+
+    Raises InvalidValue.
+    """
+    validation, test, form = declared.validation, declared.test, asked.format
+    named = {"data.path": str(asked.path), "data.validation.path": validation.path}
+    apart = validation.private is None or bool(validation.private.parts)
+    checked = [("data.validation.path", "data.path")] if apart and validation.path is not None else []
+    checked += [("data.test.path", one) for one in named] if test is not None and test.path is not None else []
+    found = {**named, "data.test.path": None if test is None else test.path}
+    for option, other in checked:
+        one, beside = found[option], found[other]
+        if one is not None and beside is not None and table_file.files(one, form) & table_file.files(beside, form):
+            expected = f"no file that is in {beside} of {other} too, under whatever name"
+            raise InvalidValue(option, one, expected, "Take it out of there, or give another.")
 
 
 def _in_test(records: _Records, test: HeldOut) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import difflib
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -135,6 +136,18 @@ def inspect(where: object, form: str | None, declared: Schema) -> None:
     _check_names(path, kind, [name for name, _ in found], declared.names)
     if kind != "csv":
         _check_types(path, dict(found), declared)
+
+
+def files(where: object, form: str | None) -> frozenset[str]:
+    """What tells each file of `where` from all others, links followed. Opens none. Raises InvalidValue (path, form)."""
+    from pyarrow.fs import LocalFileSystem
+
+    path, kind = _path(where), form_of(where, form)
+    with _readable(path, kind):
+        source = _dataset(path, kind)
+        if not isinstance(source.filesystem, LocalFileSystem):
+            return frozenset(f"{source.filesystem.type_name} {one}" for one in source.files)
+        return frozenset(f"{at.st_dev} {at.st_ino}" for at in map(os.stat, source.files))
 
 
 def columns(where: object, form: str | None) -> list[tuple[str, pa.DataType | None]]:
