@@ -15,7 +15,7 @@ from sweeps.process.workspace import Workspace
 from sweeps.provenance.fingerprint import Changed
 from sweeps.records import SweepRecord
 from sweeps.release.publisher import Publisher
-from sweeps.requests import HeldOutRead, HeldOutScore, this_person
+from sweeps.requests import Accepted, HeldOutRead, HeldOutScore, this_person
 from sweeps.spec import load_spec
 from sweeps.store import Store
 from trainables.data import SOURCES
@@ -78,11 +78,13 @@ def read(
 
 def _check_unchanged(store: Store, record: SweepRecord, others: str) -> None:
     """Under other ids somebody who trained would be a test record.  others  fingerprint of all records but these"""
-    began = record.fingerprints.get("data")
-    if began is not None and store.data_fingerprint(others) != began:
+    began, asked = record.fingerprints.get("data"), store.requests(record.name)
+    changed = began is not None and store.data_fingerprint(others) != began
+    if changed or any(isinstance(one.wanted, Accepted) and one.wanted.what == "data" for one in asked):
+        when = "since it ran" if changed else "while it ran (--accept data)"
         raise Changed(
-            f"sweep {record.called!r}: its records changed since it ran, so that nobody knows whether it trained on "
-            "the test records that are there now. Restore the file, or start a new sweep."
+            f"sweep {record.called!r}: its records changed {when}, so that nobody knows whether it trained on the test "
+            f"records that are there now. {'Restore the file, or start' if changed else 'Start'} a new sweep."
         )
 
 

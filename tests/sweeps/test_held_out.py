@@ -26,7 +26,7 @@ from sweeps.process.workspace import Workspace
 from sweeps.provenance.fingerprint import Changed
 from sweeps.release.publisher import Publisher
 from sweeps.release.validation_text import declared_number, recorded_text
-from sweeps.requests import HeldOutRead
+from sweeps.requests import Accepted, HeldOutRead
 from sweeps.spec import SpecErrors, load_spec
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.data import SOURCES
@@ -188,6 +188,10 @@ def test_nobody_who_trained_is_a_test_record_of_a_file_that_changed(tmp_path):
     assert "not read yet" in sweep.model(0).page
     frame.to_parquet(name)
     assert sweep.test(0).of == 1
+    with closing(sweep.workspace.open_store()) as store:
+        store.ask(NAME, Accepted(what="data", before="a", now="b"), "somebody")
+    with pytest.raises(Changed, match="while it ran"):
+        sweep.test(1, again=True)
 
 
 @pytest.fixture(scope="module")
