@@ -22,7 +22,8 @@ data:
 With `unit`, neighbours differ in all rows that share a value of its column, at most `max_records` of which are used:
 those with the lowest hash of the unit's id and their contents. `n` then counts units, here and of a validation file;
 validation is split by the unit (`id` may be left out), and no unit may be in both files. Ids are whole numbers or
-texts without spaces around them, and none may be missing, nor `NA`, `null` or another word for it.
+texts, of whatever parts records; those of units without spaces around them, and none may be missing, nor `NA`, `null`
+or another word for it.
 
 Whether validation records are public or private has to be said: see `trainables.validation.declaration`.
 """
