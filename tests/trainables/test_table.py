@@ -227,5 +227,12 @@ def test_texts_of_a_csv_file_are_no_lists_and_groups_are_as_they_are_written(tmp
     data = TABLE.load({**asked, "columns": {"x": {"low": 0, "high": 1}}, "groups": groups})
     assert data.train.groups is not None
     assert data.train.groups.tolist() == [0, 1] * 5
+    truths = "\n".join(f"{i / 10},{'ab'[i % 2]},{str(i % 2 == 0).lower()},abcd" for i in range(10))
+    (tmp_path / "truths.csv").write_text(f"x,y,zone,scan\n{truths}\n")
+    told = {**asked, "path": str(tmp_path / "truths.csv"), "columns": {"x": {"low": 0, "high": 1}}}
+    for categories in ([True, False], ["true", "false"]):
+        data = TABLE.load({**told, "groups": {"column": "zone", "categories": categories}})
+        assert data.train.groups is not None
+        assert data.train.groups.tolist() == [0, 1] * 5
     scan = {"low": 0, "high": 9, "shape": [4]}
     refused(lambda: TABLE.load({**asked, "columns": {"scan": scan}}), "data.columns.scan", "lists of 4 numbers")

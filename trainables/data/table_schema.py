@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,11 @@ from trainables.weights import Groups, Weights
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The whole declaration, checked.  n  of the whole file, of which `part` may be read alone"""
+    """The whole declaration, checked.
+
+    n                 of the whole file, of which `part` may be read alone
+    groups_are_texts  whether all categories of `groups` were declared as texts
+    """
 
     n: int
     label: str
@@ -35,6 +39,7 @@ class Schema:
     groups: Groups | None = None
     test: HeldOut | None = None
     part: RecordsPart | None = None
+    groups_are_texts: bool = False
 
     @property
     def id(self) -> str | None:
@@ -56,8 +61,8 @@ class Schema:
         a text would otherwise follow from what all other records have there."""
         own = [column.name for column in self.columns if column.is_text]
         label = [self.label] if self.classes and all(isinstance(one, str) for one in self.classes) else []
-        inputs = {column.name for column in self.columns}
-        groups = [] if self.groups is None or self.groups.column in inputs else [self.groups.column]
+        groups = {self.groups.column} if self.groups is not None and self.groups_are_texts else set()
+        groups -= {column.name for column in self.columns}
         return tuple(dict.fromkeys((*self.ids, *own, *label, *groups)))
 
     @property
@@ -162,7 +167,10 @@ def schema(asked: TableOptions) -> Schema:
     parts = {"data.validation": (validation.id, validation.key), "data.test": held}
     tuning_part.check_others(part, parts, validation.path if validation.private is not None else None)
     test_part.check_file(test, {"data.path": str(asked.path), "data.validation.path": validation.path})
-    return Schema(asked.n, label, classes, task, target, columns, validation, asked.unit, weights, groups, test, part)
+    texts = isinstance(asked.groups, Mapping) and all(isinstance(one, str) for one in asked.groups["categories"])
+    return Schema(
+        asked.n, label, classes, task, target, columns, validation, asked.unit, weights, groups, test, part, texts
+    )
 
 
 def _check_left(n: int, validation: Validation, test: HeldOut | None) -> None:
