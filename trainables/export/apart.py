@@ -10,7 +10,7 @@ attention), it leaves as it is, if it is seen to keep made-up records apart, and
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -48,12 +48,12 @@ def apart(model: nn.Module, features: Mapping[str, Feature]) -> nn.Module:
     inputs = _made_up(features)
     if type(model).__module__.startswith(_OURS) or proves_isolation(model, inputs):
         return model
+    mapped = Mapped(model).eval()
     with torch.no_grad():
-        # Copies: a model may change its inputs in place.
-        alone = torch.cat([model(*(one[[row]] for one in inputs)) for row in range(len(inputs[0]))])
-        if _is_close(_written(Mapped(model).eval(), features, _copies(inputs)), alone):
-            return Mapped(model).eval()
-        if _is_close(model(*_copies(inputs)), alone):
+        inputs, alone = _answered(model, inputs)
+        if _is_close(_said(lambda: program(mapped, features).module(), inputs), alone):
+            return mapped
+        if _is_close(_said(lambda: model, inputs), alone):
             return model
     raise NotExportable(
         "what this model says of a record depends on the records beside it, and torch.export cannot write it down for "
@@ -61,26 +61,32 @@ def apart(model: nn.Module, features: Mapping[str, Feature]) -> nn.Module:
     )
 
 
-def _written(model: nn.Module, features: Mapping[str, Feature], inputs: tuple[Tensor, ...]) -> Tensor | None:
-    """What its program says of records; None where there is no program of it."""
+def _answered(model: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Those records for which `model` can be computed, and what it says of each of them alone. Raises NotExportable."""
+    found = {row: _said(lambda: model, tuple(one[[row]] for one in inputs)) for row in range(len(inputs[0]))}
+    said = {row: one for row, one in found.items() if one is not None}
+    if not said:
+        raise NotExportable("this model says nothing of records within the declared bounds: each raises an error")
+    return tuple(one[list(said)] for one in inputs), torch.cat(list(said.values()))
+
+
+def _said(made: Callable[[], Callable[..., Tensor]], inputs: tuple[Tensor, ...]) -> Tensor | None:
+    """What a model says of records; None where it cannot be made, or raises an error for these."""
     try:
         # What torch.export thinks of a program that may never be.
         with warnings.catch_warnings(action="ignore"):
-            said: Tensor = program(model, features).module()(*inputs)
-    except (NotExportable, RuntimeError):
+            # Copies: a model may change its inputs in place.
+            return made()(*(one.clone() for one in inputs))
+    except Exception:
+        # Whatever code of the user's own raises for values.
         return None
-    return said
-
-
-def _copies(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return tuple(one.clone() for one in inputs)
 
 
 def _is_close(said: Tensor | None, alone: Tensor) -> bool:
     if said is None or said.shape != alone.shape:
         return False
-    slack = ROUNDING * float(alone.abs().max())
-    return bool(torch.equal(said, alone) or float((said - alone).abs().max()) <= slack)
+    slack = ROUNDING * float(alone.abs().nan_to_num(posinf=0.0).max())
+    return torch.allclose(said, alone, rtol=0.0, atol=slack, equal_nan=True)
 
 
 def _made_up(features: Mapping[str, Feature]) -> tuple[Tensor, ...]:

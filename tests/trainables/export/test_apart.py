@@ -98,6 +98,29 @@ def test_a_model_that_changes_its_inputs_in_place_is_asked_about_copies():
     assert torch.allclose(apart(model, NUMBERS)(x.clone()), alone(model, x.clone()), atol=1e-6)
 
 
+class Failing(nn.Module):
+    """For some values it has no answer, and for others none that is finite."""
+
+    def __init__(self, never=False):
+        super().__init__()
+        self.last, self.never = nn.Linear(6, 2), never
+
+    def forward(self, x):
+        if self.never:
+            raise RuntimeError("never")
+        torch.linalg.cholesky(torch.eye(2) - x[:, :1, None] * torch.ones(2, 2) / 1.9)
+        return self.last(x.log())
+
+
+def test_values_for_which_a_model_cannot_be_computed_decide_nothing():
+    model, x = Failing().eval(), torch.rand(9, 6) / 4 + 0.1
+    with pytest.raises(RuntimeError):
+        model(torch.ones(1, 6))
+    assert torch.allclose(apart(model, NUMBERS)(x), alone(model, x), atol=1e-6)
+    with pytest.raises(NotExportable, match="each raises an error"):
+        apart(Failing(never=True).eval(), NUMBERS)
+
+
 def test_what_is_proved_apart_stays_as_it_is():
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
     assert apart(model, NUMBERS) is model
