@@ -43,8 +43,8 @@ _ENOUGH = 700.0
 def covering_mu(profile: TrialProfile, tau: float, tolerance: float = TOLERANCE) -> float:
     """The least mu that covers the profile up to chance `tau`, in (0, 1), from above to about `tolerance` relative.
 
-    Infinite where no mu does: an epsilon that stays infinite at tau. The CLT's mu is no such number: it may lie below.
-    Raises InvalidValue, and as the profile does.
+    Infinite where no mu does: an epsilon that stays infinite at tau, or a delta that is 1 in floating point. The CLT's
+    mu is no such number: it may lie below. Raises InvalidValue, and as the profile does.
     """
     checks.probability_open(tau=tau)
     checks.positive_finite(tolerance=tolerance)
@@ -58,6 +58,8 @@ def covering_mu(profile: TrialProfile, tau: float, tolerance: float = TOLERANCE)
     ends = [last * k / _FIRST for k in range(_FIRST + 1)]
     deltas = {point: profile.delta(point) for point in ends}
     known = max(_mu_for(deltas[point], point, tau) for point in ends[:-1])
+    if math.isinf(known):
+        return math.inf
 
     def bound(left: float, right: float) -> tuple[float, float, float]:
         """Minus a mu that covers the interval, for a heap whose first entry is the largest; and the interval."""
@@ -72,6 +74,8 @@ def covering_mu(profile: TrialProfile, tau: float, tolerance: float = TOLERANCE)
         middle = (left + right) / 2
         deltas[middle] = profile.delta(middle)
         known = max(known, _mu_for(deltas[middle], middle, tau))
+        if math.isinf(known):
+            return math.inf
         heapq.heapreplace(needed, bound(left, middle))
         heapq.heappush(needed, bound(middle, right))
     return -needed[0][0]

@@ -8,6 +8,7 @@ from scipy.special import ndtr
 
 from dpcore.accountants.gdp import mu_clt
 from dpcore.accountants.pld import PLDAccountant
+from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, NonPrivate
@@ -52,6 +53,13 @@ def test_noise_of_ten_filtered_trials():
 def test_a_gaussian_is_covered_by_itself():
     assert covering_mu(EventProfile(Gaussian(noise_multiplier=2.0)), 1e-9, 0.01) == pytest.approx(0.5, rel=0.011)
     assert covering_mu(EventProfile(NonPrivate()), 1e-9) == math.inf
+
+
+def test_what_no_gaussian_of_floating_point_covers_has_an_infinite_mu():
+    """Its delta at 0 is 1 to the last digit: that is an answer (what is known as epsilon is charged), and no error."""
+    told = EventProfile(sampled_gaussian(0.81, 0.18, 734), Adjacency.REPLACE_ONE, tolerance=1e-2)
+    assert told.delta(0.0) == 1.0
+    assert covering_mu(told, 1e-6) == math.inf
 
 
 @pytest.mark.parametrize("event", [Gaussian(noise_multiplier=2.0), D1], ids=repr)
