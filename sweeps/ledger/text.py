@@ -10,7 +10,7 @@ from dpcore.rounding import delta_text, epsilon_text
 from sweeps.ledger.assumptions import Assumptions, covers_search
 from sweeps.ledger.sealed import SPENT_UNSEEN
 from sweeps.ledger.summary import LargestClaim, Procedure, Summary
-from sweeps.records import TrialRecord
+from sweeps.records import TrialRecord, TrialState
 from sweeps.release.policy import is_demonstration
 from sweeps.release.quoting import quote_of_claim, quote_of_total
 from sweeps.release.rounding import claim_text, count_text
@@ -142,6 +142,11 @@ def executed_text(ledger: Summary) -> str:
     return f"{count_text(spent.executed, 'step')} charged in {count_text(spent.attempts, 'launch')}{more}"
 
 
+def was_stopped(trial: TrialRecord) -> bool:
+    """Whether early stopping ended it, as far as is known: at rest at the end of a rung that is not its last."""
+    return trial.state is TrialState.COMPLETE and 0 < trial.step < trial.planned_steps
+
+
 def stopped_lines(trials: Iterable[TrialRecord], early_stopping: bool = False) -> Iterator[str]:
     """How many trials ended before their last planned step, by which rule, and what that means for their claims.
 
@@ -157,7 +162,7 @@ def stopped_lines(trials: Iterable[TrialRecord], early_stopping: bool = False) -
             f"{least.key} after {least.metrics[TAKEN]:.0f} of {least.planned_steps} steps"
         )
     reported = [one for one in listed if one.step] if early_stopping else []
-    early = [one for one in reported if one.step < one.planned_steps]
+    early = [one for one in reported if was_stopped(one)]
     if early:
         least = min(early, key=lambda one: one.step / one.planned_steps)
         yield (

@@ -11,6 +11,7 @@ from typing import Any
 from dpcore.events import blocks, to_dict
 from dpcore.rounding import epsilon_text
 from sweeps.control.stopped_trials import ex_post
+from sweeps.ledger.text import was_stopped
 from sweeps.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, TrialState, varied_knobs
 from sweeps.release.published import Published
 from sweeps.release.quoting import quote_of_claim
@@ -120,9 +121,12 @@ def _plan(content: Content, trial: Published) -> str:
 
 
 def _stopped(content: Content, trial: Published, plan: PrivacyPlan) -> list[tuple[str, str]]:
-    """Of a trial that early stopping ended: what it claims all the same, and what is known of it now."""
+    """Of a trial that early stopping ended: what it claims all the same, and what is known of it now.
+
+    Of one that goes on, or failed on its way to a further rung, nothing is: that comes of steps beyond its last report.
+    """
     stopping = content.sweep.spec.early_stopping
-    if stopping is None or trial.guarantee is None or not 0 < trial.step < plan.steps:
+    if stopping is None or trial.guarantee is None or not was_stopped(trial):
         return []
     rows = [("stopped", "early, by results: the claim is that of all planned steps")]
     rungs = len(rung_ends(EarlyStopping.model_validate(stopping), plan.steps))

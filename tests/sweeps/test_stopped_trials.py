@@ -21,6 +21,7 @@ from dpcore.mechanisms.scheduled import Scheduled
 from dpcore.rounding import epsilon_text
 from sweeps.control.stopped_trials import claim_of, ex_post
 from sweeps.front.pareto import sweep_front
+from sweeps.ledger.text import stopped_lines
 from sweeps.records import Proposal, Settlement
 from sweeps.report import gather, report_page
 from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan
@@ -193,6 +194,28 @@ def test_the_report_says_what_a_stopped_trial_claims_and_what_is_known_of_it_aft
     known = ex_post(planned(), 2, 2)
     assert page.count(f"ε = {epsilon_text(known.epsilon)} at δ = 1e-05, ex-post-privacy") == 1
     assert page.count("a union over the J public rungs") == 1
+    lease.release()
+    store.close()
+
+
+def test_nothing_is_known_of_a_prefix_while_a_trial_goes_on_or_where_it_failed_later(tmp_path) -> None:
+    """That it failed at step 5, and what its curve told on the way, comes of steps that the prefix of 2 leaves out."""
+    store = new_sweep(tmp_path, early_stopping=ASHA)
+    lease = store.acquire("views")
+    store.launch(lease, Proposal(number=0, config=config_of(0), seed=0), planned(), 2)
+    settled = {"executed_to": 2, "step": 2, "metrics": {"accuracy": 0.5}, "seconds": 1.0}
+    store.settle(lease, "views-0", 1, Settlement(guarantee=planned().guarantee, **settled))
+
+    def said() -> list[bool]:
+        page, (record,) = report_page(gather(store, "views")), store.trials("views")
+        assert record.step == 2
+        return ["ex-post-privacy" in page, "early, by results" in page, bool([*stopped_lines([record], True)])]
+
+    assert said() == [True, True, True]
+    store.relaunch(lease, "views-0", 2, 8)
+    assert said() == [False, False, False]
+    store.fail(lease, "views-0", 2, 5, "its loss is nan")
+    assert said() == [False, False, False]
     lease.release()
     store.close()
 
