@@ -3,7 +3,7 @@
 Each is two sweeps, of which the final one names the other: each row says what has to be declared.
 
 holdout  a share of the records tunes, by a public hash of each record alone; the final run is on the others. Together
-         they cost the larger of the two (`dpcore.selection.holdout`), so both may use the whole budget
+         they cost the larger of the two under add-remove (`dpcore.selection.holdout`), so both may use the whole budget
 public   everything about the search is on records that are nobody's, and the final run alone is on these
 """
 
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dpcore.adjacency import Adjacency
 from dpcore.selection import BestProfile, CountLaw, split_in_public
 from dpcore.selection.best import TIGHT
 from sweeps.advice.comparison import BudgetFor, ModeRow
-from sweeps.advice.middle import Middle
+from sweeps.advice.middle import Middle, NotPlanned
 from sweeps.advice.open_modes import one_run
 from sweeps.advice.sealed_modes import best_price, sealed_row
 from sweeps.budget.trial_profiles import trial_profile
@@ -27,7 +28,14 @@ def holdout(middle: Middle, law: CountLaw, share: float = SHARE) -> ModeRow:
     """The best of K trials on a share of the records, then one run on the others.
 
     share  in (0, 1), of the records that tune
+
+    Raises NotPlanned under replace-one, where the parts add and no such sweep is admitted.
     """
+    if middle.adjacency is not Adjacency.ADD_REMOVE:
+        raise NotPlanned(
+            f"under {middle.adjacency} one record may give way to one of the other part, and so an exchange may change "
+            "both parts: they would add"
+        )
     tuned, final = middle.on(share), middle.on(1 - share)
     tune = tuned.costing(best_price(law, middle.delta))
     last = final.plan(middle.epsilon)

@@ -19,7 +19,7 @@ from sweeps.advice import open_modes, parted_modes, sealed_modes, words
 from sweeps.advice.advising import compared
 from sweeps.advice.comparison import BudgetFor
 from sweeps.advice.laws import MEAN, capped, default_chance
-from sweeps.advice.middle import Middle
+from sweeps.advice.middle import Middle, NotPlanned
 from sweeps.budget.fitting import NEAR
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.cli import app as cli
@@ -150,6 +150,13 @@ def test_holdout_spends_the_whole_budget_on_both_parts() -> None:
     assert row.noise[0] > noise(open_modes.one_run(at)), "fewer records, a larger rate"
     assert "data.part" in row.declare
     assert row.work[0] < sealed_modes.best(at, "this", geometric(MEAN)).work[0]
+
+
+def test_under_replace_one_no_price_is_told_of_parts_that_an_exchange_may_both_change() -> None:
+    """A record of one part may give way to a record of the other: then what both cost adds, and is not the larger."""
+    spec = sweeps.load("quickstart", changes={"privacy.adjacency": "replace-one"})
+    with pytest.raises(NotPlanned, match="may change both parts"):
+        parted_modes.holdout(Middle.of(spec, public_facts(spec), {}), geometric(MEAN))
 
 
 @pytest.fixture(scope="module")
