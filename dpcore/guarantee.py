@@ -66,7 +66,8 @@ class Guarantee:
     status         how firmly the claim stands
     theorem        the argument: author, year, theorem
     assumptions    what must hold besides, one sentence each
-    epsilon_lower  certified lower bound on the exact epsilon of the same event; None if unknown
+    epsilon_lower  what a release with the same event can spend, certified from below; None if unknown. What ran may
+                   spend less, where a part of it is known by its own epsilon alone
     aimed_at       the budget that the noise was solved for, at this delta, adjacency and unit, and that this claim
                    keeps (epsilon is at most this); None where no budget was aimed at
     asserted_by    the modules on whose word it rests; there is one wherever the status is ASSERTED

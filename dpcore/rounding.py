@@ -19,6 +19,11 @@ def delta_text(value: float, up: bool = True) -> str:
     return f"{float(rounded(value, up, 6)):g}" if value else "0"
 
 
+def budget_text(value: float) -> str:
+    """A budget as it was declared: every digit that it has, and no zeros behind them."""
+    return epsilon_text(value, digits=17)
+
+
 def rounded(value: float, up: bool, digits: int) -> Decimal:
     """A finite number other than 0 to `digits` significant digits, away from what it claims to bound."""
     # The shortest digits that give the float back: 0.1 stays 0.1.

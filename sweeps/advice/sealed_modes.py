@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dpcore.calibrate import Target
-from dpcore.rounding import epsilon_text
+from dpcore.rounding import budget_text, epsilon_text
 from dpcore.selection import CountLaw, FrontPoints, Ladder, TrialProfile, price_best, price_clipped, price_ladder
 from dpcore.selection.best import TIGHT
 from dpcore.selection.clipped import clipped_at_point
@@ -65,7 +65,7 @@ def adaptive(middle: Middle, law: CountLaw, bounds: AdaptOptions) -> ModeRow:
     if alone >= middle.epsilon:
         raise NotPlanned(
             f"its bounds of {bounds.low:g} and {bounds.high:g} alone take epsilon {epsilon_text(alone)}, "
-            f"of {middle.epsilon:g}"
+            f"of {budget_text(middle.epsilon)}"
         )
     price = _clipped_price(law, middle.delta, bounds)
     plan = middle.costing(price)

@@ -26,7 +26,7 @@ class Claimed(FrozenPart):
     unit       what neighbours differ in
     contributions  records that one unit contributes at most, as enforced
     accountant, version  who counted, and the version of this project that it is of
-    epsilon_lower  certified lower end of the same events' exact epsilon; null where none is known
+    epsilon_lower  what a release with the same events can spend, certified from below; null where none is known
     assumptions  what must hold besides, one sentence each
     """
 

@@ -77,7 +77,8 @@ def _sweep(body: Body) -> list[str]:
 
 
 def _numbers(claim: Claimed, approval: Approval) -> str:
-    lower = "" if claim.epsilon_lower is None else f", and at least {epsilon_text(claim.epsilon_lower, up=False)}"
+    reached = "" if claim.epsilon_lower is None else epsilon_text(claim.epsilon_lower, up=False)
+    lower = f", and a release with such events can spend {reached}" if reached else ""
     return (
         f'<div class="card numbers"><div><b>ε = {epsilon_text(claim.epsilon)}</b> at δ = {delta_text(claim.delta)} '
         f'<span class="badge {escape(claim.status)}">{escape(claim.status)}</span>'

@@ -34,8 +34,8 @@ def spread_lines(spec: SweepSpec, plans: Sequence[PrivacyPlan]) -> tuple[str, ..
 
 def _total_text(budget: SweepBudget) -> str:
     if budget.order is not None:
-        return f"Renyi divergence {budget.total:.4g} at order {budget.order:g} in all"
-    return f"mu {math.sqrt(budget.total):.4g} in all"
+        return f"Renyi divergence {epsilon_text(budget.total)} at order {budget.order:g} in all"
+    return f"mu {epsilon_text(math.sqrt(budget.total))} in all"
 
 
 def _parts_text(budget: SweepBudget) -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from dpcore.checks import InvalidValue
+from dpcore.rounding import budget_text
 from sweeps.budget.sweep_budget import budget_of
 from sweeps.control.extension_costs import cost_of
 from sweeps.control.planning import exhausted, infeasible_in_a_row
@@ -198,7 +199,7 @@ def _dry(recorded: SweepRecord, records: Sequence[TrialRecord], name: str, value
 
 
 def _listed(budgets: Sequence[float]) -> str:
-    return ", ".join(f"{one:g}" for one in budgets)
+    return ", ".join(map(budget_text, budgets))
 
 
 def _more_hours(recorded: SweepRecord, spec: SweepSpec, hours: float) -> float:

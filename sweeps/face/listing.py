@@ -112,7 +112,8 @@ class Listed:
         for name in varied:
             kinds = [None if one is None else _kind(one, assumptions, short=True) for one in claims]
             yield FittedColumn(name, ["" if kind is None else kind[name] for kind in kinds])
-        yield FittedColumn(TARGET_EPSILON, [cell(trial.target_epsilon) for trial in trials], needed=False)
+        budgets = ["" if one.target_epsilon is None else epsilon_text(one.target_epsilon) for one in trials]
+        yield FittedColumn(TARGET_EPSILON, budgets, needed=False)
         quotes = [None if one is None else quote_of_claim(one).words for one in claims]
         if len({one for one in quotes if one is not None}) > 1:
             yield FittedColumn("quote", [one or "" for one in quotes])

@@ -10,6 +10,7 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from dpcore.events import Event, blocks, to_dict
 from dpcore.guarantee import Guarantee
+from dpcore.rounding import delta_text, epsilon_text
 from sweeps.control.failures import QUOTES
 from sweeps.face.curve_rows import curve_rows
 from sweeps.face.trial_rows import trial_row
@@ -17,7 +18,7 @@ from sweeps.face.under_way import UnderWay, under_way
 from sweeps.ledger.assumptions import HEADING, Assumptions
 from sweeps.process.words import LOG
 from sweeps.process.workspace import Workspace
-from sweeps.records import DECIDED, EPSILON, AttemptRecord, CurveReport, LedgerEntry, TrialState
+from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, AttemptRecord, CurveReport, LedgerEntry, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
@@ -256,9 +257,16 @@ def _measured(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _values(values: Mapping[str, object]) -> str:
-    return ", ".join(
-        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
-    )
+    return ", ".join(f"{name} {_value(name, value)}" for name, value in values.items())
+
+
+def _value(name: str, value: object) -> str:
+    """Six digits; of what an event or a budget spends none is below it."""
+    if not isinstance(value, float):
+        return str(value)
+    if name in (EPSILON, TARGET_EPSILON):
+        return epsilon_text(value, digits=6)
+    return delta_text(value) if name == "delta" else f"{value:.6g}"
 
 
 def _with_noise(metrics: Mapping[str, float]) -> str:

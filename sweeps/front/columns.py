@@ -17,10 +17,10 @@ def columns(front: Front, panel: Panel, limit: int) -> list[FittedColumn]:
     found = [FittedColumn("trial", [one.key for one in records])]
     for number, one in enumerate(front.objectives):
         values = [float(panel.values[i][number]) for i in listed]
-        cells = [epsilon_text(value) if one.metric == EPSILON else f"{value:.4g}" for value in values]
+        cells = [epsilon_text(value) if one.metric in (EPSILON, TARGET_EPSILON) else f"{value:.4g}" for value in values]
         found.append(FittedColumn(f"{one.metric} {'↑' if one.goal == 'maximize' else '↓'}", cells))
         if one.metric == EPSILON and TARGET_EPSILON not in [other.metric for other in front.objectives]:
-            budgets = [cell(one.target_epsilon) for one in records]
+            budgets = ["" if one.target_epsilon is None else epsilon_text(one.target_epsilon) for one in records]
             found.append(FittedColumn(TARGET_EPSILON, budgets, needed=False))
     if EPSILON not in [one.metric for one in front.objectives]:
         # What may be quoted stands in every row, whatever the axes are.

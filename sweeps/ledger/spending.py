@@ -24,6 +24,7 @@ from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Repeated, UnsupportedEvent, phases
 from dpcore.guarantee import Guarantee, Status, resting_on, weakest
+from dpcore.rounding import budget_text
 from sweeps.held_out.readings import Charged
 from sweeps.ledger.assumptions import OF_ONE_TRIAL, claim_of_search, covers_search
 from sweeps.ledger.composing import ReleasedParts, rounding_line
@@ -174,7 +175,7 @@ def choices_of(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[Choic
         own += (Choice(what=what, will=what, instead="set `search.trials` to the last number before the first trial"),)
     added = [one.epsilon for one in sweep.extensions if one.epsilon and one.launched]
     if added:
-        said = " and then ".join(", ".join(f"{one:g}" for one in budgets) for budgets in added)
+        said = " and then ".join(", ".join(map(budget_text, budgets)) for budgets in added)
         what = f"it was given the budgets epsilon {said} when results could be seen"
         own += (Choice(what=what, will=what, instead="list every budget in `privacy.epsilon` before the first trial"),)
     left = wanted - sum(one.state in (TrialState.COMPLETE, TrialState.FAILED) for one in mine)

@@ -275,7 +275,7 @@ def progress_figure(trials: Sequence[Published], objective: FrontAxis) -> Figure
         y = [trial.metric(objective.metric) or 0.0 for trial in own]
         best = list(accumulate(y, better))
         colour = SERIES[index % len(SERIES)]
-        name = "best so far" if budget is None else f"best at epsilon {_show(budget)}"
+        name = "best so far" if budget is None else f"best at epsilon {epsilon_text(budget)}"
         some = _thinned(np.arange(len(own)), MAX_DOMINATED)
         hover = [f"<b>{escape(own[i].key)}</b><br>{escape(objective.metric)} {y[i]:.4g}" for i in some]
         dot = {"size": 5, "color": colour, "opacity": 0.4}
@@ -315,7 +315,8 @@ def _hover(panel: Panel, index: int, names: list[str]) -> str:
     record = panel.records[index]
     lines = [f"<b>{escape(record.key)}</b>{' (refuted)' if is_refuted(record) else ''}"]
     for name, value in zip(names, panel.values[index].tolist(), strict=True):
-        lines.append(f"{escape(name)} <b>{epsilon_text(value) if name == EPSILON else f'{value:.4g}'}</b>")
+        shown = epsilon_text(value) if name in (EPSILON, TARGET_EPSILON) else f"{value:.4g}"
+        lines.append(f"{escape(name)} <b>{shown}</b>")
     if EPSILON not in names and record.guarantee is not None:
         lines.append(f"epsilon <b>{epsilon_text(record.guarantee.epsilon)}</b>")
     lines += [f"{escape(name)} = {escape(_show(value))}" for name, value in list(record.config.items())[:12]]

@@ -148,7 +148,8 @@ def guarantee_line(claim: Guarantee, assumptions: Assumptions | None = None) -> 
     """One guarantee in a line of HTML; of a claim of the page, with what it rests on."""
     status = badge(claim.status, claim.standing) if assumptions is None else claim_badge(claim, assumptions)
     lower = claim.epsilon_lower
-    bound = f" (at least {epsilon_text(lower, up=False)})" if lower is not None else ""
+    # What ran may spend less: of a part that is known by its own epsilon alone, the events say no more than that.
+    bound = f" (a release with such events can spend {epsilon_text(lower, up=False)})" if lower is not None else ""
     return (
         f"ε = {_number(claim.epsilon)}{bound} at δ = {delta_text(claim.delta)}, {escape(claim.notion)}, "
         f"{escape(claim.adjacency)}, per {escape(claim.unit)}, by {escape(claim.accountant)} {status}"

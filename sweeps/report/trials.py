@@ -78,7 +78,7 @@ def _row(
     front: set[str],
     width: int,
 ) -> str:
-    guarantee = trial.guarantee
+    guarantee, target = trial.guarantee, trial.target_epsilon
     star = ' <span class="star" title="on the Pareto front">★</span>' if trial.key in front else ""
     number = f"plan-{trial.number}"
     opened = f'aria-expanded="false" aria-controls="{number}"'
@@ -87,7 +87,7 @@ def _row(
         f"<td>{trial.state}</td>",
         *(f'<td class="n">{_show(trial.metrics.get(name))}</td>' for name in measured),
         f'<td class="n">{"" if guarantee is None else epsilon_text(guarantee.epsilon)}</td>',
-        f'<td class="n">{_show(trial.target_epsilon)}</td>',
+        f'<td class="n">{"" if target is None else epsilon_text(target)}</td>',
         f"<td>{'' if guarantee is None else claim_badge(guarantee, content.assumptions)}</td>",
         *([] if quoted is None else [f"<td class='words'>{escape(quoted.get(trial.key, ''))}</td>"]),
         *(f"<td{' class=n' if name in numeric else ''}>{_show(trial.config.get(name))}</td>" for name in varied),

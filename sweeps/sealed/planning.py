@@ -17,6 +17,7 @@ from itertools import chain
 
 from dpcore.calibrate import Target
 from dpcore.guarantee import Guarantee, Notion, Status, weakest
+from dpcore.rounding import budget_text
 from dpcore.selection import (
     ByReference,
     Capped,
@@ -90,7 +91,7 @@ class Pricing:
         """
         if isinstance(rule := self.rule, LadderPoints):
             many = len(rule.epsilons) > 1
-            ends = {f"a success of budget {one:g}" if many else "success": one for one in rule.epsilons}
+            ends = {f"a success of budget {budget_text(one)}" if many else "success": one for one in rule.epsilons}
             return ends | {"none": rule.failure}
         if isinstance(rule, FrontPoints):
             return {

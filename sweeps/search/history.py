@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.rounding import delta_text
 from sweeps.records import TrialState
 from sweeps.release.published import Published
 from sweeps.search.objective_values import objective_values
@@ -134,5 +135,5 @@ def _other_claim(spec: SweepSpec, record: Published) -> str:
         return ""
     delta, adjacency = record.guarantee.delta, record.guarantee.adjacency
     if delta != spec.privacy.delta:
-        return f"delta was {delta:g}"
+        return f"delta was {delta_text(delta)}"
     return f"adjacency was {adjacency}" if adjacency != spec.privacy.adjacency else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dpcore.rounding import budget_text
 from sweeps.process.suggestions import closest, did_you_mean
 from sweeps.records import SYSTEM, TARGET_EPSILON
 from sweeps.search.space import Branch, Space
@@ -58,7 +59,7 @@ def _one_of(epsilons: Sequence[float], given: object, path: str, problems: Probl
         return epsilons[0]
     number = None if absent else as_number(given)
     if number not in epsilons:
-        budgets = ", ".join(f"{epsilon:g}" for epsilon in epsilons)
+        budgets = ", ".join(map(budget_text, epsilons))
         problems.add(path, given, f"a budget of the sweep: {budgets}", "Say which of them." if absent else "")
         return None
     return number

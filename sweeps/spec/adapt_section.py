@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dpcore.checks import InvalidValue
+from dpcore.rounding import budget_text, epsilon_text
 from sweeps.search import registry
 from sweeps.spec.draft import Draft
 from sweeps.spec.problems import Problems
@@ -56,8 +57,8 @@ def _check_price(draft: Draft, adapt: AdaptOptions, problems: Problems) -> None:
     least = (2 + law.shape) * math.log(adapt.high / adapt.low)
     if least >= epsilon:
         expected = (
-            f"bounds that cost less than the budget, {epsilon:g}: of epsilon these alone take (2 + shape) ln(high/low) "
-            f"= {least:.4g}"
+            f"bounds that cost less than the budget, {budget_text(epsilon)}: of epsilon these alone take (2 + shape) "
+            f"ln(high/low) = {epsilon_text(least)}"
         )
         remedy = "Bring low and high nearer to 1, raise privacy.epsilon, or use the random sampler."
         problems.add("selection.adapt", adapt.model_dump(), expected, remedy)

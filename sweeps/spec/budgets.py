@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dpcore.rounding import budget_text
 from sweeps.spec.model import SweepSpec
 from sweeps.spec.sections import FrontOptions, Reference
 
@@ -15,7 +16,7 @@ BUDGET_AXES = ("epsilon", "target_epsilon")
 def beyond(budgets: Sequence[float]) -> Reference:
     """Where the axes of epsilon end."""
     largest = max(budgets)
-    source = f"a tenth beyond the largest budget, {largest:g}"
+    source = f"a tenth beyond the largest budget, {budget_text(largest)}"
     return Reference(value=float(f"{BEYOND * largest:.12g}"), source=source, derived=True)
 
 

@@ -4,11 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from dpcore.accounting import headline
+from dpcore.adjacency import Adjacency
 from dpcore.events import Unknown
 from dpcore.guarantee import Status, weakest
+from dpcore.mechanisms import soft_vote
 from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.rounding import epsilon_text
 from sweeps.ledger.spending import procedure_guarantee, summary
 from sweeps.records import LedgerEntry, TrialRecord, TrialState
+from sweeps.report.guarantees import guarantee_line
 from trainables.data.uniform import UNIFORM
 from trainables.system import PrivacyPlan, PrivacyTarget
 from trainables.systems.noisy_mean import NOISY_MEAN
@@ -20,6 +25,16 @@ def plan_with(status=Status.PROVED, **changes):
     plan = NOISY_MEAN.plan(CONFIG, UNIFORM.facts({}), PrivacyTarget(epsilon=1.0, delta=1e-5), {})
     assert isinstance(plan, PrivacyPlan)
     return replace(plan, guarantee=replace(plan.guarantee, status=status), **changes)
+
+
+def test_the_lower_end_is_said_of_the_events_and_not_of_what_ran():
+    """A hundred votes spend at most 4 by their zCDP; of a hundred releases that are as pure, others spend more."""
+    vote = soft_vote.advanced(4.0, 1e-5, 100, 64, 10)
+    ran = soft_vote.SoftVote(beta=vote.beta, models=64, classes=10, adjacency=Adjacency.REPLACE_ONE, steps=100)
+    counted = headline(ran.event(), 1e-5, Adjacency.REPLACE_ONE)
+    assert vote.guarantee.epsilon <= 4.0 < 1.1 * 4.0 < counted.epsilon_lower
+    assert "at least" not in guarantee_line(counted)
+    assert f"with such events can spend {epsilon_text(counted.epsilon_lower, up=False)}" in guarantee_line(counted)
 
 
 def test_statuses_are_ordered_from_firm_to_fallen():

@@ -1,0 +1,55 @@
+"""Budgets and what they come to, as people read them: of no number that something is held to is a digit below it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dpcore.rounding import budget_text
+from sweeps.budget.sweep_budget import budget_of
+from sweeps.checking.spread_lines import spread_lines
+from sweeps.face import one_trial
+from sweeps.front.columns import columns
+from sweeps.front.pareto import sweep_front
+from sweeps.records import Proposal, Settlement
+from sweeps.report import gather, report_page
+from sweeps.spec.budgets import beyond
+from tests.sweeps.budget.test_sweep_budget import spec
+from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan
+
+TARGET = 1.0000004
+"""To six digits, 1 is nearest, and too small."""
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 2.5, 3.0, 3.7, 4.1])
+@pytest.mark.parametrize("filter", [{}, {"filter": "renyi", "order": 12.0}])
+def test_what_check_says_that_a_sweep_may_spend_is_no_less_than_that(epsilon, filter):
+    one = spec({"epsilon": epsilon} | filter)
+    said = float(re.search(r"(?:mu|divergence) ([\d.]+)", spread_lines(one, [])[0])[1])
+    budget = budget_of(one)
+    whole = budget.total if filter else budget.total**0.5
+    assert whole <= said < 1.002 * whole
+
+
+def test_the_budget_of_a_trial_is_not_shown_below_it(tmp_path):
+    store = new_sweep(tmp_path)
+    lease = store.acquire("views")
+    for number, target in enumerate((TARGET, 2.0)):
+        config = config_of(number) | {"target_epsilon": target}
+        store.launch(lease, Proposal(number=number, config=config, seed=0), plan(config, target), 10)
+        metrics, claim = {"accuracy": 0.5 + number / 10, "epsilon": 0.9 * target}, guarantee(0.9 * target)
+        came = Settlement(executed_to=10, step=10, metrics=metrics, guarantee=claim, seconds=1.0)
+        store.settle(lease, f"views-{number}", 1, came)
+    front = sweep_front(store, "views")
+    shown = {one.header: one.cells for one in columns(front, front.panels[0], 10)}
+    assert shown["target_epsilon"] == ["1.001", "2"]
+    assert '<td class="n">1.001</td>' in report_page(gather(store, "views"))
+    assert one_trial._values({"epsilon": TARGET, "delta": 1.0000004e-6}) == "epsilon 1.00001, delta 1.00001e-06"
+    lease.release()
+    store.close()
+
+
+def test_a_budget_is_named_by_all_of_its_digits():
+    assert [*map(budget_text, (8.0, 0.1, 3.0000004))] == ["8", "0.1", "3.0000004"]
+    assert beyond([1.0, 3.0000004]).source == "a tenth beyond the largest budget, 3.0000004"
