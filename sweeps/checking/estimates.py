@@ -47,7 +47,8 @@ class TotalEstimate:
     """What the whole sweep may release, when every trial is published: the composition of all of them, and the reading
     of private test records that is planned once.
 
-    The trials are not known yet; the total is that of as many feasible draws from the prior: an estimate, no claim.
+    The trials are not known yet, but for points of `search.first` and those of a whole grid; the total is that of these
+    and of as many feasible draws from the prior as are left: an estimate, no claim.
 
     choices  what will let results choose budgets: then what was executed will have no total that is a claim
     standing  of the weakest claim among the draws
@@ -94,12 +95,15 @@ def estimated_total(
     plans: Sequence[PrivacyPlan],
     choices: tuple[Choice, ...] | None = None,
     tests: Sequence[Charged] | None = None,
+    certain: Sequence[PrivacyPlan] = (),
 ) -> tuple[TotalEstimate | None, list[str]]:
     """The estimate from plans that may be launched; None with the reason, if there is one, where there is no total.
 
     choices  what lets results choose budgets; that of the spec by default
     tests    readings of private test records, apart from all else; the one that the spec plans by default
+    certain  plans that are among the trials whatever is drawn
     """
+    plans = plans or certain
     if not plans:
         return None, []
     if not Release.of(spec).covered:
@@ -124,7 +128,7 @@ def estimated_total(
     recorded = RecordedSpec(spec.canonical())
     tests = planned(recorded) if tests is None else tests
     choices = choices_by_results(recorded) if choices is None else choices
-    chosen = [plans[i % len(plans)] for i in range(spec.search.trials)]
+    chosen = [*certain, *(plans[i % len(plans)] for i in range(spec.search.trials - len(certain)))]
     try:
         claim = headline_of_parts(
             Composed(events=tuple(plan.event() for plan in chosen)),

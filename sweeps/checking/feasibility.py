@@ -9,6 +9,8 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from sweeps.control.planning import plan_proposal
 from sweeps.rehearsal.corners import corners
+from sweeps.search import registry
+from sweeps.search.grid import SearchGrid
 from sweeps.search.space import Space
 from sweeps.spec.model import SweepSpec
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
@@ -25,6 +27,19 @@ def draws(spec: SweepSpec, space: Space, count: int = DRAWS) -> Iterator[Config]
         return iter(spec.search.first)
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(spec.search.seed, spawn_key=(0, 3))))
     return (space.draw(rng) for _ in range(count))
+
+
+def certain(spec: SweepSpec, space: Space) -> list[Config]:
+    """Configurations that are tried whatever is drawn: points of `search.first`, and a grid that is walked whole.
+
+    A grid of more than DRAWS points is left to draws.
+    """
+    found = [] if spec.search.chosen is not None else list(spec.search.first)
+    if registry.walks_grid(spec.search.sampler):
+        grid = SearchGrid.of(space)
+        if len(grid) <= DRAWS and spec.search.repeats * len(grid) <= spec.search.trials - len(found):
+            found += [grid.point(number) for number in range(len(grid))] * spec.search.repeats
+    return found
 
 
 def check_feasible(

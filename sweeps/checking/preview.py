@@ -12,7 +12,7 @@ from dpcore.group_privacy import group_epsilon_lower
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.budget.sweep_budget import budget_of
 from sweeps.checking.estimates import Spread, TotalEstimate, estimated_total
-from sweeps.checking.feasibility import DRAWS, draws
+from sweeps.checking.feasibility import DRAWS, certain, draws
 from sweeps.checking.notes import notes_on, notes_on_withheld
 from sweeps.checking.spread_lines import spread_lines
 from sweeps.control.planning import check_corners, plan_proposal
@@ -272,7 +272,10 @@ def preview(
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
     notes += notes_on(spec, facts, plans, samples, grid_size)
     notes += notes_on_withheld(spec, systems)
-    total, why_not = estimated_total(spec, plans) if spec.selection is None else (None, [])
+    total, why_not = None, list[str]()
+    if spec.selection is None:
+        known = (plan_proposal(spec, config, facts, calibrations, systems) for config in certain(spec, space))
+        total, why_not = estimated_total(spec, plans, certain=[one for one in known if isinstance(one, PrivacyPlan)])
     earlier = None
     if spec.search.warm_start is not None:
         release = Release.of(spec)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 from typing import Any
 
 from dpcore.rounding import delta_text, epsilon_text
@@ -84,10 +84,13 @@ def next_sweep(
         return NextSweep(
             trials=spec.search.trials, cost=spent(population, [whole]), fits=fits, whole=True, public=public
         )
-    each = [charge_of_steps(population, plan, 0, plan.steps) for plan in _plans(spec, facts, calibrations)]
-    if not each:
+    known, drawn = (
+        [charge_of_steps(population, plan, 0, plan.steps) for plan in plans]
+        for plans in _plans(spec, facts, calibrations)
+    )
+    if not known and not drawn:
         return None
-    wanted = list(islice(cycle(each), spec.search.trials))
+    wanted = list(islice(chain(known, cycle(drawn or known)), spec.search.trials))
     fits = None if charges is None else _held(population, charges, wanted)
     return NextSweep(trials=len(wanted), cost=spent(population, wanted), fits=fits, whole=False, public=public)
 
@@ -104,10 +107,13 @@ def _held(population: Population, charges: Sequence[Charge], wanted: Sequence[Ch
 
 def _plans(
     spec: SweepSpec, facts: PublicFacts, calibrations: MutableMapping[str, float] | None
-) -> Iterable[PrivacyPlan]:
-    from sweeps.checking.feasibility import draws
+) -> Iterator[Iterable[PrivacyPlan]]:
+    """Of trials that there will be whatever is drawn, and of a few draws."""
+    from sweeps.checking.feasibility import certain, draws
     from sweeps.control.planning import plan_proposal
 
     known: MutableMapping[str, float] = {} if calibrations is None else calibrations
-    planned = (plan_proposal(spec, config, facts, known) for config in draws(spec, Space.of(spec)))
-    return islice((one for one in planned if isinstance(one, PrivacyPlan)), DRAWS)
+    space = Space.of(spec)
+    for configs, most in ((certain(spec, space), None), (draws(spec, space), DRAWS)):
+        planned = (plan_proposal(spec, config, facts, known) for config in configs)
+        yield islice((one for one in planned if isinstance(one, PrivacyPlan)), most)
