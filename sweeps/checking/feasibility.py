@@ -34,7 +34,7 @@ def certain(spec: SweepSpec, space: Space) -> list[Config]:
 
     A grid of more than DRAWS points is left to draws.
     """
-    found = [] if spec.search.chosen is not None else list(spec.search.first)
+    found: list[Config] = [] if spec.search.chosen is not None else list(spec.search.first)
     if registry.walks_grid(spec.search.sampler):
         grid = SearchGrid.of(space)
         if len(grid) <= DRAWS and spec.search.repeats * len(grid) <= spec.search.trials - len(found):
