@@ -33,7 +33,7 @@ def recorded_text(spec: RecordedSpec) -> str | None:
 
     if FUNCTION.fullmatch(spec.source):
         # What it says is in the spec: nobody's code is run to show a sweep.
-        declared = spec.canonical["data"].get("validation")
+        declared = spec.canonical.get("data", {}).get("validation")
         if not declared:
             return None
         return _ADDED if declared.get("records") == "private" else TREATED_AS_PUBLIC
@@ -43,7 +43,7 @@ def recorded_text(spec: RecordedSpec) -> str | None:
     except (InvalidValue, OSError, KeyError):
         # What is needed to ask is gone. Before records could be declared private all were public, and published
         # sources are.
-        declared = spec.canonical["data"].get("validation")
+        declared = spec.canonical.get("data", {}).get("validation")
         return _PRIVATE if isinstance(declared, Mapping) and declared.get("records") == "private" else TREATED_AS_PUBLIC
     return validation_text(facts, Adjacency(spec.canonical["privacy"]["adjacency"]))
 

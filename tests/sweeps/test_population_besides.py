@@ -31,6 +31,7 @@ from trainables.data.test_part import HeldOut
 PEOPLE = Population.of("people", "linear", 3.0, 1e-2)
 SGD = {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 100, "epochs": 2.0}
 PRIVATE = DeclaredTest(
+    counted="records",
     held=HeldOut(n=100, private=True, share=0.2, id="id", key="test"),
     histogram=NoisyHistogram(cells=4, noise_multiplier=5.0, adjacency=Adjacency.ADD_REMOVE, unit_records=1),
 )
