@@ -21,6 +21,7 @@ from dpcore.gradients.refusals import Refused, label
 
 _TORCH_OWN = frozenset(vars(nn.Module()))
 _WRAPPERS = 4
+_FORWARD = "forward"
 CLOSELY = 4
 """How far into containers and objects to look for changes."""
 
@@ -35,13 +36,27 @@ def kept(modules: Mapping[str, nn.Module], *, depth: int) -> dict[tuple[str, str
     for name, module in modules.items():
         for key, one in (*module._parameters.items(), *module._buffers.items()):
             out[name, key] = _tensor(one) if one is not None else None
-        if not type(module).__module__.startswith("torch."):
+        if not type(module).__module__.startswith("torch.") or any(map(_is_own, _written(module))):
             for key, value in vars(module).items():
-                if key not in _TORCH_OWN:
+                if key not in _TORCH_OWN and (key != _FORWARD or _is_own(value)):
                     out[name, key] = _print(value, depth)
         for key, value in _beside(module, met):
             out[name, key] = _print(value, depth)
     return out
+
+
+def _written(module: nn.Module) -> Iterator[Any]:
+    """Hooks, and a forward pass in place of its type's."""
+    yield from module._forward_pre_hooks.values()
+    yield from module._forward_hooks.values()
+    if _FORWARD in vars(module):
+        yield vars(module)[_FORWARD]
+
+
+def _is_own(function: Any) -> bool:
+    """Whether it is none of torch's, which compute a weight anew at each call, and none of ours."""
+    home = str(getattr(_function(function) or function, "__module__", ""))
+    return not home.startswith(("torch.", "dpcore."))
 
 
 @contextmanager
@@ -78,7 +93,7 @@ def _beside(module: nn.Module, met: set[int]) -> Iterator[tuple[str, Any]]:
                     functions.append(function)
                 if not key.startswith("__") or function is not None:
                     yield f"{one.__name__}.{key}", value
-    for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):
+    for hook in filter(_is_own, _written(module)):
         if id(hook) not in met:
             met.add(id(hook))
             yield f"a hook, {getattr(hook, '__qualname__', type(hook).__name__)}", hook

@@ -300,6 +300,14 @@ def test_what_a_hook_keeps_is_refused():
         engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
 
 
+def test_what_a_hook_keeps_in_a_layer_of_torch_is_refused():
+    model = nn.Sequential(nn.Linear(3, 2))
+    model[0].register_forward_hook(lambda layer, _, output: layer.__dict__.setdefault("seen", []).append(output))
+    engine = PrivateGradients(model, oracle.squared_loss)
+    with pytest.raises(Refused, match="changes 'seen'"):
+        engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
+
+
 def test_a_model_that_keeps_nothing_may_log_and_read_what_its_file_holds():
     table = [1.0, 2.0]
 
@@ -420,6 +428,7 @@ def test_an_autocast_that_a_model_does_not_leave_does_not_round_its_sums():
         found = engine.clipped_sum(5 * torch.randn(1, 20), torch.randn(1), clip_norm=0.01).tensors
     finally:
         torch.set_autocast_enabled("cpu", False)
+    assert {one.dtype for one in found.values()} == {torch.float32}
     assert oracle.norm(found) <= 0.01 * (1 + 1e-6)
 
 
