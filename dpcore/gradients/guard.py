@@ -5,10 +5,13 @@ It checks the machinery (capture, rules, mapped axes). Isolation needs no check:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+from torch.utils import deterministic
 
 from dpcore.gradients.contributions import Parts
 from dpcore.gradients.isolation import Watching
@@ -50,6 +53,8 @@ def check_gradients(
             _refuse_hidden_draws(passes, inputs, targets)
         _put_back(before, devices)
         leaves, losses_N = _reference(passes, inputs, targets, parts if drew else None)
+        _put_back(before, devices)
+        _refuse_unwritten(passes, inputs, targets, losses_N.detach())
     precision = passes.precision
     half = precision.half is not None or any(one.dtype.itemsize < 4 for one in leaves.values())
     tolerance = _HALF if half else _FULL
@@ -90,6 +95,35 @@ def _refuse_hidden_draws(passes: Passes, inputs: Columns, targets: Columns) -> N
             "torch's generator was not moved: what a record draws follows from its place in the batch. Draw from "
             "torch's generator, without a seed."
         )
+
+
+def _refuse_unwritten(passes: Passes, inputs: Columns, targets: Columns, written_N: Tensor) -> None:
+    """Raises Refused where losses are no numbers, which `written_N` are, once memory that was not written yet holds none:
+    it may hold what other records left there (`torch.empty`)."""
+    if passes.chain(inputs) is not None:
+        return
+    with _unwritten_is_nan():
+        losses_N = passes.losses(inputs, targets).detach()
+    if bool((torch.isfinite(written_N) & ~torch.isfinite(losses_N)).any()):
+        raise Refused(
+            "the model or the loss reads memory that nobody has written (torch.empty), in which other records may "
+            "stand. Use torch.zeros_like, or write all of it."
+        )
+
+
+@contextmanager
+def _unwritten_is_nan() -> Iterator[None]:
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    fills = deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    deterministic.fill_uninitialized_memory = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        deterministic.fill_uninitialized_memory = fills
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 def _reference(

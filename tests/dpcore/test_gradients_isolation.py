@@ -317,6 +317,24 @@ def test_a_model_that_keeps_nothing_may_log_and_read_what_its_file_holds():
     PrivateGradients(Beside(keep), oracle.squared_loss).clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
 
 
+class Unwritten(nn.Linear):
+    def forward(self, x):
+        room = torch.empty_like(x)
+        room[:, : self.written] = 0.0
+        return super().forward(x + room)
+
+
+def test_memory_that_nobody_has_written_is_refused():
+    """What another record left there would be in this one's gradient."""
+    model = Unwritten(3, 2)
+    engine, inputs, targets = PrivateGradients(model, oracle.squared_loss), torch.randn(B, 3), torch.randn(B)
+    model.written = 3
+    engine.clipped_sum(inputs, targets, clip_norm=1.0)
+    model.written, engine = 2, PrivateGradients(model, oracle.squared_loss)
+    with pytest.raises(Refused, match="nobody has written"):
+        engine.clipped_sum(inputs, targets, clip_norm=1.0)
+
+
 def test_a_record_written_into_a_buffer_is_refused_with_its_place():
     engine = PrivateGradients(Keeps(lambda m, x: m.mean.add_(x[0].detach())), oracle.squared_loss)
     with pytest.raises(Refused, match=r"\(Keeps\), line \d+"):
