@@ -98,8 +98,8 @@ def _refuse_hidden_draws(passes: Passes, inputs: Columns, targets: Columns) -> N
 
 
 def _refuse_unwritten(passes: Passes, inputs: Columns, targets: Columns, written_N: Tensor) -> None:
-    """Raises Refused where losses are no numbers, which `written_N` are, once memory that was not written yet holds none:
-    it may hold what other records left there (`torch.empty`)."""
+    """Raises Refused where losses are no numbers, unlike `written_N`, once memory that was not written holds none:
+    what stands there may be of other records (`torch.empty`)."""
     if passes.chain(inputs) is not None:
         return
     with _unwritten_is_nan():
@@ -114,15 +114,15 @@ def _refuse_unwritten(passes: Passes, inputs: Columns, targets: Columns, written
 @contextmanager
 def _unwritten_is_nan() -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    fills = deterministic.fill_uninitialized_memory
+    fills = deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     torch.use_deterministic_algorithms(True, warn_only=True)
-    deterministic.fill_uninitialized_memory = True
+    deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        deterministic.fill_uninitialized_memory = fills
+        deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
