@@ -292,3 +292,13 @@ def test_terms_that_cancel_leave_no_more_than_the_clip_norm():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules["dpcore.gradients.layers.linear"], "_ROUNDOFF", 0.0)
         assert oracle.norm(engine.clipped_sum(inputs, directions, clip_norm=1e-3).tensors) > 0.01
+
+
+@pytest.mark.parametrize("length", [3e18, 1.1e19, 1.6e19])
+def test_a_factor_that_float32_holds_in_a_few_bits_loosens_no_bound(length):
+    """The least factors of float32 lie 1.4e-45 apart: rounded to one, a record's share grew by a third."""
+    engine = PrivateGradients(nn.Linear(1, 1, bias=False), lambda outputs, scales: outputs[:, 0] * scales)
+    engine.clipped_sum(torch.ones(2, 1), torch.ones(2), clip_norm=1.0)
+    for scale in np.linspace(0.5, 1.0, 20):
+        inputs, scales = torch.full((1, 1), length), torch.full((1,), float(scale * length))
+        assert oracle.norm(engine.clipped_sum(inputs, scales, clip_norm=1e-6).tensors) <= 1e-6 * (1 + ROUNDING)
