@@ -9,8 +9,8 @@ _LEAST = torch.finfo(torch.float32).tiny
 
 
 def clip_factors(squared_norms_U: Tensor, clip_norm: float) -> Tensor:
-    """min(1, clip_norm / norm) per unit, float64 of shape [U]; exactly 0 where the norm is not finite, and where float32,
-    in which sums are formed, has but a few bits for the factor and might round it up by a third.
+    """min(1, clip_norm / norm) per unit, float64 of shape [U]; exactly 0 where the norm is not finite, and where sums,
+    formed in float32, would have but a few bits of the factor and might round it up by a third.
 
     squared_norms_U  squared L2 norm of each unit's whole gradient, at least 0, shape [U]
 

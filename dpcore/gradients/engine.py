@@ -245,9 +245,10 @@ class PrivateGradients:
         first = slice(0, RECORDS)
         few = tuple(one[first] for one in inputs), tuple(one[first] for one in targets)
         with loops_noted(self._looped):
-            check_gradients(self._passes, parts_of, *few)
+            looked = check_gradients(self._passes, parts_of, *few)
         self._looped |= set(self._passes.in_loops.values())
-        self._checked.add(kind)
+        if looked:
+            self._checked.add(kind)
 
     def _uncaptured(self, name: str) -> Route:
         return Route.LOOP if name in self._passes.in_loops else Route.PER_RECORD

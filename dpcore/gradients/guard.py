@@ -33,8 +33,9 @@ def check_gradients(
     parts_of: Callable[[Columns, Columns], Parts],
     inputs: Columns,
     targets: Columns,
-) -> None:
-    """Compare a sum over records with random weights, and the norm of the first. Raises Refused.
+) -> bool:
+    """Compare a sum over records with random weights, and the norm of the first; whether there was any to look at.
+    Raises Refused.
 
     inputs, targets  tensors [N, ...]; records whose gradient is not finite are left out. What is random in the model
                      draws the same twice, and generators are left as they were
@@ -47,9 +48,7 @@ def check_gradients(
         drew = any(not torch.equal(a, b) for a, b in zip(before, _random_state(devices), strict=True))
         if not bool(parts.finite.all()):
             left = [tuple(one[parts.finite] for one in columns) for columns in (inputs, targets)]
-            if len(left[1][0]):
-                check_gradients(passes, parts_of, *left)
-            return
+            return bool(len(left[1][0])) and check_gradients(passes, parts_of, *left)
         if not drew:
             _refuse_hidden_draws(passes, inputs, targets)
         _put_back(before, devices)
@@ -86,6 +85,7 @@ def check_gradients(
     # Rules may round a norm up, never down.
     if math.isfinite(squared) and norm < (1 - tolerance) * squared**0.5:
         raise Refused(f"one record's gradient has norm {squared**0.5:.6g} by autograd, {norm:.6g} by rules. {_ESCAPED}")
+    return True
 
 
 def _refuse_hidden_draws(passes: Passes, inputs: Columns, targets: Columns) -> None:

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, isolated, mapping, structure
+from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, guard, isolated, mapping, structure
 from dpcore.gradients.layers import KINDS, Kind
 from dpcore.gradients.layers.linear import linear
 from dpcore.gradients.precision import all_digits
@@ -324,15 +324,19 @@ class Unwritten(nn.Linear):
         return super().forward(x + room)
 
 
-def test_memory_that_nobody_has_written_is_refused():
-    """What another record left there would be in this one's gradient."""
+@pytest.mark.parametrize("written", [2, 3])
+def test_memory_that_nobody_has_written_is_refused(written):
+    """What another record left there would be in this one's gradient. What stands there by chance may be no number, and
+    then the record contributes nothing: the look itself is asked."""
     model = Unwritten(3, 2)
-    engine, inputs, targets = PrivateGradients(model, oracle.squared_loss), torch.randn(B, 3), torch.randn(B)
-    model.written = 3
-    engine.clipped_sum(inputs, targets, clip_norm=1.0)
-    model.written, engine = 2, PrivateGradients(model, oracle.squared_loss)
+    model.written = written
+    passes = PrivateGradients(model, oracle.squared_loss)._passes
+    asked = (torch.randn(B, 3),), (torch.randn(B),), torch.zeros(B)
+    if written == 3:
+        guard._refuse_unwritten(passes, *asked)
+        return
     with pytest.raises(Refused, match="nobody has written"):
-        engine.clipped_sum(inputs, targets, clip_norm=1.0)
+        guard._refuse_unwritten(passes, *asked)
 
 
 def test_a_record_written_into_a_buffer_is_refused_with_its_place():
