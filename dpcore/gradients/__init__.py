@@ -8,6 +8,7 @@ Models are judged with the records apart as well: isolated(model)(inputs).
 """
 
 from dpcore.gradients.clipped import ClippedSum, noisy_mean_gradient
+from dpcore.gradients.draws import seeded_draws
 from dpcore.gradients.engine import PrivateGradients, Route
 from dpcore.gradients.isolation import isolated, one_by_one
 from dpcore.gradients.refusals import MixesExamples, NotComputed, Refused, of_the_machine
@@ -25,4 +26,5 @@ __all__ = [
     "nothing_beside",
     "of_the_machine",
     "one_by_one",
+    "seeded_draws",
 ]

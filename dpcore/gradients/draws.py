@@ -20,7 +20,7 @@ from torch import Tensor
 from dpcore._torch_generator import seeded_generator
 from dpcore.gradients.refusals import Refused
 
-_switch = threading.Lock()
+_alone = threading.RLock()
 _inside: Counter[str] = Counter()
 _before: dict[str, Tensor] = {}
 _kept: dict[str, Tensor] = {}
@@ -32,18 +32,30 @@ def secret_draws(device: torch.device) -> Iterator[None]:
     """Inside the block torch's generators, of the CPU and of `device`, go on from where the last such block left them,
     and began with bytes of the operating system; outside they are as they were.
 
-    The generators are the whole process's: of several threads inside, the last to leave puts them back. Raises Refused
-    at its end where a seed was set in it.
+    The generators are the whole process's: one thread at a time is inside. Raises Refused at its end where a seed was
+    set in it.
     """
+    with _alone:
+        yield from _secretly(device)
+
+
+@contextmanager
+def seeded_draws(seed: int) -> Iterator[None]:
+    """Inside the block torch's generator of the CPU begins with a public `seed`; outside it is as it was."""
+    with _alone, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def _secretly(device: torch.device) -> Iterator[None]:
     generators = {"cpu": torch.default_generator}
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
         generators[f"cuda:{index}"] = torch.cuda.default_generators[index]
-    with _switch:
-        for name, one in generators.items():
-            if not _inside[name]:
-                _enter(name, one)
-            _inside[name] += 1
+    for name, one in generators.items():
+        if not _inside[name]:
+            _enter(name, one)
+        _inside[name] += 1
     try:
         yield
         if any(one.initial_seed() != _seeds[name] for name, one in generators.items()):
@@ -52,11 +64,10 @@ def secret_draws(device: torch.device) -> Iterator[None]:
                 "draws follows from its place in the batch. Draw without a seed."
             )
     finally:
-        with _switch:
-            for name, one in generators.items():
-                _inside[name] -= 1
-                if not _inside[name]:
-                    _leave(name, one)
+        for name, one in generators.items():
+            _inside[name] -= 1
+            if not _inside[name]:
+                _leave(name, one)
 
 
 def _enter(name: str, generator: torch.Generator) -> None:

@@ -1,5 +1,7 @@
 """What a model draws follows from no seed that somebody set, and from no record's place in a batch."""
 
+import threading
+
 import pytest
 import torch
 from torch import nn
@@ -90,12 +92,26 @@ def test_answers_are_drawn_by_no_public_seed_either():
     assert not torch.equal(*found)
 
 
-def test_of_two_threads_the_last_puts_the_generator_back():
+def test_blocks_within_each_other_put_the_generator_back_at_the_end():
     cpu, before = torch.device("cpu"), torch.get_rng_state()
-    one, other = draws.secret_draws(cpu), draws.secret_draws(cpu)
-    one.__enter__()
-    other.__enter__()
-    one.__exit__(None, None, None)
-    assert not torch.equal(torch.get_rng_state(), before)
-    other.__exit__(None, None, None)
+    with draws.secret_draws(cpu):
+        with draws.secret_draws(cpu):
+            torch.rand(1)
+        assert not torch.equal(torch.get_rng_state(), before)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_model_that_another_thread_begins_waits_for_its_seed():
+    """It set the seed of all threads, and those who computed were refused."""
+    cpu, begun = torch.device("cpu"), threading.Event()
+
+    def begin():
+        with draws.seeded_draws(0):
+            begun.set()
+
+    other = threading.Thread(target=begin)
+    with draws.secret_draws(cpu):
+        other.start()
+        assert not begun.wait(0.05)
+    other.join()
+    assert begun.is_set()

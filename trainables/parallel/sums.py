@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpcore.checks import InvalidValue
-from dpcore.gradients import ClippedSum, PrivateGradients
+from dpcore.gradients import ClippedSum, PrivateGradients, seeded_draws
 from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from trainables import models
@@ -182,8 +182,7 @@ def model_seed(run: Run) -> int:
 def initial_model(name: str, hidden: int, seed: int, facts: PublicFacts, device: torch.device) -> nn.Module:
     """A model with its starting weights, the same in every process. Raises InvalidValue (model)."""
     # Layers draw their weights from torch's global generator, which is put back afterwards.
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with seeded_draws(seed):
         model = models.build(name, facts, hidden=hidden)
     if any(isinstance(module, nn.Conv2d) for module in model.modules()):
         # A third faster on a CPU for the two-convolution net.
