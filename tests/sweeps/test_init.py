@@ -141,8 +141,9 @@ def test_a_csv_file_without_names_is_refused_and_not_quoted(tmp_path):
     (tmp_path / "bare.csv").write_text("Ada,36,rich\nBob,17,poor\n")
     with pytest.raises(InvalidValue, match="first line") as refused:
         sweeps.init(tmp_path / "bare.csv")
-    assert "Ada" not in str(refused.value)
-    assert "36" not in str(refused.value)
+    said = str(refused.value).replace(str(tmp_path), "")
+    assert "Ada" not in said
+    assert "36" not in said
 
 
 def test_what_is_wrong_is_said_before_a_file_is_written(parquet, tmp_path):
