@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpcore.rounding import budget_text
 from sweeps.spec.model import SweepSpec
 from sweeps.spec.sections import FrontOptions, Reference
 
@@ -16,7 +15,8 @@ BUDGET_AXES = ("epsilon", "target_epsilon")
 def beyond(budgets: Sequence[float]) -> Reference:
     """Where the axes of epsilon end."""
     largest = max(budgets)
-    source = f"a tenth beyond the largest budget, {budget_text(largest)}"
+    # Its words are part of a spec and its digest: sweeps of earlier versions have them so.
+    source = f"a tenth beyond the largest budget, {largest:g}"
     return Reference(value=float(f"{BEYOND * largest:.12g}"), source=source, derived=True)
 
 

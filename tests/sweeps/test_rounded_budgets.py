@@ -14,7 +14,6 @@ from sweeps.front.columns import columns
 from sweeps.front.pareto import sweep_front
 from sweeps.records import Proposal, Settlement
 from sweeps.report import gather, report_page
-from sweeps.spec.budgets import beyond
 from tests.sweeps.budget.test_sweep_budget import spec
 from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan
 
@@ -52,4 +51,3 @@ def test_the_budget_of_a_trial_is_not_shown_below_it(tmp_path):
 
 def test_a_budget_is_named_by_all_of_its_digits():
     assert [*map(budget_text, (8.0, 0.1, 3.0000004))] == ["8", "0.1", "3.0000004"]
-    assert beyond([1.0, 3.0000004]).source == "a tenth beyond the largest budget, 3.0000004"
