@@ -8,11 +8,9 @@ Models are judged with the records apart as well: isolated(model)(inputs).
 """
 
 from dpcore.gradients.clipped import ClippedSum, noisy_mean_gradient
-from dpcore.gradients.draws import seeded_draws
 from dpcore.gradients.engine import PrivateGradients, Route
-from dpcore.gradients.isolation import isolated, one_by_one
-from dpcore.gradients.refusals import MixesExamples, NotComputed, Refused, of_the_machine
-from dpcore.gradients.state import nothing_beside
+from dpcore.gradients.isolation import isolated, one_by_one, seeded_draws
+from dpcore.gradients.refusals import MixesExamples, NotComputed, Refused, nothing_beside, of_the_machine
 
 __all__ = [
     "ClippedSum",

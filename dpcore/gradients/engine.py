@@ -15,18 +15,14 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from dpcore import checks
+from dpcore.gradients.check import RECORDS, check_gradients
 from dpcore.gradients.clipped import ClippedSum
-from dpcore.gradients.clipping import clip_factors
-from dpcore.gradients.contributions import Parts
-from dpcore.gradients.draws import secret_draws
-from dpcore.gradients.guard import RECORDS, check_gradients
-from dpcore.gradients.isolation import loops_noted
+from dpcore.gradients.hooks import Columns, Passes, Recorded
+from dpcore.gradients.isolation import loops_noted, secret_draws
 from dpcore.gradients.layers import KINDS, Kinds, accumulation_type
 from dpcore.gradients.precision import Name, Precision, all_digits
-from dpcore.gradients.records import Columns, Passes, Recorded
-from dpcore.gradients.refusals import NotComputed, fixed_statistics, refuse, refuse_new_statistics
-from dpcore.gradients.state import CLOSELY
-from dpcore.gradients.units import UnitRows
+from dpcore.gradients.refusals import CLOSELY, NotComputed, fixed_statistics, refuse, refuse_new_statistics
+from dpcore.gradients.units import Parts, UnitRows, clip_factors
 
 Batch = Tensor | tuple[Tensor, ...]
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import secrets
 import sys
+import threading
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -19,13 +22,86 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
+from dpcore._torch_generator import seeded_generator
 from dpcore.checks import InvalidValue
 from dpcore.gradients import mapping
-from dpcore.gradients.draws import secret_draws
-from dpcore.gradients.refusals import NotComputed, Refused, label, of_the_machine, refuse
-from dpcore.gradients.state import CLOSELY, kept, refuse_change
-from dpcore.gradients.structure import proves_isolation
-from dpcore.gradients.substitutes import substituted
+from dpcore.gradients.chain import proves_isolation
+from dpcore.gradients.mapping import substituted
+from dpcore.gradients.refusals import CLOSELY, NotComputed, Refused, kept, label, of_the_machine, refuse, refuse_change
+
+# What a model draws while records pass: from a stream of its own, whose seed is nobody's to know.
+#
+# Dropout draws one mask after the other for the records of a batch, so that a record's mask follows from its place
+# there. With masks that nobody knows a record more or less changes nothing for the others: theirs are as likely as
+# before. With masks that follow from a seed that somebody set (`torch.manual_seed(0)` at the head of a file) it moves
+# the masks of all that come after it, and with them their gradients, each by up to two clip norms.
+
+_alone = threading.RLock()
+_inside: Counter[str] = Counter()
+_before: dict[str, Tensor] = {}
+_kept: dict[str, Tensor] = {}
+_seeds: dict[str, int] = {}
+
+
+@contextmanager
+def secret_draws(device: torch.device) -> Iterator[None]:
+    """Inside the block torch's generators, of the CPU and of `device`, go on from where the last such block left them,
+    and began with bytes of the operating system; outside they are as they were.
+
+    The generators are the whole process's: one thread at a time is inside. Raises Refused at its end where a seed was
+    set in it.
+    """
+    with _alone:
+        yield from _secretly(device)
+
+
+@contextmanager
+def seeded_draws(seed: int) -> Iterator[None]:
+    """Inside the block torch's generator of the CPU begins with a public `seed`; outside it is as it was."""
+    with _alone, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def _secretly(device: torch.device) -> Iterator[None]:
+    generators = {"cpu": torch.default_generator}
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        generators[f"cuda:{index}"] = torch.cuda.default_generators[index]
+    for name, one in generators.items():
+        if not _inside[name]:
+            _enter(name, one)
+        _inside[name] += 1
+    try:
+        yield
+        if any(one.initial_seed() != _seeds[name] for name, one in generators.items()):
+            raise Refused(
+                "the model or the loss sets the seed of torch's generator while it computes, so that what a record "
+                "draws follows from its place in the batch. Draw without a seed."
+            )
+    finally:
+        for name, one in generators.items():
+            _inside[name] -= 1
+            if not _inside[name]:
+                _leave(name, one)
+
+
+def _enter(name: str, generator: torch.Generator) -> None:
+    _before[name] = generator.get_state()
+    if name not in _kept:
+        _kept[name] = seeded_generator(secrets.token_bytes(32), name).get_state()
+    generator.set_state(_kept[name])
+    _seeds[name] = generator.initial_seed()
+
+
+def _leave(name: str, generator: torch.Generator) -> None:
+    if generator.initial_seed() == _seeds[name]:
+        _kept[name] = generator.get_state()
+    else:
+        # Somebody set another seed: begin anew.
+        del _kept[name]
+    generator.set_state(_before.pop(name))
+
 
 _OWN_OPERATORS = ("aten::", "prims::", "flex_lib::")
 
@@ -45,7 +121,7 @@ def isolating(modules: Mapping[str, nn.Module], *, depth: int = 1) -> Iterator[N
     """Inside the block, a mapped pass of a model treats records apart or is refused. Raises Refused.
 
     modules  of the model, by name
-    depth    how closely to look at what they keep (dpcore.gradients.state)
+    depth    how closely to look at what they keep (dpcore.gradients.refusals)
     """
     before = kept(modules, depth=depth)
     table = custom_function_call.functorch_table

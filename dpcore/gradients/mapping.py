@@ -6,9 +6,17 @@ places where the memory is looked at; they rest on torch._C._functorch, which is
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, cast
+
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 from torch._C import _functorch
+from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 
 def level() -> int | None:
@@ -40,3 +48,118 @@ def apart(tensor: Tensor) -> Tensor:
     back. A view would: its base's history is rewritten, and the node that was captured falls off the path."""
     found: Tensor = torch.ops.aten._unsafe_view(tensor, tensor.shape)
     return found
+
+
+# Where a model keeps its parameters, and how others stand in for them during a pass.
+
+Place = tuple[dict[str, Any], str]
+"""A module's own table of parameters, and the key in it."""
+
+
+@contextmanager
+def standing_in(stand_ins: Sequence[tuple[Place, Any]]) -> Iterator[None]:
+    """Inside the block each place holds its stand-in."""
+    before = [(table, key, table[key]) for (table, key), _ in stand_ins]
+    try:
+        for (table, key), one in stand_ins:
+            table[key] = one
+        yield
+    finally:
+        for table, key, one in before:
+            table[key] = one
+
+
+class Slots:
+    """The places of each trainable parameter, by its name; a tied one has several.
+
+    tied  names of the parameters that stand in more than one place
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
+        names = {id(one): name for name, one in self.parameters.items()}
+        self._places: dict[str, list[Place]] = {name: [] for name in self.parameters}
+        for module in model.modules():
+            for key, own in module._parameters.items():
+                if own is not None and own.requires_grad:
+                    self._places[names[id(own)]].append((module._parameters, key))
+        self.tied = {name for name, places in self._places.items() if len(places) > 1}
+        # Recurrent layers keep a list of their weights beside the table.
+        self._recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
+
+    def places(self, name: str) -> list[Place]:
+        return self._places[name]
+
+    @contextmanager
+    def holding(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """Inside the block the model computes with `tensors`, {parameter name: stand-in}."""
+        try:
+            with standing_in([(place, one) for name, one in tensors.items() for place in self._places[name]]):
+                yield
+        finally:
+            for module in self._recurrent:
+                module._update_flat_weights()
+
+
+# Layers whose own forward pass PyTorch cannot map over records, or maps wrongly, and what runs instead.
+
+
+def padded_embedding(module: nn.Module, codes: Tensor) -> Tensor:
+    """nn.Embedding: the mapped operation forgets that the padding row is not trained."""
+    layer = cast(nn.Embedding, module)
+    rows = F.embedding(codes, layer.weight)
+    if layer.padding_idx is None:
+        return rows
+    return torch.where((codes == layer.padding_idx).unsqueeze(-1), rows.detach(), rows)
+
+
+def one_at_a_time(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """The layer's own forward pass in a loop over records: right, and slow."""
+    places = [(one._parameters, key) for one in module.modules() for key in one._parameters]
+    leaves, form = tree_flatten((args, kwargs))
+    seen: list[Any] = [*leaves, *(table[key] for table, key in places)]
+    axes = [axis(one) if isinstance(one, Tensor) else None for one in seen]
+    memory = [one if at is None else whole(one) for one, at in zip(seen, axes, strict=True)]
+    sizes = [one.shape[at] for one, at in zip(memory, axes, strict=True) if at is not None]
+    if not sizes:
+        return type(module).forward(module, *args, **kwargs)
+    columns: list[list[Any]] = []
+    with temporarily_pop_interpreter_stack():
+        for record in range(sizes[0]):
+            own = [one if at is None else one.select(at, record) for one, at in zip(memory, axes, strict=True)]
+            own_args, own_kwargs = tree_unflatten(own[: len(leaves)], form)
+            with standing_in(list(zip(places, own[len(leaves) :], strict=True))):
+                found, found_form = tree_flatten(type(module).forward(module, *own_args, **own_kwargs))
+            columns.append(found)
+        stacked = [torch.stack(one) if isinstance(one[0], Tensor) else one[0] for one in zip(*columns, strict=True)]
+    return tree_unflatten([mapped(one, 0) if isinstance(one, Tensor) else one for one in stacked], found_form)
+
+
+SUBSTITUTES: dict[type[nn.Module], Callable[..., Any]] = {
+    nn.Embedding: padded_embedding,
+    **dict.fromkeys((nn.RNN, nn.LSTM, nn.GRU, nn.RNNCell, nn.LSTMCell, nn.GRUCell), one_at_a_time),
+}
+"""Exact types: a subclass may compute something else."""
+
+
+def forward_of(module: nn.Module) -> Callable[..., Any]:
+    """(module, *args, **kwargs) -> what the layer computes in a mapped pass."""
+    return SUBSTITUTES.get(type(module), type(module).forward)
+
+
+@contextmanager
+def computing(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
+    """Inside the block these run in place of the modules' own forward passes."""
+    try:
+        for module, forward in forwards.items():
+            module.__dict__["forward"] = forward
+        yield
+    finally:
+        for module in forwards:
+            module.__dict__.pop("forward", None)
+
+
+def substituted(modules: Iterable[nn.Module]) -> AbstractContextManager[None]:
+    """Substitutes run for the length of the block, except where something else is in place of a forward pass."""
+    own = [one for one in modules if type(one) in SUBSTITUTES and "forward" not in vars(one)]
+    return computing({one: partial(SUBSTITUTES[type(one)], one) for one in own})

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-    from trainables.export.files import Files
-    from trainables.export.pieces import Written
+    from trainables.export.files import Files, Written
 
 
 def predict(model: str | Path, files: Files, *, format: str | None = None) -> pd.DataFrame:
@@ -44,7 +43,7 @@ def predict_files(
     undeclared category or a missing number when it is met, with its file: then nothing is left of the folder.
     """
     from sweeps.runner.predicting import asked_in_pieces
-    from trainables.export import pieces
+    from trainables.export import files as pieces
     from trainables.export.files import files_of
     from trainables.export.model import ReleasedModel
     from trainables.worker.files import Folder

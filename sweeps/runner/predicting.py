@@ -16,7 +16,7 @@ from sweeps.runner.cluster import check_reachable, cluster, data_path_seen_by_al
 from sweeps.runner.ray_private import logger_names
 from sweeps.spec import Resources
 from trainables.data.table_file import TablePiece
-from trainables.export.pieces import PieceWorker, Written, plain
+from trainables.export.files import PieceWorker, Written, plain
 from trainables.worker.credentials import Credentials
 from trainables.worker.files import Folder
 
@@ -33,7 +33,7 @@ def asked_in_pieces(
 ) -> Written:
     """Ask about all pieces, on every processor that the cluster has for it, and say what was written.
 
-    output   the model lies there (`trainables.export.pieces.send`)
+    output   the model lies there (`trainables.export.files.send`)
     address  auto or HOST:PORT of a cluster, or "local"
     told     hears how many of the pieces are done
 

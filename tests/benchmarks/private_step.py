@@ -51,8 +51,8 @@ from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from torch import Tensor, nn  # noqa: E402
 
 from dpcore.gradients import PrivateGradients, noisy_mean_gradient  # noqa: E402
+from dpcore.gradients.chain import cross_entropy  # noqa: E402
 from dpcore.gradients.layers import KINDS, Kinds  # noqa: E402
-from dpcore.gradients.losses import cross_entropy  # noqa: E402
 from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise  # noqa: E402
 from tests.benchmarks.step_models import CLASSES, TIMED, Timed  # noqa: E402
 from trainables.training.optimisers import Descent, steadily  # noqa: E402

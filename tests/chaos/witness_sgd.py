@@ -32,18 +32,18 @@ class WitnessedSGD(NoisyOptimiser[NoisySGDKnobs]):
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
         """As NoisySGD, watched."""
-        from trainables.training import private_steps
+        from trainables.training import private_sgd
 
-        source = private_steps.noise_source
+        source = private_sgd.noise_source
         for run in runs:
             name = f"{run.member.key}.{run.member.attempt}"
             # A second process under the same key and attempt would draw the same noise again: refused here.
             file = os.open(Path(os.environ[FOLDER]) / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
-            private_steps.noise_source = lambda *given, file=file: _Witnessed(source(*given), file)  # type: ignore[assignment]
+            private_sgd.noise_source = lambda *given, file=file: _Witnessed(source(*given), file)  # type: ignore[assignment]
             try:
                 super().fit([run], data, execution)
             finally:
-                private_steps.noise_source = source
+                private_sgd.noise_source = source
                 os.close(file)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dpcore.checks import InvalidValue
-from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, draws, noisy_mean_gradient
+from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, isolation, noisy_mean_gradient
 from dpcore.noise import SecureNoise
 from tests.dpcore import gradient_oracle as oracle
 from tests.dpcore.gradient_models import CASES, B, Branching, Centred, Positions, assert_same, case, frozen
@@ -184,7 +184,7 @@ def test_no_trace_is_left_on_the_model():
 
 def test_dropout_is_the_example_s_own(monkeypatch):
     """A mask per example: no warning, and the same sum given the same stream."""
-    monkeypatch.setattr(draws.secrets, "token_bytes", bytes)
+    monkeypatch.setattr(isolation.secrets, "token_bytes", bytes)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5), nn.Linear(5, 2))
     engine, inputs, targets = PrivateGradients(model, oracle.squared_loss), torch.randn(B, 6), torch.randn(B)
@@ -192,7 +192,7 @@ def test_dropout_is_the_example_s_own(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(2):
-            monkeypatch.setattr(draws, "_kept", {})
+            monkeypatch.setattr(isolation, "_kept", {})
             found.append(engine.clipped_sum(inputs, targets, clip_norm=1.0))
     one, two = found
     assert set(engine.routes.values()) == {Route.ONE_PASS}

@@ -238,16 +238,16 @@ def test_bags_are_those_of_one_record_at_a_time(call, mode, padding):
 @pytest.mark.parametrize("mutant", ["rows", "mean"])
 def test_a_wrong_norm_of_bags_is_seen(monkeypatch, mutant):
     """Mutants: words that repeat in a bag are squared apart; a mean counts as a sum."""
-    from dpcore.gradients.layers import bag
+    from dpcore.gradients.layers import embedding
 
-    true = bag._OneBag.__init__
+    true = embedding._OneBag.__init__
 
     def wrong(self, vocabulary, codes, shares, gradients):
         true(self, vocabulary, codes, shares if mutant == "rows" else shares * codes.shape[1], gradients)
         if mutant == "rows":
             self.squared_norms = shares.square().sum(1) * gradients.double().square().sum(1)
 
-    monkeypatch.setattr(bag._OneBag, "__init__", wrong)
+    monkeypatch.setattr(embedding._OneBag, "__init__", wrong)
     torch.manual_seed(0)
     with pytest.raises((AssertionError, ValueError)):
         assert_right(nn.EmbeddingBag(4, 3).double(), torch.randint(0, 4, (B, 6)))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpcore.gradients import PrivateGradients, Refused, draws, isolated
+from dpcore.gradients import PrivateGradients, Refused, isolated, isolation
 from tests.dpcore import gradient_oracle as oracle
 
 torch.set_num_threads(1)
@@ -52,12 +52,12 @@ def test_a_public_seed_decides_no_mask(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_with_a_known_seed_one_record_would_move_all_that_come_after_it(name, monkeypatch):
     """The mutant: a stream that begins anew with a seed that everybody knows."""
-    monkeypatch.setattr(draws.secrets, "token_bytes", bytes)
+    monkeypatch.setattr(isolation.secrets, "token_bytes", bytes)
     inputs, targets = torch.randn(40, 6), torch.randn(40)
     model = MODELS[name]()
     found = []
     for start in (0, 1):
-        monkeypatch.setattr(draws, "_kept", {})
+        monkeypatch.setattr(isolation, "_kept", {})
         found.append(summed(PrivateGradients(model, oracle.squared_loss), inputs[start:], targets[start:]))
     whole, without = found
     assert (whole - without).norm() > 2 * C
@@ -94,8 +94,8 @@ def test_answers_are_drawn_by_no_public_seed_either():
 
 def test_blocks_within_each_other_put_the_generator_back_at_the_end():
     cpu, before = torch.device("cpu"), torch.get_rng_state()
-    with draws.secret_draws(cpu):
-        with draws.secret_draws(cpu):
+    with isolation.secret_draws(cpu):
+        with isolation.secret_draws(cpu):
             torch.rand(1)
         assert not torch.equal(torch.get_rng_state(), before)
     assert torch.equal(torch.get_rng_state(), before)
@@ -106,11 +106,11 @@ def test_a_model_that_another_thread_begins_waits_for_its_seed():
     cpu, begun = torch.device("cpu"), threading.Event()
 
     def begin():
-        with draws.seeded_draws(0):
+        with isolation.seeded_draws(0):
             begun.set()
 
     other = threading.Thread(target=begin)
-    with draws.secret_draws(cpu):
+    with isolation.secret_draws(cpu):
         other.start()
         assert not begun.wait(0.05)
     other.join()

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, guard, isolated, mapping, structure
+from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, chain, check, isolated, mapping
 from dpcore.gradients.layers import KINDS, Kind
 from dpcore.gradients.layers.linear import linear
 from dpcore.gradients.precision import all_digits
@@ -55,7 +55,7 @@ def moved_rows(layer: nn.Module, shape) -> set[int]:
     for inputs in (one, other):
         torch.manual_seed(1)
         found.append(layer(inputs))
-    assert structure.proves_isolation(layer, (one,))
+    assert chain.proves_isolation(layer, (one,))
     return {row for row in range(B) if not torch.equal(found[0][row], found[1][row])}
 
 
@@ -65,11 +65,11 @@ def test_what_structure_proves_is_so(layer, shape):
 
 
 def test_every_proof_is_looked_at():
-    assert {type(layer) for layer, _ in LAYERS} == {nn.Sequential, *structure.PROVED}
+    assert {type(layer) for layer, _ in LAYERS} == {nn.Sequential, *chain.PROVED_LAYERS}
 
 
 def test_a_wrong_proof_would_be_seen(monkeypatch):
-    monkeypatch.setitem(structure.PROVED, nn.BatchNorm1d, lambda _, rank: rank)
+    monkeypatch.setitem(chain.PROVED_LAYERS, nn.BatchNorm1d, lambda _, rank: rank)
     assert moved_rows(nn.BatchNorm1d(4), (4,)) == set(range(B))
 
 
@@ -91,17 +91,17 @@ def test_a_wrong_proof_would_be_seen(monkeypatch):
     ],
 )
 def test_what_may_mix_at_this_rank_is_not_proved(layer, shape):
-    assert not structure.proves_isolation(layer, (torch.randn(B, *shape),))
+    assert not chain.proves_isolation(layer, (torch.randn(B, *shape),))
 
 
 def test_a_hook_ends_the_proof():
     layer, inputs = nn.Linear(4, 4), torch.randn(B, 4)
     handle = layer.register_forward_hook(lambda _, __, out: out - out.mean(0))
-    assert not structure.proves_isolation(layer, (inputs,))
+    assert not chain.proves_isolation(layer, (inputs,))
     handle.remove()
-    assert structure.proves_isolation(layer, (inputs,))
+    assert chain.proves_isolation(layer, (inputs,))
     layer.forward = lambda x: x - x.mean(0)
-    assert not structure.proves_isolation(layer, (inputs,))
+    assert not chain.proves_isolation(layer, (inputs,))
 
 
 # The loss is mapped too, also where the model needs no mapping.
@@ -235,10 +235,10 @@ def test_memory_that_nobody_has_written_is_refused(written):
     passes = PrivateGradients(model, oracle.squared_loss)._passes
     asked = (torch.randn(B, 3),), (torch.randn(B),), torch.zeros(B)
     if written == 3:
-        guard._refuse_unwritten(passes, *asked)
+        check._refuse_unwritten(passes, *asked)
         return
     with pytest.raises(Refused, match="nobody has written"):
-        guard._refuse_unwritten(passes, *asked)
+        check._refuse_unwritten(passes, *asked)
 
 
 # What is told of a model.

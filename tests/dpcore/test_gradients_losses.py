@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from dpcore.gradients import PrivateGradients
-from dpcore.gradients import losses as losses_module
-from dpcore.gradients.losses import PROVED, cross_entropy, loss_proves_isolation, squared_error
+from dpcore.gradients import chain as losses_module
+from dpcore.gradients.chain import PROVED_LOSSES, cross_entropy, loss_proves_isolation, squared_error
 from tests.dpcore import gradient_oracle as oracle
 
 torch.set_num_threads(1)
@@ -19,7 +19,7 @@ def batch(loss, size: int = 6):
     return torch.randn(size, 1), torch.randn(size)
 
 
-@pytest.mark.parametrize("loss", PROVED)
+@pytest.mark.parametrize("loss", PROVED_LOSSES)
 def test_a_row_depends_on_itself_alone(loss):
     outputs, targets = batch(loss)
     assert loss_proves_isolation(loss, outputs, (targets,))

@@ -11,10 +11,10 @@ from scipy import stats
 from torch import nn
 
 from dpcore.checks import InvalidValue
-from dpcore.gradients import ClippedSum, PrivateGradients, Refused, contributions, noisy_mean_gradient
+from dpcore.gradients import ClippedSum, PrivateGradients, Refused, noisy_mean_gradient, units
 from dpcore.gradients import engine as engine_module
-from dpcore.gradients.clipping import clip_factors
 from dpcore.gradients.layers import KINDS, Materialised
+from dpcore.gradients.units import clip_factors
 from dpcore.noise import PseudorandomNoise, SecureNoise
 from dpcore.randomness import Purpose, Streams
 from tests.dpcore import gradient_oracle as oracle
@@ -184,7 +184,7 @@ def test_without_the_clearing_of_rows_a_nan_would_show(monkeypatch):
     inputs[0] = float("nan")
     engine = PrivateGradients(network(), oracle.cross_entropy)
     engine.clipped_sum(inputs[1:], targets[1:], clip_norm=CLIP)
-    monkeypatch.setattr(contributions.torch, "isfinite", lambda one: torch.ones_like(one, dtype=torch.bool))
+    monkeypatch.setattr(units.torch, "isfinite", lambda one: torch.ones_like(one, dtype=torch.bool))
     monkeypatch.setattr(engine_module, "clip_factors", lambda s, c: clip_factors(torch.nan_to_num(s, nan=0.0), c))
     found = engine.clipped_sum(inputs, targets, clip_norm=CLIP).tensors
     assert any(bool(one.isnan().any()) for one in found.values())

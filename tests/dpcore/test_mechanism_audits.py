@@ -32,7 +32,7 @@ from dpcore.audit import (
 )
 from dpcore.events import Gaussian, Repeated
 from dpcore.gradients import engine as engine_module
-from dpcore.gradients.clipping import clip_factors
+from dpcore.gradients.units import clip_factors
 from dpcore.sampling import PoissonSampling
 from tests.dpcore.audited_releases import (
     PerTensor,

@@ -12,7 +12,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from dpcore.gradients import PrivateGradients
-from dpcore.gradients.losses import cross_entropy
+from dpcore.gradients.chain import cross_entropy
 from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise
 from tests.benchmarks.step_models import CLASSES
 from tests.dpcore import gradient_oracle

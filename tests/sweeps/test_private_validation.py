@@ -39,7 +39,7 @@ from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, PrivacyPlan, TrialGroup
-from trainables.training import private_steps
+from trainables.training import private_sgd
 from trainables.validation import judging
 from trainables.validation.judging import UncountedReport
 from trainables.worker.results import Told
@@ -98,13 +98,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def raw_metrics(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
     """What every report would have told without noise, noted beside it."""
     seen: list[dict[str, float]] = []
-    report = private_steps.report
+    report = private_sgd.report
 
     def noted(run, model, data, device, execution, step):
         seen.append(dict(judging.judge(model, data.validation, data.facts, device)))
         return report(run, model, data, device, execution, step)
 
-    monkeypatch.setattr(private_steps, "report", noted)
+    monkeypatch.setattr(private_sgd, "report", noted)
     return seen
 
 
@@ -185,7 +185,7 @@ def test_the_search_for_leaks_finds_one(people, run, monkeypatch):
     """The known mistake: the raw report in place of the noised one."""
     raw = raw_metrics(monkeypatch)
     monkeypatch.setattr(
-        private_steps,
+        private_sgd,
         "report",
         lambda run, model, data, device, execution, step: (
             raw.append(dict(judging.judge(model, data.validation, data.facts, device))) or raw[-1]

@@ -29,7 +29,7 @@ from trainables.systems.bayesian_dp.bayesian_knobs import EstimateKnobs
 from trainables.systems.bayesian_dp.sampled import Draws, GradientDistances
 from trainables.systems.noisy_sgd import NOISY_SGD
 from trainables.training.losses import loss_function
-from trainables.training.private_steps import initial_model
+from trainables.training.private_sgd import initial_model
 
 torch.set_num_threads(1)
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from dpcore.checks import InvalidValue
 from dpcore.gradients import PrivateGradients, noisy_mean_gradient
-from dpcore.gradients.losses import cross_entropy
+from dpcore.gradients.chain import cross_entropy
 from dpcore.noise import SecureNoise
 from tests.trainables.bayesian_cases import AVERAGE, CPU, SMALL, TARGET, fitted, parameters, planned
 from tests.trainables.noisy_sgd_cases import tiny
@@ -21,7 +21,7 @@ from trainables.knobs import read
 from trainables.system import Execution, Refusal, Split
 from trainables.systems.bayesian_dp import AVERAGE_CASE_SGD, BAYESIAN_SGD
 from trainables.systems.bayesian_dp.watch import Watch, filter_for
-from trainables.training.private_steps import initial_model
+from trainables.training.private_sgd import initial_model
 
 torch.set_num_threads(1)
 

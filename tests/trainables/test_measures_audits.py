@@ -28,7 +28,7 @@ from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar
 from trainables.systems.bayesian_dp import training as bayesian_training
 from trainables.systems.linear import RowKnobs
-from trainables.training import private_steps
+from trainables.training import private_sgd
 
 torch.set_num_threads(1)
 LEVEL = 0.05
@@ -186,7 +186,7 @@ class Repeating:
 
 
 def repeated_noise(monkeypatch) -> None:
-    for module in (private_steps, bayesian_training):
+    for module in (private_sgd, bayesian_training):
         right = module.noise_source
         monkeypatch.setattr(
             module, "noise_source", lambda *arguments, right=right, **options: Repeating(right(*arguments, **options))

@@ -27,7 +27,7 @@ from trainables.system import (
     Split,
 )
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD, NoisyAdamKnobs, NoisyOptimiser
-from trainables.training import private_steps
+from trainables.training import private_sgd
 from trainables.training.released import Origin
 
 
@@ -194,7 +194,7 @@ def test_every_state_array_is_restored(system: NoisyOptimiser) -> None:
     plan = given_noise(system, data.facts, 1.0, batch_size=20, epochs=3)
     step, state, _ = fitted(system, plan, data, to_step=10).final
     run = memory_run(plan, from_step=step, state=state, attempt=2)
-    rebuilt = private_steps.initial_model(run, data, torch.device("cpu"))
+    rebuilt = private_sgd.initial_model(run, data, torch.device("cpu"))
     optimiser = system.optimiser(read(system.knobs, plan.config))(rebuilt)
     optimiser.restore(state)
     again = Origin.of(run, rebuilt).beside(optimiser.state())
@@ -289,7 +289,7 @@ def test_initial_weights_depend_on_the_public_seed_alone() -> None:
     plan = given_noise(NOISY_SGD, data.facts, 1.0, batch_size=20)
     before = torch.get_rng_state()
     weights = [
-        private_steps.initial_model(
+        private_sgd.initial_model(
             memory_run(plan, seed=seed, attempt=attempt, secret=secret), data, torch.device("cpu")
         )
         for seed, attempt, secret in ((0, 1, b"s" * 32), (0, 2, b"t" * 32), (1, 1, b"s" * 32))

@@ -22,7 +22,7 @@ from trainables.system import (
     Refusal,
 )
 from trainables.systems.noisy_sgd import NOISY_SGD, NoisyOptimiser
-from trainables.training.epochs import epochs_of, steps_of
+from trainables.training.hyperparameters import epochs_of, steps_of
 
 
 @pytest.fixture(scope="module")

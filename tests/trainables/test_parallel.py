@@ -20,7 +20,7 @@ from trainables.parallel.flat import Layout
 from trainables.system import Execution, PrivacyPlan
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
 from trainables.systems.sgld import CLIPPED_SGLD
-from trainables.training.epochs import epochs_of
+from trainables.training.hyperparameters import epochs_of
 from trainables.training.released import MODEL_SEED
 
 

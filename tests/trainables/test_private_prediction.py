@@ -48,7 +48,7 @@ from trainables.systems.private_prediction import (
 )
 from trainables.systems.private_prediction.knobs import MemberKnobs
 from trainables.systems.private_prediction.minimisers import certificate
-from trainables.training import private_steps
+from trainables.training import private_sgd
 
 
 @pytest.fixture(scope="module")
@@ -228,8 +228,8 @@ def test_networks_know_no_regularisation_and_linear_members_have_a_default():
 
 def test_networks_train_where_and_as_wide_as_the_execution_says(monkeypatch):
     data, devices, threads = small(seed=7), [], []
-    right, build = private_steps.device_named, models.build
-    monkeypatch.setattr(private_steps, "device_named", lambda name: (devices.append(name), right("cpu"))[1])
+    right, build = private_sgd.device_named, models.build
+    monkeypatch.setattr(private_sgd, "device_named", lambda name: (devices.append(name), right("cpu"))[1])
     monkeypatch.setattr(
         models, "build", lambda *args, **knobs: (threads.append(torch.get_num_threads()), build(*args, **knobs))[1]
     )

@@ -15,11 +15,11 @@ from trainables.data import SOURCES
 from trainables.metrics import Dependence
 from trainables.registry import SYSTEMS
 from trainables.rehearsal import CannotRun, Rehearsed, rehearse
-from trainables.rehearsal.made_up import made_up
 from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Task
 from trainables.systems import noisy_mean
-from trainables.training import private_steps
-from trainables.training.predictions import METRICS
+from trainables.training import private_sgd
+from trainables.training.made_up import made_up
+from trainables.training.trained_model import METRICS
 from trainables.units import Unit
 
 BROKEN = "tests.trainables.broken_models"
@@ -240,7 +240,7 @@ def test_a_system_whose_model_mixes_records_is_found(monkeypatch):
     def batch_normalised(run, data, device):
         return broken_models.mixes_records(data.facts)
 
-    monkeypatch.setattr(private_steps, "initial_model", batch_normalised)
+    monkeypatch.setattr(private_sgd, "initial_model", batch_normalised)
     with pytest.raises(CannotRun, match="BatchNorm1d"):
         rehearsed("noisy-sgd")
 

@@ -102,7 +102,7 @@ def test_the_rebuilt_model_has_every_tensor_of_the_trained_one():
     run = memory_run(plan, seed=8)
     SYSTEMS["noisy-sgd"].fit([run], DIGITS, Execution())
     model = released.released_model(plan, DIGITS.facts, run.final[1])
-    from trainables.training.private_steps import initial_model
+    from trainables.training.private_sgd import initial_model
 
     start = initial_model(run, DIGITS, device_named("cpu"))
     assert torch.equal(model[1].weight, start[1].weight)

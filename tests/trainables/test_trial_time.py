@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from trainables.system import Execution, Member, TrialGroup
-from trainables.training.predictions import METRICS
+from trainables.training.trained_model import METRICS
 from trainables.worker import trial
 from trainables.worker.files import Folder
 

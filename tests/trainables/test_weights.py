@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.gradients.losses import cross_entropy
+from dpcore.gradients.chain import cross_entropy
 from tests.sweeps.private_people import people
 from tests.sweeps.test_asked_metrics import errors, of
 from tests.trainables.registry_cases import CANDIDATES, data_of

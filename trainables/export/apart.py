@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from dpcore.gradients.structure import proves_isolation
+from dpcore.gradients.chain import proves_isolation
 from trainables.export.program import NotExportable, program
 from trainables.system import Feature
 

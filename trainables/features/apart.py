@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from dpcore.checks import InvalidValue
-from trainables.rehearsal.made_up import made_up
 from trainables.system import PublicFacts
+from trainables.training.made_up import made_up
 
 RECORDS = 6
 ROUNDING = 1e-4

@@ -43,10 +43,9 @@ from trainables.parallel.process import limited_threads
 from trainables.parallel.shards import shards
 from trainables.parallel.team import BatchSums, GradientTask
 from trainables.system import Dataset, Execution, PublicFacts, Run
-from trainables.training.gradient_knobs import ModelKnobs
-from trainables.training.losses import loss_function, tensor
+from trainables.training.hyperparameters import ModelKnobs
+from trainables.training.losses import loss_function, record_weights, tensor, weighted
 from trainables.training.noise import batch_key, batches_of
-from trainables.training.weighing import record_weights, weighted
 
 LossFunction = Callable[[Any, Any], Tensor]
 

@@ -17,10 +17,10 @@ from trainables.measures.objectives import measure, wanted
 from trainables.measures.protocols import CanaryTrained
 from trainables.publishing import OWN_METRICS, published
 from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
-from trainables.rehearsal.made_up import SEED, made_up
 from trainables.rehearsal.setting import Replanned, Setting, sampling_rates, setting_of
 from trainables.system import Execution, Member, PrivacyPlan, PublicFacts, State, System
-from trainables.training.gradient_knobs import BatchKnobs
+from trainables.training.hyperparameters import BatchKnobs
+from trainables.training.made_up import SEED, made_up
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

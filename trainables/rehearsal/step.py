@@ -17,9 +17,9 @@ from dpcore.gradients.refusals import refuse
 from trainables.models.registry import outputs
 from trainables.parallel import device_named
 from trainables.rehearsal.findings import CannotRun, Step
-from trainables.rehearsal.made_up import made_up
 from trainables.system import Dataset, Execution, PublicFacts, Task
 from trainables.training.losses import loss_function, tensor
+from trainables.training.made_up import made_up
 from trainables.worker import memory
 
 Loss = Callable[[Any, Any], Tensor]

@@ -46,10 +46,8 @@ from trainables.system import (
     Run,
     Scalar,
 )
-from trainables.training.epochs import epochs_of
-from trainables.training.gradient_knobs import ClipKnobs, ModelKnobs, NoiseKnobs, PassKnobs, RateKnobs
-from trainables.training.predictions import REPORTED
-from trainables.training.trained_model import TrainedByNoisedGradients
+from trainables.training.hyperparameters import ClipKnobs, ModelKnobs, NoiseKnobs, PassKnobs, RateKnobs, epochs_of
+from trainables.training.trained_model import REPORTED, TrainedByNoisedGradients
 
 if TYPE_CHECKING:
     from torch import nn
@@ -192,7 +190,7 @@ class NoisyOptimiser(NoisedDescent[Model], TrainedByNoisedGradients[Model, Sampl
 
     def train(self, run: Run, knobs: Model, released: SampledGaussian, data: Dataset, execution: Execution) -> None:
         """See `PlannedSystem.train`."""
-        from trainables.training.private_steps import train
+        from trainables.training.private_sgd import train
 
         train(run, data, execution, mechanism=released, optimiser=self.optimiser(knobs))
 

@@ -32,9 +32,8 @@ from trainables.capabilities import Capabilities
 from trainables.knobs import knob, knobs
 from trainables.planner import NOISE_MAX, NOISE_MIN, STEPS_MAX, ClaimTerms, check_batch, too_large
 from trainables.system import Config, Dataset, Execution, PrivacyTarget, PublicFacts, Refusal, Run
-from trainables.training.gradient_knobs import BatchKnobs, ModelKnobs, PriorKnobs
-from trainables.training.predictions import REPORTED
-from trainables.training.trained_model import TrainedByNoisedGradients
+from trainables.training.hyperparameters import BatchKnobs, ModelKnobs, PriorKnobs
+from trainables.training.trained_model import REPORTED, TrainedByNoisedGradients
 
 HALVINGS_MAX = 16
 """Then the step size is 1/65536 of the first; noises further apart cannot be bounded together closely enough."""
@@ -120,7 +119,7 @@ class PrivateLangevin(TrainedByNoisedGradients[Walk, Sequence]):
     def train(self, run: Run, knobs: Walk, released: Sequence, data: Dataset, execution: Execution) -> None:
         """See `PlannedSystem.train`."""
         from trainables.training.optimisers import LangevinMean
-        from trainables.training.private_steps import train
+        from trainables.training.private_sgd import train
 
         n = data.facts.n
         phases = knobs.phases(n)

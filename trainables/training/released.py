@@ -21,7 +21,7 @@ from trainables import parallel
 from trainables.knobs import read
 from trainables.models import sketch
 from trainables.system import PrivacyPlan, PublicFacts, Run, Split, State
-from trainables.training.gradient_knobs import ModelKnobs
+from trainables.training.hyperparameters import ModelKnobs
 from trainables.training.losses import record_losses
 
 PARAMETER, MODEL_SEED, UNTRAINED = "parameter.", "model.seed", "model.untrained"

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from torch import nn
 
 from dpcore.gradients.layers.attention import attention, attention_forward
-from dpcore.gradients.layers.bag import bag_forward, embedding_bag
 from dpcore.gradients.layers.convolution import convolution
-from dpcore.gradients.layers.embedding import embedding
+from dpcore.gradients.layers.embedding import bag_forward, embedding, embedding_bag
 from dpcore.gradients.layers.linear import linear
 from dpcore.gradients.layers.normalisation import group_norm, layer_norm, rms_norm
 from dpcore.gradients.layers.protocol import (

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpcore.gradients.layers.protocol import Contribution, Use, accumulated, sum_of_squares
+from dpcore.gradients import mapping
+from dpcore.gradients.layers.protocol import Contribution, NotServed, Tap, Use, accumulated, sum_of_squares
 
 
 def embedding(module: nn.Module, uses: Sequence[Use]) -> Contribution:
@@ -52,3 +54,86 @@ class TableRows:
         weighted_RD = self._rows_RD * weights_U.to(self._rows_RD.dtype)[self._units_R, None]
         total = self._rows_RD.new_zeros(self._vocabulary, self._rows_RD.shape[1])
         return {"weight": total.index_add_(0, self._codes_R, weighted_RD)}
+
+
+# nn.EmbeddingBag: all words of a bag share one gradient, so that its norm needs no row of the table.
+#
+# U units, T words of a unit, D width, R distinct (unit, word) pairs.
+
+
+def bag_forward(
+    module: nn.Module,
+    tap: Tap,
+    input: Tensor,
+    offsets: Tensor | None = None,
+    per_sample_weights: Tensor | None = None,
+) -> Tensor:
+    """nn.EmbeddingBag with inputs [N, T]: what is noted is each word's code beside its weight in the bag."""
+    layer = cast(nn.EmbeddingBag, module)
+    if offsets is not None or input.ndim != 2 or layer.mode == "max":
+        raise NotServed
+    present = torch.ones_like(input, dtype=layer.weight.dtype)
+    if layer.padding_idx is not None:
+        present = present.masked_fill(input == layer.padding_idx, 0.0)
+    shares = present if per_sample_weights is None else present * per_sample_weights
+    if layer.mode == "mean":
+        shares = shares / present.sum(1, keepdim=True).clamp(min=1.0)
+    noted = torch.stack([input.double(), shares.detach().double()], 2)
+    return tap(noted, _bags(layer, input, per_sample_weights))
+
+
+def _bags(layer: nn.EmbeddingBag, codes: Tensor, per_sample_weights: Tensor | None) -> Tensor:
+    """The operation on the memory for all records at once: PyTorch has no rule for it on a mapped axis."""
+    at = mapping.axis(codes) if mapping.level() is not None else None
+    if mapping.level() is not None and at is None:
+        raise NotServed
+    memory = codes if at is None else mapping.whole(codes).movedim(at, 0)
+    weights = per_sample_weights
+    if weights is not None and at is not None:
+        along = mapping.axis(weights)
+        weights = weights.expand_as(memory) if along is None else mapping.whole(weights).movedim(along, 0)
+    bags = F.embedding_bag(
+        memory.flatten(0, -2),
+        layer.weight,
+        mode=layer.mode,
+        per_sample_weights=None if weights is None else weights.flatten(0, -2),
+        padding_idx=layer.padding_idx,
+    ).unflatten(0, memory.shape[:-1])
+    return bags if at is None else mapping.mapped(bags, 0)
+
+
+def embedding_bag(module: nn.Module, uses: Sequence[Use]) -> Contribution:
+    """The rule for nn.EmbeddingBag, its uses tapped by `bag_forward`."""
+    layer = cast(nn.EmbeddingBag, module)
+    units = len(uses[0].inputs)
+    codes_UT = torch.cat([use.inputs[..., 0].reshape(units, -1).long() for use in uses], 1)
+    if len(uses) == 1 and uses[0].gradients[0].numel() == layer.embedding_dim:
+        gradients_UD = uses[0].gradients.reshape(units, -1)
+        return _OneBag(layer.num_embeddings, codes_UT, uses[0].inputs[..., 1].reshape(units, -1), gradients_UD)
+    rows = [
+        (use.gradients.unsqueeze(-2) * use.inputs[..., 1:].to(use.gradients.dtype)).reshape(
+            units, -1, layer.embedding_dim
+        )
+        for use in uses
+    ]
+    return TableRows(layer.num_embeddings, codes_UT, accumulated(torch.cat(rows, 1)))
+
+
+class _OneBag:
+    """One bag for each unit: the gradient of a word's row is the bag's, times all that the word weighs in it."""
+
+    def __init__(self, vocabulary: int, codes_UT: Tensor, shares_UT: Tensor, gradients_UD: Tensor) -> None:
+        self._vocabulary = vocabulary
+        self._gradients_UD = accumulated(gradients_UD)
+        units = torch.arange(len(codes_UT), device=codes_UT.device)[:, None]
+        pairs, positions = torch.unique(units * vocabulary + codes_UT, return_inverse=True)
+        self._units_R, self._codes_R = pairs // vocabulary, pairs % vocabulary
+        self._shares_R = shares_UT.new_zeros(len(pairs)).index_add_(0, positions.flatten(), shares_UT.flatten())
+        weights_U = shares_UT.new_zeros(len(codes_UT)).index_add_(0, self._units_R, self._shares_R.square())
+        self.squared_norms = weights_U * sum_of_squares(self._gradients_UD)
+
+    def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
+        shares_R = (self._shares_R * weights_U[self._units_R]).to(self._gradients_UD.dtype)
+        total = self._gradients_UD.new_zeros(self._vocabulary, self._gradients_UD.shape[1])
+        rows_RD = self._gradients_UD[self._units_R] * shares_R[:, None]
+        return {"weight": total.index_add_(0, self._codes_R, rows_RD)}

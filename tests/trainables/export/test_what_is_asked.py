@@ -16,7 +16,7 @@ from torch import nn
 from dpcore.checks import InvalidValue
 from trainables.data import SOURCES
 from trainables.data.table_columns import Column
-from trainables.export import files, pieces, program
+from trainables.export import files, program
 from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
 from trainables.system import Feature, Task
@@ -67,8 +67,8 @@ def test_codes_and_texts_are_what_they_were_to_the_trial_whatever_the_file(model
     frame.assign(film=frame["film"].astype(float)).to_parquet(tmp_path / "a.parquet")
     for name in ("a.csv", "a.parquet"):
         pd.testing.assert_frame_equal(files.predicted(model, tmp_path / name), said.table())
-        [(file, piece)] = pieces.pieces_of(model, [str(tmp_path / name)], None)
-        found = pa.concat_tables(pieces.said(model, piece, file)).to_pandas()
+        [(file, piece)] = files.pieces_of(model, [str(tmp_path / name)], None)
+        found = pa.concat_tables(files.said(model, piece, file)).to_pandas()
         pd.testing.assert_frame_equal(found[list(said.table())], said.table())
     frame[:0].to_csv(tmp_path / "none.csv", index=False)
     assert len(files.predicted(model, tmp_path / "none.csv")) == 0

@@ -6,7 +6,7 @@ from dpcore.checks import InvalidValue
 from trainables.knobs import knob, knobs
 from trainables.system import PublicFacts
 from trainables.systems.noisy_sgd import DescentKnobs, NoisySGDKnobs
-from trainables.training.gradient_knobs import ModelKnobs, PassKnobs, PriorKnobs, RateKnobs
+from trainables.training.hyperparameters import ModelKnobs, PassKnobs, PriorKnobs, RateKnobs
 
 NO_BUDGET = 0.0
 ORDERS = "2,4,8,16,32"

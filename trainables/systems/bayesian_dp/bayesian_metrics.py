@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from trainables.metrics import Dependence, Metric
-from trainables.training.predictions import METRICS as TRAINING_METRICS
+from trainables.training.trained_model import METRICS as TRAINING_METRICS
 
 _DISTANCES_OF_TRAINING = {"distances": "training"}
 _figure = partial(

@@ -14,7 +14,7 @@ from trainables.system import Dataset, Execution, Run
 from trainables.systems.bayesian_dp.bayesian_knobs import VariationalDrawsKnobs
 from trainables.systems.bayesian_dp.variational import TINY, LookedAt, Posterior, design, infer, record_gradients
 from trainables.training.noise import batches
-from trainables.training.private_steps import device_of
+from trainables.training.private_sgd import device_of
 
 
 class Drawn:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dpcore.accountants.bayesian_distances import contribution_norms, pair_distances
 from dpcore.gradients import PrivateGradients
-from dpcore.gradients.clipping import clip_factors
+from dpcore.gradients.units import clip_factors
 from dpcore.randomness import Purpose, Streams
 from trainables.system import Dataset, Run, Split
 from trainables.systems.bayesian_dp.bayesian_knobs import PAIR, EstimateKnobs

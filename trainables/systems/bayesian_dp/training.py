@@ -24,7 +24,7 @@ from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import loss_function, tensor
 from trainables.training.noise import batches, noise_source
 from trainables.training.optimisers import Descent, steadily
-from trainables.training.private_steps import device_of, initial_model
+from trainables.training.private_sgd import device_of, initial_model
 from trainables.training.released import Origin
 from trainables.validation.judging import judge
 

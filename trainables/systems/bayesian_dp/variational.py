@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from dpcore.accountants.bayesian_distances import contribution_norms
 from dpcore.gradients import ClippedSum
-from dpcore.gradients.clipping import clip_factors
 from dpcore.gradients.precision import all_digits
+from dpcore.gradients.units import clip_factors
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian
 from trainables.knobs import read
 from trainables.parallel import limited_threads
@@ -36,7 +36,7 @@ from trainables.systems.linear import rows, width_of
 from trainables.systems.linear_module import UnitNormRows
 from trainables.training.loop import Pace, run_steps
 from trainables.training.noise import batches, noise_source, normals
-from trainables.training.private_steps import device_of
+from trainables.training.private_sgd import device_of
 from trainables.validation.judging import area_under_curve
 
 TINY = 1e-8

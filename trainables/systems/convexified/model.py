@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from trainables.models.dense import Flattened
-from trainables.models.initial import keras
+from trainables.models.dense import Flattened, keras
 from trainables.models.registry import outputs, width
 from trainables.system import PublicFacts, State
 

@@ -114,7 +114,7 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossKnobs, OneNeuronAnswers, "T
     def trained(self, knobs: ConvexifiedLossKnobs, data: Dataset, execution: Execution) -> Trained:
         """See `TrainedOnce.trained`."""
         from trainables.systems.convexified.published_fit import train_group
-        from trainables.training.private_steps import device_of
+        from trainables.training.private_sgd import device_of
 
         return train_group(knobs, data, str(device_of(execution)))
 

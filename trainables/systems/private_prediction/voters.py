@@ -55,7 +55,7 @@ def winners(knobs: MemberKnobs, data: Dataset, execution: Execution) -> Labels:
     if knobs.model == "linear":
         return np.stack([_linear(knobs, data, part) if len(part) else nothing for part in parts])
     from trainables.parallel import limited_threads
-    from trainables.training.private_steps import device_of
+    from trainables.training.private_sgd import device_of
 
     device = device_of(execution)
     with limited_threads(execution.threads):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpcore.sgld import Phase, halving_schedule
 from trainables.knobs import knob, knobs
-from trainables.training.gradient_knobs import ModelKnobs
+from trainables.training.hyperparameters import ModelKnobs
 
 
 @knobs

@@ -13,7 +13,7 @@ from dpcore.noise import NoiseSource
 from dpcore.randomness import Purpose
 from dpcore.sgld import step_size_of
 from trainables.measures import watching
-from trainables.models.resnet import with_dropout
+from trainables.models.images import with_dropout
 from trainables.parallel import limited_threads
 from trainables.system import Dataset, Execution, Run, State
 from trainables.systems.sgmcmc.judging import Probabilities, judged, predicted
@@ -29,7 +29,7 @@ from trainables.training import optimisers
 from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import loss_function, tensor
 from trainables.training.noise import noise_source
-from trainables.training.private_steps import device_of, initial_model
+from trainables.training.private_sgd import device_of, initial_model
 from trainables.training.released import Origin
 
 DRAWS = "draws.probabilities"

@@ -15,7 +15,7 @@ from trainables.knobs import read
 from trainables.measures import watching
 from trainables.parallel import BatchSums, clipped_sums, device_named, limited_threads, model_seed
 from trainables.system import Dataset, Execution, Run, State
-from trainables.training.gradient_knobs import ModelKnobs
+from trainables.training.hyperparameters import ModelKnobs
 from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import loss_function
 from trainables.training.noise import noise_source

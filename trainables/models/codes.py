@@ -1,8 +1,6 @@
-"""Models of ratings: of (user, item) pairs, and of items alone, for users whom nobody has met.
+"""Embedding and average pooling.
 
-Source  TwoBranch: Bu et al. 2020, section 4.1 (MovieLens), after He et al. 2017: generalised matrix factorisation with
-        5 factors, multiplied, beside 10-factor embeddings, concatenated; one linear output layer with one column per
-        star. The released code trains it as classification and judges the expected star under the softmax.
+Source  Bu et al. 2020, section 4.1 (IMDb). Padding is averaged in like any word, as in the published code.
 """
 
 from __future__ import annotations
@@ -10,9 +8,38 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from trainables.models.initial import keras
+from trainables.models.dense import keras
 from trainables.models.registry import outputs
 from trainables.system import PublicFacts
+
+EMBEDDING_UNITS = 16
+
+
+class EmbeddingPool(nn.Module):
+    """Codes [B, L] -> mean over L of their embeddings -> hidden ReLU units -> outputs."""
+
+    def __init__(self, words: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(words, EMBEDDING_UNITS)
+        self.head = nn.Sequential(nn.Linear(EMBEDDING_UNITS, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        result: Tensor = self.head(self.embedding(tokens).mean(dim=1))
+        return result
+
+
+def embedding_pool(facts: PublicFacts, hidden: int) -> nn.Module:
+    """See EmbeddingPool."""
+    (feature,) = facts.features.values()
+    assert feature.cardinality is not None
+    return keras(EmbeddingPool(feature.cardinality, hidden, outputs(facts)))
+
+
+# Models of ratings: of (user, item) pairs, and of items alone, for users whom nobody has met.
+#
+# Source TwoBranch: Bu et al. 2020, section 4.1 (MovieLens), after He et al. 2017: generalised matrix factorisation
+# with 5 factors, multiplied, beside 10-factor embeddings, concatenated; one linear output layer with one column per
+# star. The released code trains it as classification and judges the expected star under the softmax.
 
 PRODUCT_FACTORS, PLAIN_FACTORS = 5, 10
 

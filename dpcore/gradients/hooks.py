@@ -1,26 +1,124 @@
-"""Gradients of every record by itself, in one pass: what captured layers saw, and all other parameters mapped."""
+"""One forward and one backward pass that keep, for each use of a captured layer, its input and its output's gradient.
+
+A captured layer computes with its parameters as they are, once for all records. Everywhere else in the model the same
+parameters are mapped over the records, so that a weight used outside its layer still has a gradient per record.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from dpcore import checks
 from dpcore.gradients import mapping
-from dpcore.gradients.capture import Tape
-from dpcore.gradients.chain import passed, uses_of
+from dpcore.gradients.chain import chain_of, loss_proves_isolation, passed, uses_of
 from dpcore.gradients.isolation import alone, isolating, over_records
-from dpcore.gradients.layers import Kinds, Use, tapped_at_the_end, trainable
-from dpcore.gradients.losses import loss_proves_isolation
+from dpcore.gradients.layers import Kinds, NotServed, Use, tapped_at_the_end, trainable
+from dpcore.gradients.mapping import SUBSTITUTES, Slots, computing, forward_of, one_at_a_time, standing_in
 from dpcore.gradients.precision import Precision
 from dpcore.gradients.refusals import NotComputed, Refused, label, of_the_machine
-from dpcore.gradients.slots import Slots
-from dpcore.gradients.structure import chain_of
-from dpcore.gradients.substitutes import SUBSTITUTES, one_at_a_time
+
+
+@dataclass(slots=True)
+class _Call:
+    layer: str
+    part: str
+    inputs: Tensor
+    version: int
+    inputs_axis: int | None
+    edge: GradientEdge
+    output_axis: int
+
+
+class Tape:
+    """The uses of captured layers seen during one forward pass over N records.
+
+    layers  captured, by name
+    owned   names of their trainable parameters
+    level   the transformation over records, None outside of it
+    """
+
+    def __init__(
+        self, layers: Mapping[str, nn.Module], owned: Mapping[str, list[str]], kinds: Kinds, slots: Slots
+    ) -> None:
+        self._layers, self._owned, self._kinds, self._slots = layers, owned, kinds, slots
+        self._calls: list[_Call] = []
+        self.level: int | None = None
+
+    @property
+    def edges(self) -> list[GradientEdge]:
+        return [call.edge for call in self._calls]
+
+    def listening(self) -> AbstractContextManager[None]:
+        """Captured layers note their uses for the length of the block."""
+        return computing({layer: self._forward_of(name, layer) for name, layer in self._layers.items()})
+
+    def _forward_of(self, name: str, layer: nn.Module) -> Callable[..., Any]:
+        own, captured = forward_of(layer), self._kinds[type(layer)].forward
+        # An alias: the parameters themselves must not appear in the graph (see Passes._backward).
+        held = [
+            (place, self._slots.parameters[one].detach().requires_grad_())
+            for one in self._owned[name]
+            for place in self._slots.places(one)
+        ]
+
+        def tap(inputs: Tensor, output: Tensor, part: str = "") -> Tensor:
+            return self._tapped(name, part, inputs, output)
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            # Inside a transformation of the model's own, and without gradients, nothing is captured.
+            if mapping.level() != self.level or not torch.is_grad_enabled():
+                return own(layer, *args, **kwargs)
+            seen = len(self._calls)
+            try:
+                with standing_in(held):
+                    return captured(layer, tap, *args, **kwargs)
+            except NotServed:
+                del self._calls[seen:]
+            return own(layer, *args, **kwargs)
+
+        return forward
+
+    def _tapped(self, name: str, part: str, inputs: Tensor, output: Tensor) -> Tensor:
+        # A mapped tensor says nothing of gradients; the memory under it does.
+        whole = mapping.whole(output)
+        if not whole.requires_grad:
+            return output
+        at = mapping.axis(output)
+        if at is None:
+            # Its gradient would be the sum over records.
+            raise NotServed
+        noted, alias = mapping.whole(inputs).detach(), mapping.apart(whole)
+        self._calls.append(_Call(name, part, noted, noted._version, mapping.axis(inputs), get_gradient_edge(alias), at))
+        return mapping.mapped(alias, at)
+
+    def uses(self, gradients: Sequence[Tensor | None]) -> dict[str, list[Use]]:
+        """Uses by layer, [N, *shape]; an output that no loss depends on has no gradient and counts for nothing."""
+        out: dict[str, list[Use]] = {}
+        for call, gradient in zip(self._calls, gradients, strict=True):
+            if gradient is None:
+                continue
+            if call.inputs._version != call.version:
+                raise Refused(
+                    f"layer {call.layer!r}: its input was changed in place after the call, so the gradient of its "
+                    "parameters is lost. Use the out-of-place operation in the model."
+                )
+            gradient = gradient.movedim(call.output_axis, 0)
+            if call.inputs_axis is None:
+                inputs = call.inputs.expand(len(gradient), *call.inputs.shape)
+            else:
+                inputs = call.inputs.movedim(call.inputs_axis, 0)
+            out.setdefault(call.layer, []).append(Use(inputs, gradient, call.part))
+        return out
+
+
+# Gradients of every record by itself, in one pass: what captured layers saw, and all other parameters mapped.
 
 Columns = tuple[Tensor, ...]
 LossFunction = Callable[[Any, Any], Tensor]
@@ -76,7 +174,7 @@ class Passes:
     def recorded(self, inputs: Columns, targets: Columns, *, depth: int = 1) -> Recorded:
         """One forward and one backward pass. inputs and targets are [N, ...], N at least 1. Raises Refused.
 
-        depth  how closely to look at what the model keeps (dpcore.gradients.state)
+        depth  how closely to look at what the model keeps (dpcore.gradients.refusals)
         """
         chain = self.chain(inputs)
         if chain is not None:

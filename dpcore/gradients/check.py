@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.utils import deterministic
 
-from dpcore.gradients.contributions import Parts
+from dpcore.gradients.hooks import Columns, Passes, backward
 from dpcore.gradients.isolation import Watching
-from dpcore.gradients.records import Columns, Passes, backward
 from dpcore.gradients.refusals import Refused
+from dpcore.gradients.units import Parts
 
 RECORDS = 8
 """Records that are looked at, at most."""
