@@ -389,8 +389,8 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """A paper's tables and figures beside ours. A killed reproduction resumes when it is run again."""
-    from sweeps.reproductions import Effort
-    from sweeps.reproductions.reproduce_command import reproduce_command
+    from sweeps.papers import Effort
+    from sweeps.papers.command import reproduce_command
 
     effort = Effort(grid=grid, repeats=repeats, quick=quick)  # type: ignore[arg-type]  # checked by Effort
     reproduce_command(paper, data, _workspace(root, store), effort, as_json=as_json)

@@ -25,9 +25,9 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from sweeps.cli import app as cli
 from sweeps.control.planning import plan_proposal
+from sweeps.papers import PAPERS, Effort
+from sweeps.papers import reproduce as reproduce_paper
 from sweeps.process.workspace import Workspace
-from sweeps.reproductions import PAPERS, Effort
-from sweeps.reproductions import reproduce as reproduce_paper
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, load_spec, public_facts
 from tests.sweeps import published_sweeps
@@ -293,10 +293,10 @@ def names(root: Path) -> list[str]:
 
 def published_specs(folder: Path) -> Iterator[Any]:
     """The spec of every sweep behind a published number, at every effort, on data sets below `folder`."""
-    from sweeps.reproductions import bu2020, wu2020
-    from sweeps.reproductions.lu2021 import parts as lu
-    from sweeps.reproductions.sweeping import full_grid
-    from sweeps.reproductions.triastcyn2020 import trainings as triastcyn
+    from sweeps.papers import bu2020, wu2020
+    from sweeps.papers import lu2021 as lu
+    from sweeps.papers import triastcyn2020 as triastcyn
+    from sweeps.papers.run import full_grid
 
     # The package has a function of the same name.
     vandermaaten = import_module("sweeps.reproductions.vandermaaten2020")

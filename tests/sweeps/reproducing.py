@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sweeps.papers import Claim, Effort, Reproduction, Result
+from sweeps.papers.run import Paper
 from sweeps.process.workspace import Workspace
-from sweeps.reproductions import Claim, Effort, Reproduction, Result
-from sweeps.reproductions.paper import Paper
 
 
 def claims_of(paper: Paper, held: Callable[[Reproduction], None]) -> list[Claim]:

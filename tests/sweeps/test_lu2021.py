@@ -9,18 +9,32 @@ from pathlib import Path
 import pytest
 
 from dpcore.convexified.baselines import Counting
+from sweeps.papers import Claim, Effort, Reproduction, Result, reproduce, statements
+from sweeps.papers import run as reproduction
+from sweeps.papers import run as sweeping
+from sweeps.papers.lu2021 import (
+    GAUSSIAN,
+    LAPLACE,
+    PAPER,
+    ROWS,
+    SETS,
+    CurvePoint,
+    SetResult,
+    algorithm_1,
+    baseline_noises,
+    beside,
+    by_formula,
+    cut,
+    hold,
+    panels_of,
+    tables,
+    without_data,
+)
+from sweeps.papers.lu2021 import measured as read_set
+from sweeps.papers.pictures import draw
+from sweeps.papers.run import Missing, full_grid
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord, TrialState
-from sweeps.reproductions import Claim, Effort, Reproduction, Result, reproduce, statements, sweeping
-from sweeps.reproductions import run as reproduction
-from sweeps.reproductions.data_sets import Missing
-from sweeps.reproductions.lu2021 import hold, panels_of, tables
-from sweeps.reproductions.lu2021.parts import SETS, algorithm_1, baseline_noises, beside, cut
-from sweeps.reproductions.lu2021.set_results import GAUSSIAN, LAPLACE, CurvePoint, SetResult
-from sweeps.reproductions.lu2021.set_results import measured as read_set
-from sweeps.reproductions.lu2021.shape_formulas import PAPER, ROWS, by_formula, without_data
-from sweeps.reproductions.pictures import draw
-from sweeps.reproductions.sweeping import full_grid
 from tests.sweeps.reproducing import claims_of
 from trainables.data import SOURCES
 from trainables.planner import NOISE_MAX

@@ -11,11 +11,11 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.cli import app as cli
+from sweeps.papers import PAPERS, Claim, Effort, Result, bu2020, reproduce, run
+from sweeps.papers.command import reproduce_command
+from sweeps.papers.run import full_grid, swept
+from sweeps.papers.statements import hold
 from sweeps.process.workspace import Workspace
-from sweeps.reproductions import PAPERS, Claim, Effort, Result, bu2020, data_sets, reproduce, sweeping
-from sweeps.reproductions.reproduce_command import reproduce_command
-from sweeps.reproductions.statements import hold
-from sweeps.reproductions.sweeping import full_grid, swept
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan
@@ -189,7 +189,7 @@ def test_a_missing_set_is_said_and_what_needs_none_is_there(paper: str, folder: 
 def test_a_set_that_its_source_refuses_leaves_out_its_part_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeping, "_start_shared_cluster", lambda log: None)
+    monkeypatch.setattr(run, "_start_shared_cluster", lambda log: None)
     for name in ("abalone", "mnist", "german_credit"):
         (tmp_path / name).mkdir()
     for paper, file in (
@@ -208,7 +208,7 @@ def test_what_is_invalid_beside_the_data_is_not_taken_for_a_missing_set(tmp_path
     result = Result(paper="p", title="t")
     with (
         pytest.raises(InvalidValue, match="another --root"),
-        data_sets.needing({"source": "mnist"}, tmp_path, result, print),
+        run.needing({"source": "mnist"}, tmp_path, result, print),
     ):
         raise InvalidValue("sweep", "s", "the packaged spec", "Give another --root.")
     assert not result.cut

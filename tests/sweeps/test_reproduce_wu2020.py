@@ -11,12 +11,12 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.checking.preview import preview
+from sweeps.papers import Claim, Effort, reproduce, wu2020
+from sweeps.papers.run import full_grid
+from sweeps.papers.statements import hold
+from sweeps.papers.wu2020 import PAPER, TABLE_1, Measurements
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord, TrialState
-from sweeps.reproductions import Claim, Effort, reproduce, wu2020
-from sweeps.reproductions.statements import hold
-from sweeps.reproductions.sweeping import full_grid
-from sweeps.reproductions.wu2020 import PAPER, TABLE_1, Measurements
 from tests.sweeps.reproducing import claims_of
 from tests.sweeps.view_sweeps import guarantee
 from tests.trainables.test_data import DATA, needs_data

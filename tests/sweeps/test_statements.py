@@ -6,11 +6,10 @@ from importlib.resources import files
 
 import pytest
 
-from sweeps.reproductions import PAPERS
-from sweeps.reproductions.effort import FULL
-from sweeps.reproductions.paper import Paper
-from sweeps.reproductions.statements import Judged, Statement
-from sweeps.reproductions.uncertain import Uncertain
+from sweeps.papers import PAPERS
+from sweeps.papers.results import FULL, Uncertain
+from sweeps.papers.run import Paper
+from sweeps.papers.statements import Judged, Statement
 
 ROW = {"claim": "c", "published": 1.0, "ours": "{a}"}
 NOISE = (-0.01, 0.0, 0.01)

@@ -16,15 +16,14 @@ from rich.console import Console
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import running as cli_run
 from sweeps.control.sweep_end import SweepEnd
+from sweeps.papers import Effort, reproduce, triastcyn2020
+from sweeps.papers.run import Missing, full_grid
+from sweeps.papers.statements import hold
+from sweeps.papers.triastcyn2020 import PAPER
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord, TrialState
 from sweeps.release.not_covered import BAYESIAN
 from sweeps.report import gather, report_page
-from sweeps.reproductions import Effort, reproduce
-from sweeps.reproductions.data_sets import Missing
-from sweeps.reproductions.statements import hold
-from sweeps.reproductions.sweeping import full_grid
-from sweeps.reproductions.triastcyn2020 import PAPER, distances, formulas, trainings
 from sweeps.search.space import Space
 from tests.sweeps import view_sweeps
 from tests.sweeps.reproducing import claims_of
@@ -39,11 +38,16 @@ EFFORTS = {"coarse": Effort(), "paper": Effort(grid="paper"), "quick": Effort(qu
 
 @pytest.fixture(scope="module")
 def claims() -> dict:
-    values = {**formulas.theorem_3(), "missed": formulas.theorem_4(200), "samples": 200, **formulas.table_1()}
-    values |= {**formulas.figure_1(1000)[0], **formulas.figure_5()[0], "delta": formulas.DELTA}
-    found = hold(PAPER.statements["formulas"], {**values, "delta_mu": formulas.DELTA_MU})
+    values = {
+        **triastcyn2020.theorem_3(),
+        "missed": triastcyn2020.theorem_4(200),
+        "samples": 200,
+        **triastcyn2020.table_1(),
+    }
+    values |= {**triastcyn2020.figure_1(1000)[0], **triastcyn2020.figure_5()[0], "delta": triastcyn2020.DELTA}
+    found = hold(PAPER.statements["formulas"], {**values, "delta_mu": triastcyn2020.DELTA_MU})
     for epsilon, printed in PAPER.printed["attack"].items():
-        found += hold(PAPER.statements["attack"], formulas.attack(epsilon, printed))
+        found += hold(PAPER.statements["attack"], triastcyn2020.attack(epsilon, printed))
     return {claim.claim: claim for claim in found}
 
 
@@ -62,26 +66,26 @@ def test_what_needs_no_data_holds_or_fails_as_recomputed(claims: dict) -> None:
 
 def test_the_best_orders_of_figure_5_are_the_golden_ones() -> None:
     """theory.md: u=1 -> 10.440152 at order 5, u=0.2 -> 1.400786 at order 33."""
-    _, _, table = formulas.figure_5()
+    _, _, table = triastcyn2020.figure_5()
     found = {row[0]: row[1:3] for row in table.rows}
     assert found[1.0] == (5, pytest.approx(10.440152, abs=1e-6))
     assert found[0.2] == (33, pytest.approx(1.400786, abs=1e-6))
 
 
 def test_the_moments_accountant_is_the_bayesian_one_at_the_clip() -> None:
-    costs = formulas.estimated_costs(np.full(5, 2.0), 0.01, 3.0, 100, largest=2.0)
-    ours = formulas.bayesian_epsilon(100 * costs, 1e-5, 0.0)
-    assert ours == pytest.approx(formulas.moments_epsilon(2 / 3, 0.01, 100, 1e-5), rel=1e-12)
+    costs = triastcyn2020.estimated_costs(np.full(5, 2.0), 0.01, 3.0, 100, largest=2.0)
+    ours = triastcyn2020.bayesian_epsilon(100 * costs, 1e-5, 0.0)
+    assert ours == pytest.approx(triastcyn2020.moments_epsilon(2 / 3, 0.01, 100, 1e-5), rel=1e-12)
 
 
 @pytest.mark.parametrize("effort", EFFORTS.values(), ids=EFFORTS)
 def test_every_part_is_a_valid_sweep_whose_points_all_plan(effort: Effort, tmp_path: Path) -> None:
     for folder in ("mnist", "cifar10", "abalone", "a9a"):
         (tmp_path / folder).mkdir()
-    for part in trainings.PARTS:
+    for part in triastcyn2020.PARTS:
         if effort.quick and part.quick is None:
             continue
-        spec = full_grid(trainings.sweep_of(part, tmp_path, effort))
+        spec = full_grid(triastcyn2020.sweep_of(part, tmp_path, effort))
         facts = SOURCES[spec.data.source].facts(spec.data.options())
         space, system = Space.of(spec), SYSTEMS[part.system]
         (branch,) = space.branches
@@ -93,7 +97,7 @@ def test_every_part_is_a_valid_sweep_whose_points_all_plan(effort: Effort, tmp_p
             assert (plan.guarantee.notion is Notion.DP) is ("ordinary" in part.published)
 
 
-def settings(*pairs: tuple[float, float, float], notion: Notion = Notion.DP) -> list[trainings.GridPoint]:
+def settings(*pairs: tuple[float, float, float], notion: Notion = Notion.DP) -> list[triastcyn2020.GridPoint]:
     records = [
         TrialRecord(
             key=f"t-{i}",
@@ -103,35 +107,35 @@ def settings(*pairs: tuple[float, float, float], notion: Notion = Notion.DP) -> 
             seed=i,
             plan=None,
             violations={},
-            metrics={name: bayesian for name in trainings.PERCENTILES.values()}
+            metrics={name: bayesian for name in triastcyn2020.PERCENTILES.values()}
             | {"epsilon": ordinary, "accuracy": accuracy, "steps_taken": 9.0},
             guarantee=guarantee(1.0, notion=notion),
         )
         for i, (ordinary, bayesian, accuracy) in enumerate(pairs)
     ]
-    return trainings.settings_of(records)
+    return triastcyn2020.settings_of(records)
 
 
 def test_claims_of_table_1_follow_the_runs() -> None:
-    (part,) = [one for one in trainings.PARTS if one.id == "mnist"]
-    good = claims_of(PAPER, lambda run: trainings.hold(run, part, settings((2.0, 0.9, 0.95), (9.0, 3.0, 0.97))))
+    (part,) = [one for one in triastcyn2020.PARTS if one.id == "mnist"]
+    good = claims_of(PAPER, lambda run: triastcyn2020.hold(run, part, settings((2.0, 0.9, 0.95), (9.0, 3.0, 0.97))))
     assert [claim.holds for claim in good] == [True, True, True]
     assert good[0].ours == 0.95
     # One run whose Bayesian epsilon is the larger one, and too low an accuracy within the budget.
-    bad = claims_of(PAPER, lambda run: trainings.hold(run, part, settings((2.0, 0.9, 0.90), (3.0, 3.5, 0.97))))
+    bad = claims_of(PAPER, lambda run: triastcyn2020.hold(run, part, settings((2.0, 0.9, 0.90), (3.0, 3.5, 0.97))))
     assert [claim.holds for claim in bad] == [False, False, False]
     assert "1 of 2" in str(bad[2].ours)
-    none = claims_of(PAPER, lambda run: trainings.hold(run, part, settings((9.0, 5.0, 0.97))))
+    none = claims_of(PAPER, lambda run: triastcyn2020.hold(run, part, settings((9.0, 5.0, 0.97))))
     assert [claim.verdict for claim in none] == ["undecided", "undecided", "yes"]
 
 
 def test_a_bayesian_target_never_stands_in_the_ordinary_column() -> None:
-    (part,) = [one for one in trainings.PARTS if one.id == "abalone-draws"]
+    (part,) = [one for one in triastcyn2020.PARTS if one.id == "abalone-draws"]
     found = settings((1000.0, 0.5, 0.77), (1000.0, 0.7, 0.78), notion=Notion.BAYESIAN_DP)
-    (claim,) = claims_of(PAPER, lambda run: trainings.hold(run, part, found))
+    (claim,) = claims_of(PAPER, lambda run: triastcyn2020.hold(run, part, found))
     assert (claim.ours, claim.holds) == (0.77, True)
     assert "REFUTED" in claim.claim
-    table = trainings.table_of(part, found)
+    table = triastcyn2020.table_of(part, found)
     assert [row[table.columns.index("DP epsilon")] for row in table.rows] == [math.inf, math.inf]
 
 
@@ -141,7 +145,7 @@ def test_a_part_without_a_finished_trial_is_left_out() -> None:
 
 
 def test_trials_of_one_point_are_averaged() -> None:
-    (one,) = trainings.settings_of(
+    (one,) = triastcyn2020.settings_of(
         [
             TrialRecord(
                 key=f"t-{i}",
@@ -163,18 +167,18 @@ def test_trials_of_one_point_are_averaged() -> None:
 def test_figures_2_to_4_tell_equal_from_different_distances() -> None:
     rng = np.random.default_rng(11)
     norms = rng.gamma(1.0, 1.0, 400)
-    same = distances.Gradients("same", norms[:200], norms[200:], norms)
-    other = distances.Gradients("other", norms[:200], 1.6 * norms[200:], norms)
-    assert all(claim.holds for claim in claims_of(PAPER, lambda run: distances.figure_2(run, same)))
-    assert not any(claim.holds for claim in claims_of(PAPER, lambda run: distances.figure_2(run, other)))
-    values, _, _ = distances.figures_3_and_4(same)
+    same = triastcyn2020.Gradients("same", norms[:200], norms[200:], norms)
+    other = triastcyn2020.Gradients("other", norms[:200], 1.6 * norms[200:], norms)
+    assert all(claim.holds for claim in claims_of(PAPER, lambda run: triastcyn2020.figure_2(run, same)))
+    assert not any(claim.holds for claim in claims_of(PAPER, lambda run: triastcyn2020.figure_2(run, other)))
+    values, _, _ = triastcyn2020.figures_3_and_4(same)
     assert (values["below"], values["approaching"]) == (True, True)
 
 
 def test_without_data_the_arithmetic_is_done_and_the_rest_is_said_to_be_cut(tmp_path: Path) -> None:
     result = reproduce("triastcyn2020", None, Workspace.at(tmp_path), Effort(quick=True), lambda line: None)
-    assert len([line for line in result.cut if "no --data DIR" in line]) == len(trainings.PARTS)
-    assert sum(claim.holds is None for claim in result.claims) == len(trainings.PARTS)
+    assert len([line for line in result.cut if "no --data DIR" in line]) == len(triastcyn2020.PARTS)
+    assert sum(claim.holds is None for claim in result.claims) == len(triastcyn2020.PARTS)
     assert all(plot.stat().st_size > 10_000 for plot in result.plots)
     assert not (tmp_path / "sweeps.db").exists()
 
@@ -225,11 +229,11 @@ def test_the_quick_form_runs_on_the_real_data(tmp_path: Path) -> None:
 
 
 def test_every_size_below_the_papers_is_said_with_both_numbers() -> None:
-    by_id = {part.id: part for part in trainings.PARTS}
-    (quick,) = trainings.cut(by_id["abalone"], EFFORTS["quick"])
+    by_id = {part.id: part for part in triastcyn2020.PARTS}
+    (quick,) = triastcyn2020.cut(by_id["abalone"], EFFORTS["quick"])
     for told in ("epochs 10 instead of 50", "clip_norm 5 instead of 0.5, 1, 2, 5, 10", "noise_multiplier 1, 4 instead"):
         assert told in quick
-    (coarse,) = trainings.cut(by_id["mnist-whole"], EFFORTS["coarse"])
+    (coarse,) = triastcyn2020.cut(by_id["mnist-whole"], EFFORTS["coarse"])
     assert "epochs 5 instead of 32" in coarse
     assert "trainings of each 1 instead of 3" in coarse
-    assert not [line for part in trainings.PARTS for line in trainings.cut(part, EFFORTS["paper"])]
+    assert not [line for part in triastcyn2020.PARTS for line in triastcyn2020.cut(part, EFFORTS["paper"])]

@@ -11,13 +11,25 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
+from sweeps.papers import Claim, Effort, reproduce
+from sweeps.papers.run import full_grid
+from sweeps.papers.statements import hold
+from sweeps.papers.vandermaaten2020 import (
+    LOSS,
+    MODEL,
+    PAPER,
+    SGD,
+    VOTES,
+    MeanAccuracy,
+    Point,
+    cut,
+    deciding,
+    panels_of,
+    parts,
+    tables,
+    temperature,
+)
 from sweeps.process.workspace import Workspace
-from sweeps.reproductions import Claim, Effort, reproduce
-from sweeps.reproductions.statements import hold
-from sweeps.reproductions.sweeping import full_grid
-from sweeps.reproductions.vandermaaten2020 import PAPER, cut, parts, tables, temperature
-from sweeps.reproductions.vandermaaten2020.curves import LOSS, MODEL, SGD, VOTES, MeanAccuracy, Point, panels_of
-from sweeps.reproductions.vandermaaten2020.rules import deciding
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 POINT = Point(

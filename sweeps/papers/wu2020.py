@@ -30,13 +30,10 @@ from dpcore.events import Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
 from dpcore.sgld import clipped_event, halving_schedule, noise_multiplier, published_noise_factor
+from sweeps.papers.pictures import Axes, Series
+from sweeps.papers.results import ResultTable, Uncertain, Values
+from sweeps.papers.run import Paper, Reproduction, spec_of
 from sweeps.records import TrialRecord
-from sweeps.reproductions.paper import Paper, spec_of
-from sweeps.reproductions.pictures import Axes, Series
-from sweeps.reproductions.result import ResultTable
-from sweeps.reproductions.run import Reproduction
-from sweeps.reproductions.templates import Values
-from sweeps.reproductions.uncertain import Uncertain
 from trainables.data import idc
 
 PAPER = Paper.load("wu2020")

@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
-from sweeps.reproductions.effort import Effort
-from sweeps.reproductions.paper import Paper
-from sweeps.reproductions.result import Claim, Result, ResultTable, Say
-from sweeps.reproductions.run import Reproduction
-from sweeps.reproductions.sweeping import one_cluster
+from sweeps.papers.results import Claim, Effort, Result, ResultTable, Say
+from sweeps.papers.run import Paper, Reproduction, one_cluster
 
 if TYPE_CHECKING:
     from sweeps.process.workspace import Workspace
-
 __all__ = ["PAPERS", "Claim", "Effort", "Reproduction", "Result", "ResultTable", "Say", "reproduce"]
+
 
 PAPERS = ("bu2020", "lu2021", "triastcyn2020", "vandermaaten2020", "wu2020")
 """One module and one file of this folder for each."""

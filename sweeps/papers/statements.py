@@ -26,9 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sweeps.reproductions.result import Claim
-from sweeps.reproductions.templates import Values, filled, value
-from sweeps.reproductions.uncertain import Answer, Uncertain, at_most
+from sweeps.papers.results import Answer, Claim, Uncertain, Values, at_most, filled, value
 
 NOT_RUN = "not run in this scope"
 ONE_SPLIT = "one split has no standard error"

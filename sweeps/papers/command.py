@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from sweeps.cli.output import print_json
+from sweeps.papers import Effort, Result, reproduce
+from sweeps.papers.run import PUBLIC
 from sweeps.process.words import say
 from sweeps.process.workspace import Workspace
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
-from sweeps.reproductions import Effort, Result, reproduce
-from sweeps.reproductions.sweeping import PUBLIC
 
 
 def reproduce_command(

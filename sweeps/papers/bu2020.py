@@ -18,9 +18,7 @@ from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
 from dpcore.gdp_dual import eps_gdp
 from dpcore.rounding import epsilon_text
-from sweeps.reproductions.data_sets import section
-from sweeps.reproductions.paper import Paper, spec_of
-from sweeps.reproductions.run import Reproduction
+from sweeps.papers.run import Paper, Reproduction, section, spec_of
 
 PAPER = Paper.load("bu2020")
 PRINTED = 0.005 + 1e-9

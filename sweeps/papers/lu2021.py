@@ -1,0 +1,558 @@
+"""Lu, Asghar, Kaafar, Webb & Dickinson (2021): DP for deep learning with convexified loss functions.
+
+    shape_formulas  Tables I, V and VI from shapes alone, and the counterexamples to the paper's theorems
+    parts           data sets, sizes and the sweeps behind the figures
+    set_results     trials as points of a figure; DP-SGD's models under the shadow attack
+
+Every epsilon on an axis is the paper's: of one answer, pure for Laplace noise and a mu for Gaussian noise, of the whole
+training for DP-SGD. The trials behind it claim all their answers together; the tables show both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from dpcore.attacks import advantage_bound
+from dpcore.convexified import counterexamples
+from dpcore.convexified.baselines import Counting, baseline_noise
+from dpcore.convexified.metrics import plotted_leakage_bound
+from dpcore.convexified.one_neuron import Noise
+from dpcore.convexified.published import Bound, chain
+from sweeps.papers.pictures import Axes, Series
+from sweeps.papers.results import FULL, ResultTable, Values, reduced
+from sweeps.papers.run import Missing, Paper, Reproduction, section, spec_of
+from sweeps.papers.statements import untried
+from trainables.planner import NOISE_MAX, NOISE_MIN
+from trainables.worker.attempt import Attempt
+
+if TYPE_CHECKING:
+    from sweeps.records import TrialRecord
+    from sweeps.spec.model import SweepSpec
+
+
+# What needs no data: Table I as numbers, Table VI and the OARO column by formula, and the refuted theorems.
+
+PAPER = Paper.load("lu2021")
+HIDDEN, REGULARISER = 128, 0.0005
+"""Table IV: an L2 weight of 0.001 is 2 lambda."""
+PURCHASE = "Only a width of 594 gives these numbers; Table III says 600."
+
+
+@dataclass(frozen=True, slots=True)
+class SetRow:
+    """One line of Tables III, V and VI; see the paper's file."""
+
+    name: str
+    inputs: int
+    classes: int
+    records: int
+    chain: str
+    train: float
+    test: float
+    gap: float
+    leak: float
+    oaro: str
+
+
+ROWS = {row[0]: SetRow(*row) for row in PAPER.printed["rows"]}
+
+
+def without_data(run: Reproduction) -> None:
+    """Everything that shapes, formulas and counterexamples decide."""
+    for row in ROWS.values():
+        run.hold("table_vi", by_formula(row))
+    rows = list(ROWS.values())[: PAPER.printed["overfitted"]]
+    for name, kind, one, other, printed in PAPER.printed["correlations"]:
+        columns = ([float(getattr(row, column)) for row in rows] for column in (one, other))
+        recomputed = float(getattr(stats, kind)(*columns)[0])
+        run.hold("correlation", {"name": name, "printed": printed, "recomputed": recomputed})
+    for noise in Noise:
+        found = counterexamples.one_neuron_distinguisher(noise=noise, trials=2000)
+        run.hold("theorem_6", {"noise": noise, "claimed": found.claimed, "measured": found.measured})
+    net = counterexamples.xor_network(1000.0)
+    values = {
+        "weight": counterexamples.single_weight(),
+        "moved": counterexamples.risk_averse_minimiser(),
+        "mean": counterexamples.risk_averse_minimiser(1e-9, 1000, 0.01),
+        "lipschitz": counterexamples.output_layer_gradient(),
+        "net": net,
+        "ends": (net.at_weights + net.at_opposite) / 2,
+        "midpoint": round(net.at_midpoint, 4),
+    }
+    run.hold("theorems", values)
+    run.result.tables.append(_table_i())
+
+
+def by_formula(row: SetRow) -> dict[str, str]:
+    """A row's numbers from its shape."""
+    found = chain((row.inputs, HIDDEN), row.classes, row.records, REGULARISER)
+    # The paper took the exponential of the rounded Dz.
+    values = (found.lipschitz, found.weight, found.logit, math.expm1(2 * round(found.logit, 4)))
+    return {
+        "name": row.name,
+        "printed": row.chain,
+        "chain": " ".join(f"{value:.4f}" for value in values),
+        "printed_oaro": row.oaro,
+        "oaro": f"{found.stability:.4f}",
+        "width": PURCHASE if row.name.startswith("Purchase") else "",
+    }
+
+
+def _table_i() -> ResultTable:
+    """The five bounds for the MNIST network: 10,000 records of 784 pixels, Adam's step 0.001 as a constant one."""
+    rows = []
+    for bound in Bound:
+        if bound is Bound.CHAUDHURI_BINARY:
+            rows.append([str(bound), "two classes only", "", ""])
+            continue
+        found = chain((784, HIDDEN), 10, 10_000, REGULARISER, bound=bound, input_norm=28.0, step_size=0.001)
+        rows.append([str(bound), f"{found.weights:.4g}", f"{found.logit:.4g}", f"{found.probability:.4g}"])
+    return ResultTable(
+        "Table I on the MNIST network (none of them bounds this system)", ("bound", "D2W", "Dz", "Dp"), rows
+    )
+
+
+# Data sets, their sizes under an effort, and the sweeps behind Table V and the figures.
+
+BATCH = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Set:
+    """One data set as it is run.
+
+    row      its name in Tables V and VI
+    options  its `data` section, without the path
+    records  of the target; as many are asked as non-members, the rest is the attacker's
+    asked    members, and as many non-members, that are queried
+    """
+
+    name: str
+    row: str
+    options: Mapping[str, Any]
+    records: int
+    alpha: float
+    shadows: int
+    classes: int
+    figure: int
+    epochs: int = 100
+    attack_epochs: int = 100
+    asked: int = 10_000
+    at_hand: int | None = None
+
+    def data(self, folder: Path) -> dict[str, Any]:
+        """The `data` section of a spec."""
+        made = section({**self.options, "train": self.records}, folder)
+        # As many non-members as members, and twice as many for the attacker.
+        return made | ({"validation": 3 * self.records} if "of" in self.options else {})
+
+    @property
+    def delta(self) -> float:
+        """Table IV."""
+        return 1 / (10 * self.records)
+
+    def sized(self, sizes: Values) -> Set:
+        """As an effort runs it."""
+        return replace(
+            self,
+            records=min(self.at_hand or self.records, sizes["records"] or self.records),
+            shadows=sizes["shadows"] or self.shadows,
+            epochs=sizes["epochs"].get(self.name, self.epochs),
+            attack_epochs=sizes["attack_epochs"] or self.attack_epochs,
+        )
+
+
+SETS = [Set(**one) for one in PAPER.printed["sets"]]
+
+
+def cut(sizes: Values, sets: Sequence[Set]) -> list[str]:
+    """What is left out, beside the paper's grid."""
+    lines = ["Purchase-2, -10, -20, -50 and CIFAR-100: no source for their records; Table VI and OARO by formula"]
+    for one in sets:
+        full = next(other for other in SETS if other.name == one.name)
+        names = ("records", "shadows", "epochs", "attack_epochs")
+        told = reduced(*({name: getattr(size, name) for name in names} for size in (one, full)))
+        lines += [f"{one.row}: {'; '.join(told)}"] if told else []
+    lines += [f"Algorithm 1: {told}" for told in PAPER.cut(sizes)]
+    if sizes["most"] < len(SETS):
+        lines.append("MNIST, US Adult, CIFAR-10 and the rest: not run (--quick)")
+    if sizes["repeats"] < 10:
+        lines.append(f"{sizes['repeats']} repeats instead of 10; every repeat has seeds of its own on one split")
+    if not sizes["private"]:
+        lines.append("DP-SGD (RDP, zCDP, AC, NC): not trained (--quick)")
+    elif not _whole(sizes):
+        at = [f"{counting} {', '.join(f'{e:g}' for e in epsilons)}" for counting, epsilons in sizes["private"].items()]
+        lines.append(f"DP-SGD at epsilon {'; '.join(at)}; once each")
+    return lines
+
+
+def _whole(sizes: Values) -> bool:
+    """Whether DP-SGD is trained at every epsilon of the paper."""
+    return bool(sizes["private"] == PAPER.sized(FULL)["private"])
+
+
+Noises = Mapping[tuple[Counting, float], float]
+"""{(accountant, epsilon): noise multiplier} of DP-SGD."""
+
+
+def baseline_noises(one: Set, sizes: Values) -> Noises:
+    """Of every epsilon of DP-SGD; the least that is run where less would do."""
+    steps, rate = one.epochs * one.records // BATCH, BATCH / one.records
+    return {
+        (counting, epsilon): max(NOISE_MIN, baseline_noise(counting, epsilon, one.delta, steps, rate))
+        for counting, epsilons in ((Counting(name), at) for name, at in sizes["private"].items())
+        for epsilon in epsilons
+    }
+
+
+def algorithm_1(one: Set, sizes: Values, data: Path) -> dict[str, Any]:
+    """Both laws of noise at every epsilon."""
+    return _spec("algorithm_1", one, data, [1 / epsilon for epsilon in sizes["epsilons"]], sizes["repeats"])
+
+
+def beside(one: Set, sizes: Values, data: Path, baselines: Noises) -> dict[str, Any]:
+    """The original loss without noise, and DP-SGD with each of the `baseline_noises` that is worth a training."""
+    noises = sorted({noise for noise in baselines.values() if noise <= NOISE_MAX})
+    # Once each where not every epsilon is trained.
+    spec = _spec("beside", one, data, noises, sizes["repeats"] if _whole(sizes) else None)
+    if not noises:
+        del spec["systems"]["noisy-adam"]
+    return spec
+
+
+def _spec(name: str, one: Set, data: Path, noises: Sequence[float], repeats: int | None) -> dict[str, Any]:
+    asked = min(one.asked, one.records)
+    values = {"data": one.data(data), "delta": one.delta, "noises": noises or None, "repeats": repeats}
+    draws = list(range(repeats or 1))
+    return spec_of(
+        PAPER.sweeps[name], asdict(one) | values | {"one_side": asked, "both_sides": 2 * asked, "draws": draws}
+    )
+
+
+# Trials as points of a figure; and what the shadow attack gets out of DP-SGD's models.
+
+METHODS = {"laplace": "Alg. 1 (Lap)", "gaussian": "Alg. 1 (Gaus)"}
+LAPLACE, GAUSSIAN = METHODS.values()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """One place on a curve, averaged over repeats.
+
+    epsilon  the paper's label: per answer for Algorithm 1 (a mu with Gaussian noise), of the training for DP-SGD
+    claimed  epsilon of the trial's own claim: all answers together, or the training by the PLD
+    loss     Acc_Loss; leak Priv_Leak
+    """
+
+    method: str
+    epsilon: float
+    claimed: float
+    loss: float
+    leak: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetResult:
+    """One data set: Table V's row, and the curves of its figure.
+
+    original            (train, test) accuracy on the original loss; convexified on the risk-averse one
+    leak                Priv_Leak without noise
+    answers             of non-members behind each point of Algorithm 1, and as many of members
+    untrained           (method, epsilon, noise) that was too much noise to be run
+    """
+
+    set: Set
+    original: tuple[float, float] | None
+    convexified: tuple[float, float]
+    leak: float
+    stability: float
+    answers: int
+    points: Sequence[CurvePoint]
+    untrained: Sequence[tuple[str, float, float]]
+
+    @property
+    def gap(self) -> float:
+        """Training accuracy less test accuracy."""
+        return self.convexified[0] - self.convexified[1]
+
+    def curves(self) -> dict[str, list[CurvePoint]]:
+        """The points of every method, by epsilon."""
+        found: dict[str, list[CurvePoint]] = defaultdict(list)
+        for point in self.points:
+            found[point.method].append(point)
+        return {method: sorted(points, key=lambda point: point.epsilon) for method, points in found.items()}
+
+
+def measured(one: Set, sizes: Values, data: Path, run: Reproduction) -> SetResult:
+    """Run what is missing of one data set, and read it.
+
+    Raises Missing where trials failed that no comparison can do without.
+    """
+    _, every = run.trained(algorithm_1(one, sizes, data))
+    trials = [trial for trial in every if trial.metrics]
+    groups: dict[tuple[str, float], list[TrialRecord]] = defaultdict(list)
+    for trial in trials:
+        # Trials of one point differ in their draw alone.
+        groups[str(trial.config["noise"]), float(trial.config["noise_multiplier"])].append(trial)
+    points = [_point(METHODS[noise], 1 / multiplier, same) for (noise, multiplier), same in groups.items()]
+    original: tuple[float, float] | None = None
+    untrained: list[tuple[str, float, float]] = []
+    if sizes["private"]:
+        noises = baseline_noises(one, sizes)
+        spec, others = run.trained(beside(one, sizes, data, noises))
+        plain = [trial for trial in others if trial.metrics and trial.system == "convexified-loss"]
+        original = (_mean(plain, "train_accuracy"), _mean(plain, "baseline_accuracy")) if plain else None
+        private, untrained = _private(one, spec, run, noises, trials, others)
+        points += private
+    if lacking := sorted({LAPLACE, GAUSSIAN} - {point.method for point in points}):
+        raise Missing(f"no trial of {' and '.join(lacking)} has a result")
+    return SetResult(
+        set=one,
+        original=original,
+        convexified=(_mean(trials, "train_accuracy"), _mean(trials, "baseline_accuracy")),
+        leak=_mean(trials, "baseline_leak"),
+        stability=_mean(trials, "stability"),
+        answers=min(one.asked, one.records) * sizes["repeats"],
+        points=points,
+        untrained=untrained,
+    )
+
+
+def _private(
+    one: Set,
+    spec: SweepSpec,
+    run: Reproduction,
+    noises: Noises,
+    attackers: Sequence[TrialRecord],
+    trials: Sequence[TrialRecord],
+) -> tuple[list[CurvePoint], list[tuple[str, float, float]]]:
+    """DP-SGD's models, judged and attacked as Algorithm 1's answers are."""
+    from trainables.data import SOURCES
+    from trainables.systems.convexified.shadowed import under_attack
+
+    attacker = next((trial for trial in attackers if trial.config["draw"] == 0), None)
+    if attacker is None:
+        raise Missing("no trial has the attacker's models")
+    dataset = SOURCES[spec.data.source].load(spec.data.options())
+    judged = under_attack(dataset, _state(run, f"lu2021-{one.name}", attacker), one.records)
+    baseline = _mean(attackers, "baseline_accuracy")
+    by_noise: dict[float, list[tuple[float, float, float]]] = defaultdict(list)
+    for trial in trials:
+        if trial.metrics and trial.system == "noisy-adam" and trial.guarantee is not None:
+            accuracy, leak = judged(_state(run, spec.name, trial))
+            found = trial.guarantee.epsilon, 1 - accuracy / baseline, leak
+            by_noise[float(trial.config["noise_multiplier"])].append(found)
+    points, untrained = [], []
+    for (counting, epsilon), noise in noises.items():
+        method = f"DP-SGD ({counting})"
+        if noise > NOISE_MAX:
+            untrained.append((method, epsilon, noise))
+        elif noise in by_noise:
+            claimed, loss, leak = (fmean(values) for values in zip(*by_noise[noise], strict=True))
+            points.append(CurvePoint(method=method, epsilon=epsilon, claimed=claimed, loss=loss, leak=leak))
+    return points, untrained
+
+
+def _state(run: Reproduction, sweep: str, trial: TrialRecord) -> Mapping[str, np.ndarray]:
+    return Attempt.of(run.workspace.trials(sweep), trial.key, trial.attempts).load(trial.step)
+
+
+def _point(method: str, epsilon: float, trials: Sequence[TrialRecord]) -> CurvePoint:
+    return CurvePoint(
+        method=method,
+        epsilon=float(f"{epsilon:.6g}"),
+        claimed=max(trial.guarantee.epsilon for trial in trials if trial.guarantee is not None),
+        loss=_mean(trials, "accuracy_loss"),
+        leak=_mean(trials, "shadow_leak"),
+    )
+
+
+def _mean(trials: Sequence[TrialRecord], metric: str) -> float:
+    return fmean(trial.metrics[metric] for trial in trials)
+
+
+CLOSE = 0.05
+"""Accuracies and leaks that differ by no more agree."""
+SLACK = 0.03
+"""How far two losses may differ and count as equal, unless the answers are too few to tell."""
+SIGMAS = 3.0
+EXCEPTED = ("mnist", "adult")
+"""Finding 3 names them: models that hardly leak without noise."""
+ALLOWED = "What may be passed is two standard errors of the answers that were asked, and at least a fixed slack."
+UNLIKE = (
+    "Equal names are no equal privacy: a mu of one answer against (epsilon, delta) of all; and Algorithm 1 is refuted."
+)
+
+
+def reproduce(run: Reproduction) -> None:
+    """Tables I, V, VI and Figures 2, 3, 10-12. `effort.repeats` averages over that many trainings (coarse: 2)."""
+    without_data(run)
+    sizes = PAPER.sized(run.effort)
+    found: list[SetResult] = []
+    if run.data is None:
+        run.result.cut.append("Table V and Figures 3-13: not run (no --data DIR)")
+    for one in SETS[: sizes["most"]] if run.data is not None else ():
+        _train(run, one.sized(sizes), sizes, found)
+    run.result.cut += cut(sizes, [one.set for one in found])
+    if not found:
+        why = "no --data DIR" if run.data is None else "no data set found"
+        run.result.claims += [untried(claim, f"not run ({why})") for claim in PAPER.printed["untried"]]
+        return
+    hold(run, found)
+    run.result.tables += tables(found)
+    panels = [panel for one in found for panel in panels_of(one)]
+    run.draw("reproductions/lu2021", "figures.png", panels, columns=2, size=(5.5, 3.6))
+
+
+def _train(run: Reproduction, one: Set, sizes: Values, found: list[SetResult]) -> None:
+    """One data set, if it can be had."""
+
+    def made(data: Path) -> None:
+        told = f"{one.records} records, {one.shadows} shadows, {one.epochs} epochs, {sizes['repeats']} draws"
+        run.say(f"lu2021-{one.name}: {told}")
+        found.append(measured(one, sizes, data, run))
+
+    run.part(one.options, made, lambda why: run.result.cut.append(f"{one.row}: not run ({why})"))
+
+
+def slack(one: SetResult) -> float:
+    """`SLACK`, or two standard errors of the difference of two losses."""
+    accuracy = max(one.convexified[1], 1e-3)
+    return round(max(SLACK, 2 * math.sqrt(0.5 / one.answers) / accuracy), 4)
+
+
+def hold(run: Reproduction, found: Sequence[SetResult]) -> None:
+    """The statements, data set by data set, and those over all of them."""
+    for one in found:
+        _set(run, one)
+    if len(found) < 3:
+        return
+    for group, attribute, few in (
+        ("finding_1", "leak", list(found)),
+        ("figure_2a", "stability", [one for one in found if one.convexified[1] > 0.5]),
+    ):
+        if len(few) > 2:
+            rank = stats.spearmanr([getattr(one, attribute) for one in few], [one.gap for one in few])[0]
+            run.hold(group, {"sets": len(few), "rank": float(rank)})
+
+
+def _set(run: Reproduction, one: SetResult) -> None:
+    """Table V's row and the figure of one data set."""
+    row, curves = ROWS[one.set.row], one.curves()
+    train, test = one.convexified
+    times = row.records / one.set.records
+    values: dict[str, Any] = {
+        "row": row.name,
+        "where": f"Figure {one.set.figure}, {row.name}",
+        "printed": row,
+        "train": train,
+        "test": test,
+        "leak": one.leak,
+        "close": CLOSE,
+        "slack": slack(one),
+        "allowed": ALLOWED,
+        "sizes": f"{one.set.records} records here, {row.records} in the paper.",
+        "smaller": f"{one.set.records} records, as in the paper."
+        if times == 1
+        else f"{one.set.records} records: Dz, and with it the noise, is {times:.3g} times the paper's.",
+        "chance": _chance(one),
+    }
+    run.hold("table_v", values)
+    if one.original is not None:
+        run.hold("original", {**values, "original": one.original[1], "enough": one.original[1] - CLOSE})
+    laplace, gaussian = curves[LAPLACE], curves[GAUSSIAN]
+    lowest = laplace[0].epsilon
+    for method, curve in ((GAUSSIAN, gaussian), (LAPLACE, laplace)):
+        rise = max((b.loss - a.loss for a, b in pairwise(curve)), default=0.0)
+        own = {**values, "method": method, "lowest": lowest, "first": curve[0], "last": curve[-1], "rise": rise}
+        run.hold("noise", own)
+        enough = 100.0 if method == LAPLACE or one.set.name == "location" else 10.0
+        if late := [point for point in curve if point.epsilon >= enough]:
+            loss = max(point.loss for point in late)
+            run.hold("gone", {**own, "from_epsilon": late[0].epsilon, "late_loss": loss})
+        if method == LAPLACE:
+            # Only a pure epsilon has this bound.
+            run.hold("bounded", {**own, **_bound(curve[0], SIGMAS * math.sqrt(0.5 / one.answers))})
+    at = {point.epsilon: point.loss for point in gaussian}
+    # Where trials of one law failed, the other has nothing to be held against.
+    if gaps := [point.loss - at[point.epsilon] for point in laplace if point.epsilon in at]:
+        apart = {"apart": max(map(abs, gaps)), "more": max(0.0, -min(gaps)), "fewer": max(gaps)}
+        run.hold("two_classes" if one.set.classes == 2 else "more_classes", values | apart)
+    sgd = [point for point in one.points if point.method.startswith("DP-SGD")]
+    pairs = [(mine, other) for other in sgd for mine in gaussian if mine.epsilon == other.epsilon]
+    if pairs:
+        better = [other for mine, other in pairs if other.loss < mine.loss - slack(one)]
+        beaten = ", ".join(f"{other.method} at epsilon {other.epsilon:g}" for other in better)
+        everywhere = f"more than {beaten}" if beaten else "at every point"
+        told = {"pairs": len(pairs), "beaten": len(better), "somewhere": beaten or "at none", "unlike": UNLIKE}
+        group = "excepted" if one.set.name in EXCEPTED else "against_sgd"
+        run.hold(group, {**values, **told, "everywhere": everywhere})
+
+
+def _chance(one: SetResult) -> str:
+    """Why noise alone does not cost half of every model's accuracy."""
+    if one.set.classes == 2:
+        return "Two classes: a coin decides, so 1 - 1/(2 accuracy)."
+    if one.convexified[1] < 0.5:
+        return "A model that is mostly wrong gains by chance what it loses to noise."
+    return "Noise alone leaves 1/classes of the answers right."
+
+
+def _bound(point: CurvePoint, error: float) -> dict[str, Any]:
+    """The attack against the claim that it is made under."""
+    plotted, tight = plotted_leakage_bound(point.epsilon), advantage_bound(point.epsilon)
+    more = " The attack contradicts the claimed epsilon." if point.leak > tight + error else ""
+    bounds = {"plotted": plotted, "tight": tight, "may_leak": plotted + error}
+    return {**bounds, "error": error, "sigmas": SIGMAS, "contradicted": more}
+
+
+def tables(found: Sequence[SetResult]) -> list[ResultTable]:
+    """Table V as measured, and the numbers behind each figure."""
+    rows = [
+        [one.set.row, *(f"{value:.4f}" for value in one.original or ())]
+        + ([""] * 2 if one.original is None else [])
+        + [f"{value:.4f}" for value in (*one.convexified, one.gap, one.leak, one.stability)]
+        for one in found
+    ]
+    heads = ("data", "train (original)", "test", "train (convexified)", "test", "gap", "Priv_Leak", "OARO")
+    out = [ResultTable("Table V, measured here", heads, rows)]
+    for one in found:
+        cells = [
+            [point.method, f"{point.epsilon:g}", f"{point.claimed:.4g}", f"{point.loss:.4f}", f"{point.leak:.4f}"]
+            for curve in one.curves().values()
+            for point in curve
+        ]
+        cells += [[name, f"{epsilon:g}", "", f"noise {z:.4g}: not trained", ""] for name, epsilon, z in one.untrained]
+        columns = ("method", "epsilon (paper)", "claimed by the trial", "Acc_Loss", "Priv_Leak")
+        out.append(ResultTable(f"Figure {one.set.figure}, {one.set.row}", columns, cells))
+    return out
+
+
+def panels_of(one: SetResult) -> list[Axes]:
+    """Acc_Loss and Priv_Leak along epsilon."""
+    curves = {name: ([point.epsilon for point in curve], curve) for name, curve in one.curves().items()}
+    dots = {"marker": "o", "ms": 3}
+    losses = [Series(name, at, [point.loss for point in curve], dots) for name, (at, curve) in curves.items()]
+    leaks = [Series(name, at, [point.leak for point in curve], dots) for name, (at, curve) in curves.items()]
+    at = sorted({point.epsilon for point in one.points})
+    capped = [min(plotted_leakage_bound(epsilon), one.leak) for epsilon in at]
+    leaks.append(Series("exp(ε) - 1, cut at the baseline", at, capped, {"color": "k", "linestyle": "--", "lw": 1}))
+    level = (one.leak, {"color": "grey", "lw": 0.8, "label": "without noise"})
+    title, across = (
+        f"Figure {one.set.figure}, {one.set.row}",
+        "ε as the paper labels it (Algorithm 1: per answer, refuted)",
+    )
+    return [
+        Axes(title=f"{title}: Acc_Loss", x=across, y="", lines=losses, log="x"),
+        Axes(title=f"{title}: Priv_Leak", x=across, y="", lines=leaks, log="x", levels=[level]),
+    ]

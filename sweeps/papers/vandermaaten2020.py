@@ -1,0 +1,547 @@
+"""van der Maaten & Hannun (2020), "The trade-offs of private prediction": Figures 1-6, linear models on MNIST.
+
+The paper prints its figures without numbers that survived; its statements about them are orderings and crossings, and
+those are the claims here. Regularisation is chosen by the best accuracy on the validation records, as the paper does
+(it ignores what that leaks; so do the figures, and each trial's claim holds for that trial alone). As in the paper,
+loss perturbation and DP-SGD count a record added or removed, the other methods a record replaced.
+
+    curves  trials as points of a figure, and figures as curves
+    rules   what decides a statement about curves
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from statistics import stdev
+from typing import TYPE_CHECKING, Any
+
+from dpcore.mechanisms import soft_vote
+from sweeps.papers.pictures import Axes, Series
+from sweeps.papers.results import Answer, ResultTable, Uncertain, Values, Yes, above, at_most, every, opposite
+from sweeps.papers.run import Paper, Reproduction, spec_of
+from sweeps.papers.statements import Judged
+
+if TYPE_CHECKING:
+    from sweeps.records import TrialRecord
+    from sweeps.spec.model import SweepSpec
+
+
+# Trials as points, one method at one setting, and the points of a figure as curves.
+
+PAPER = Paper.load("vandermaaten2020")
+METHODS: Mapping[str, str] = PAPER.printed["methods"]
+"""Words of the paper, by system."""
+LOSS, MODEL, SGD, LOGITS, VOTES = METHODS.values()
+PUBLISHED: str = PAPER.printed["published"]
+MODELS = 256
+"""Parts of subsample-and-aggregate where nothing else is said (recalled)."""
+WIDTH, CLASSES = 784, 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Accuracy of one trial.
+
+    part     name of its sweep without the paper's
+    delta    0 for pure noise and standard composition, else that of the sweep
+    others   the remaining knobs, over which the best mean is taken
+    answers  how many answers the accuracy was taken over
+    """
+
+    part: str
+    method: str
+    delta: float
+    epsilon: float
+    queries: int
+    n: int
+    dimension: int
+    classes: int
+    models: int
+    weight: float
+    others: tuple[tuple[str, Any], ...]
+    accuracy: float
+    answers: int
+
+
+def points_of(spec: SweepSpec, trials: Iterable[TrialRecord]) -> list[Point]:
+    """The points of one sweep; trials without an accuracy (infeasible ones) have none."""
+    from sweeps.spec import public_facts
+
+    facts = public_facts(spec)
+    points = []
+    for trial in trials:
+        if "accuracy" not in trial.metrics:
+            continue
+        config: dict[str, Any] = dict(trial.config)
+        pure = config.get("noise") == "pure" or config.get("composition") == "standard"
+        points.append(
+            Point(
+                part=spec.name.removeprefix("vandermaaten2020-"),
+                method=METHODS[trial.system],
+                delta=0.0 if pure else spec.privacy.delta,
+                epsilon=trial.target_epsilon or 0.0,
+                queries=int(config.get("queries", 0)),
+                n=facts.n,
+                dimension=int(spec.data.options().get("dimension", WIDTH)),
+                classes=facts.classes or 0,
+                models=int(config.get("models", 0)),
+                weight=float(config.get("regularisation", 0.0)),
+                others=tuple((name, config[name]) for name in ("learning_rate", "clip_norm") if name in config),
+                accuracy=float(trial.metrics["accuracy"]),
+                answers=int(config.get("queries", facts.n_validation)),
+            )
+        )
+    return points
+
+
+@dataclass(frozen=True, slots=True)
+class MeanAccuracy(Uncertain):
+    """Of the repeats of one setting.
+
+    error   over the repeats, but no less than that of as many answers, which is all that one run has
+    spread  standard deviation over the repeats; NaN of one run alone
+    """
+
+    spread: float
+
+    @classmethod
+    def over(cls, points: Sequence[Point]) -> MeanAccuracy:
+        """Of at least one point."""
+        values = [point.accuracy for point in points]
+        mean, answers = sum(values) / len(values), sum(point.answers for point in points)
+        # One answer of either kind more, since ten of ten are no certainty.
+        smoothed = (mean * answers + 1) / (answers + 2)
+        error = math.sqrt(smoothed * (1 - smoothed) / max(1, answers))
+        if len(values) == 1:
+            return cls(mean, error, math.nan)
+        spread = stdev(values)
+        return cls(mean, max(spread / math.sqrt(len(values)), error), spread)
+
+    def cell(self) -> str:
+        """Mean and standard deviation, in per cent."""
+        mean, spread = 100 * self.value, 100 * self.spread
+        return f"{mean:.1f}" if math.isnan(spread) else f"{mean:.1f} ({spread:.1f})"
+
+
+Curve = dict[float, MeanAccuracy]
+"""The best mean over regularisation (and the like) along one axis, in its order."""
+Curves = dict[str, Curve]
+"""By method."""
+Panels = dict[str, Curves]
+"""By the names of the paper's file; empty where nothing was run."""
+
+
+def curve_of(points: Iterable[Point], axis: Callable[[Point], float]) -> Curve:
+    """Points along `axis`; knobs that are no axis take their best mean."""
+    repeats: dict[tuple[float, Any], list[Point]] = defaultdict(list)
+    for point in points:
+        repeats[axis(point), (point.weight, point.others)].append(point)
+    best: Curve = {}
+    for (place, _), group in repeats.items():
+        mean = MeanAccuracy.over(group)
+        if place not in best or mean.value > best[place].value:
+            best[place] = mean
+    return dict(sorted(best.items()))
+
+
+def _by_method(points: Sequence[Point], axis: str, least: int = 1) -> Curves:
+    """One curve for each method that has points, at `least` places."""
+    curves = {
+        label: curve_of((point for point in points if point.method == label), lambda p: float(getattr(p, axis)))
+        for label in METHODS.values()
+    }
+    return {label: one for label, one in curves.items() if len(one) >= least}
+
+
+def _of_parts(points: Iterable[Point], *parts: str) -> list[Point]:
+    return [point for point in points if point.part.startswith(parts)]
+
+
+def panels_of(points: Sequence[Point]) -> Panels:
+    """All figures as curves; and `model_noise`, which is no figure: model sensitivity with pure and Gaussian noise."""
+    pure, gaussian = ([p for p in points if (p.delta == 0) is without] for without in (True, False))
+    pure_at_one, gaussian_at_one = ([p for p in some if p.epsilon == 1.0] for some in (pure, gaussian))
+    first, first_gaussian = _first(pure, pure=True), _first(gaussian, pure=False)
+    votes = (p for p in _of_parts(pure_at_one, "fig1", "fig6") if p.method == VOTES)
+    models = curve_of(votes, lambda p: p.models)
+    both = {"pure": first.get(MODEL), "gaussian": first_gaussian.get(MODEL)}
+    return {
+        "epsilon_pure": first,
+        "epsilon_gaussian": first_gaussian,
+        "budget_pure": _second(pure, first, pure=True),
+        "budget_gaussian": _second(gaussian, first_gaussian, pure=False),
+        "delta": _along(gaussian_at_one, "fig3", "delta", "fig1-gaussian"),
+        "size": _along(pure_at_one, "fig4", "n"),
+        "dimension": _along(pure_at_one, "fig5a", "dimension"),
+        "classes": _along(pure_at_one, "fig5b", "classes"),
+        "weight": _by_method(_of_parts(pure_at_one, "fig1"), "weight", least=2),
+        "models": {VOTES: models} if len(models) > 1 else {},
+        "model_noise": {name: one for name, one in both.items() if one is not None},
+    }
+
+
+def _first(points: Sequence[Point], *, pure: bool) -> Curves:
+    """Figure 1: accuracy along epsilon, at B = 100."""
+    shown = _of_parts(points, "fig1")
+    curves = _by_method(shown, "epsilon")
+    if pure:
+        # beta = epsilon/B is what the corrected rule allows at twice the epsilon.
+        curves[PUBLISHED] = curve_of((p for p in shown if p.method == VOTES), lambda p: p.epsilon / 2)
+    places = curves.get(LOSS)
+    if places is None:
+        return curves
+    return {label: {at: mean for at, mean in one.items() if at in places} for label, one in curves.items()}
+
+
+def _second(points: Sequence[Point], horizontal: Curves, *, pure: bool) -> Curves:
+    """Figure 2: accuracy along the budget of queries at epsilon 1; what is trained once is a horizontal line."""
+    shown = {at: [p for p in _of_parts(points, "fig2") if p.epsilon == at] for at in (1.0, 2.0)}
+    curves = _by_method(shown[1.0], "queries")
+    if pure:
+        curves[PUBLISHED] = curve_of((p for p in shown[2.0] if p.method == VOTES), lambda p: p.queries)
+    if VOTES not in curves:
+        return {}
+    fixed = {label: horizontal[label] for label in (LOSS, MODEL, SGD) if 1.0 in horizontal.get(label, {})}
+    return curves | {label: dict.fromkeys(curves[VOTES], one[1.0]) for label, one in fixed.items()}
+
+
+def _along(points: Sequence[Point], figure: str, axis: str, first: str = "fig1-pure") -> Curves:
+    """One of Figures 3 to 5: its own sweeps, and the point that Figure 1 has already; votes of the usual number."""
+    if not _of_parts(points, figure):
+        return {}
+    own = [p for p in _of_parts(points, figure, first, "fig1-trained") if p.models in (0, MODELS)]
+    return _by_method(own, axis, least=2)
+
+
+# What the paper says of its figures, as rules on curves: each decides at two standard errors, or not at all.
+#
+# Errors are taken as independent. Methods are tested on the same records, so that they err together: the true error
+# of a difference is rather smaller.
+
+SLACK = 0.005
+"""Accuracies closer than half a point are called equal."""
+GOOD = 0.1
+"""Points of accuracy lost at the smallest delta that still count as good."""
+DECIDED = {
+    True: "at two standard errors",
+    False: "contradicted at two standard errors, by what was run: `cut` lists what is smaller than the paper's",
+    None: "undecided at two standard errors",
+}
+
+
+def deciding(panels: Panels) -> dict[str, Callable[..., Judged | None]]:
+    """The rules by name, as statements call them."""
+    rules: Sequence[Callable[..., Answer | None]] = (
+        most_places, best_at_first, below, never_behind, gaussian_helps, lose_with_the_budget, crossing_moves_left,
+        good_at_first, gains_most, overtaken_at_last, fewer_help, more_hurt, same_ranking, best_inside,
+    )  # fmt: skip
+    return {rule.__name__: partial(_decide, panels, rule) for rule in rules}
+
+
+def _decide(
+    panels: Panels,
+    rule: Callable[..., Answer | None],
+    *,
+    panel: str,
+    of: Sequence[str] = (),
+    least: int = 1,
+    **given: Any,
+) -> Judged | None:
+    """A rule on one panel and the curves that it is about; None where one of them was not run, or too few."""
+    curves = panels[panel]
+    if len(curves) < least or any(label not in curves for label in of):
+        return None
+    answer = rule(curves, *of, **given)
+    return answer and Judged(answer[1], answer[0], DECIDED[answer[0]])
+
+
+def _lead(one: Curve, other: Curve, place: float) -> Yes:
+    """Whether a curve is above another there; None if too little tells, or one was not run."""
+    return above(one[place], other[place], SLACK) if place in one and place in other else None
+
+
+def _best(curves: Curves, label: str, place: float) -> Yes:
+    """Whether a curve leads all others that were run there."""
+    others = [other for name, other in curves.items() if name != label and place in other]
+    return every(_lead(curves[label], other, place) for other in others)
+
+
+def _ends(one: Curve) -> tuple[Uncertain, Uncertain]:
+    """At the first place of the axis and at the last."""
+    first, *_, last = one.values()
+    return first, last
+
+
+def _gain(one: Curve) -> Uncertain:
+    """From the first place of the axis to the last."""
+    first, last = _ends(one)
+    return last - first
+
+
+def _highest(found: Iterable[Uncertain]) -> Uncertain:
+    return max(found, key=lambda one: one.value)
+
+
+# Words
+
+
+def _percent(found: Uncertain | None) -> str:
+    return "-" if found is None else f"{100 * found.value:.1f}"
+
+
+def _rule_places(found: Mapping[float, Yes], answer: Yes) -> str:
+    """The places with this answer, or nothing."""
+    return ", ".join(f"{place:g}" for place, one in found.items() if one is answer)
+
+
+def _rule_along(one: Curve, name: str = "") -> str:
+    return ", ".join(f"{name}{place:g}: {_percent(mean)}" for place, mean in one.items())
+
+
+# Rules
+
+
+def most_places(curves: Curves, votes: str) -> Answer:
+    """Votes, with one beta, are best at most places."""
+    rivals = {label: one for label, one in curves.items() if label == votes or label not in (VOTES, PUBLISHED)}
+    best = {place: _best(rivals, votes, place) for place in curves[votes]}
+    won, open_ = list(best.values()).count(True), list(best.values()).count(None)
+    told = f"best at {won} of {len(best)} epsilons ({_rule_places(best, True) or 'none'})"
+    told += f", undecided at {_rule_places(best, None)}" if open_ else ""
+    return True if 2 * won > len(best) else None if 2 * (won + open_) > len(best) else False, told
+
+
+def best_at_first(curves: Curves, label: str, *, where: str) -> Answer:
+    """Best at the first place."""
+    rivals, place = {name: one for name, one in curves.items() if name != PUBLISHED}, next(iter(curves[label]))
+    there = ", ".join(f"{name} {_percent(one.get(place))}" for name, one in rivals.items())
+    return _best(rivals, label, place), f"{where}{place:g}: {there}"
+
+
+def below(curves: Curves, low: str, *highs: str) -> Answer:
+    """Below several others, everywhere."""
+    found = {place: every(_lead(curves[high], curves[low], place) for high in highs) for place in curves[low]}
+    told = [f"{word} at {at}" for word, no in (("not", False), ("undecided", None)) if (at := _rule_places(found, no))]
+    return every(found.values()), "; ".join(told) or "everywhere"
+
+
+def never_behind(curves: Curves, *labels: str, otherwise: str, rivals: Sequence[str] = ()) -> Answer:
+    """No rival (by default all others) leads by more than SLACK, at any place of the last curve's axis."""
+    answers: list[Yes] = []
+    told = []
+    for label in (one for one in labels if one not in rivals):
+        own: list[Yes] = []
+        for rival in rivals or [name for name in curves if name != label]:
+            for place in (at for at in curves[labels[-1]] if at in curves[label] and at in curves[rival]):
+                mine, other = curves[label][place], curves[rival][place]
+                own.append(at_most(other - mine, SLACK))
+                if own[-1] is False:
+                    told.append(f"{rival} leads {label} at {place:g} ({_percent(other)} against {_percent(mine)})")
+        if open_ := own.count(None):
+            told.append(f"undecided in {open_} of {len(own)} comparisons with {label}")
+        answers += own
+    return every(answers), "; ".join(told) or otherwise
+
+
+def gaussian_helps(curves: Curves, *noises: str) -> Answer:
+    """Nowhere worse with Gaussian noise."""
+    pure, gaussian = (curves[noise] for noise in noises)
+    told = ", ".join(f"{at:g}: {_percent(one)} -> {_percent(gaussian.get(at))}" for at, one in pure.items())
+    return every(at_most(one - gaussian[at], SLACK) if at in gaussian else None for at, one in pure.items()), told
+
+
+def _crossing(curves: Curves, votes: str) -> tuple[float, float]:
+    """The first budgets at which votes may be behind loss perturbation, and at which they are; infinite for none."""
+    ahead = {place: _lead(curves[votes], curves[LOSS], place) for place in curves[votes]}
+    maybe = (place for place, leads in ahead.items() if leads is not True)
+    surely = (place for place, leads in ahead.items() if leads is False)
+    return next(maybe, math.inf), next(surely, math.inf)
+
+
+def lose_with_the_budget(curves: Curves, votes: str, loss: str) -> Answer:
+    """Votes lead at the smallest budget, and are overtaken."""
+    smallest = next(iter(curves[votes]))
+    leads = _lead(curves[votes], curves[loss], smallest)
+    maybe, surely = _crossing(curves, votes)
+    overtaken: Yes = False
+    told = "never overtaken"
+    if math.isfinite(surely):
+        overtaken, told = True, f"loss perturbation is ahead from B={surely:g}"
+    elif math.isfinite(maybe):
+        overtaken, told = None, f"undecided from B={maybe:g}"
+    first = {True: "leads", None: "undecided", False: "trails"}[leads]
+    return every((leads, overtaken)), f"{first} at B={smallest:g}; {told}"
+
+
+def crossing_moves_left(curves: Curves, published: str, corrected: str, _: str) -> Answer:
+    """Votes are overtaken at fewer queries with the corrected beta."""
+    before, after = _crossing(curves, published), _crossing(curves, corrected)
+    told = f"{_between(*before)} as published, {_between(*after)} corrected"
+    if after[1] <= before[0] < math.inf:
+        return True, told
+    return (False if after[0] > before[1] else None), told
+
+
+def _between(maybe: float, surely: float) -> str:
+    if maybe == math.inf:
+        return "no crossing"
+    if maybe == surely:
+        return f"B={maybe:g}"
+    return f"B from {maybe:g}" + (f" to {surely:g}" if math.isfinite(surely) else "")
+
+
+def good_at_first(curves: Curves, *labels: str) -> Answer:
+    """Within GOOD of their accuracy at the last place."""
+    losses = {label: _gain(curves[label]) for label in labels}
+    told = (f"{one} {_percent(_ends(curves[one])[0])}, {_percent(loss)} below its best" for one, loss in losses.items())
+    place = next(iter(curves[labels[0]]))
+    return every(at_most(loss, GOOD) for loss in losses.values()), f"at delta {place:g}: {', '.join(told)}"
+
+
+def gains_most(curves: Curves, label: str) -> Answer:
+    """From the first place to the last."""
+    gains = {name: _gain(one) for name, one in curves.items()}
+    told = ", ".join(f"{name} {100 * gain.value:+.1f}" for name, gain in gains.items())
+    return every(above(gains[label], gain, SLACK) for name, gain in gains.items() if name != label), told
+
+
+def overtaken_at_last(curves: Curves, label: str, *others: str) -> Answer:
+    """Behind the others at the last place."""
+    ends = {name: (_gain(curves[name]), _ends(curves[name])[1]) for name in (label, *others)}
+    told = ", ".join(f"{name} {100 * gain.value:+.1f} to {_percent(last)}" for name, (gain, last) in ends.items())
+    return every(_lead(curves[other], curves[label], list(curves[label])[-1]) for other in others), told
+
+
+def fewer_help(curves: Curves, *labels: str) -> Answer:
+    """Better somewhere before the last place than there."""
+    answers = []
+    for label in labels:
+        *fewer, whole = curves[label].values()
+        answers.append(above(_highest(fewer), whole, SLACK))
+    return every(answers), "; ".join(f"{label} {_rule_along(curves[label], 'd=')}" for label in labels)
+
+
+def more_hurt(curves: Curves) -> Answer:
+    """Better at the first place than at the last, all of them."""
+    told = (f"{label} " + ", ".join(map(_percent, one.values())) for label, one in curves.items())
+    return every(above(*_ends(one), SLACK) for one in curves.values()), "; ".join(told)
+
+
+def same_ranking(curves: Curves, label: str) -> Answer:
+    """Of any two, the same one leads everywhere."""
+    answers = []
+    for one, other in combinations(curves.values(), 2):
+        leads = [_lead(one, other, place) for place in curves[label]]
+        # "Always or never" fails only where both fail.
+        answers.append(opposite(every((opposite(every(leads)), opposite(every(map(opposite, leads)))))))
+    return every(answers), "; ".join(f"c={place:g}: {_ranking(curves, place)}" for place in curves[label])
+
+
+def _ranking(curves: Curves, place: float) -> str:
+    return " > ".join(sorted(curves, key=lambda name: -(curves[name][place].value if place in curves[name] else 0.0)))
+
+
+def best_inside(curves: Curves, label: str) -> Answer | None:
+    """Best neither at the first place nor at the last; None where nothing lies between."""
+    first, *inside, last = curves[label].values()
+    if not inside:
+        return None
+    best = _highest(inside)
+    return every((above(best, first, SLACK), above(best, last, SLACK))), _rule_along(curves[label])
+
+
+FIGURES = PAPER.printed["figures"]
+"""Panels in the paper's order: title and horizontal axis."""
+DELTA = 1e-5
+RESNET = (
+    "Figure 7 (ResNet-20 on CIFAR-10): a training of hours on a GPU; run noisy-sgd with `model: resnet20` by itself"
+)
+
+
+def reproduce(run: Reproduction) -> None:
+    """Figures 1 to 6. `effort.repeats` (2 by default) averages each point over that many trainings and noises."""
+    run.result.cut.append(RESNET)
+    for queries in (1, 10, 100, 1000):
+        run.hold("temperature", temperature(queries))
+
+    def left(why: str) -> None:
+        run.result.cut.append(f"Figures 1-6: not run ({why})")
+        run.hold("figures", {}, f"not run ({why})")
+
+    run.part({"source": "mnist"}, lambda data: _figures(run, data), left)
+
+
+def temperature(queries: int) -> dict[str, float]:
+    """beta = epsilon/B as in the released experiments, beside the largest beta that is proved, at delta = 0."""
+    printed = 1 / queries
+    spent = queries * soft_vote.loss_per_query(printed, MODELS, CLASSES)
+    proved = soft_vote.beta_for_loss(printed, MODELS, CLASSES)
+    return {"queries": queries, "models": MODELS, "printed": round(printed, 6), "proved": proved, "spent": spent}
+
+
+def parts(sizes: Values, data: Path) -> Iterator[dict[str, Any]]:
+    """Specs of grid sweeps, most telling first. Names end in the figure's number and the point on its axis."""
+    # For loss perturbation: below 1e-3 the noise of the objective alone decides the minimiser.
+    enough = [weight for weight in sizes["weights"] if weight >= 1e-3] or sizes["weights"]
+    both = sorted({multiple * epsilon for epsilon in sizes["epsilons"] for multiple in (1, 2)})
+    values = {**sizes, "path": str(data.absolute()), "both": both, "tilted": enough[: max(1, len(enough) - 1)]}
+    for group in PAPER.sweeps:
+        for each in sizes[group["each"]] if "each" in group else [None]:
+            # A delta above 1/n has to be allowed.
+            large = PAPER.printed["large_delta"] if each and each > DELTA else None
+            if sizes.get(group.get("when"), True):
+                yield from (spec_of(one, {**values, "each": each, "large": large}) for one in group["sweeps"])
+
+
+def cut(sizes: Values) -> list[str]:
+    """What these sizes leave out, beside the full paper grid."""
+    rest = "Figure 4 above 60,000 records: InfiMNIST is not at hand"
+    if sizes["limit"] is not None:
+        rest = f"Figure 1 on {sizes['limit']} training records of 60000; Figures 2-6 not run (--quick)"
+    return [*PAPER.cut(sizes), rest]
+
+
+def _figures(run: Reproduction, data: Path) -> None:
+    sizes = PAPER.sized(run.effort)
+    points: list[Point] = []
+    for part in parts(sizes, data):
+        run.say(f"{part['name']}: {', '.join(part['systems'])}")
+        points += points_of(*run.trained(part))
+    panels = panels_of(points)
+    run.result.cut += cut(sizes)
+    run.hold("figures", deciding(panels))
+    run.result.tables += tables(panels)
+    drawn = [_axes(title, axis, panels[name]) for name, (title, axis) in FIGURES.items() if panels[name]]
+    run.draw("reproductions/vandermaaten2020", "figures.png", drawn, columns=3, size=(6, 4.2))
+
+
+def tables(panels: Panels) -> list[ResultTable]:
+    """The numbers behind the pictures: mean by method and place, and the standard deviation of several runs."""
+    found = []
+    for name, (title, axis) in FIGURES.items():
+        if curves := panels[name]:
+            rows = [
+                [f"{at:g}", *(one[at].cell() if at in one else "" for one in curves.values())] for at in _places(curves)
+            ]
+            found.append(ResultTable(f"{title}: accuracy in % (sd)", (axis, *curves), rows))
+    return found
+
+
+def _places(curves: Curves) -> list[float]:
+    return sorted({place for one in curves.values() for place in one})
+
+
+def _axes(title: str, axis: str, curves: Curves) -> Axes:
+    lines = []
+    for number, label in enumerate((*METHODS.values(), PUBLISHED)):
+        if (one := curves.get(label)) is not None:
+            style = {"color": f"C{number}", "linestyle": "--" if label == PUBLISHED else "-", "marker": "o", "ms": 3}
+            mean, spread = [mean.value for mean in one.values()], [mean.spread for mean in one.values()]
+            lines.append(Series(label, list(one), mean, style, up=spread))
+    return Axes(title=title, x=axis, y="accuracy", lines=lines, log="x", places=_places(curves), limits=(0.0, 1.0))
