@@ -1,7 +1,7 @@
 """What a system declares that it can do besides planning and training alone on public validation records.
 
 What comes with a method of its own (canaries, membership scores, queries, neighbours, a rehearsal) is declared by the
-method: see `trainables.measures.protocols` and `trainables.rehearsal.setting`.
+method: see `trainables.measures.hooks` and `trainables.rehearsal.setting`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Capabilities:
                      is refused on such data (`trainables.claims.check_unit`)
     workers          it trains by sums of clipped gradients, which several processes can form, at any precision
     private_reports  every metric of its that depends on validation records comes from
-                     `trainables.validation.judging.report`, and it reads those records nowhere else: so they may be
+                     `trainables.validation.evaluate.report`, and it reads those records nowhere else: so they may be
                      private
     weights          it clips the gradient of each record, or unit, after its loss was multiplied by its weight: the
                      clip norm bounds what one can move, whatever the weights

@@ -25,8 +25,7 @@ from trainables import plugins
 from trainables.capabilities import Capabilities
 from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalar, Task
 from trainables.units import RECORD, Unit, Units
-from trainables.validation.declaration import PrivateValidation
-from trainables.validation.reports import PrivateReports
+from trainables.validation.declaration import PrivateReports, PrivateValidation
 from trainables.weights import Groups, Weights
 
 if TYPE_CHECKING:

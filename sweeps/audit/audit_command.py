@@ -15,7 +15,7 @@ from sweeps.process.exits import ExitCode
 
 if TYPE_CHECKING:
     from sweeps.audit.audit_records import AuditRecord
-    from trainables.measures.lira import Attacked
+    from trainables.measures.membership import Attacked
 
 
 def audit(
@@ -47,7 +47,7 @@ def audit(
     from sweeps.process import words
     from sweeps.process.workspace import Workspace
     from sweeps.provenance.fingerprint import check_accepted
-    from trainables.measures.evidence import CANARIES
+    from trainables.measures.audits import CANARIES
 
     known = {str(one): one for one in METHODS}
     if method is not None and method not in known:

@@ -28,13 +28,13 @@ from sweeps.requests import Refutation, this_person
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store import Store
 from trainables.data import SOURCES
-from trainables.measures import evidence
-from trainables.measures.lira import Attacked, attack, check
-from trainables.measures.protocols import Auditable
+from trainables.measures import audits
+from trainables.measures.hooks import Auditable
+from trainables.measures.membership import Attacked, check, likelihood_ratio_attack
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, PrivacyPlan, Split, System
 
-METHODS: tuple[evidence.Method, ...] = ("one-run", "f-dp", "multi-run")
+METHODS: tuple[audits.Method, ...] = ("one-run", "f-dp", "multi-run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,8 @@ def audit_trial(
     sweep: str,
     trial: str,
     *,
-    method: evidence.Method | None = None,
-    canaries: int = evidence.CANARIES,
+    method: audits.Method | None = None,
+    canaries: int = audits.CANARIES,
     runs: int | None = None,
     accept: Collection[str] = (),
     say: Callable[[str], None] = lambda line: None,
@@ -69,7 +69,7 @@ def audit_trial(
     """Audit `trial` (a key or a number) of `sweep`, and keep the record.
 
     method       None: the first that the system offers
-    canaries     of one run; runs: with the target and without it (see `trainables.measures.evidence.gather`)
+    canaries     of one run; runs: with the target and without it (see `trainables.measures.audits.gather`)
     accept       "code", "data": audit although these changed since the sweep ran
     say          told beforehand what will be trained
     rng, secret  for tests; by default the auditor's coins and the twins' noise are drawn afresh
@@ -79,19 +79,19 @@ def audit_trial(
     Raises UnknownSweep, UnknownTrial, Changed, InvalidValue (no plan, no claim of differential privacy, no way to audit
     it, data), PopulationSpent.
     """
-    evidence.check_sizes(canaries, runs)
+    audits.check_sizes(canaries, runs)
     store = workspace.open_store()
     recorded = store.sweep(sweep).kept()
     sweep = recorded.name
     audited = _audited(Publisher(store), sweep, trial)
-    possible = evidence.methods(audited.system, audited.claim)
+    possible = audits.methods(audited.system, audited.claim)
     if not possible:
         raise InvalidValue(
             "trial",
             audited.record.key,
             "a system that can be audited",
             f"{audited.plan.system} under {audited.claim.adjacency} offers neither canaries nor neighbours "
-            "(trainables/measures/protocols.py says how it could).",
+            "(trainables/measures/hooks.py says how it could).",
         )
     chosen = possible[0] if method is None else method
     if chosen not in possible:
@@ -107,14 +107,14 @@ def audit_trial(
         )
     setting = _setting(store, recorded, audited, chosen, accept, rng, secret, workspace.features)
     say(_forecast(audited, _trainings(audited.system, chosen, runs)))
-    curve = evidence.curve_of(setting)
+    curve = audits.curve_of(setting)
     if not _made_up(audited, chosen):
         what = f"{audited.record.key} {chosen} {secrets.token_hex(8)}"
         trainings = _trainings(audited.system, chosen, runs)
         charge_twins(store, recorded, what, audited.plan, audited.steps, trainings)
     tell(store, sweep, [workspace.folder(sweep)])
     number = begin(workspace.folder(sweep))
-    found = evidence.gather(setting, chosen, canaries=canaries, runs=runs, curve=curve)
+    found = audits.gather(setting, chosen, canaries=canaries, runs=runs, curve=curve)
     verdict = AuditVerdict(audit=found.audit, guarantee=audited.claim, audits=share(number), curve=curve)
     record = AuditRecord(
         sweep=sweep,
@@ -166,19 +166,19 @@ def attack_trial(
     what = f"{audited.record.key} shadows {secrets.token_hex(8)}"
     charge_twins(store, recorded, what, audited.plan, audited.steps, shadows + 1)
     say(_forecast(audited, shadows + 1))
-    return audited.record.key, attack(setting, shadows)
+    return audited.record.key, likelihood_ratio_attack(setting, shadows)
 
 
 def _setting(
     store: Store,
     recorded: SweepRecord,
     audited: Audited,
-    method: evidence.Method,
+    method: audits.Method,
     accept: Collection[str],
     rng: np.random.Generator | None,
     secret: bytes | None,
     kept_in: Path,
-) -> evidence.AuditSetting:
+) -> audits.AuditSetting:
     spec = load_spec(recorded.spec.canonical)
     if spec.privacy.scope == "sweep" and spec.data.records_are_public is None:
         raise InvalidValue(
@@ -188,7 +188,7 @@ def _setting(
             "count them",
             "Audit the system in a sweep over records that are public.",
         )
-    return evidence.AuditSetting(
+    return audits.AuditSetting(
         system=audited.system,
         plan=audited.plan,
         claim=audited.claim,
@@ -213,7 +213,7 @@ def _audited(store: Publisher, sweep: str, trial: str) -> Audited:
     whole = record.guarantee is None
     reported = plan.guarantee if record.guarantee is None else record.guarantee
     steps = plan.steps if whole else record.step
-    claim = evidence.dp_claim(plan if steps == plan.steps else replace(plan, beside=()), reported)
+    claim = audits.dp_claim(plan if steps == plan.steps else replace(plan, beside=()), reported)
     if claim is None:
         raise InvalidValue(
             "trial",
@@ -236,7 +236,7 @@ def _data(
     store: Store,
     recorded: SweepRecord,
     spec: SweepSpec,
-    method: evidence.Method,
+    method: audits.Method,
     system: System,
     accept: Collection[str],
     kept_in: Path,
@@ -269,16 +269,16 @@ def _execution(spec: SweepSpec) -> Execution:
     return Execution(microbatch=knobs.microbatch, device=knobs.device, threads=knobs.threads, precision=knobs.precision)
 
 
-def _trainings(system: System, method: evidence.Method, runs: int | None) -> int:
+def _trainings(system: System, method: audits.Method, runs: int | None) -> int:
     """How many twins an audit trains."""
     if method != "multi-run":
         return 1
-    default = evidence.RUNS if isinstance(system, Auditable) else evidence.RUNS_OF_SLOW
+    default = audits.RUNS if isinstance(system, Auditable) else audits.RUNS_OF_SLOW
     wanted = default if runs is None else runs
-    return 2 * (wanted + max(5, int(wanted * evidence.CALIBRATION)))
+    return 2 * (wanted + max(5, int(wanted * audits.CALIBRATION)))
 
 
-def _made_up(audited: Audited, chosen: evidence.Method) -> bool:
+def _made_up(audited: Audited, chosen: audits.Method) -> bool:
     """Whether the twins of an audit read made-up records alone."""
     return chosen == "multi-run" and isinstance(audited.system, Auditable)
 

@@ -20,7 +20,7 @@ from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import Chosen
 from sweeps.store.errors import UnknownSweep
 from trainables.data import SOURCES
-from trainables.data.tuning_part import CONTENT
+from trainables.data.splits import CONTENT
 
 
 def of_both(known: KnownSweep, ranges: str, approval: Approval) -> HoldoutBody:

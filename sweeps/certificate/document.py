@@ -200,7 +200,7 @@ class Body(FrozenPart):
 
 class RecordsSplit(FrozenPart):
     """How the records are parted: those whose keyed hash of their own id is below the share tune, all others are of the
-    final run (`trainables.data.tuning_part`).
+    final run (`trainables.data.splits`).
 
     id  the column that is hashed; None where all that a record holds is
     """

@@ -25,7 +25,7 @@ from sweeps.certificate.modes.plans import composes_in_parallel
 from sweeps.ledger.composing import ReleasedParts
 from sweeps.ledger.phases import Tuned, both, chosen_line
 from sweeps.spec.sections import Chosen
-from trainables.data.tuning_part import CONTENT, PartUse, RecordsPart
+from trainables.data.splits import CONTENT, PartUse, RecordsPart
 
 ATTESTED = (
     "That each record was read by the sweep that the hash of its own id, or of its content, names, and by no other.",

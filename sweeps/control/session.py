@@ -47,7 +47,7 @@ from sweeps.store import Lease, Store, StoreError, SweepRecord
 from sweeps.tracking import Drain
 from trainables.data import SOURCES
 from trainables.system import PublicFacts
-from trainables.validation.defined import check_defined
+from trainables.validation.planning import check_defined
 from trainables.worker.files import Folder
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from sweeps.spec import SweepSpec
 from sweeps.spec.model import FUNCTION
 from sweeps.spec.sections import Data
 from trainables.data import SOURCES
-from trainables.data.file_paths import overlap
-from trainables.data.tuning_part import PartUse
+from trainables.data.files import overlap
+from trainables.data.splits import PartUse
 from trainables.features import declared as features
 
 HERE = "search.chosen_from"

@@ -23,7 +23,7 @@ from trainables.metrics import Dependence
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS
 from trainables.system import PublicFacts
-from trainables.validation.reports import NOISE_SD, share_error
+from trainables.validation.declaration import NOISE_SD, share_error
 
 REFUTED = "REFUTED: the claim below does not hold. This model protects nobody whom it was trained on."
 

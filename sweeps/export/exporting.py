@@ -19,10 +19,10 @@ from sweeps.release.quoting import is_refuted
 from sweeps.spec import SweepSpec, load_spec
 from trainables.data import SOURCES
 from trainables.data.table import Table
-from trainables.data.table_schema import schema
+from trainables.data.table_declaration import schema
 from trainables.export.protocol import Module, ReleasesModel
 from trainables.features.declared import parted
-from trainables.measures.protocols import Answering
+from trainables.measures.hooks import Answering
 from trainables.registry import SYSTEMS
 from trainables.system import PublicFacts
 from trainables.worker.attempt import Attempt

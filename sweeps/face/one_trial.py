@@ -26,7 +26,7 @@ from sweeps.release.quoting import Quote, dependence, quote_of_claim, quote_of_m
 from sweeps.release.rounding import claim_text, count_text
 from sweeps.requests import Refutation
 from trainables.metrics import Dependence
-from trainables.validation.reports import NOISE_SD
+from trainables.validation.declaration import NOISE_SD
 from trainables.worker.attempt import ERROR, Attempt
 from trainables.worker.files import NotAFolder
 from trainables.worker.redaction import shown_url

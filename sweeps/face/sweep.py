@@ -298,7 +298,7 @@ class Sweep:
         """
         from sweeps.audit.audit_trial import METHODS, audit_trial
         from sweeps.provenance.fingerprint import check_accepted
-        from trainables.measures.evidence import CANARIES
+        from trainables.measures.audits import CANARIES
 
         known = {str(one): one for one in METHODS}
         if method is not None and method not in known:

@@ -19,12 +19,12 @@ from dpcore.parallel import larger_of_parts
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.validation_text import declared_number
 from trainables.data import SOURCES
-from trainables.data.file_paths import written_out
-from trainables.data.test_part import HasTestRecords, HeldOut
+from trainables.data.files import written_out
+from trainables.data.splits import HasTestRecords, HeldOut
 from trainables.system import PublicFacts
 from trainables.training.noise import named_generators
 from trainables.validation.declaration import Bins
-from trainables.validation.layouts import cells_for
+from trainables.validation.histogram_bins import cells_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

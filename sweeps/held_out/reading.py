@@ -19,8 +19,8 @@ from sweeps.requests import Accepted, HeldOutRead, HeldOutScore, this_person
 from sweeps.spec import load_spec
 from sweeps.store import Store
 from trainables.data import SOURCES
-from trainables.data.content import fingerprint
-from trainables.data.test_part import HasTestRecords
+from trainables.data.records import fingerprint
+from trainables.data.splits import HasTestRecords
 from trainables.features.declared import parted
 
 

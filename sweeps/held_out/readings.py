@@ -17,7 +17,7 @@ from sweeps.ledger.summary import Choice
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord
 from sweeps.requests import HeldOutRead, HeldOutScore, Request
-from trainables.validation.reports import NOISE_SD
+from trainables.validation.declaration import NOISE_SD
 
 if TYPE_CHECKING:
     from sweeps.release.publisher import Publisher

@@ -22,7 +22,7 @@ from sweeps.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, CurveReport
 from sweeps.release.published import Published
 from sweeps.release.quoting import is_refuted
 from sweeps.report.importance import Importance
-from trainables.validation.reports import NOISE_SD
+from trainables.validation.declaration import NOISE_SD
 
 Figure = dict[str, Any]
 

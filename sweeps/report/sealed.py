@@ -14,7 +14,7 @@ from sweeps.records import DECIDED
 from sweeps.release.published import Published, best_by
 from sweeps.release.quoting import judged, metric_quotes
 from sweeps.report.content import Content
-from trainables.validation.reports import NOISE_SD
+from trainables.validation.declaration import NOISE_SD
 
 
 def left_section(content: Content) -> str:

@@ -31,15 +31,15 @@ from sweeps.spec.values import as_number
 from trainables.capabilities import capabilities_of
 from trainables.claims import check_unit, check_weights
 from trainables.data import SOURCES
-from trainables.data.test_part import HasTestRecords
+from trainables.data.splits import HasTestRecords
 from trainables.export.protocol import ReleasesModel
 from trainables.measures.objectives import MEASURES, measured, missing
-from trainables.measures.own_metrics import check_had, own_metrics
+from trainables.measures.quality import check_had, own_metrics
 from trainables.publishing import OWN_METRICS, declared
 from trainables.system import Dependence, Scalar, System
-from trainables.validation.layouts import reported
+from trainables.validation.declaration import NOISE_SD
+from trainables.validation.histogram_bins import reported
 from trainables.validation.planning import check_private
-from trainables.validation.reports import NOISE_SD
 
 GRID_LIMIT = 1_000_000
 """Largest grid that is enumerated."""

@@ -20,7 +20,7 @@ from sweeps.spec.sections import (
     Selection,
     Tracking,
 )
-from trainables.data.tuning_part import RecordsPart
+from trainables.data.splits import RecordsPart
 from trainables.system import PublicFacts, System
 
 

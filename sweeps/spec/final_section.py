@@ -9,9 +9,8 @@ from __future__ import annotations
 from dpcore.adjacency import Adjacency
 from sweeps.spec.draft import Draft
 from sweeps.spec.problems import Problems
+from trainables.data.splits import PART, PartUse
 from trainables.data.table import TABLE
-from trainables.data.tuning_part import HERE as PART
-from trainables.data.tuning_part import PartUse
 from trainables.metrics import Dependence
 from trainables.publishing import OWN_METRICS, declared
 

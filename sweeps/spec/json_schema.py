@@ -14,8 +14,7 @@ from sweeps.spec import json_values
 from sweeps.spec.json_values import JsonSchema
 from sweeps.spec.model import FUNCTION, SweepSpec
 from trainables.data.derived import Derived
-from trainables.data.featured import FEATURE_OPTIONS
-from trainables.data.source import DataSource
+from trainables.data.source import FEATURE_OPTIONS, DataSource
 from trainables.system import System
 
 

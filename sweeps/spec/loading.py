@@ -35,8 +35,8 @@ from sweeps.spec.selection_section import check_selection, proposing, selects
 from sweeps.spec.sweep_scope import check_sweep_scope
 from sweeps.spec.systems_section import read_systems
 from sweeps.spec.yaml_text import read_document
-from trainables.data.featured import FeaturedSource
-from trainables.data.tuning_part import RecordsPart
+from trainables.data.source import FeaturedSource
+from trainables.data.splits import RecordsPart
 from trainables.named import OrImported
 from trainables.system import PublicFacts, System
 

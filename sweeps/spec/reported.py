@@ -7,7 +7,7 @@ from sweeps.spec.problems import Problems
 from trainables.measures.quality import GROUPED
 from trainables.publishing import declared
 from trainables.system import Dependence, Metric, PublicFacts
-from trainables.validation.reports import NOISE_SD
+from trainables.validation.declaration import NOISE_SD
 
 
 def check_reported(draft: Draft, problems: Problems) -> None:

@@ -10,7 +10,7 @@ from sweeps.spec.orders import MOST, direction
 from sweeps.spec.problems import Problems
 from sweeps.spec.sections import AdaptOptions, Search, Selection
 from trainables.data import SOURCES
-from trainables.data.test_part import HasTestRecords
+from trainables.data.splits import HasTestRecords
 from trainables.publishing import OWN_METRICS
 
 INDEPENDENT = "random: the price of the best holds for independent draws from a prior that no result changes"

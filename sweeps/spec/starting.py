@@ -11,7 +11,7 @@ import yaml
 from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import did_you_mean
 from sweeps.spec.blanks import BLANK
-from trainables.data.file_columns import ColumnKind, FileColumn, file_columns
+from trainables.data.table_file import ColumnKind, FileColumn, file_columns
 from trainables.worker.redaction import holds_secret, shown_url
 
 _TARGET, _CLASSES = "[low, high], its declared ends", "every label that may occur"

@@ -10,7 +10,7 @@ from sweeps.budget.sweep_budget import budget_of_sections
 from sweeps.spec.draft import Draft
 from sweeps.spec.problems import Problems
 from trainables.data import SOURCES
-from trainables.data.test_part import HasTestRecords
+from trainables.data.splits import HasTestRecords
 from trainables.metrics import Dependence
 from trainables.publishing import OWN_METRICS, declared
 

@@ -10,7 +10,7 @@ from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
-from trainables.data.table_columns import Column
+from trainables.data.table_declaration import Column
 from trainables.system import Feature, Task
 
 if TYPE_CHECKING:

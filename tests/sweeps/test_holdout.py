@@ -39,7 +39,7 @@ from sweeps.store import open_store
 from tests.sweeps.final_runs import ran, spec, table
 from tests.sweeps.view_sweeps import guarantee
 from trainables.data import SOURCES
-from trainables.data.tuning_part import RecordsPart
+from trainables.data.splits import RecordsPart
 from trainables.units import share_of
 
 SHARE = 0.4

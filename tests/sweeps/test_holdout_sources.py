@@ -19,7 +19,7 @@ from sweeps.release.publisher import Publisher
 from sweeps.spec import load_spec
 from tests.sweeps.final_runs import KNOBS, ran
 from trainables.data import SOURCES, digits
-from trainables.data.tuning_part import CONTENT
+from trainables.data.splits import CONTENT
 
 SHARE = 0.4
 

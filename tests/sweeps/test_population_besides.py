@@ -26,7 +26,7 @@ from tests.sweeps.private_people import people, spec_of  # noqa: F401  the fixtu
 from tests.sweeps.store_exam.questions_of_populations import of_population
 from tests.sweeps.stores import plan, record
 from trainables.data import SOURCES
-from trainables.data.test_part import HeldOut
+from trainables.data.splits import HeldOut
 
 PEOPLE = Population.of("people", "linear", 3.0, 1e-2)
 SGD = {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 100, "epochs": 2.0}

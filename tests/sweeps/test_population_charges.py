@@ -19,7 +19,7 @@ from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.population.arithmetic import Population, entering
 from sweeps.population.charging import charge_of_event, charge_of_steps, repeated
 from tests.sweeps.stores import guarantee, plan
-from trainables.validation.reports import PrivateReports
+from trainables.validation.declaration import PrivateReports
 
 LINEAR = Population.of("people", "linear", 3.0, 1e-3)
 GDP = Population.of("people", "gdp", 3.0, 1e-3, tau=1e-7)

@@ -13,7 +13,7 @@ import torch
 
 import sweeps
 from dpcore.checks import InvalidValue
-from trainables.data.table_columns import Column
+from trainables.data.table_declaration import Column
 from trainables.export import files as pieces
 from trainables.export.files import files_of
 from trainables.export.model import ReleasedModel

@@ -13,7 +13,7 @@ import torch
 import sweeps
 from tests.sweeps.clusters import ray_cluster
 from tests.sweeps.object_stores import BUCKET, object_store
-from trainables.data.table_columns import Column
+from trainables.data.table_declaration import Column
 from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
 from trainables.system import Feature, Task

@@ -40,8 +40,8 @@ from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, PrivacyPlan, TrialGroup
 from trainables.training import private_sgd
-from trainables.validation import judging
-from trainables.validation.judging import UncountedReport
+from trainables.validation import evaluate
+from trainables.validation.evaluate import UncountedReport
 from trainables.worker.results import Told
 from trainables.worker.trial import run_group
 
@@ -101,7 +101,7 @@ def raw_metrics(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
     report = private_sgd.report
 
     def noted(run, model, data, device, execution, step):
-        seen.append(dict(judging.judge(model, data.validation, data.facts, device)))
+        seen.append(dict(evaluate.judge(model, data.validation, data.facts, device)))
         return report(run, model, data, device, execution, step)
 
     monkeypatch.setattr(private_sgd, "report", noted)
@@ -188,7 +188,7 @@ def test_the_search_for_leaks_finds_one(people, run, monkeypatch):
         private_sgd,
         "report",
         lambda run, model, data, device, execution, step: (
-            raw.append(dict(judging.judge(model, data.validation, data.facts, device))) or raw[-1]
+            raw.append(dict(evaluate.judge(model, data.validation, data.facts, device))) or raw[-1]
         ),
     )
     _, workspace = run(spec_of(people))
@@ -217,7 +217,7 @@ def test_another_attempt_draws_a_report_with_noise_of_its_own(people, source):
 
     def drawn(attempt: int, step: int = plan.steps) -> dict[str, float]:
         run = memory_run(plan, attempt=attempt)
-        return dict(judging.report(run, Model(), data, torch.device("cpu"), execution, step))
+        return dict(evaluate.report(run, Model(), data, torch.device("cpu"), execution, step))
 
     assert drawn(1) != drawn(2)
     # Two points of one curve with the same noise would tell their exact difference.
@@ -252,7 +252,7 @@ def test_one_record_moves_one_count_even_of_a_model_that_mixes(people, monkeypat
     shorter = type(part)({name: array[1:] for name, array in part.inputs.items()}, part.targets[1:])
     for split in (part, shorter):
         changed = Dataset(facts=data.facts, train=data.train, validation=split, fingerprint="")
-        judging.report(memory_run(plan), Mixing(), changed, torch.device("cpu"), Execution(), plan.steps)
+        evaluate.report(memory_run(plan), Mixing(), changed, torch.device("cpu"), Execution(), plan.steps)
     whole, less = released
     assert np.array_equal(whole[1:], less)
     # Asked in one batch, its answers do move: that is what one at a time is for.
@@ -274,7 +274,7 @@ def test_a_model_that_remembers_a_record_reports_nothing(people, monkeypatch):
     plan, data = member(people)
     monkeypatch.setattr(NoisyHistogram, "release", lambda *_: pytest.fail("released"))
     with pytest.raises(Refused, match="last"):
-        judging.report(memory_run(plan), Remembering(3, 2), data, torch.device("cpu"), Execution(), plan.steps)
+        evaluate.report(memory_run(plan), Remembering(3, 2), data, torch.device("cpu"), Execution(), plan.steps)
 
 
 def test_one_person_more_or_less_moves_counts_by_at_most_the_sensitivity(tmp_path):

@@ -22,7 +22,7 @@ from sweeps.tracking.mlflow_door import NO_HEADING
 from sweeps.tracking.signature import example, signature
 from tests.sweeps.published_sweeps import NAME, REASON, publish, swept
 from tests.sweeps.test_export_systems import table
-from trainables.data.table_columns import Column
+from trainables.data.table_declaration import Column
 from trainables.export.preprocessing import Preprocessing
 from trainables.system import Feature, Task
 

@@ -11,7 +11,7 @@ from sweeps.process.workspace import Workspace
 from sweeps.records import SweepState
 from sweeps.spec import load_spec
 from trainables.data import SOURCES
-from trainables.validation.defined import check_defined
+from trainables.validation.planning import check_defined
 
 
 def spec(folder, metric, records="public", **task):

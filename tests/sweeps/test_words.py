@@ -17,7 +17,7 @@ from sweeps.control.resolving import resolved
 from sweeps.process.words import LOG, Event, Level, Voice, kept_in, say, speaking
 from sweeps.process.workspace import Workspace
 from sweeps.spec import public_facts
-from trainables.data import abalone, columns, table
+from trainables.data import abalone, files, table
 from trainables.weights import Groups
 
 SMITH = "Smith, 47, positive"
@@ -84,8 +84,8 @@ def quoting(tmp_path):
     known = {"known": 0}
     yield lambda: table._positions("people", people, "who", ("a", "b"), "categories")
     yield lambda: table._group_codes("people", people, Groups(column="who", categories=("a", "b")))
-    yield lambda: columns.codes(tmp_path, "known categories", known, [SMITH])
-    yield lambda: columns.encoded(tmp_path, {"age": columns.DeclaredRange(0, 1)}, [[SMITH]])
+    yield lambda: files.codes(tmp_path, "known categories", known, [SMITH])
+    yield lambda: files.encoded(tmp_path, {"age": files.DeclaredRange(0, 1)}, [[SMITH]])
     yield lambda: abalone._rings(tmp_path, [SMITH])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.trainables.recording import MemoryRun, memory_run
-from trainables.data.content import dataset
+from trainables.data.records import dataset
 from trainables.system import (
     Dataset,
     Execution,

@@ -7,7 +7,7 @@ import pytest
 
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.thread_team import ThreadTeam
-from trainables.data.content import dataset
+from trainables.data.records import dataset
 from trainables.parallel import serve
 from trainables.system import Dataset, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Split, Task
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.trainables.test_data import DATA, needs_data, refused
 from trainables.data import SOURCES, abalone
-from trainables.data.frozen import CONTRAST, features
+from trainables.data.derived import CONTRAST, features
 from trainables.system import Task
 
 ABALONE, FROZEN = SOURCES["abalone"], SOURCES["frozen"]

@@ -22,7 +22,7 @@ from sweeps.records import LedgerEntry
 from tests.trainables.recording import counted, memory_run
 from trainables.data.digits import DIGITS
 from trainables.knobs import read
-from trainables.measures.protocols import Answering, Auditable
+from trainables.measures.hooks import Answering, Auditable
 from trainables.registry import SYSTEMS
 from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, Refusal, Split, Task
 from trainables.systems.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, repaired_fit

@@ -12,7 +12,7 @@ from tests.trainables.test_convexified import ADD, DELTA, REPLACE, SECRET, plann
 from tests.trainables.worst_case_records import TINY, tiny_plan, worst_case_scores
 from trainables.data.digits import DIGITS
 from trainables.knobs import read
-from trainables.measures import evidence
+from trainables.measures import audits
 from trainables.system import Feature, PrivacyPlan
 from trainables.systems.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS
 from trainables.systems.convexified.knobs import ConvexifiedHeadKnobs
@@ -25,13 +25,13 @@ def data():
 
 
 def verdict(plan, inside, outside, adjacency):
-    evidence = MultiRun(
+    audits = MultiRun(
         true_positives=int((inside > 0).sum()),
         runs_in=len(inside),
         false_positives=int((outside > 0).sum()),
         runs_out=len(outside),
     )
-    audit = Audit(evidence=evidence, threat_model=ThreatModel.BLACK_BOX, adjacency=adjacency, delta=DELTA)
+    audit = Audit(evidence=audits, threat_model=ThreatModel.BLACK_BOX, adjacency=adjacency, delta=DELTA)
     return AuditVerdict(audit=audit, guarantee=plan.guarantee)
 
 
@@ -53,11 +53,11 @@ def test_one_answer_of_three_classes_refutes_the_published_claim(noise):
 def test_the_audit_of_any_trial_finds_it_by_itself(system, outcome, data):
     """What `sweeps audit` does with a trial on digits: the system's own neighbours, its released answers, a verdict."""
     plan = planned(system, {"queries": 3}, epsilon=1.0)
-    setting = evidence.AuditSetting(
+    setting = audits.AuditSetting(
         system=system, plan=plan, claim=plan.guarantee, data=data, rng=np.random.default_rng(0), secret=SECRET
     )
-    assert evidence.methods(system, plan.guarantee)[0] == "multi-run"
-    found = evidence.gather(setting, "multi-run", runs=100, curve=None)
+    assert audits.methods(system, plan.guarantee)[0] == "multi-run"
+    found = audits.gather(setting, "multi-run", runs=100, curve=None)
     assert found.audit.adjacency is system.adjacencies[0]
     assert AuditVerdict(audit=found.audit, guarantee=plan.guarantee).outcome is outcome
 

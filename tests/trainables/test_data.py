@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from trainables.data import SOURCES, content, digits, imdb, membership_tables, mnist, movielens
+from trainables.data import SOURCES, digits, imdb, membership_tables, mnist, movielens, records
 from trainables.named import by_name
 from trainables.system import Feature, PublicFacts, Split, Task
 
@@ -331,11 +331,11 @@ def test_content_checks() -> None:
     empty = Split(inputs={"x": np.zeros((0, 2))}, targets=np.zeros(0, dtype=np.int64))
 
     def load(x: np.ndarray, y: np.ndarray) -> object:
-        return content.dataset(facts, Split(inputs={"x": x}, targets=y), empty)
+        return records.dataset(facts, Split(inputs={"x": x}, targets=y), empty)
 
     good = np.zeros((3, 2))
     assert load(good, np.array([0, 1, 1]))
-    refused(lambda: content.dataset(facts, empty, empty), "at least one record")
+    refused(lambda: records.dataset(facts, empty, empty), "at least one record")
     refused(lambda: load(good, np.array([0, 1])), "3 for 2 labels")
     refused(lambda: load(good[:, :1], np.array([0, 1, 1])), "shape (2,)")
     refused(lambda: load(good, np.array([0, 1, np.nan])), "missing ones")

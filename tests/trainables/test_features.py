@@ -19,7 +19,7 @@ from torch.export import Dim
 
 from dpcore.checks import InvalidValue
 from tests.trainables import feature_maps
-from trainables.data import SOURCES, content
+from trainables.data import SOURCES, records
 from trainables.export.program import program
 from trainables.features import declared, programs
 from trainables.features import kept as keeping
@@ -83,7 +83,7 @@ def test_features_are_those_of_the_map_normalised_within_each_record() -> None:
 def test_a_record_has_the_same_features_whoever_else_is_there() -> None:
     features, found = parted(SCATTERED)[1], DIGITS.load(FEW)
     assert features is not None
-    few = content.taken(found.train, np.arange(7, 12))
+    few = records.taken(found.train, np.arange(7, 12))
     whole, part = (features.split(one, found.facts, None).inputs[FEATURES] for one in (found.train, few))
     assert np.array_equal(whole[7:12], part)
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from trainables.data import SOURCES, table_file
-from trainables.data.file_paths import overlap
+from trainables.data.files import overlap
 
 SPELLINGS = (
     "{home}/a b.parquet",

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from trainables.data import SOURCES
-from trainables.measures.evidence import AuditSetting
-from trainables.measures.lira import Attacked, attack
+from trainables.measures.audits import AuditSetting
+from trainables.measures.membership import Attacked, likelihood_ratio_attack
 from trainables.measures.objectives import MEASURES, measure, missing, wanted
 from trainables.measures.quality import GROUPED, QUALITY
-from trainables.measures.twins import Twin, streams
+from trainables.measures.retraining import Twin, streams
 from trainables.registry import SYSTEMS
 from trainables.system import Dependence, Execution, Member, PrivacyPlan, PrivacyTarget, Scalar, TrialGroup
 from trainables.worker.files import Folder
@@ -156,7 +156,7 @@ def test_the_likelihood_ratio_attack_finds_members_where_noise_is_forgotten():
             rng=np.random.default_rng(1),
             secret=bytes(32),
         )
-        first, *_ = attack(setting, shadows=16)
+        first, *_ = likelihood_ratio_attack(setting, shadows=16)
         return first
 
     without = online(1e-9)

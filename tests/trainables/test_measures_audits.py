@@ -22,8 +22,8 @@ from dpcore.mechanisms.noisy_sum import NoisySum
 from dpcore.mechanisms.scheduled import Scheduled
 from dpcore.sampling import PoissonSampling
 from trainables.data import SOURCES
-from trainables.measures import evidence
-from trainables.measures.evidence import AuditSetting, Method, curve_of, gather, methods
+from trainables.measures import audits as evidence
+from trainables.measures.audits import AuditSetting, Method, curve_of, gather, methods
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar
 from trainables.systems.bayesian_dp import training as bayesian_training
@@ -360,7 +360,7 @@ def test_a_refuted_claim_is_tested_on_its_point_alone():
 
 def test_canaries_need_gaussian_steps():
     from dpcore.events import PureDP
-    from trainables.measures.gradient_canaries import check
+    from trainables.measures.canaries import check
 
     plan = plan_of("noisy-sgd")
     check(plan)

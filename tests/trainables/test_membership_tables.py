@@ -11,9 +11,9 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from trainables.data import SOURCES
-from trainables.data.content import drawn
+from trainables.data.derived import Pooled
 from trainables.data.membership_tables import LOCATION, PURCHASE_100, TEXAS_100
-from trainables.data.pooled import Pooled
+from trainables.data.records import drawn
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 SMALL = replace(LOCATION, count=6, width=3, classes=2, train=4)

@@ -13,7 +13,7 @@ from dpcore.checks import InvalidValue
 from tests.trainables import source_cases
 from tests.trainables.source_cases import mnist_write
 from trainables.data import SOURCES, mnist
-from trainables.data.within_part import contents
+from trainables.data.splits import contents
 from trainables.system import PrivacyPlan, PrivacyTarget, Split
 from trainables.systems.noisy_sgd import NOISY_SGD
 from trainables.validation.planning import plan_with_reports

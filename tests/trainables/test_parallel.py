@@ -14,7 +14,7 @@ from dpcore.sampling import PoissonSampling
 from tests.trainables.parallel_cases import GIVEN, WORKERS, clouds, fitted, images, planned
 from tests.trainables.recording import MemoryRun, counted, memory_run
 from tests.trainables.thread_team import ThreadTeam
-from trainables.measures.watching import WatchesGradients
+from trainables.measures.hooks import WatchesGradients
 from trainables.parallel import serve, shards
 from trainables.parallel.flat import Layout
 from trainables.system import Execution, PrivacyPlan

@@ -18,7 +18,7 @@ from dpcore.mechanisms.noise_families import GaussianNoise
 from dpcore.mechanisms.pure_composition import eps_pure
 from tests.trainables.recording import counted, memory_run
 from trainables.data import SOURCES
-from trainables.measures.evidence import AuditSetting, curve_of, gather
+from trainables.measures.audits import AuditSetting, curve_of, gather
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from trainables.data import SOURCES, digits
-from trainables.data.projected import PUBLIC_AXES, Projected
+from trainables.data.derived import PUBLIC_AXES, Projected
 from trainables.system import Dataset, Split
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))

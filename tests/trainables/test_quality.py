@@ -12,15 +12,14 @@ import pytest
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from tests.trainables.test_measures import member, planned
 from trainables.export.protocol import ReleasesModel
-from trainables.measures import judged_quality
-from trainables.measures.judged_quality import COMPUTED, value_of
+from trainables.measures import quality
 from trainables.measures.objectives import MEASURES, measure, missing
-from trainables.measures.quality import QUALITY
+from trainables.measures.quality import COMPUTED, QUALITY, value_of
 from trainables.metrics import Dependence, Task
 from trainables.registry import SYSTEMS
 from trainables.system import Execution, TrialGroup
 from trainables.validation.declaration import PrivateValidation
-from trainables.validation.judging import UncountedReport
+from trainables.validation.evaluate import UncountedReport
 from trainables.worker.files import Folder
 from trainables.worker.trial import run_group
 from trainables.worst import natural_worst
@@ -137,7 +136,7 @@ def test_what_the_records_leave_undefined_is_left_out_and_a_broken_model_is_not(
     data = data_of("noisy-sgd")
     held = replace(data, validation=replace(data.validation, targets=np.zeros_like(data.validation.targets)))
     if broken:
-        monkeypatch.setattr(judged_quality, "predicted", lambda *any_: np.full((len(data.validation), 2), np.nan))
+        monkeypatch.setattr(quality, "predicted", lambda *any_: np.full((len(data.validation), 2), np.nan))
     group = TrialGroup(members=(member(CANDIDATES["noisy-sgd"].plan),), measures=("average_precision", "log_loss"))
     [result] = run_group(group, held, Folder(str(tmp_path)), bytes(32))
     told = result["metrics"]
@@ -156,8 +155,8 @@ def test_private_records_are_not_looked_at(name: str) -> None:
 
 
 def test_nothing_is_computed_that_is_not_asked_for(tmp_path) -> None:
-    sys.modules.pop("trainables.measures.judged_quality")
+    sys.modules.pop("trainables.measures.quality")
     group = TrialGroup(members=(member(CANDIDATES["noisy-sgd"].plan),))
     [result] = run_group(group, data_of("noisy-sgd"), Folder(str(tmp_path)), bytes(32))
     assert not set(QUALITY) & set(result["metrics"])
-    assert "trainables.measures.judged_quality" not in sys.modules
+    assert "trainables.measures.quality" not in sys.modules

@@ -19,7 +19,7 @@ from dpcore.guarantee import Status
 from dpcore.sgld import Phase, step_size_of
 from tests.trainables.recording import MemoryRun, memory_run, recorded_before
 from trainables.data import SOURCES
-from trainables.data.content import dataset
+from trainables.data.records import dataset
 from trainables.knobs import read
 from trainables.system import (
     Dataset,

@@ -22,7 +22,7 @@ from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.test_data import DATA, needs_data
 from trainables.data import SOURCES
 from trainables.knobs import read
-from trainables.measures.protocols import Scored
+from trainables.measures.hooks import Scored
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar, Split, Task
 from trainables.systems.sgmcmc import leakage

@@ -22,10 +22,11 @@ from dpcore.group_privacy import group_epsilon_lower
 from tests.dpcore import gradient_oracle
 from tests.trainables.recording import counted, memory_run
 from tests.trainables.thread_team import ThreadTeam
-from trainables.data import content
+from trainables.data import records
 from trainables.knobs import read
-from trainables.measures import evidence, gradient_canaries, lira
-from trainables.measures.evidence import AuditSetting, curve_of
+from trainables.measures import audits, membership
+from trainables.measures import canaries as gradient_canaries
+from trainables.measures.audits import AuditSetting, curve_of
 from trainables.measures.objectives import missing
 from trainables.parallel import GradientTask, LocalSums, initial_model, shards, sums
 from trainables.registry import SYSTEMS
@@ -79,8 +80,8 @@ def people(rows: Callable[[int], int] = lambda person: ROWS, k: int = ROWS) -> D
         unit=Unit(column="person", max_records=k),
     )
     whole = Split(inputs={"x": points}, targets=labels)
-    train, units = content.by_unit(whole, owner, facts.unit)
-    return content.dataset(facts, train, whole, units=units)
+    train, units = records.by_unit(whole, owner, facts.unit)
+    return records.dataset(facts, train, whole, units=units)
 
 
 def by_record(data: Dataset) -> Dataset:
@@ -170,7 +171,7 @@ def influence() -> float:
     """By how many clip norms a person with 50 equal rows moves the sum."""
     data = people()
     equal = {"x": np.repeat(data.train.inputs["x"][:1], ROWS, axis=0)}
-    loud = content.select(equal, np.repeat(1 - data.train.targets[:1], ROWS), slice(None))
+    loud = records.select(equal, np.repeat(1 - data.train.targets[:1], ROWS), slice(None))
     assert data.units is not None
     units = data.units.followed_by(np.array([7], dtype=np.uint64), ROWS)
     joined = Split(
@@ -284,7 +285,7 @@ def changed_votes() -> list[int]:
     changed = []
     for gone in range(10):
         rows, units = data.units.picked(np.delete(np.arange(data.present), gone))
-        less = replace(data, train=content.select(data.train.inputs, data.train.targets, rows), units=units)
+        less = replace(data, train=records.select(data.train.inputs, data.train.targets, rows), units=units)
         after = voters.winners(knobs, less, Execution())
         changed.append(int((before != after).any(axis=1).sum()))
     return changed
@@ -340,7 +341,7 @@ def audited(plan: PrivacyPlan, data: Dataset, seed: int = 0, canaries: int = 600
         secret=bytes([seed]) * 32,
     )
     curve = curve_of(setting)
-    found = evidence.gather(setting, "f-dp", canaries=canaries, curve=curve)
+    found = audits.gather(setting, "f-dp", canaries=canaries, curve=curve)
     return AuditVerdict(audit=found.audit, guarantee=plan.guarantee, curve=curve), found.design
 
 
@@ -401,10 +402,10 @@ def test_attacks_on_single_records_are_refused() -> None:
     data = people()
     claim = planned("noisy-sgd", data.facts).guarantee
     with pytest.raises(InvalidValue, match="members are single records, and the claim is per person"):
-        lira.check(SYSTEMS["noisy-sgd"], claim, 4)
+        membership.check(SYSTEMS["noisy-sgd"], claim, 4)
     votes = planned("subsample-and-aggregate", data.facts, epsilon=50.0).guarantee
-    assert evidence.methods(SYSTEMS["subsample-and-aggregate"], votes) == ()
-    assert evidence.methods(SYSTEMS["noisy-sgd"], claim)
+    assert audits.methods(SYSTEMS["subsample-and-aggregate"], votes) == ()
+    assert audits.methods(SYSTEMS["noisy-sgd"], claim)
     for name in ("membership_auc", "priv_leak"):
         assert "single records" in missing(name, SYSTEMS["noisy-sgd"], data.facts)
     assert not missing("audited_epsilon", SYSTEMS["noisy-sgd"], data.facts)

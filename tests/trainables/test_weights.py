@@ -19,9 +19,9 @@ from tests.sweeps.test_asked_metrics import errors, of
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.capabilities import capabilities_of
 from trainables.claims import check_weights
-from trainables.data import SOURCES, content
-from trainables.measures import twins
-from trainables.measures.gradient_canaries import PIECES, Watched, draw_signs, planted
+from trainables.data import SOURCES, records
+from trainables.measures import retraining
+from trainables.measures.canaries import PIECES, Watched, draw_signs, planted
 from trainables.parallel.sums import LocalSums, initial_model
 from trainables.parallel.team import GradientTask
 from trainables.registry import SYSTEMS
@@ -88,7 +88,7 @@ def test_no_weight_moves_the_sum_by_more_than_the_clip_norm(weight: float) -> No
     data = data_of("noisy-sgd")
     weights = np.ones(len(data.train), dtype=np.float32)
     weights[0] = weight
-    fewer = content.taken(replace(data.train, weights=weights), np.arange(1, len(weights)))
+    fewer = records.taken(replace(data.train, weights=weights), np.arange(1, len(weights)))
     whole, rest = weighted(data, COLUMN, weights), replace(weighted(data, COLUMN, weights), train=fewer)
     moved = float((summed(whole) - summed(rest)).norm())
     assert moved <= C * (1 + 1e-4)
@@ -104,8 +104,8 @@ def test_canaries_of_an_audit_are_longer_than_the_clip_however_light_records_are
     light = np.zeros(len(data.train), dtype=np.float32) if declared.column else None
     data = planted(weighted(data, declared, light), np.ones(8, dtype=bool), rng, replaced=False)
     twin = Watched(
-        twins.member(CANDIDATES["noisy-sgd"].plan, 1),
-        twins.streams(1, bytes(32)),
+        retraining.member(CANDIDATES["noisy-sgd"].plan, 1),
+        retraining.streams(1, bytes(32)),
         signs=draw_signs(8, rng),
         clip_norm=C,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.randomness import fresh_secret
-from trainables.measures.twins import outcomes
+from trainables.measures.retraining import outcomes
 from trainables.system import Config, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Task
 from trainables.systems.convexified.published import CONVEXIFIED_LOSS
 from trainables.systems.convexified.repaired import CONVEXIFIED_HEAD

@@ -6,21 +6,19 @@ from trainables.data import (
     abalone,
     adult,
     cifar10,
+    derived,
     digits,
-    frozen,
     german_credit,
     idc,
     imdb,
     membership_tables,
     mnist,
     movielens,
-    pooled,
-    projected,
     table,
     uniform,
 )
-from trainables.data.featured import FeaturedSource
-from trainables.data.own_source import OwnSource
+from trainables.data.own import OwnSource
+from trainables.data.source import FeaturedSource
 from trainables.named import OrImported, by_name
 
 _KIND = "data source"
@@ -42,7 +40,7 @@ _PUBLISHED: dict[str, FeaturedSource] = by_name(
     membership_tables.TEXAS_100,
     table.TABLE,  # the user's own
 )
-_DERIVED = (pooled.Pooled(_PUBLISHED), frozen.Frozen(_PUBLISHED), projected.Projected(_PUBLISHED))
+_DERIVED = (derived.Pooled(_PUBLISHED), derived.Frozen(_PUBLISHED), derived.Projected(_PUBLISHED))
 
 
 class Sources(OrImported[FeaturedSource]):

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import QuotesRecords
-from trainables.data import columns, content, options
-from trainables.data.columns import DeclaredRange, Rule
-from trainables.data.published_source import PartOption, PublishedSource
+from trainables.data import files as columns
+from trainables.data import options
+from trainables.data import records as content
+from trainables.data.files import DeclaredRange, Rule
+from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
 TRAIN, TEST = 3_133, 1_044

@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from dpcore.checks import QuotesRecords
-from trainables.data import columns, content, options
-from trainables.data.columns import DeclaredRange, Rule
-from trainables.data.published_source import PartOption, PublishedSource
+from trainables.data import files as columns
+from trainables.data import options
+from trainables.data import records as content
+from trainables.data.files import DeclaredRange, Rule
+from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 TRAIN_FILE, TEST_FILE, HELD_OUT = 32_561, 16_281, 3_256

@@ -23,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from trainables.data import content, options
-from trainables.data.columns import ANOTHER_FILE
-from trainables.data.published_source import PartOption, PublishedSource
+from trainables.data import options
+from trainables.data import records as content
+from trainables.data.files import ANOTHER_FILE
+from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 BATCH, TRAIN_BATCHES, SUBSET_TRAIN, SUBSET_TEST = 10_000, 5, 4_000, 1_000

@@ -6,17 +6,23 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpcore.checks import InvalidValue
-from trainables.data.featured import FeaturedSource
-from trainables.data.options import NoOptions, Option, as_given, listed, option, options, read
-from trainables.data.tuning_part import RecordsPart
-from trainables.system import Dataset, PublicFacts
+from trainables.data import options
+from trainables.data import records as content
+from trainables.data.options import NoOptions, Option, as_given, listed, option, read
+from trainables.data.source import FeaturedSource, PartOption
+from trainables.data.splits import RecordsPart, dataset_within, facts_within, part_of
+from trainables.system import Dataset, Feature, PublicFacts, Split
+from trainables.validation import declaration
 
 
-@options
+@options.options
 class Of(NoOptions):
     """The option that names the other source."""
 
@@ -98,3 +104,214 @@ class Derived(FeaturedSource, Generic[Asked]):
         self.check(of, others)
         asked: Asked = read(self.asks, self.name, {name: value for name, value in given.items() if name in own})
         return asked, self.sources[of], others
+
+
+# Another source's images as features of a fixed random convolution: public, since no record had a part in it.
+#
+# Source Coates, Lee & Ng 2011 (patches, contrast, two-sided thresholds, pooling over quadrants), with filters drawn
+# at random instead of learnt: nothing to download and nothing to account for. Form Every patch of `patch` x `patch`
+# pixels loses its mean and is divided by its own deviation; `filters` directions are projected on; positive and
+# negative parts are averaged over four quadrants; the vector of 8 x filters numbers loses its own mean and is divided
+# by its norm. No record's features depend on another.
+
+CONTRAST = 10 / 255
+"""Added to the deviation of a patch, so that flat ones do not blow up (Coates et al. use a variance of 10 of 255)."""
+BLOCK = 100
+PER_FILTER = 8
+
+
+@options.options
+class FrozenOptions(Of):
+    """Options of frozen features."""
+
+    filters: int = options.whole(doc="the number of random directions", example=256, default=128)
+    patch: int = options.whole(doc="the side of a patch, in pixels", example=5, default=6)
+    seed: int = options.whole(doc="the seed of the public draw of directions", example=1, minimum=0, default=0)
+
+
+class Frozen(Derived[FrozenOptions]):
+    """`data: {source: frozen, of: cifar10, filters: 128, patch: 6, seed: 0, path: DIR}`, of a source of images."""
+
+    name = "frozen"
+    doc = "the images of another source (option of) as features of a fixed random convolution; options filters, patch"
+    asks = FrozenOptions
+
+    def declared(self, asked: FrozenOptions, facts: PublicFacts) -> PublicFacts:
+        """Facts of the features. Raises InvalidValue (images)."""
+        shapes, patch = [feature.shape for feature in facts.features.values()], asked.patch
+        if len(shapes) != 1 or len(shapes[0]) not in (2, 3) or min(shapes[0][-2:]) < patch + 1:
+            expected = f"one image larger than {patch} x {patch} pixels per record"
+            raise InvalidValue("data.of", asked.of, expected, "Name a source of larger images, or lower data.patch.")
+        feature = Feature(shape=(PER_FILTER * asked.filters,), low=-1.0, high=1.0)
+        return replace(facts, dataset=f"{facts.dataset}-frozen", features={"features": feature})
+
+    def records(self, asked: FrozenOptions, facts: PublicFacts, found: Dataset) -> Dataset:
+        """The features of every image, float32 in [-1, 1]."""
+        (name,) = found.facts.features
+
+        def seen(split: Split) -> Split:
+            rows = features(split.inputs[name], asked.filters, asked.patch, asked.seed)
+            return replace(split, inputs={"features": rows})
+
+        parts = seen(found.train), seen(found.validation)
+        return content.dataset(facts, *parts, units=found.units, digest=self.fingerprint(asked, found))
+
+
+def features(images: NDArray[np.generic], filters: int, patch: int, seed: int) -> NDArray[np.float32]:
+    """Images [N, H, W] or [N, C, H, W] as [N, 8 * filters], each row of norm 1 (or 0, for an image of one colour)."""
+    import torch
+    from torch.nn import functional
+
+    grey = images.ndim == 3
+    channels = 1 if grey else images.shape[1]
+    size = channels * patch * patch
+    drawn = np.random.default_rng([2011, seed]).standard_normal((filters, size)).astype(np.float32)
+    # A direction without mean sees the patch without its mean.
+    drawn -= drawn.mean(axis=1, keepdims=True)
+    bank = torch.from_numpy(drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).view(filters, channels, patch, patch)
+    mean = torch.full((1, channels, patch, patch), 1 / size)
+    out = np.empty((len(images), PER_FILTER * filters), dtype=np.float32)
+    for start in range(0, len(images), BLOCK):
+        block = torch.from_numpy(np.ascontiguousarray(images[start : start + BLOCK], dtype=np.float32))
+        block = block.unsqueeze(1) if grey else block
+        average = functional.conv2d(block, mean)
+        variance = (functional.conv2d(block.square(), mean) - average.square()).clamp(min=0.0)
+        seen = functional.conv2d(block, bank) / (variance.sqrt() + CONTRAST)
+        pooled = [functional.adaptive_avg_pool2d(one.clamp(min=0.0), 2).flatten(1) for one in (seen, -seen)]
+        rows = torch.cat(pooled, dim=1)
+        out[start : start + BLOCK] = functional.normalize(rows - rows.mean(dim=1, keepdim=True), dim=1).numpy()
+    return out
+
+
+# Another source's records in one pool, split anew by a public seed: the usual protocol of membership attacks.
+#
+# Published splits give a target model most of the records and leave an attacker few. Here `train` records are drawn
+# for the target model; the others are validation records: queries, non-members, and the pool of shadow models.
+#
+# The draw is a function of the seed and the number of records alone, so that n stays a public constant. A part of
+# those that train (`data.part`) is taken after it: how many records a part has is no constant that positions could be
+# drawn of.
+
+
+@options.options
+class PoolOptions(PartOption, Of):
+    """Options of a pool."""
+
+    train: int = options.whole(doc="how many records are trained on", example=500)
+    validation: int | None = options.whole(doc="how many others are kept, all unless given", example=1000, default=None)
+    seed: int = options.whole(doc="the seed of the public draw that splits", example=1, minimum=0, default=0)
+
+
+class Pooled(Derived[PoolOptions]):
+    """`data: {source: pooled, of: mnist, train: 10000, validation: 20000, seed: 0, path: DIR}`."""
+
+    name = "pooled"
+    doc = "the records of another source (option of), split anew into train and validation by a public seed"
+    asks = PoolOptions
+
+    def check(self, of: str, others: Mapping[str, object]) -> None:
+        """Raises InvalidValue for records of one's own, and for units."""
+        if of == "table":
+            raise InvalidValue(
+                "data.of",
+                of,
+                "a published source: a split by position moves records of one's own across when one comes or goes",
+                "Use the source table by itself, with data.validation.",
+            )
+        options.no_unit(self.name, others)
+
+    def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
+        """Of its own training records: see `FeaturedSource.part`."""
+        return self._part(self._read(options)[0])
+
+    def declared(self, asked: PoolOptions, facts: PublicFacts) -> PublicFacts:
+        """Facts of the new split. Raises InvalidValue (sizes, part)."""
+        return facts_within(self._part(asked), self._whole(asked, facts))
+
+    def records(self, asked: PoolOptions, facts: PublicFacts, found: Dataset) -> Dataset:
+        """The records of the pool that the draw takes."""
+        whole = self._whole(asked, found.facts)
+        order = content.drawn(len(found.train) + len(found.validation), asked.seed)
+        pool = _together(found.train, found.validation)
+        sides = order[: whole.n], order[whole.n :][: whole.n_validation]
+        return dataset_within(self._part(asked), content.dataset(whole, *(content.taken(pool, side) for side in sides)))
+
+    def _part(self, asked: PoolOptions) -> RecordsPart | None:
+        return part_of(asked.part, asked.train, self.sources[asked.of].parted_by)
+
+    def _whole(self, asked: PoolOptions, facts: PublicFacts) -> PublicFacts:
+        records = facts.n + facts.n_validation
+        kept = max(1, records - asked.train) if asked.validation is None else asked.validation
+        if asked.train + kept > records:
+            expected = f"train + validation of at most {records}, the records of {asked.of}"
+            raise InvalidValue("data.train", asked.train, expected, "Train on fewer, or keep fewer.")
+        return replace(facts, dataset=f"{facts.dataset}-pooled", n=asked.train, n_validation=kept)
+
+
+def _together(one: Split, other: Split) -> Split:
+    inputs = {name: np.concatenate([array, other.inputs[name]]) for name, array in one.inputs.items()}
+    ids = None if one.ids is None or other.ids is None else np.concatenate([one.ids, other.ids])
+    return Split(inputs=inputs, targets=np.concatenate([one.targets, other.targets]), ids=ids)
+
+
+# Another source's records on their leading principal axes, which public records decide.
+#
+# Axes fitted to private records would be a release of their own. Here they are fitted to the validation records,
+# which are taken as public (their metrics are released as they are); the claim says so. Rows are centred on the
+# public mean, turned, and divided by the largest norm of a public row.
+
+PUBLIC_AXES = "The projection was fitted to the validation records, which are taken as public."
+
+
+@options.options
+class ProjectionOptions(Of):
+    """Options of a projection."""
+
+    dimension: int = options.whole(doc="the number of principal axes", example=50)
+
+
+class Projected(Derived[ProjectionOptions]):
+    """`data: {source: projected, of: mnist, dimension: 50, path: DIR}`, of a source with real features only."""
+
+    name = "projected"
+    doc = "the records of another source (option of) on the leading principal axes of its validation records"
+    asks = ProjectionOptions
+
+    def declared(self, asked: ProjectionOptions, facts: PublicFacts) -> PublicFacts:
+        """Facts of the projected records. Raises InvalidValue (private validation, categories, dimension)."""
+        declaration.check_public(facts.private_validation, self.name, "its axes are fitted to the validation records")
+        for name, feature in facts.features.items():
+            if feature.cardinality is not None:
+                remedy = "Project another source."
+                raise InvalidValue("data.of", facts.dataset, f"real features only; {name} is a category", remedy)
+        width = int(sum(np.prod(feature.shape) for feature in facts.features.values()))
+        if asked.dimension > min(width, facts.n_validation):
+            expected = f"at most {min(width, facts.n_validation)}: columns, or public records"
+            raise InvalidValue("data.dimension", asked.dimension, expected, "Lower it.")
+        return replace(
+            facts,
+            dataset=f"{facts.dataset}-{asked.dimension}d",
+            # Private rows may lie further out than public ones: they are cut to the bound.
+            features={"axes": Feature(shape=(asked.dimension,), low=-1.0, high=1.0)},
+            assumptions=(*facts.assumptions, PUBLIC_AXES),
+        )
+
+    def records(self, asked: ProjectionOptions, facts: PublicFacts, found: Dataset) -> Dataset:
+        """The records on their axes."""
+        public = _rows(found.validation)
+        mean = public.mean(axis=0)
+        _, _, axes = np.linalg.svd(public - mean, full_matrices=False)
+        turn = axes[: asked.dimension].T
+        scale = float(np.linalg.norm((public - mean) @ turn, axis=1).max())
+
+        def projected(split: Split) -> Split:
+            turned = ((_rows(split) - mean) @ turn / scale).clip(-1, 1)
+            return replace(split, inputs={"axes": turned.astype(np.float32)})
+
+        parts = projected(found.train), projected(found.validation)
+        return content.dataset(facts, *parts, units=found.units, digest=self.fingerprint(asked, found))
+
+
+def _rows(split: Split) -> NDArray[np.float64]:
+    parts = [np.asarray(array, dtype=np.float64).reshape(len(split), -1) for array in split.inputs.values()]
+    return np.concatenate(parts, axis=1)

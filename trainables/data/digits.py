@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trainables.data import content, options
-from trainables.data.published_source import PartOption, PublishedSource
+from trainables.data import options
+from trainables.data import records as content
+from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
 RECORDS, EVERY, INK = 1797, 5, 16.0

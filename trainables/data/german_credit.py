@@ -18,9 +18,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainables.data import columns, content, options
-from trainables.data.columns import DeclaredRange, Rule
-from trainables.data.published_source import PartOption, PublishedSource
+from trainables.data import files as columns
+from trainables.data import options
+from trainables.data import records as content
+from trainables.data.files import DeclaredRange, Rule
+from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
 RECORDS, TRAIN, HELD_OUT = 1000, 400, 300

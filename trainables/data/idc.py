@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
-from trainables.data import content, options
-from trainables.data.published_source import PartOption, PublishedSource
+from trainables.data import options
+from trainables.data import records as content
+from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 PATCHES, TRAIN, TEST = (198_738, 78_786), (29_164, 10_788), (31_825, 11_595)

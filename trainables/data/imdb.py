@@ -22,8 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
-from trainables.data import content, gzipped, options
-from trainables.data.published_source import PartOption, PublishedSource
+from trainables.data import files as gzipped
+from trainables.data import options
+from trainables.data import records as content
+from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 RECORDS, CODES, LENGTH = 25_000, 10_000, 256

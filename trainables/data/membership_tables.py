@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
-from trainables.data import content, options
-from trainables.data.columns import ANOTHER_FILE
-from trainables.data.published_source import PartOption, PublishedSource
+from trainables.data import options
+from trainables.data import records as content
+from trainables.data.files import ANOTHER_FILE
+from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
 

@@ -18,14 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from trainables.data import content, gzipped, options, test_part
-from trainables.data.columns import ANOTHER_FILE
-from trainables.data.featured import HoldsOut
-from trainables.data.published_source import PartOption, PublishedSource
-from trainables.data.table_json import VALIDATION
-from trainables.data.test_part import HeldOut
-from trainables.data.tuning_part import CONTENT, RecordsPart, check_others
-from trainables.data.within_part import contents
+from trainables.data import files as gzipped
+from trainables.data import options, splits
+from trainables.data import records as content
+from trainables.data.files import ANOTHER_FILE
+from trainables.data.source import HoldsOut, PartOption, PublishedSource
+from trainables.data.splits import CONTENT, HeldOut, RecordsPart, check_others, contents
+from trainables.data.table_declaration import VALIDATION
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 from trainables.units import share_of
 from trainables.validation.declaration import DISJOINT, OPTIONS, PrivateValidation, private
@@ -59,7 +58,7 @@ class MnistOptions(PartOption, options.Limit, options.InFolder):
         options.as_given,
         doc="{records: public or private}: the 10,000 test records are read once, at the end, and validate nothing",
         example={"records": "public"},
-        schema=test_part.SCHEMA,
+        schema=splits.TEST_SCHEMA,
         default=None,
     )
 
@@ -86,7 +85,7 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
         if not 2 <= classes <= DIGITS or (classes < DIGITS and asked.limit is not None):
             remedy = "The records of so many digits are kept, the first ones: leave out one of the two options."
             raise InvalidValue("data.classes", classes, f"2 to {DIGITS}, and without `limit`", remedy)
-        test_part.published_apart(asked.test, _tested(asked), PUBLISHED_APART)
+        splits.published_apart(asked.test, _tested(asked), PUBLISHED_APART)
         n, validation = asked.used(TRAIN if classes == DIGITS else sum(TRAIN_OF[:classes])), _validation(asked)
         held = 0 if asked.test is not None else _tested(asked)
         if validation is not None:
@@ -132,7 +131,7 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
 
     def parts_beside(self, asked: MnistOptions, part: RecordsPart) -> None:
         """Validation by another hash, and no private test records: nothing parts those. Raises InvalidValue."""
-        validation, test = _validation(asked), test_part.published_apart(asked.test, _tested(asked), PUBLISHED_APART)
+        validation, test = _validation(asked), splits.published_apart(asked.test, _tested(asked), PUBLISHED_APART)
         hashed = {} if validation is None else {"data.validation": (CONTENT, validation.key)}
         check_others(part, hashed, None)
         if test is not None and test.private:
@@ -142,7 +141,7 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
     def declared_test(self, given: Mapping[str, object]) -> HeldOut | None:
         """See `HoldsOut.held_out`."""
         asked = self.read(given)
-        return test_part.published_apart(asked.test, _tested(asked), PUBLISHED_APART)
+        return splits.published_apart(asked.test, _tested(asked), PUBLISHED_APART)
 
     def load_test(self, given: Mapping[str, object]) -> Split:
         """See `HoldsOut.load_held_out`."""

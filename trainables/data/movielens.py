@@ -21,9 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import QuotesRecords
-from trainables.data import content, gzipped, options
-from trainables.data.columns import ANOTHER_FILE
-from trainables.data.published_source import PartOption, PublishedSource, part_option
+from trainables.data import files as gzipped
+from trainables.data import options
+from trainables.data import records as content
+from trainables.data.files import ANOTHER_FILE
+from trainables.data.source import PartOption, PublishedSource, part_option
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 from trainables.units import Unit, share_of
 

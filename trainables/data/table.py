@@ -18,14 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
-from trainables.data import content, table_file
-from trainables.data.featured import HoldsOut
-from trainables.data.source import Source
-from trainables.data.table_columns import JOINED, Column
-from trainables.data.table_options import TableOptions
-from trainables.data.table_schema import Schema, schema
-from trainables.data.test_part import HeldOut
-from trainables.data.tuning_part import RecordsPart
+from trainables.data import records as content
+from trainables.data import table_file
+from trainables.data.source import HoldsOut, Source
+from trainables.data.splits import HeldOut, RecordsPart
+from trainables.data.table_declaration import JOINED, Column, Schema, TableOptions, schema
 from trainables.system import Dataset, PublicFacts, Split, Task
 from trainables.units import Unit, share_of
 from trainables.weights import Groups
@@ -47,7 +44,7 @@ _MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
 
 
 class Table(Source[TableOptions], HoldsOut):
-    """`data: {source: table, ...}`: see trainables.data.table_options for every option."""
+    """`data: {source: table, ...}`: see trainables.data.table_declaration for every option."""
 
     name = "table"
     doc = "your own Parquet or CSV, local, s3:// or gs://; declare n, label, columns and classes; option unit"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from trainables.data import options
-from trainables.data.published_source import PartOption, PublishedSource
+from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 

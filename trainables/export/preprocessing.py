@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from trainables.data.content import as_input
-from trainables.data.table_columns import Column
+from trainables.data.records import as_input
+from trainables.data.table_declaration import Column
 from trainables.system import Feature, PublicFacts, Task
 
 if TYPE_CHECKING:

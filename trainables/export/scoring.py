@@ -14,10 +14,9 @@ from torch import nn
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from trainables.system import PublicFacts, Split, Task
 from trainables.training.noise import unseeded_noise
-from trainables.validation.declaration import Bins
-from trainables.validation.judgements import Judgements, judgements
-from trainables.validation.judging import metrics_of, noised
-from trainables.validation.reports import share_error
+from trainables.validation.declaration import Bins, share_error
+from trainables.validation.evaluate import judgements, metrics_of, noised
+from trainables.validation.histogram_bins import Judgements
 
 _CPU = torch.device("cpu")
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.export import ExportedProgram
 
+
 FEATURES = "features"
 """The one input of a model where a map was put before it."""
 MAP, FROM, BOUNDS, GROUPS = "features", "features_from", "features_bounds", "features_groups"
@@ -83,7 +84,7 @@ class MapOrigin:
 class Features:
     """A map as it is declared.
 
-    name    of `trainables.features.named`, module:function, or a file
+    name    of `trainables.features.declared`, module:function, or a file
     origin  where a map of one's own is from; "" of a named one
     groups  of channels that are normalised within each record; None: nothing is
     bounds  that what a map of one's own says is cut to; None of a named one, and of what is normalised
@@ -291,7 +292,7 @@ def _made(name: str, known: _Known, stamp: object) -> ExportedProgram:
 def _shape(map_: ExportedProgram, facts: PublicFacts) -> tuple[int, ...]:
     import torch
 
-    from trainables.features.apart import made_up_inputs
+    from trainables.features.programs import made_up_inputs
 
     with torch.no_grad():
         found: torch.Tensor = map_.module(check_guards=False)(*(one[:1] for one in made_up_inputs(facts)))

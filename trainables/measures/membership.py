@@ -7,24 +7,30 @@ the mean training loss its threshold; where labels alone are released, a right l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
-from dpcore.attacks import auc, decide, mean_training_loss_threshold
+from dpcore.adjacency import Adjacency
+from dpcore.attacks import auc, balanced_splits, decide, lira, mean_training_loss_threshold, tpr_at_fpr
+from dpcore.guarantee import Guarantee
 from dpcore.randomness import fresh_secret
-from trainables.measures import twins
-from trainables.measures.evidence import answer_scores
-from trainables.measures.protocols import Answering, AttacksItself, Scored
+from trainables.data import records as content
+from trainables.measures import retraining
+from trainables.measures.audits import AuditSetting, answer_scores
+from trainables.measures.hooks import Answering, AttacksItself, CanaryTrained, Scored
 from trainables.system import Dataset, Execution, Member, Split, State, System
+from trainables.units import RECORD
 
 AUC, ACCURACY, F1, PRIV_LEAK = "membership_auc", "membership_accuracy", "membership_f1", "priv_leak"
 Scores = NDArray[np.float64]
 
 
-def attack(system: System, member: Member, state: State, data: Dataset, execution: Execution) -> Mapping[str, float]:
+def threshold_attack(
+    system: System, member: Member, state: State, data: Dataset, execution: Execution
+) -> Mapping[str, float]:
     """All four metrics of a finished run, on equally many members and non-members.
 
     For a system that answers, a twin with noise of its own is asked about training and validation records in turn,
@@ -66,7 +72,109 @@ def _of_answers(system: System, member: Member, data: Dataset, execution: Execut
     )
     # Every query is asked: the plan's number of answers is at least that of these records.
     plan = system.without_its_attack(member.plan) if isinstance(system, AttacksItself) else member.plan
-    run = twins.Twin(twins.member(plan, 1, 2 * count), twins.streams(1, fresh_secret()))
+    run = retraining.Twin(retraining.member(plan, 1, 2 * count), retraining.streams(1, fresh_secret()))
     system.fit([run], replace(data, validation=queried), execution)
     scores = answer_scores(run.outcome(), queried)
     return scores[:count], scores[count:], 0.75
+
+
+# The likelihood-ratio attack on twins of a trial: shadow twins, each on a random half of the records, and one more.
+#
+# Source: Carlini, Chien, Nasr, Song, Terzis & Tramer (2022), Algorithm 1. The attacked model is the last twin, so
+# that its members are known and the trial's own release stays as it was; beside it the threshold of Yeom et al.
+# (2018).
+
+FPRS = (0.001, 0.01, 0.1)
+SHARED_BELOW = 64
+"""Shadows with, or without, a record below which all records share one variance, as in the publication."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attacked:
+    """How well one attack tells the twin's members from the other records.
+
+    accuracy, f1  at the attack's own threshold: the mean training loss, or as likely in as out; None where it has none
+    tpr_at        {false positive rate: true positive rate}
+    """
+
+    name: str
+    auc: float
+    tpr_at: dict[float, float]
+    accuracy: float | None
+    f1: float | None
+    members: int
+    others: int
+
+
+def likelihood_ratio_attack(setting: AuditSetting, shadows: int) -> tuple[Attacked, ...]:
+    """LiRA online and offline, and the loss threshold, from `shadows` twins (even) and an attacked one.
+
+    Raises InvalidValue as `check`.
+    """
+    check(setting.system, setting.claim, shadows)
+    records = len(setting.data.train)
+    inside = balanced_splits(records, shadows, setting.rng).inside
+    target_inside = setting.rng.random(records) < 0.5
+    losses = np.stack([_minus_losses(setting, rows, number) for number, rows in enumerate([*inside, target_inside], 1)])
+    confidences = _logits(losses)
+    few = shadows // 2 < SHARED_BELOW
+    online = lira.online(confidences[-1], confidences[:-1], inside, variance="shared" if few else "per-example")
+    offline = lira.offline(confidences[-1], confidences[:-1], ~inside, variance="shared" if few else "per-example")
+    threshold = mean_training_loss_threshold(-losses[-1][target_inside])
+    return (
+        _attacked("LiRA online", online, target_inside, 0.0),
+        _attacked("LiRA offline", offline, target_inside, None),
+        _attacked("loss threshold", losses[-1], target_inside, threshold),
+    )
+
+
+def check(system: System, claim: Guarantee, shadows: int) -> None:
+    """Raises InvalidValue where the release says nothing about single records, or where records cannot be left out."""
+    if claim.unit != RECORD:
+        expected = f"none: members are single records, and the claim is per {claim.unit}"
+        raise checks.InvalidValue("shadows", shadows, expected, "Audit it with canaries, which are whole units.")
+    if not isinstance(system, Scored):
+        raise checks.InvalidValue("shadows", shadows, "a system that releases a model", f"{system.name} does not.")
+    # Systems that sample for themselves take whoever is there; the others are exact about n.
+    if claim.adjacency is not Adjacency.ADD_REMOVE and not isinstance(system, CanaryTrained):
+        expected = f"add-remove: under replace-one {system.name} lets no record be left out of a twin"
+        raise checks.InvalidValue("adjacency", str(claim.adjacency), expected)
+    checks.count(minimum=4, shadows=shadows)
+    if shadows % 2:
+        expected = "an even number: each record is in one half of the shadows"
+        raise checks.InvalidValue("shadows", shadows, expected)
+
+
+def _minus_losses(setting: AuditSetting, rows: NDArray[np.bool_], number: int) -> NDArray[np.float64]:
+    """Scores of all records under twin `number`, trained on those that `rows` marks."""
+    run = retraining.Twin(
+        retraining.member(setting.plan, number, setting.to_step), retraining.streams(number, setting.secret)
+    )
+    setting.system.fit([run], _part(setting.data, rows), setting.execution)
+    assert isinstance(setting.system, Scored)
+    return setting.system.membership_scores(setting.plan, setting.data.facts, run.outcome(), setting.data.train)
+
+
+def _part(data: Dataset, rows: NDArray[np.bool_]) -> Dataset:
+    # The public n stays: it is a constant that neighbours share.
+    return replace(data, train=content.taken(data.train, np.flatnonzero(rows)))
+
+
+def _logits(minus_losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """log(p / (1 - p)) of the probability p = exp(-loss); finite where p rounds to 0 or 1."""
+    loss = np.clip(-minus_losses, 1e-15, 700.0)
+    return -loss - np.log(-np.expm1(-loss))
+
+
+def _attacked(name: str, scores: NDArray[np.float64], inside: NDArray[np.bool_], threshold: float | None) -> Attacked:
+    members, others = scores[inside], scores[~inside]
+    decisions = None if threshold is None else decide(members, others, threshold)
+    return Attacked(
+        name=name,
+        auc=auc(members, others),
+        tpr_at={fpr: tpr_at_fpr(members, others, fpr) for fpr in FPRS},
+        accuracy=None if decisions is None else decisions.accuracy,
+        f1=None if decisions is None else decisions.f1,
+        members=len(members),
+        others=len(others),
+    )

@@ -13,10 +13,10 @@ import numpy as np
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Notion
-from trainables.measures.own_metrics import own_metrics
-from trainables.measures.protocols import Answering, Auditable, CanaryTrained, Scored
-from trainables.measures.quality import GROUPED, QUALITY, why_not
-from trainables.system import Dataset, Dependence, Execution, Member, Metric, PrivacyPlan, PublicFacts, State, System
+from trainables.measures.hooks import Answering, Auditable, CanaryTrained, Scored
+from trainables.measures.quality import GROUPED, QUALITY, own_metrics, why_not
+from trainables.metrics import Dependence, Metric
+from trainables.system import Dataset, Execution, Member, PrivacyPlan, PublicFacts, State, System
 
 _MEMBERS = (
     "the training records, without noise: it is outside every claim, and for the eyes of those who may see the records"
@@ -106,10 +106,10 @@ def check_measurable(names: Sequence[str], system: System, plan: PrivacyPlan) ->
         expected = f"at least 2 for {attacked[0]}: one of a member and one of another record"
         raise InvalidValue("queries", plan.steps, expected, f"Raise queries, or drop {attacked[0]}.")
     if "audited_epsilon" in asked:
-        from trainables.measures import evidence
+        from trainables.measures import audits
 
         claim = _audited_claim(plan)
-        if not evidence.methods(system, claim):
+        if not audits.methods(system, claim):
             expected = f"an audit of {system.name} under {claim.adjacency}, which has none"
             remedy = "Drop this objective or that system, or change privacy.adjacency."
             raise InvalidValue("objectives.audited_epsilon", str(claim.adjacency), expected, remedy)
@@ -126,16 +126,16 @@ def measure(
     alone = replace(execution, team=None)
     found: dict[str, float] = {}
     if any(name in _ATTACK for name in names):
-        from trainables.measures.membership import attack
+        from trainables.measures.membership import threshold_attack
 
-        found |= attack(system, member, state, data, alone)
+        found |= threshold_attack(system, member, state, data, alone)
     if "queries" in names:
         found["queries"] = float(member.to_step if isinstance(system, Answering) else data.facts.n_validation)
     if "audited_epsilon" in names:
         found["audited_epsilon"] = _audited(system, member, data, alone)
     told = told_of_groups(data.facts)
     if asked := [one for one in names if (one in QUALITY or one in GROUPED or own_metrics([one])) and one not in told]:
-        from trainables.measures.judged_quality import quality
+        from trainables.measures.quality import quality
 
         found |= quality(asked, system, member, state, data)
     return found
@@ -146,16 +146,16 @@ def told_of_groups(facts: PublicFacts) -> frozenset[str]:
     private = facts.private_validation
     if facts.groups is None or private is None:
         return frozenset()
-    from trainables.validation.layouts import reported
+    from trainables.validation.histogram_bins import reported
 
     return reported(facts, private.bins) & GROUPED.keys()
 
 
 def _audited(system: System, member: Member, data: Dataset, execution: Execution) -> float:
-    from trainables.measures import evidence
+    from trainables.measures import audits
 
     claim = _audited_claim(member.plan)
-    setting = evidence.AuditSetting(
+    setting = audits.AuditSetting(
         system=system,
         plan=member.plan,
         claim=claim,
@@ -164,13 +164,13 @@ def _audited(system: System, member: Member, data: Dataset, execution: Execution
         to_step=member.to_step,
         execution=execution,
     )
-    method = evidence.methods(system, claim)[0]
-    return evidence.gather(setting, method, runs=AUDIT_RUNS, curve=evidence.curve_of(setting)).audit.epsilon_lower
+    method = audits.methods(system, claim)[0]
+    return audits.gather(setting, method, runs=AUDIT_RUNS, curve=audits.curve_of(setting)).audit.epsilon_lower
 
 
 def _audited_claim(plan: PrivacyPlan) -> Guarantee:
     """The claim that a bound is held against, or, without one, a delta and a relation for the bound itself."""
-    from trainables.measures import evidence
+    from trainables.measures import audits
 
-    claim = evidence.dp_claim(plan, plan.guarantee)
+    claim = audits.dp_claim(plan, plan.guarantee)
     return replace(plan.guarantee, notion=Notion.DP) if claim is None else claim

@@ -1,18 +1,35 @@
-"""How good a released model is on validation records that are public, beyond accuracy and loss: what may be asked for.
+"""How good a released model is on validation records that are public, beyond accuracy and loss.
 
 Each is nan where outputs are no numbers, and left out where its own sentence says so. With two classes class 1 is the
-positive one.
+positive one. Sources: scikit-learn where it has the metric; the expected calibration error of Guo et al. 2017.
+
+A spec may also name a metric of the user's own, `module:function`: it is called as function(targets, scores) with what
+a released model says of public validation records, and returns one finite number. Scores are probabilities [n, C] of
+classes, the expected class [n] of ratings, the predicted value [n] of a regression. What it computes was read by nobody
+here: it is asserted by its module. No plan counts a look of it at private records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from numbers import Real
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.checks import InvalidValue
+from trainables import plugins
 from trainables.capabilities import capabilities_of
 from trainables.metrics import Dependence, Metric, Task, Worst
-from trainables.validation.reports import NOISE_SD
+from trainables.system import Dataset, Member, PublicFacts, Split, State, System
+from trainables.validation.declaration import NOISE_SD
+
+if TYPE_CHECKING:
+    from torch import nn
 
 CALIBRATION_BINS = 15
 """Of equal width over the confidences 0 to 1, as Guo et al. 2017 have them."""
@@ -117,3 +134,186 @@ def why_not(system: object) -> str:
     if capabilities_of(system).judged_as_released:
         return ""
     return "it declares no released model that may be judged by more than its own metrics"
+
+
+_TASKS = frozenset({Task.CLASSIFICATION, Task.RATING, Task.REGRESSION})
+
+
+class NoFiniteNumber(ValueError):
+    """What an own metric returned; the text quotes public records alone."""
+
+
+def own_metrics(names: Iterable[str]) -> dict[str, Metric]:
+    """Those of `names` that are written as functions, by name. Imports nothing."""
+    return {name: _described(name) for name in names if plugins.OBJECT.fullmatch(name)}
+
+
+def _described(name: str) -> Metric:
+    module, _, function = name.partition(":")
+    return Metric(
+        name=name,
+        goal=None,
+        doc=f"{function}(targets, scores) of the validation records, asserted by {module}: nobody read it here",
+        released="the validation records (only where they are declared public) and the released model, as asserted by "
+        f"{module}",
+        depends=Dependence.VALIDATION,
+        tasks=_TASKS,
+    )
+
+
+def check_had(path: str, name: str) -> None:
+    """Imports it. Raises InvalidValue at `path` of a spec where there is no such function, or it may not run."""
+    _function(path, name)
+
+
+def own_value(name: str, targets: NDArray[np.generic], scores: NDArray[np.float64]) -> float:
+    """What the function `name` makes of targets [n] and scores. Raises InvalidValue, NoFiniteNumber."""
+    # Copies: what it does to them is seen by no other metric and no other trial.
+    value = _function("metric", name)(targets.copy(), scores.copy())
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
+        kind = f"{type(value).__name__} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value)
+        found = kind if isinstance(kind, str) else kind.__name__
+        raise NoFiniteNumber(f"{name} returned a {found}: expected one finite number")
+    if not math.isfinite(value):
+        raise NoFiniteNumber(f"{name} returned {float(value)}: expected a finite number, for every model")
+    return float(value)
+
+
+def _function(path: str, name: str) -> Callable[..., Any]:
+    remedy = "A metric of your own is a function of targets and scores that returns one number."
+    found = plugins.brought(path, name, remedy, "a function")
+    if not callable(found):
+        raise InvalidValue(path, name, "a function of targets and scores", remedy)
+    return found
+
+
+Floats = NDArray[np.float64]
+Targets = NDArray[np.generic]
+
+
+def quality(names: Sequence[str], system: System, member: Member, state: State, data: Dataset) -> dict[str, float]:
+    """The named ones of the model that `state` releases; without those that these records leave undefined.
+
+    Raises UncountedReport where the validation records are private: no plan counts such a look at them; InvalidValue
+    and NoFiniteNumber for a function of the user's own.
+    """
+    from trainables.export.protocol import ReleasesModel
+    from trainables.validation.evaluate import UncountedReport
+
+    if data.facts.private_validation is not None:
+        raise UncountedReport(f"{', '.join(names)}: the plan counts no look at private validation records for it")
+    assert isinstance(system, ReleasesModel)
+    model = system.released_model(member.plan, data.facts, state)
+    scores = predicted(model, data.validation, data.facts)
+    plain = {name: value_of(name, data.validation.targets, scores) for name in names if name not in GROUPED}
+    grouped = of_groups(data, scores) if any(name in GROUPED for name in names) else {}
+    found = plain | {name: value for name, value in grouped.items() if name in names}
+    if not np.isfinite(scores).all():
+        # The model is none: what it reports says so.
+        return found
+    return {name: value for name, value in found.items() if not math.isnan(value)}
+
+
+def predicted(model: nn.Module, split: Split, facts: PublicFacts) -> Floats:
+    """Probabilities [n, C] of classes; of ratings the expected class [n], of a regression the predicted value [n]."""
+    import torch
+
+    from trainables.training.losses import answers
+
+    parts = [outputs.double() for _, outputs in answers(model, split, torch.device("cpu"))]
+    outputs = torch.cat(parts)
+    if facts.task is Task.REGRESSION:
+        return np.asarray(outputs.squeeze(1).numpy())
+    shares = outputs.softmax(1)
+    if facts.task is Task.RATING:
+        return np.asarray((shares @ torch.arange(shares.shape[1], dtype=shares.dtype)).numpy())
+    return np.asarray(shares.numpy())
+
+
+def of_groups(data: Dataset, shares: Floats) -> dict[str, float]:
+    """Those of `GROUPED` from probabilities [n, C] of public validation records whose groups are known."""
+    groups, codes = data.facts.groups, data.validation.groups
+    assert groups is not None
+    assert codes is not None
+    counts = np.bincount(codes, minlength=len(groups.categories))
+    right = np.bincount(codes, weights=shares.argmax(1) == data.validation.targets, minlength=len(counts))
+    there = counts > 0
+    worst = float((right[there] / counts[there]).min()) if there.any() and np.isfinite(shares).all() else math.nan
+    return {"worst_group_accuracy": worst, "smallest_group": float(counts.min())}
+
+
+def value_of(name: str, targets: Targets, scores: Floats) -> float:
+    """One metric of targets [n] and scores as `predicted` gives them; nan where a score is no number.
+
+    Raises InvalidValue and NoFiniteNumber for a function of the user's own.
+    """
+    if not np.isfinite(scores).all():
+        return math.nan
+    return COMPUTED[name](targets, scores) if name in COMPUTED else own_value(name, targets, scores)
+
+
+def _average_precision(labels: Targets, shares: Floats) -> float:
+    from sklearn.metrics import average_precision_score
+
+    classes = shares.shape[1]
+    found = []
+    for one in range(1, 2) if classes == 2 else range(classes):
+        positive = labels == one
+        if positive.any() and not positive.all():
+            found.append(float(average_precision_score(positive, shares[:, one])))
+    return float(np.mean(found)) if found else math.nan
+
+
+def _f1(labels: Targets, shares: Floats) -> float:
+    from sklearn.metrics import f1_score
+
+    classes = shares.shape[1]
+    counted = [1] if classes == 2 else list(range(classes))
+    # A class that neither occurs nor is predicted has none, and is left out of the mean.
+    return float(f1_score(labels, shares.argmax(1), labels=counted, average="macro", zero_division=np.nan))
+
+
+def _balanced_accuracy(labels: Targets, shares: Floats) -> float:
+    from sklearn.metrics import recall_score
+
+    return float(recall_score(labels, shares.argmax(1), labels=np.unique(labels), average="macro"))
+
+
+def _log_loss(labels: Targets, shares: Floats) -> float:
+    from sklearn.metrics import log_loss
+
+    return float(log_loss(labels, shares, labels=list(range(shares.shape[1]))))
+
+
+def _calibration_error(labels: Targets, shares: Floats) -> float:
+    confidences, right = shares.max(1), shares.argmax(1) == labels
+    # Bin b holds confidences above b / bins and up to (b + 1) / bins.
+    bins = np.clip(np.ceil(confidences * CALIBRATION_BINS).astype(int) - 1, 0, CALIBRATION_BINS - 1)
+    gaps = np.bincount(bins, weights=right - confidences, minlength=CALIBRATION_BINS)
+    return float(np.abs(gaps).sum() / len(labels))
+
+
+def _r2(targets: Targets, values: Floats) -> float:
+    from sklearn.metrics import r2_score
+
+    return float(r2_score(targets, values)) if len(np.unique(targets)) > 1 else math.nan
+
+
+def _mae(targets: Targets, values: Floats) -> float:
+    from sklearn.metrics import mean_absolute_error
+
+    return float(mean_absolute_error(targets, values))
+
+
+COMPUTED: Mapping[str, Callable[[Targets, Floats], float]] = {
+    "average_precision": _average_precision,
+    "f1": _f1,
+    "balanced_accuracy": _balanced_accuracy,
+    "log_loss": _log_loss,
+    "calibration_error": _calibration_error,
+    "r2": _r2,
+    "mae": _mae,
+}
+"""{name of the metric: its value for targets [n] and scores}"""

@@ -35,7 +35,7 @@ from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from trainables import models
 from trainables.knobs import read
-from trainables.measures.watching import WatchesGradients
+from trainables.measures.hooks import WatchesGradients
 from trainables.models import sketch
 from trainables.parallel.flat import Layout
 from trainables.parallel.link import Link

@@ -13,8 +13,8 @@ import numpy as np
 
 from dpcore.randomness import Streams
 from trainables.knobs import read
+from trainables.measures.hooks import CanaryTrained
 from trainables.measures.objectives import measure, wanted
-from trainables.measures.protocols import CanaryTrained
 from trainables.publishing import OWN_METRICS, published
 from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
 from trainables.rehearsal.setting import Replanned, Setting, sampling_rates, setting_of
@@ -46,7 +46,7 @@ class RehearsedRun:
     final: State | None = None
 
     def attach(self, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
-        """See `trainables.measures.watching.WatchesGradients`."""
+        """See `trainables.measures.hooks.WatchesGradients`."""
         self.step = self.examine(model, loss)
         return model, loss
 

@@ -20,9 +20,9 @@ from dpcore.mechanisms.protocol import Mechanism
 from dpcore.mechanisms.query_budget import QueryBudget
 from dpcore.randomness import Purpose
 from dpcore.rounding import epsilon_text
-from trainables.data.content import fingerprint
+from trainables.data.records import fingerprint
 from trainables.knobs import knob, knobs, read
-from trainables.measures import watching
+from trainables.measures import hooks
 from trainables.planner import PlannedSystem, terms_of
 from trainables.system import (
     Config,
@@ -204,7 +204,7 @@ class AnsweringSystem(TrainedOnce[Asked, Released, Trained]):
         return low
 
     def queries(self, plan: PrivacyPlan) -> int:
-        """How many answers one trial releases (see `trainables.measures.protocols.Answering`)."""
+        """How many answers one trial releases (see `trainables.measures.hooks.Answering`)."""
         return plan.steps
 
 
@@ -265,7 +265,7 @@ def answer_next(
     order = run.streams.numpy(Purpose.INITIALISATION).permutation(len(data.validation))
     asked = order[next_answers(run, limit, spent)]
     shown = answers(asked)
-    watching.released(run, asked=asked, **shown)
+    hooks.released(run, asked=asked, **shown)
     correct += int((shown["labels"] == data.validation.targets[asked]).sum())
     answered = run.member.to_step
     state = {_ANSWERED: np.asarray(answered), _CORRECT: np.asarray(correct)}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from dpcore.erm import unit_inputs
-from trainables.data.content import select
+from trainables.data.records import select
 from trainables.knobs import knob, knobs
 from trainables.system import PublicFacts, Split, Task
 

@@ -32,7 +32,7 @@ from dpcore.mechanisms.noise_families import Normals
 from dpcore.mechanisms.noisy_sum import NoisySum
 from trainables.capabilities import Capabilities
 from trainables.knobs import knob, knobs
-from trainables.measures.protocols import Neighbours
+from trainables.measures.hooks import Neighbours
 from trainables.metrics import Worst
 from trainables.planner import ClaimTerms, PlannedSystem
 from trainables.rehearsal.setting import Setting
@@ -191,7 +191,7 @@ class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
         run_steps(run, _Releases(run, knobs, released, values, data.facts.n, draw), Steady(interval))
 
     def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
-        """See `trainables.measures.protocols.Auditable`: the largest value among zeros, and the sum of the releases."""
+        """See `trainables.measures.hooks.Auditable`: the largest value among zeros, and the sum of the releases."""
 
         def data(values: np.ndarray) -> Dataset:
             split = Split({VALUE: values}, np.zeros(len(values)))

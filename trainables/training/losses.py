@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dpcore.checks import InvalidValue
 from dpcore.gradients import isolated, of_the_machine, one_by_one
 from dpcore.gradients.chain import cross_entropy, squared_error
-from trainables.measures.gradient_canaries import COLUMN
+from trainables.measures.canaries import COLUMN
 from trainables.system import PublicFacts, Split, Task
 
 EVALUATION_BATCH = 1024

@@ -12,7 +12,7 @@ from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence, part_a
 from dpcore.noise import NoiseSource
 from trainables import parallel
 from trainables.knobs import read
-from trainables.measures import watching
+from trainables.measures import hooks
 from trainables.parallel import BatchSums, clipped_sums, device_named, limited_threads, model_seed
 from trainables.system import Dataset, Execution, Run, State
 from trainables.training.hyperparameters import ModelKnobs
@@ -21,7 +21,7 @@ from trainables.training.losses import loss_function
 from trainables.training.noise import noise_source
 from trainables.training.optimisers import Optimiser
 from trainables.training.released import Origin
-from trainables.validation.judging import report
+from trainables.validation.evaluate import report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class PrivateSteps:
     def step(self, number: int) -> None:
         """See `Training.step`."""
         gradient = part_at(self.mechanism, number).noisy_mean(self.sums.next(), self.noise)
-        watching.saw(self.run, number, gradient)
+        hooks.saw(self.run, number, gradient)
         self.optimiser.update(gradient, number)
 
     def state(self) -> State:
@@ -68,7 +68,7 @@ def train(
         device = device_of(execution)
         own = initial_model(run, data, device)
         origin = Origin.of(run, own)
-        model, loss = watching.attach(run, own, loss_function(data.facts))
+        model, loss = hooks.attach(run, own, loss_function(data.facts))
         updates = optimiser(model)
         if run.state is not None:
             updates.restore(run.state)

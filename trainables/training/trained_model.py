@@ -1,4 +1,4 @@
-"""What systems that train a model offer to audits and membership measures (`trainables.measures.protocols`)."""
+"""What systems that train a model offer to audits and membership measures (`trainables.measures.hooks`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainables.metrics import Dependence, Metric, Task, Worst
 from trainables.planner import PlannedSystem
 from trainables.system import PrivacyPlan, PublicFacts, Split, State
 from trainables.training.hyperparameters import ModelKnobs
-from trainables.validation.reports import NOISE_SD
+from trainables.validation.declaration import NOISE_SD
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,7 +26,7 @@ class ScoredByLoss:
     def membership_scores(
         self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
     ) -> NDArray[np.float64]:
-        """See `trainables.measures.protocols.Scored`: minus each record's loss."""
+        """See `trainables.measures.hooks.Scored`: minus each record's loss."""
         from trainables.training.released import negative_losses
 
         return negative_losses(plan, facts, state, split)
@@ -46,7 +46,7 @@ class TrainedByNoisedGradients(ScoredByLoss, PlannedSystem[Trained, Noised]):
     """A system that trains it by noisy sums of clipped per-record gradients."""
 
     def canary_scale(self, plan: PrivacyPlan, facts: PublicFacts) -> tuple[float, float]:
-        """See `trainables.measures.protocols.CanaryTrained`: clip norm and divisor of the noisy sum."""
+        """See `trainables.measures.hooks.CanaryTrained`: clip norm and divisor of the noisy sum."""
         released = self.mechanism_of(plan, facts)
         return released.clip_norm, released.expected_batch_size
 
@@ -98,4 +98,4 @@ REPORTED = (
         for one in METRICS
     ),
 )
-"""Of systems that report on private validation records too (`trainables.validation.judging.report`)."""
+"""Of systems that report on private validation records too (`trainables.validation.evaluate.report`)."""

@@ -14,11 +14,15 @@ declaration the parts add.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
+from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Composed, Event
+from dpcore.mechanisms.noisy_histogram import NoisyHistogram, several
 
 RECORDS, BUDGET_SHARE, BINS, DISJOINT = "records", "budget_share", "bins", "disjoint"
 OPTIONS = (RECORDS, BUDGET_SHARE, BINS, DISJOINT)
@@ -84,3 +88,71 @@ def check_public(found: PrivateValidation | None, source: str, why: str) -> None
         raise InvalidValue(
             f"{_HERE}.{RECORDS}", "private", f"public with data.source: {source}, since {why}", "Use the source alone."
         )
+
+
+# The reports of one trial on private validation records, as its plan carries them: one noised histogram each.
+
+NOISE_SD = "_noise_sd"
+"""Beside each metric of a noised histogram: the standard deviation that the noise gives it."""
+
+
+def share_error(metrics: Mapping[str, float], n: int) -> Mapping[str, float]:
+    """Of an accuracy, a share of n records: of drawing other records, with its noise where it was noised. {} without n.
+
+    sqrt(p (1 - p) / (n + 4)) with p as if two records more had been right, and two wrong (Agresti & Coull 1998): of ten
+    that are all right the share itself would say 0, and be sure.
+    """
+    share = metrics.get("accuracy")
+    if share is None or not n:
+        return {}
+    p = (n * min(max(share, 0.0), 1.0) + 2) / (n + 4)
+    sampling = p * (1 - p) / (n + 4)
+    return {"accuracy": math.sqrt(sampling + metrics.get("accuracy" + NOISE_SD, 0.0) ** 2)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateReports:
+    """What a trial releases of the validation records, fixed before its first step.
+
+    histogram  the mechanism of every report
+    at         numbers of steps after which there is a report, increasing: its end, the rungs of early stopping, and the
+               points of its curve
+    bins, parts  see `trainables.validation.declaration`
+
+    Raises InvalidValue.
+    """
+
+    histogram: NoisyHistogram
+    at: tuple[int, ...]
+    bins: Bins = "loss"
+    parts: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.at or list(self.at) != sorted(set(self.at)) or self.at[0] < 1:
+            raise InvalidValue("at", self.at, "increasing numbers of steps, each above 0")
+
+    @property
+    def parallel(self) -> bool:
+        """Whether these releases and those of the training records compose in parallel."""
+        return bool(self.parts) and self.histogram.adjacency is Adjacency.ADD_REMOVE
+
+    def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
+        """What the reports after more than `from_step` and at most `to_step` steps release (all by default).
+
+        A launch that may have executed its last step may have drawn the report that follows it.
+        """
+        stop = self.at[-1] if to_step is None else to_step
+        count = sum(from_step < step <= stop for step in self.at)
+        return several(self.histogram, count) if count else Composed()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        own = asdict(self) | {"at": list(self.at)}
+        own["histogram"]["adjacency"] = str(self.histogram.adjacency)
+        return own
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PrivateReports:
+        """The inverse of `to_dict`."""
+        histogram = {**data["histogram"], "adjacency": Adjacency(data["histogram"]["adjacency"])}
+        return cls(**{**data, "histogram": NoisyHistogram(**histogram), "at": tuple(data["at"])})

@@ -13,8 +13,10 @@ the points of the curve and from the planned steps, all public.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import replace
+
+import numpy as np
 
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.adjacency import Adjacency
@@ -26,10 +28,9 @@ from dpcore.parallel import headline_of_parts
 from dpcore.rounding import epsilon_text
 from trainables.attribution import attributed_plan
 from trainables.capabilities import capabilities_of
-from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, System
-from trainables.validation.declaration import PUBLIC_VALIDATION
-from trainables.validation.layouts import cells_for
-from trainables.validation.reports import PrivateReports
+from trainables.system import Config, Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, System
+from trainables.validation.declaration import PUBLIC_VALIDATION, PrivateReports
+from trainables.validation.histogram_bins import cells_for
 
 SHARE_WHERE_PARTS_ADD = 0.1
 """Training keeps 95% of its mu, and the reports have a third of it."""
@@ -176,3 +177,26 @@ def _in_words(histogram: NoisyHistogram, reports: int) -> str:
         f"{each} on validation records is one histogram of {histogram.cells} counts with Gaussian noise of "
         f"{histogram.deviation:.4g} records on each"
     )
+
+
+# Whether metrics have a value on the validation records that are there: looked up before any trial, where they are
+# public. What private ones hold nobody asks: their noised counts give a number whatever they are.
+
+OF_SEVERAL_VALUES = {
+    "auc": "classes",
+    "average_precision": "classes",
+    "r2": "targets",
+}
+"""{metric that records of one value leave undefined: what these are values of}"""
+
+
+def check_defined(data: Dataset, objectives: Iterable[str]) -> None:
+    """Raises InvalidValue for a metric that steers a search and that no trial could report of these records."""
+    targets = data.validation.targets
+    if data.facts.private_validation is not None or not len(targets) or len(np.unique(targets)) > 1:
+        return
+    for metric in objectives:
+        if metric in OF_SEVERAL_VALUES:
+            what = OF_SEVERAL_VALUES[metric]
+            expected = f"validation records of several {what}, without which there is no {metric}; all are {targets[0]}"
+            raise InvalidValue("objectives", metric, expected, "Validate on others, or choose another objective.")

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dpcore.randomness import Streams
-from trainables.measures.own_metrics import NoFiniteNumber, own_metrics
-from trainables.measures.quality import QUALITY
+from trainables.measures.quality import QUALITY, NoFiniteNumber, own_metrics
 from trainables.metrics import WITHHELD, Dependence
 from trainables.publishing import Undeclared, published
 from trainables.registry import SYSTEMS

@@ -13,7 +13,7 @@ from sweeps.ledger.phases import Tuned, both
 from sweeps.spec.sections import Chosen
 from tests.sweeps.certificate import documents
 from tests.sweeps.certificate.documents import ADD_REMOVE, AT, DELTA, NOTHING, planned, row
-from trainables.data.tuning_part import PartUse
+from trainables.data.splits import PartUse
 
 SPLIT = RecordsSplit(share=0.2, id="person_id", key="tuning")
 TARGET = FinalTarget(epsilon=2.0, delta=DELTA)

@@ -1,4 +1,4 @@
-"""What every data source that takes `data.part` is asked: see `trainables.data.tuning_part`."""
+"""What every data source that takes `data.part` is asked: see `trainables.data.splits`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from tests.trainables.data_exam.candidate import Candidate, same
-from trainables.data import content
+from trainables.data import records as content
 from trainables.system import Dataset, Split
 
 SHARE, KEYS, PAIRS = 0.5, ("a", "b", "c", "d", "e", "f"), 4

@@ -14,9 +14,9 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from tests.trainables.data_exam import QUESTIONS, Candidate, sit
-from trainables.data.content import by_unit
-from trainables.data.content import dataset as checked
 from trainables.data.options import Option
+from trainables.data.records import by_unit
+from trainables.data.records import dataset as checked
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 from trainables.units import Unit, Units
 

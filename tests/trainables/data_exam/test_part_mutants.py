@@ -10,9 +10,9 @@ import pytest
 
 from tests.trainables.data_exam.parts import parts_hold_each_record_once
 from tests.trainables.source_cases import CANDIDATES
-from trainables.data import content
-from trainables.data.published_source import PublishedSource
-from trainables.data.tuning_part import RecordsPart
+from trainables.data import records
+from trainables.data.source import PublishedSource
+from trainables.data.splits import RecordsPart
 from trainables.units import share_of
 
 RIGHT = RecordsPart.holds
@@ -74,7 +74,7 @@ def test_the_first_records_of_a_part_are_found(tmp_path, monkeypatch):
 
     def load(self, options):
         found = right(self, {name: one for name, one in options.items() if name != "limit"})
-        return replace(found, train=content.taken(found.train, slice(options.get("limit"))))
+        return replace(found, train=records.taken(found.train, slice(options.get("limit"))))
 
     right = PublishedSource.load_records
     monkeypatch.setattr(PublishedSource, "load_records", load)

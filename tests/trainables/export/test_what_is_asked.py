@@ -15,7 +15,7 @@ from torch import nn
 
 from dpcore.checks import InvalidValue
 from trainables.data import SOURCES
-from trainables.data.table_columns import Column
+from trainables.data.table_declaration import Column
 from trainables.export import files, program
 from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing

@@ -12,10 +12,8 @@ from sklearn.metrics import roc_auc_score
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from tests.dpcore.audited_releases import noise
 from trainables.system import Feature, PublicFacts, Task
-from trainables.validation.cells import ErrorCells, LossCells, ScoreCells
-from trainables.validation.judgements import Judgements
-from trainables.validation.judging import area_under_curve
-from trainables.validation.layouts import cells_for, reported
+from trainables.validation.evaluate import area_under_curve
+from trainables.validation.histogram_bins import ErrorCells, Judgements, LossCells, ScoreCells, cells_for, reported
 
 N = 4000
 WIDE = (1.0, 1e9)

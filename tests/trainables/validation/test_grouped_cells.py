@@ -19,10 +19,9 @@ from tests.sweeps.test_asked_metrics import errors, of
 from tests.trainables.test_measures import member
 from tests.trainables.validation.test_cells import WIDE, N, facts, judged
 from trainables.data import SOURCES
-from trainables.measures.judged_quality import of_groups
+from trainables.measures.quality import of_groups
 from trainables.system import PrivacyPlan, Task, TrialGroup
-from trainables.validation.grouped_cells import GroupedCells
-from trainables.validation.layouts import cells_for, reported
+from trainables.validation.histogram_bins import GroupedCells, cells_for, reported
 from trainables.weights import Groups
 from trainables.worker.files import Folder
 from trainables.worker.trial import run_group

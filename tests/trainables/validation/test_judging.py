@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from dpcore.gradients import Refused
 from trainables.system import Feature, PublicFacts, Split, Task
 from trainables.training.losses import answers, record_losses
-from trainables.validation.judgements import judgements
-from trainables.validation.judging import judge
-from trainables.validation.layouts import cells_for
+from trainables.validation.evaluate import judge, judgements
+from trainables.validation.histogram_bins import cells_for
 
 
 class Fixed(nn.Module):

@@ -16,9 +16,8 @@ from trainables.registry import SYSTEMS
 from trainables.system import Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Task
 from trainables.units import Unit
 from trainables.validation import planning
-from trainables.validation.declaration import PUBLIC_VALIDATION, PrivateValidation
+from trainables.validation.declaration import PUBLIC_VALIDATION, PrivateReports, PrivateValidation
 from trainables.validation.planning import plan_with_reports
-from trainables.validation.reports import PrivateReports
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 HASHED = PrivateValidation(parts="by a hash of id", assumption="The id is a record's own.")

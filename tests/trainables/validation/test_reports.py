@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from trainables.validation.reports import share_error
+from trainables.validation.declaration import share_error
 
 
 def test_by_hand_and_where_all_are_right() -> None:

@@ -177,7 +177,7 @@ class BayesianVariational(WatchedDescent[BayesianVariationalKnobs]):
     def membership_scores(
         self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
     ) -> NDArray[np.float64]:
-        """See `trainables.measures.protocols.Scored`: the log probability of each record's class, over draws."""
+        """See `trainables.measures.hooks.Scored`: the log probability of each record's class, over draws."""
         from trainables.systems.bayesian_dp.variational import log_probabilities
 
         return log_probabilities(plan, facts, state, split)

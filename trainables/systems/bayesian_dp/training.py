@@ -14,7 +14,7 @@ from dpcore.accountants.bayesian_distances import random_mask
 from dpcore.gradients import PrivateGradients
 from dpcore.mechanisms.average_case import AverageCase
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian
-from trainables.measures import watching
+from trainables.measures import hooks
 from trainables.parallel import limited_threads
 from trainables.system import Dataset, Execution, Run, State
 from trainables.systems.bayesian_dp.bayesian_knobs import AverageCaseSGDKnobs, BayesianSGDKnobs
@@ -26,7 +26,7 @@ from trainables.training.noise import batches, noise_source
 from trainables.training.optimisers import Descent, steadily
 from trainables.training.private_sgd import device_of, initial_model
 from trainables.training.released import Origin
-from trainables.validation.judging import judge
+from trainables.validation.evaluate import judge
 
 
 def train(
@@ -56,7 +56,7 @@ class _Watched:
         self._device = device_of(execution)
         own = initial_model(run, data, self._device)
         self._origin = Origin.of(run, own)
-        self._model, loss = watching.attach(run, own, loss_function(data.facts))
+        self._model, loss = hooks.attach(run, own, loss_function(data.facts))
         self._descent = MaskedDescent(self._model, knobs.learning_rate, knobs.updated_share, run)
         pairs = isinstance(mechanism, AverageCase) and mechanism.fixed
         # Two clipped contributions of a pair may point opposite ways.
@@ -89,7 +89,7 @@ class _Watched:
             return
         noisy = self._gradient()
         # Before the mask: an ordinary claim covers every coordinate, whether it is used or not.
-        watching.saw(self._run, number, noisy)
+        hooks.saw(self._run, number, noisy)
         self._descent.update_masked(noisy, mask, number)
 
     def state(self) -> State:

@@ -37,7 +37,7 @@ from trainables.systems.linear_module import UnitNormRows
 from trainables.training.loop import Pace, run_steps
 from trainables.training.noise import batches, noise_source, normals
 from trainables.training.private_sgd import device_of
-from trainables.validation.judging import area_under_curve
+from trainables.validation.evaluate import area_under_curve
 
 TINY = 1e-8
 """Beside AdaGrad's root."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dpcore.convexified.one_neuron import Noise, OneNeuronAnswers
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
-from trainables.measures.protocols import Neighbours
+from trainables.measures.hooks import Neighbours
 from trainables.system import Dataset, Feature, PublicFacts, Split, State
 from trainables.systems.convexified.knobs import ConvexifiedHeadKnobs, ConvexifiedLossKnobs
 from trainables.systems.convexified.published_fit import asked_logits

@@ -14,7 +14,7 @@ from dpcore.convexified.published import Bound
 from dpcore.gdp_dual import mu_gdp
 from dpcore.guarantee import Guarantee
 from trainables.knobs import read
-from trainables.measures.protocols import Neighbours
+from trainables.measures.hooks import Neighbours
 from trainables.planner import ClaimTerms
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Run
 from trainables.systems.answering import AnsweringSystem
@@ -133,13 +133,13 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossKnobs, OneNeuronAnswers, "T
         answer(run, knobs, released, trained, data, execution)
 
     def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
-        """Data sets that the answers tell apart (see `trainables.measures.protocols.Auditable`)."""
+        """Data sets that the answers tell apart (see `trainables.measures.hooks.Auditable`)."""
         from trainables.systems.convexified.neighbours import published_neighbours
 
         return published_neighbours(read(self.knobs, plan.config), self.mechanism_of(plan, facts), facts)
 
     def without_its_attack(self, plan: PrivacyPlan) -> PrivacyPlan:
-        """See `trainables.measures.protocols.AttacksItself`: no shadows."""
+        """See `trainables.measures.hooks.AttacksItself`: no shadows."""
         return replace(plan, config={**plan.config, "shadows": 0})
 
 

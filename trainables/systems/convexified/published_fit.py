@@ -12,7 +12,7 @@ from dpcore.attacks import Decisions
 from dpcore.convexified.metrics import accuracy_loss
 from dpcore.convexified.one_neuron import OneNeuronAnswers
 from trainables.attacks import AttackModel, train_attack, train_shadows
-from trainables.measures import watching
+from trainables.measures import hooks
 from trainables.parallel import limited_threads
 from trainables.system import Dataset, Execution, PublicFacts, Run, Split, State
 from trainables.systems.answering import next_answers
@@ -142,7 +142,7 @@ def answer(
     logits = np.concatenate([trained.other_logits[others], trained.member_logits[members]])
     released = mechanism.release(logits, draws_of(run, execution))
     labels = released.argmax(axis=1)
-    watching.released(run, asked=others, labels=labels[: len(others)], log_probabilities=released)
+    hooks.released(run, asked=others, labels=labels[: len(others)], log_probabilities=released)
     counts[_ANSWERED] = next_.stop
     counts[_CORRECT] += int((labels[: len(others)] == data.validation.targets[others]).sum())
     if attack is not None and len(members):

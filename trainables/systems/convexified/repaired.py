@@ -19,7 +19,7 @@ from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.noise_families import NoiseLaw
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from trainables.knobs import read
-from trainables.measures.protocols import Neighbours
+from trainables.measures.hooks import Neighbours
 from trainables.planner import ClaimTerms
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Run
 from trainables.systems.answering import ACCURACY, AnsweringSystem, answer_next
@@ -110,7 +110,7 @@ class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadKnobs, OutputPerturbation, 
         answer_next(run, data, released.steps, answers)
 
     def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
-        """The flipped label that moves the head furthest (see `trainables.measures.protocols.Auditable`)."""
+        """The flipped label that moves the head furthest (see `trainables.measures.hooks.Auditable`)."""
         from trainables.systems.convexified.neighbours import repaired_neighbours
 
         return repaired_neighbours(read(self.knobs, plan.config), self.mechanism_of(plan, facts), facts)

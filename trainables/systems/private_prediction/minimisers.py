@@ -116,7 +116,7 @@ class LinearModel(PrivatePrediction[Linear, Released]):
         run.checkpoint(1, {_THETA: theta}, {"accuracy": right / len(labels)} if len(labels) else {})
 
     def membership_scores(self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split) -> Array:
-        """See `trainables.measures.protocols.Scored`: minus each record's cross-entropy."""
+        """See `trainables.measures.hooks.Scored`: minus each record's cross-entropy."""
         logits = read(self.knobs, plan.config).rows(facts, split) @ np.asarray(state[_THETA], dtype=np.float64)
         losses: Array = logsumexp(logits, axis=1) - logits[np.arange(len(split)), labels_of(split)]
         return -losses

@@ -21,7 +21,7 @@ from dpcore.mechanisms.noise_families import NoiseLaw
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from dpcore.mechanisms.perturbed_minimiser import PerturbedMinimiser
 from dpcore.mechanisms.soft_vote import SoftVote
-from trainables.measures.protocols import Neighbours
+from trainables.measures.hooks import Neighbours
 from trainables.system import Dataset, PublicFacts, Split, State
 from trainables.systems.linear import RowKnobs, classes_of, labels_of
 from trainables.systems.private_prediction import voters

@@ -12,7 +12,7 @@ from dpcore.mechanisms import loss_perturbation
 from dpcore.mechanisms.minimiser import SOFTMAX_LIPSCHITZ, UNIT_INPUTS
 from dpcore.mechanisms.perturbed_minimiser import PerturbationLaw, PerturbedMinimiser
 from trainables.knobs import read
-from trainables.measures.protocols import Neighbours
+from trainables.measures.hooks import Neighbours
 from trainables.planner import ClaimTerms
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Run
 from trainables.systems.answering import check_present
@@ -136,7 +136,7 @@ class LossPerturbation(LinearModel[LossPerturbationKnobs, PerturbedMinimiser]):
         self.keep(run, knobs, data, released.release(inputs, labels, normals(run, execution)))
 
     def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
-        """See `trainables.measures.protocols.Auditable`."""
+        """See `trainables.measures.hooks.Auditable`."""
         return of_perturbed_minimiser(read(self.knobs, plan.config), self.mechanism_of(plan, facts), facts)
 
 

@@ -17,7 +17,7 @@ from dpcore.mechanisms.minimiser import MinimiserSensitivity
 from dpcore.mechanisms.noise_families import GaussianNoise, NoiseLaw, RadialNoise
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from trainables.knobs import read
-from trainables.measures.protocols import Neighbours
+from trainables.measures.hooks import Neighbours
 from trainables.planner import ClaimTerms
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Run
 from trainables.systems.answering import AnsweringSystem, TrainedOnce, answer_next
@@ -133,7 +133,7 @@ class ModelSensitivity(LinearModel[ModelSensitivityKnobs, OutputPerturbation], N
         self.keep(run, knobs, data, released.release(trained, normals(run, execution)))
 
     def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
-        """See `trainables.measures.protocols.Auditable`."""
+        """See `trainables.measures.hooks.Auditable`."""
         return of_minimiser(read(self.knobs, plan.config), self.mechanism_of(plan, facts), facts)
 
 
@@ -219,7 +219,7 @@ class PredictionSensitivity(
         answer_next(run, data, released.steps, answers)
 
     def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
-        """See `trainables.measures.protocols.Auditable`."""
+        """See `trainables.measures.hooks.Auditable`."""
         return of_noisy_answers(read(self.knobs, plan.config), self.mechanism_of(plan, facts), facts)
 
 

@@ -17,7 +17,7 @@ from dpcore.mechanisms.soft_vote import SoftVote
 from trainables import models
 from trainables.capabilities import Capabilities
 from trainables.knobs import read
-from trainables.measures.protocols import Neighbours
+from trainables.measures.hooks import Neighbours
 from trainables.planner import ClaimTerms
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Run
 from trainables.systems.answering import AnsweringSystem, answer_next, group_of
@@ -151,7 +151,7 @@ class SubsampleAndAggregate(
         answer_next(run, data, released.steps, answers)
 
     def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
-        """See `trainables.measures.protocols.Auditable`."""
+        """See `trainables.measures.hooks.Auditable`."""
         return of_votes(read(self.knobs, plan.config), self.mechanism_of(plan, facts), plan.guarantee, facts)
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from dpcore.noise import NoiseSource
 from dpcore.randomness import Purpose
 from dpcore.sgld import step_size_of
-from trainables.measures import watching
+from trainables.measures import hooks
 from trainables.models.images import with_dropout
 from trainables.parallel import limited_threads
 from trainables.system import Dataset, Execution, Run, State
@@ -56,7 +56,7 @@ class _Unprotected:
         own = initial_model(run, data, device)
         self._origin = Origin.of(run, own)
         model = with_dropout(own, knobs.dropout if isinstance(knobs, DropoutKnobs) else 0.0)
-        self._model, self._loss = watching.attach(run, model, loss_function(data.facts))
+        self._model, self._loss = hooks.attach(run, model, loss_function(data.facts))
         self._optimiser = optimiser(knobs, self._model, data.facts.n, noise_source(run, execution, device))
         self._draws: list[Probabilities] = []
         if run.state is not None:

@@ -30,8 +30,8 @@ from dpcore.events import UnsupportedEvent
 from dpcore.guarantee import Guarantee, Notion, Status
 from dpcore.randomness import fresh_secret
 from dpcore.tradeoff import TradeOff, enveloped
-from trainables.measures import twins
-from trainables.measures.protocols import Answering, Auditable, CanaryTrained, Scored
+from trainables.measures import retraining
+from trainables.measures.hooks import Answering, Auditable, CanaryTrained, Scored
 from trainables.system import Dataset, Execution, PrivacyPlan, Split, State, System
 from trainables.units import RECORD
 
@@ -193,7 +193,7 @@ def _calls(setting: AuditSetting, canaries: int) -> tuple[int, int]:
     A canary that no batch drew looks like one that is not there. Where the plan leaves many of them unseen, none is
     called out, and no more are called in than are likely to be seen.
     """
-    from trainables.measures.gradient_canaries import chance_unseen
+    from trainables.measures.canaries import chance_unseen
 
     count = max(1, int(canaries * GUESSED))
     if not isinstance(setting.system, CanaryTrained) or _replaced(setting):
@@ -209,13 +209,13 @@ def gradient_scores(
 ) -> dict[str, NDArray[np.float64]]:
     """Scores of gradient canaries, of which `coins` [M] puts some into twin `number`; under replace-one it puts the
     opposite of the others."""
-    from trainables.measures.gradient_canaries import Watched, check, draw_signs, planted
+    from trainables.measures.canaries import Watched, check, draw_signs, planted
 
     check(setting.plan)
     clip_norm, divisor = system.canary_scale(setting.plan, setting.data.facts)
     run = Watched(
-        twins.member(setting.plan, number, setting.to_step),
-        twins.streams(number, setting.secret),
+        retraining.member(setting.plan, number, setting.to_step),
+        retraining.streams(number, setting.secret),
         signs=draw_signs(len(coins), setting.rng),
         clip_norm=clip_norm,
         divisor=divisor,
@@ -256,7 +256,9 @@ def _inserted_scores(
 ) -> NDArray[np.float64]:
     """Scores of records, of which `coins` puts some into the training data of twin `number`."""
     data = with_records(setting.data, canaries, coins)
-    run = twins.Twin(twins.member(setting.plan, number, setting.to_step), twins.streams(number, setting.secret))
+    run = retraining.Twin(
+        retraining.member(setting.plan, number, setting.to_step), retraining.streams(number, setting.secret)
+    )
     setting.system.fit([run], data, setting.execution)
     if isinstance(setting.system, Scored):
         return setting.system.membership_scores(setting.plan, setting.data.facts, run.outcome(), canaries)
@@ -289,7 +291,7 @@ def _neighbours(setting: AuditSetting, system: Auditable, runs: int, curve: Trad
 
     def scores(data: Dataset, count: int) -> NDArray[np.float64]:
         nonlocal number
-        found = twins.outcomes(
+        found = retraining.outcomes(
             setting.system,
             setting.plan,
             data,

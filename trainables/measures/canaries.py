@@ -27,8 +27,8 @@ from torch import Tensor, nn
 from dpcore import checks
 from dpcore.attacks import sampled_log_likelihood_ratio
 from dpcore.events import Event, Gaussian, PoissonSampled, blocks
-from trainables.data import content
-from trainables.measures.twins import Twin
+from trainables.data import records
+from trainables.measures.retraining import Twin
 from trainables.system import Dataset, PrivacyPlan
 
 Loss = Callable[[Any, Any], Tensor]
@@ -64,7 +64,7 @@ def planted(data: Dataset, coins: NDArray[np.bool_], rng: np.random.Generator, *
     else:
         together = data.units.followed_by(rng.integers(2**64, size=len(chosen), dtype=np.uint64), each)
         order, units = together.picked(rng.permutation(len(together)))
-    train = content.taken(data.train, rows[order])
+    train = records.taken(data.train, rows[order])
     ordinary = np.zeros(len(data.validation), dtype=np.int64)
     return replace(
         data,

@@ -17,17 +17,17 @@ against the rest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.mechanisms.histogram_estimates import Estimate, area_under_curve, mean
-
-if TYPE_CHECKING:
-    from trainables.validation.judgements import Judgements
+from trainables.system import PublicFacts, Task
+from trainables.validation.declaration import NOISE_SD, Bins
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -44,6 +44,34 @@ _LOSS_VALUES = np.array([0.005, 0.02, 0.065, 0.15, 0.3, 0.55, 0.85, 1.25, 1.75, 
 
 ERROR_BINS = 16
 """Bins of the absolute error, as shares of the target's range: edges (j / 16)^2, finer near 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """One entry [n] for each record; each depends on that record and the model alone.
+
+    labels, predictions  class codes; zeros for a regression
+    confidences          of the predicted class under the softmax; zeros for a regression
+    losses               what is trained on: cross-entropy, or squared error of a regression
+    squared_errors       of a regression, or of a rating's expected class; zeros for classes
+    groups               position of its group among the declared ones; None where records have no groups
+    """
+
+    labels: NDArray[np.int64]
+    predictions: NDArray[np.int64]
+    confidences: Floats
+    losses: Floats
+    squared_errors: Floats
+    groups: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether the predicted class is the record's; outputs that are no numbers predict nothing."""
+        right: NDArray[np.bool_] = (self.predictions == self.labels) & np.isfinite(self.confidences)
+        return right
 
 
 class Cells(Protocol):
@@ -207,3 +235,85 @@ class ErrorCells:
 def _error_edges() -> Floats:
     edges: Floats = (np.arange(ERROR_BINS + 1) / ERROR_BINS) ** 2
     return edges
+
+
+# The histogram of a task, counted for each declared group of records apart.
+#
+# A record is in one group, by its own value of a declared column, and so still in one cell of the whole: cells are
+# disjoint, and one record more or less changes one count by one. Mechanism, sensitivity and event are those of
+# `dpcore.mechanisms.noisy_histogram` with more cells. What more cells cost is noise: a number over all groups adds up
+# the noise of each, a number of one group has fewer records under the same noise.
+#
+# How many records a group has is private: the noised count stands for it. A group whose noised count is below
+# `FEWEST` standard deviations of its noise says nothing of its accuracy, and is left out of the worst;
+# `smallest_group` says so. Where none is left there is no worst one, and nothing is said of it.
+
+FEWEST = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedCells:
+    """group x the cells of `each`, these running fastest."""
+
+    each: Cells
+    groups: int
+
+    @property
+    def size(self) -> int:
+        """How many cells there are."""
+        return self.groups * self.each.size
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What its counts say."""
+        return (*self.each.metrics, "worst_group_accuracy", "smallest_group")
+
+    @property
+    def right(self) -> Floats:
+        """Which cells of a group are of records that are predicted right [each.size]."""
+        return self.each.right
+
+    def of(self, judged: Judgements) -> Codes:
+        """The cell of each record [n]."""
+        assert judged.groups is not None
+        cells: Codes = judged.groups * self.each.size + self.each.of(judged)
+        return cells
+
+    def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
+        """See `Cells.estimates`. The noise of the worst accuracy is that of the group which has it.
+
+        Without a worst accuracy where every group is below its noise.
+        """
+        table = counts.reshape(self.groups, self.each.size)
+        found = dict(self.each.estimates(table.sum(axis=0), deviation * math.sqrt(self.groups), between))
+        totals, noise = table.sum(axis=1), deviation * math.sqrt(self.each.size)
+        held = (1.0, between[1])
+        enough = [mean(one, self.right, held, deviation).clipped(0.0, 1.0) for one in table[totals >= FEWEST * noise]]
+        if enough:
+            found["worst_group_accuracy"] = min(enough, key=lambda one: one.value)
+        return found | {"smallest_group": Estimate(float(np.min(totals)), noise)}
+
+
+# Which histogram a task is judged by, and what a report on private validation records then tells.
+
+
+def cells_for(facts: PublicFacts, bins: Bins) -> Cells:
+    """The layout of a task, for each of the groups that the data declare where classes are predicted."""
+    if facts.groups is not None and facts.task is Task.CLASSIFICATION:
+        return GroupedCells(_cells_for(facts, bins), len(facts.groups.categories))
+    return _cells_for(facts, bins)
+
+
+def _cells_for(facts: PublicFacts, bins: Bins) -> ScoreCells | LossCells | ErrorCells:
+    if facts.task is Task.REGRESSION:
+        return ErrorCells(facts.target_high - facts.target_low, sides=1)
+    assert facts.classes is not None
+    if facts.task is Task.RATING:
+        return ErrorCells(float(facts.classes - 1), sides=2)
+    return ScoreCells(facts.classes) if facts.classes == 2 or bins == "score" else LossCells()
+
+
+def reported(facts: PublicFacts, bins: Bins) -> frozenset[str]:
+    """Names of all that a report on private validation records tells."""
+    names = cells_for(facts, bins).metrics
+    return frozenset(names) | {name + NOISE_SD for name in names}

@@ -1,22 +1,76 @@
-"""The metrics of one report: from the validation records as they are, or from a noised histogram of them."""
+"""What a model does on each of n records: predicted class of C, confidence, loss, squared error."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.noise import NoiseSource
+from trainables import models
 from trainables.system import Dataset, Execution, PublicFacts, Run, Split, Task
+from trainables.training.losses import EVALUATION_BATCH, answers, loss_function, tensor
 from trainables.training.noise import report_noise
-from trainables.validation.declaration import Bins
-from trainables.validation.judgements import Judgements, judgements
-from trainables.validation.layouts import cells_for
-from trainables.validation.reports import NOISE_SD
+from trainables.validation.declaration import NOISE_SD, Bins
+from trainables.validation.histogram_bins import Judgements, cells_for
+
+Floats = NDArray[np.float64]
+
+
+def judgements(
+    model: nn.Module, split: Split, facts: PublicFacts, device: torch.device, batch: int = EVALUATION_BATCH
+) -> Judgements:
+    """Judge every record of `split`, `batch` at a time, without gradients and in evaluation mode.
+
+    A rating is predicted as the expected class under the softmax, as Bu et al.'s released code does. With a `batch` of
+    1 a record that the model has no answer to is one with outputs that are no numbers.
+    """
+    unanswered = models.outputs(facts) if batch == 1 else None
+    loss_fn = loss_function(facts)
+    parts: list[Judgements] = []
+    for rows, outputs in answers(model, split, device, batch, unanswered):
+        parts.append(_judged(outputs, tensor(split.targets[rows], device), facts, loss_fn))
+    if not parts:
+        none, codes = np.zeros(0), np.zeros(0, dtype=np.int64)
+        return Judgements(codes, codes, none, none, none, split.groups)
+    columns = ("labels", "predictions", "confidences", "losses", "squared_errors")
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
+    return Judgements(**joined, groups=split.groups)
+
+
+def _judged(
+    outputs: Tensor, targets_B: Tensor, facts: PublicFacts, loss_fn: Callable[[Tensor, Tensor], Tensor]
+) -> Judgements:
+    losses_B = loss_fn(outputs, targets_B)
+    zeros = np.zeros(len(targets_B))
+    if facts.task is Task.REGRESSION:
+        codes = np.zeros(len(targets_B), dtype=np.int64)
+        return Judgements(codes, codes, zeros, _array(losses_B), _array((outputs.squeeze(1) - targets_B).square()))
+    shares_BC = outputs.softmax(1)
+    predicted_B = outputs.argmax(1)
+    squared = zeros
+    if facts.task is Task.RATING:
+        codes_C = torch.arange(outputs.shape[1], dtype=outputs.dtype, device=outputs.device)
+        squared = _array((shares_BC @ codes_C - targets_B).square())
+    return Judgements(
+        targets_B.cpu().numpy().astype(np.int64),
+        predicted_B.cpu().numpy(),
+        _array(shares_BC.gather(1, predicted_B[:, None])[:, 0]),
+        _array(losses_B),
+        squared,
+    )
+
+
+def _array(values: Tensor) -> Floats:
+    array: Floats = values.double().cpu().numpy()
+    return array
+
+
+# The metrics of one report: from the validation records as they are, or from a noised histogram of them.
 
 MISCOUNTED = 2.0
 """The declared number of validation records and the one that is there differ by less than this factor."""
@@ -62,7 +116,7 @@ def noised(
 def judge(model: nn.Module, split: Split, facts: PublicFacts, device: torch.device) -> Mapping[str, float]:
     """Metrics on `split` as it is: the loss; of classes accuracy and auc, of ratings accuracy and rmse, else rmse.
 
-    {} without records. The auc is that of `trainables.validation.cells`, without bins; it is left out where
+    {} without records. The auc is that of `trainables.validation.histogram_bins`, without bins; it is left out where
     every record is of one class.
     """
     if not len(split):
@@ -87,7 +141,7 @@ def metrics_of(judged: Judgements, facts: PublicFacts) -> Mapping[str, float]:
 def area_under_curve(
     labels: NDArray[np.int64], predictions: NDArray[np.int64], confidences: NDArray[np.float64], classes: int
 ) -> float | None:
-    """The auc of `trainables.validation.cells` without bins; arrays [n]. None where every record is of one class."""
+    """The auc of `trainables.validation.histogram_bins`, without bins; arrays [n]. None for records of one class."""
     # It takes longer to import than all else here: not for every trial.
     from scipy.stats import rankdata
 

@@ -32,13 +32,11 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables import plugins
-from trainables.data import content
-from trainables.data.featured import FeaturedSource
+from trainables.data import records as content
 from trainables.data.options import Option, as_given, count, listed, option, options
-from trainables.data.source import DataSource
+from trainables.data.source import DataSource, FeaturedSource
+from trainables.data.splits import PART, PART_SCHEMA, RecordsPart, dataset_within, facts_within, part_of
 from trainables.data.table import COUNT_TOLERANCE
-from trainables.data.tuning_part import HERE, SCHEMA, RecordsPart, part_of
-from trainables.data.within_part import dataset_within, facts_within
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 from trainables.units import Unit
 from trainables.validation.declaration import DISJOINT, OPTIONS, private
@@ -64,7 +62,7 @@ class OwnOptions:
         as_given,
         doc="{use: tuning or final, share}: of the training records by unit, or by the `ids` that the module declares",
         example={"use": "tuning", "share": 0.2},
-        schema=SCHEMA,
+        schema=PART_SCHEMA,
         default=None,
     )
 
@@ -174,7 +172,7 @@ class OwnSource(FeaturedSource):
         decided_by = self._ids() if said.unit is None else said.unit.column
         if decided_by is None:
             raise InvalidValue(
-                HERE,
+                PART,
                 raw,
                 f"nothing: {self.name} declares no ids, and what it makes of a record need not be the same twice",
                 'Declare in it what each record is known by (`ids = "person_id"`) and hand out one for each training '
@@ -219,7 +217,7 @@ class OwnSource(FeaturedSource):
                 _SOURCE,
                 self.name,
                 f"at most {unit.max_records} records of one {unit.column}, each of which is one unit",
-                "`trainables.data.content.by_unit` makes such units.",
+                "`trainables.data.records.by_unit` makes such units.",
             )
 
     def _check_validation(self, found: int, said: PublicFacts) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import math
+import os
+import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,3 +86,57 @@ def codes(file: Path, expected: str, known: Mapping[str, int], values: list[str]
     if unknown := sorted(set(values) - set(known)):
         raise QuotesRecords("data.path", str(file), f"{expected}, found {unknown[:5]}", ANOTHER_FILE)
     return np.array([known[value] for value in values], dtype=np.int64)
+
+
+# Files read whole, compressed ones unpacked, with a damaged one named.
+
+
+def read(file: Path) -> bytes:
+    """The content of a file, unpacked if it ends in .gz or .xz. Raises InvalidValue where that is cut short."""
+    if file.suffix not in (".gz", ".xz"):
+        return file.read_bytes()
+    opener = lzma.open if file.suffix == ".xz" else gzip.open
+    try:
+        with opener(file) as stream:
+            return bytes(stream.read())
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+        raise InvalidValue(
+            "data.path",
+            str(file),
+            f"a whole {file.suffix} file ({error})",
+            "It is cut short or damaged: fetch it again.",
+        ) from error
+
+
+# Whether two paths or URLs of records may name the same ones.
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_ALIASES = {"gcs": "gs"}
+"""Schemes that pyarrow takes for others."""
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two paths are the same, or one lies in the other, however they are written. Opens no file."""
+    parts = [PurePath(written_out(text)).parts for text in (one, other)]
+    shorter = min(map(len, parts))
+    return parts[0][:shorter] == parts[1][:shorter] or _is_one_file(one, other)
+
+
+def written_out(path: str) -> str:
+    """A path in full, links followed; a URL by what it names alone: without account, options and the spelling of signs,
+    that of a local file as its path. Opens no file."""
+    if not _URL.match(path):
+        return os.path.realpath(os.path.expanduser(path))
+    scheme, account, place, *_ = urlsplit(path)
+    if scheme == "file":
+        return os.path.realpath(unquote(place))
+    return f"{_ALIASES.get(scheme, scheme)}://{account.rpartition('@')[2]}{unquote(place)}"
+
+
+def _is_one_file(one: str, other: str) -> bool:
+    """Whether they are two names of one local file (hard links)."""
+    try:
+        return os.path.samefile(written_out(one), written_out(other))
+    except OSError:
+        # Not there, or no local file.
+        return False
