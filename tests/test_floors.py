@@ -87,7 +87,7 @@ def test_dpcore_has_no_clock_no_network_and_no_files():
 
 @pytest.mark.parametrize(
     "modules",
-    ["sweeps.cli.app", "sweeps.front.pareto, sweeps.store", "sweeps.checking.preview, sweeps.spec", "sweeps.account"],
+    ["sweeps.cli.app", "sweeps.front.pareto, sweeps.store", "sweeps.planning.preview, sweeps.spec", "sweeps.account"],
 )
 def test_quick_commands_do_not_import_the_engines(modules):
     script = (

@@ -15,12 +15,11 @@ from sweeps.advice.comparison import Comparison, ModeRow, NoRow
 from sweeps.advice.laws import TOP, default_chance, laws_at
 from sweeps.advice.middle import Middle, NotPlanned
 from sweeps.advice.proxy import Proxy
-from sweeps.rehearsal import Rehearsal
+from sweeps.planning.rehearsal import Rehearsal
 from sweeps.sealed.law import law_of
 from sweeps.sealed.workers import workers_of
 from sweeps.spec import SpecErrors, load_spec, public_facts
-from sweeps.spec.model import SweepSpec
-from sweeps.spec.sections import AdaptOptions
+from sweeps.spec.sections import AdaptOptions, SweepSpec
 from trainables.system import PublicFacts
 
 _ASKED = ("scope", "release", "spread")

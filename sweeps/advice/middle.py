@@ -11,10 +11,10 @@ from dpcore.checks import InvalidValue
 from dpcore.selection import TrialProfile
 from sweeps.budget.fitting import Rule, fitted
 from sweeps.budget.trial_profiles import trial_profile
-from sweeps.control.planning import plan_proposal
+from sweeps.planning.plan import plan_proposal
+from sweeps.planning.rehearsal import corners, first_plan
 from sweeps.records import TARGET_EPSILON
-from sweeps.rehearsal.corners import corners, first_plan
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from trainables.registry import SYSTEMS
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal
 

@@ -17,9 +17,9 @@ from sweeps.advice.laws import TOP
 from sweeps.advice.middle import Middle, NotPlanned, log_excess, made
 from sweeps.budget.planning import fitted_to_part
 from sweeps.budget.sweep_budget import Spread, SweepBudget
-from sweeps.checking.estimates import TotalEstimate, estimated_total
 from sweeps.ledger.summary import Choice
-from sweeps.search.rungs import rung_ends, stops
+from sweeps.planning.estimate import TotalEstimate, estimated_total
+from sweeps.search.asha import rung_ends, stops
 from sweeps.spec.sections import EarlyStopping
 from trainables.system import PrivacyPlan
 

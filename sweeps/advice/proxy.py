@@ -23,8 +23,8 @@ from sweeps.control.tuning_data import check_all_public, reads_the_same
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import TARGET_EPSILON, SweepState, TrialState
 from sweeps.release.publisher import Publisher
-from sweeps.search import registry
-from sweeps.spec.model import SweepSpec
+from sweeps.search import samplers
+from sweeps.spec.sections import SweepSpec
 
 FEWEST = 5
 """Trials at a budget, of which fewer say nothing of the best."""
@@ -104,7 +104,7 @@ class Proxy:
 
 
 def _chosen(spec: RecordedSpec) -> Iterator[str]:
-    if registry.learns(spec.sampler or ""):
+    if samplers.learns(spec.sampler or ""):
         yield "its sampler learned"
     if spec.early_stopping is not None:
         yield "its early stopping let only the better ones finish"

@@ -15,11 +15,9 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from dpcore.randomness import fresh_secret
 from sweeps.audit.audit_records import AuditRecord, begin, keep, share
+from sweeps.planning.spec_code import accepting, as_recorded, code_of, weights_of
 from sweeps.population.besides import charge_twins
 from sweeps.process.workspace import Workspace
-from sweeps.provenance import fingerprint
-from sweeps.provenance.own_weights import accepting, as_recorded, weights_of
-from sweeps.provenance.spec_code import code_of
 from sweeps.records import SweepRecord, trial_key
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
@@ -27,6 +25,7 @@ from sweeps.release.refuting import tell
 from sweeps.requests import Refutation, this_person
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store import Store
+from sweeps.util import fingerprint
 from trainables.data import SOURCES
 from trainables.measures import audits
 from trainables.measures.hooks import Auditable

@@ -25,8 +25,7 @@ from dpcore.adjacency import Adjacency
 
 if TYPE_CHECKING:
     from dpcore.selection import GDPFilter, RenyiFilter
-    from sweeps.spec.model import SweepSpec
-    from sweeps.spec.sections import EarlyStopping, Privacy, Search
+    from sweeps.spec.sections import EarlyStopping, Privacy, Search, SweepSpec
 
 Spread = Literal["equal", "front-loaded", "halving"]
 

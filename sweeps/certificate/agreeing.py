@@ -10,7 +10,7 @@ from sweeps.certificate.document import Body
 from sweeps.certificate.modes import BestAdaptive
 from sweeps.certificate.titles import uncovered
 from sweeps.records import SweepState
-from sweeps.search.registry import is_sealed, learns
+from sweeps.search.samplers import is_sealed, learns
 
 ENDED = (
     SweepState.FINISHED,

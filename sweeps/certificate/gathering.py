@@ -17,9 +17,8 @@ from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.holdout import part_line, point_line
 from sweeps.certificate.modes import Mode
 from sweeps.held_out.readings import readings
+from sweeps.planning.spec_code import WEIGHTS, code_of, shown
 from sweeps.population.accounts import ELSEWHERE, IN_THIS_STORE, account
-from sweeps.provenance.own_weights import WEIGHTS, shown
-from sweeps.provenance.spec_code import code_of
 from sweeps.records import DECIDED, LedgerEntry, SweepRecord, TrialState
 from sweeps.release import not_covered
 from sweeps.release.policy import Release
@@ -29,7 +28,7 @@ from sweeps.release.quoting import Verdict, dependence, quote_of_metric
 from sweeps.release.rounding import count_text
 from sweeps.release.validation_text import recorded_text
 from sweeps.requests import accepted
-from sweeps.search import registry
+from sweeps.search import samplers
 from sweeps.spec import SweepSpec, load_spec, public_facts
 from trainables.data import SOURCES
 from trainables.features.declared import parted
@@ -155,7 +154,7 @@ def accesses_row(known: KnownSweep, mode: Mode, rows: Sequence[LedgerRow]) -> do
         entries = known.store.ledger(known.record.name)
         launches, steps = len(entries), sum(one.steps_spent for one in entries)
     store, record, sampler = known.store, known.record, known.spec.search.sampler
-    learns = registry.learns(known.record.spec.sampler or sampler)
+    learns = samplers.learns(known.record.spec.sampler or sampler)
     how = "chose trials by the results of earlier ones" if learns else "was told no result"
     return document.Accesses(
         training=None if mode.sealed else launches,

@@ -43,8 +43,8 @@ from sweeps.held_out.held_out_command import held_out_test
 from sweeps.population.budget_command import budget
 from sweeps.process import exits
 from sweeps.process.words import speaking
-from sweeps.provenance.user_code import working_folder_is_importable
 from sweeps.submission.submit import submit
+from sweeps.util.fingerprint import working_folder_is_importable
 from trainables.worker.redaction import redacted, shown_url
 
 # Typer has a click of its own in some releases, and the installed one in others.
@@ -253,8 +253,8 @@ def resume(
         places = _places_on_cluster(root, store, records, tracking)
         return submit(sweep, client, resume=True, accept=accept, trials=trials, hours=hours, epsilon=epsilon, **places)
     from sweeps.cli.running import drive
-    from sweeps.provenance.fingerprint import check_accepted
     from sweeps.spec import load_spec
+    from sweeps.util.fingerprint import check_accepted
 
     check_accepted(accept or [])
     workspace = _workspace(root, store, tracking, records)

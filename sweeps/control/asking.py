@@ -22,11 +22,10 @@ from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 from sweeps.release.rounding import claim_text
 from sweeps.requests import KnownPoint, Note, StopRequest, Tag, this_person
-from sweeps.search.known_points import read_point
-from sweeps.search.space import Space
+from sweeps.search.space import Space, read_point
 from sweeps.spec import load_spec
+from sweeps.spec.documents import read_document
 from sweeps.spec.problems import Problems
-from sweeps.spec.yaml_text import read_document
 from sweeps.store import Store
 from trainables.system import PrivacyPlan, Refusal, Scalar
 
@@ -204,8 +203,8 @@ def enqueue(store: Store, sweep: str, written: Mapping[str, Any]) -> EnqueueAnsw
     InvalidValue for one that is infeasible, and for a sweep that is deleted or holds results back, UnknownSweep.
     """
     from sweeps.control.extensions import extended
-    from sweeps.control.planning import plan_proposal
-    from sweeps.spec.loading import public_facts
+    from sweeps.planning.plan import plan_proposal
+    from sweeps.spec.parse import public_facts
 
     record = store.sweep(sweep).kept()
     if not Release.recorded(record.spec).policy.at_once:

@@ -13,15 +13,14 @@ from typing import Any
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Guarantee, Notion
-from sweeps.control.planning import plan_proposal
 from sweeps.control.tuning_data import check_parts, check_public
 from sweeps.ledger.totals import own_total
+from sweeps.planning.plan import plan_proposal
 from sweeps.records import SYSTEM, SweepRecord, SweepState, TrialState
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import quote_of_total
-from sweeps.search.known_points import read_point
-from sweeps.search.space import Space
+from sweeps.search.space import Space, read_point
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.spec.problems import Problems
 from sweeps.spec.sections import Chosen

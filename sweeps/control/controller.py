@@ -19,16 +19,15 @@ from sweeps.control.known_points import PointQueue
 from sweeps.control.lost_attempts import CONTROLLER_ENDED
 from sweeps.control.newest_store import check_newest
 from sweeps.control.outcomes import Outcomes
-from sweeps.control.planning import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.control.plans_ahead import GROUP_AHEAD, GROUP_LIMIT, PlansAhead, together
 from sweeps.control.roster import Roster
 from sweeps.control.shared_budget import NO_RETRY, SharedBudget
 from sweeps.control.time_limits import OVERRAN, seconds_left
+from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.records import AttemptRecord, Proposal, Reservation, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.search import Proposer
-from sweeps.search.curve_steps import between, report_steps
-from sweeps.search.rungs import Promote, first_stop, next_rung
+from sweeps.search.asha import Promote, between, first_stop, next_rung, report_steps
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec
 from sweeps.store import Lease, Store

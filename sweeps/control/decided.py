@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 
-from sweeps.control.resolving import resolution_of
+from sweeps.planning.auto_sampler import resolution_of
 from sweeps.process import patience
 from sweeps.process.words import Event, Level, say, voice
 from sweeps.process.workspace import Workspace
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from trainables.system import PublicFacts
 from trainables.worker.redaction import shown_url
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import cycle, islice
 
-from sweeps.control.planning import plan_proposal
 from sweeps.held_out.readings import charged
 from sweeps.ledger.spending import choices_of
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO
+from sweeps.planning.plan import plan_proposal
 from sweeps.records import TARGET_EPSILON, Extension
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
-from sweeps.search import registry
+from sweeps.search import samplers
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.store import Store
 from trainables.system import PrivacyPlan
@@ -29,7 +29,7 @@ def cost_of(store: Store, sweep: str, spec: SweepSpec, extension: Extension) -> 
     spec       what the sweep goes on under, the extension included
     extension  the last one, which is recorded by now
     """
-    from sweeps.checking.estimates import estimated_total
+    from sweeps.planning.estimate import estimated_total
 
     if spec.search.trials > TOTAL_SHOWN_UP_TO:
         return ""
@@ -53,7 +53,7 @@ def _to_come(store: Store, spec: SweepSpec, extension: Extension, latest: Sequen
         if one.plan is not None:
             known.setdefault(float(one.config[TARGET_EPSILON]), []).append(one.plan)
     facts, calibrations = public_facts(spec), store.calibrations()
-    budgets = extension.epsilon if registry.walks_grid(spec.search.sampler) else spec.privacy.epsilon
+    budgets = extension.epsilon if samplers.walks_grid(spec.search.sampler) else spec.privacy.epsilon
     for budget in budgets:
         if budget not in known:
             points = [{**one.config, TARGET_EPSILON: budget} for one in latest[-AT_A_NEW_BUDGET:]]

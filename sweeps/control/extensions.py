@@ -14,19 +14,18 @@ from dpcore.checks import InvalidValue
 from dpcore.rounding import budget_text
 from sweeps.budget.sweep_budget import budget_of
 from sweeps.control.extension_costs import cost_of
-from sweeps.control.planning import exhausted, infeasible_in_a_row
 from sweeps.control.shared_budget import SharedBudget
+from sweeps.planning.plan import exhausted, infeasible_in_a_row
 from sweeps.process.words import say
 from sweeps.records import Extension, SweepRecord, SweepState, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.rounding import count_text
-from sweeps.search import registry
+from sweeps.search import samplers
 from sweeps.search.grid import SearchGrid
 from sweeps.search.space import Space
-from sweeps.search.strata import widened
+from sweeps.search.turns import widened
 from sweeps.spec import SweepSpec
-from sweeps.spec.budgets import with_budgets
-from sweeps.spec.sections import LARGEST_BUDGET
+from sweeps.spec.sections import LARGEST_BUDGET, with_budgets
 from sweeps.store import Lease, Store
 
 LARGEST = 10_000_000
@@ -71,7 +70,7 @@ def begun(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -
             search = search.model_copy(update={"sampler": began.sampler})
         if search.sampler == began.sampler:
             search = search.model_copy(update={"resolved": began.resolved})
-        elif registry.is_automatic(search.sampler):
+        elif samplers.is_automatic(search.sampler):
             raise InvalidValue(
                 "search.sampler",
                 search.sampler,
@@ -179,7 +178,7 @@ def _check_open(recorded: SweepRecord, spec: SweepSpec, name: str, value: float,
 
 def _has_points(spec: SweepSpec, records: Sequence[TrialRecord], trials: int) -> bool:
     """Whether the space has not run dry for so many trials."""
-    if registry.walks_grid(spec.search.sampler):
+    if samplers.walks_grid(spec.search.sampler):
         return sum(one.request is None for one in records) < _grid_points(spec)
     wider = extended(spec, [Extension(trials=trials, launched=0, at=0.0)])
     return not exhausted(wider, len(records), infeasible_in_a_row(records))
@@ -227,7 +226,7 @@ def _more_trials(recorded: SweepRecord, spec: SweepSpec, records: Sequence[Trial
             "It is the new number of trials in all. A sweep can be extended, never cut: what was launched is spent.",
         )
     _check_open(recorded, spec, "trials", trials, f"{current}")
-    if registry.walks_grid(spec.search.sampler) and trials > (points := _grid_points(spec)):
+    if samplers.walks_grid(spec.search.sampler) and trials > (points := _grid_points(spec)):
         raise InvalidValue(
             "trials",
             trials,

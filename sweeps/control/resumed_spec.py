@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeGuard
 from dpcore.checks import InvalidValue
 from sweeps.control.extensions import begun
 from sweeps.ledger.spending import choices_by_results
-from sweeps.provenance import fingerprint
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord
 from sweeps.release.policy import Release
 from sweeps.release.validation_text import recorded_text
 from sweeps.requests import Accepted, Wanted, this_person
-from sweeps.search.registry import learns
+from sweeps.search.samplers import learns
 from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec, public_facts
+from sweeps.util import fingerprint
 from trainables.system import PublicFacts
 
 if TYPE_CHECKING:

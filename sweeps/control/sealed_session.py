@@ -16,7 +16,7 @@ from sweeps.records import SweepRecord, SweepState
 from sweeps.sealed.opening import SealedPlaces, has_begun, opened
 from sweeps.sealed.releasing import GONE, NOTHING, release
 from sweeps.sealed.workers import check_at_once, check_workers, workers_at
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store import Lease, Store
 from trainables.sealed.worker import SealedWork
 from trainables.system import PublicFacts

@@ -23,19 +23,17 @@ from sweeps.control.interruption import Interruption
 from sweeps.control.listening import Listener
 from sweeps.control.newest_store import check_newest
 from sweeps.control.open_course import RAY_LOG, Course, OpenCourse, Surroundings
-from sweeps.control.planning import check_corners
-from sweeps.control.resolving import resolved
 from sweeps.control.resumed_spec import accept_spec, effective_spec
 from sweeps.control.shared_budget import SharedBudget
 from sweeps.control.sweep_end import SweepEnd
 from sweeps.front.pareto import rankable, spec_objectives
+from sweeps.planning.auto_sampler import resolved
+from sweeps.planning.plan import check_corners
+from sweeps.planning.spec_code import accepting, as_recorded, code_of, shown, weights_of
 from sweeps.population.joining import ledger_of, reserve_whole
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
-from sweeps.provenance import fingerprint
-from sweeps.provenance.own_weights import accepting, as_recorded, shown, weights_of
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.provenance.spec_code import code_of
 from sweeps.records import SweepState, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
@@ -45,6 +43,7 @@ from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.store import Lease, Store, StoreError, SweepRecord
 from sweeps.tracking import Drain
+from sweeps.util import fingerprint
 from trainables.data import SOURCES
 from trainables.system import PublicFacts
 from trainables.validation.planning import check_defined

@@ -14,8 +14,7 @@ from dpcore.checks import InvalidValue
 from sweeps.population.declared_public import PARTS
 from sweeps.records import SweepRecord
 from sweeps.spec import SweepSpec
-from sweeps.spec.model import FUNCTION
-from sweeps.spec.sections import Data
+from sweeps.spec.sections import FUNCTION, Data
 from trainables.data import SOURCES
 from trainables.data.files import overlap
 from trainables.data.splits import PartUse

@@ -10,9 +10,8 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import closest
 from sweeps.spec import SweepSpec, load_spec, sections_of
-from sweeps.spec.documents import read_file
+from sweeps.spec.documents import read_document, read_file
 from sweeps.spec.problems import in_file
-from sweeps.spec.yaml_text import read_document
 
 
 def example_names() -> list[str]:
@@ -34,7 +33,7 @@ def load_example_or_file(
     validation.
 
     changes  {"path.to.key": value}, or "path.to.key=VALUE" each with VALUE in YAML; applied in order
-    systems, sources  the user's own, see `sweeps.spec.own_objects`
+    systems, sources  the user's own, see `sweeps.spec.parse`
     Raises InvalidValue when there is neither such a file nor such an example, or for a change that is none; SpecErrors
     for a bad spec.
     """
@@ -62,7 +61,7 @@ def _changed(
     for path, value in changes.items() if isinstance(changes, Mapping) else map(_parsed, changes):
         _apply(raw, path, value)
     if systems or sources:
-        from sweeps.spec.own_objects import with_own_sources, with_own_systems
+        from sweeps.spec.parse import with_own_sources, with_own_systems
 
         raw = with_own_sources(with_own_systems(raw, systems), sources)
     return load_spec(raw)

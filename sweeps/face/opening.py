@@ -24,8 +24,8 @@ from sweeps.spec import SweepSpec
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sweeps.checking.checked import Checked
     from sweeps.face.fronts import ParetoFront
+    from sweeps.planning.check import Checked
     from sweeps.process.workspace import Workspace
 
 Spec = str | Path | Mapping[str, Any] | SweepSpec
@@ -59,8 +59,8 @@ def load(
     Raises SpecErrors with every problem at once, InvalidValue where there is no such file or example.
     """
     from sweeps.examples import load_example_or_file
-    from sweeps.provenance.user_code import working_folder_is_importable
-    from sweeps.spec.yaml_text import read_document
+    from sweeps.spec.documents import read_document
+    from sweeps.util.fingerprint import working_folder_is_importable
 
     document: str | Mapping[str, Any]
     if isinstance(spec, SweepSpec):
@@ -87,7 +87,7 @@ def init(file: str | Path, *, label: str | None = None, output: str | Path | Non
     Raises InvalidValue (file, label, output).
     """
     from sweeps.process.outputs import write_output
-    from sweeps.spec.starting import starting_spec
+    from sweeps.spec.template import starting_spec
 
     if output is not None and Path(output).exists():
         remedy = "What was filled in there is not written over: name another."
@@ -126,8 +126,8 @@ def check(
     found.
     """
     from sweeps.advice.proxy import Proxy
-    from sweeps.checking.checked import checked
     from sweeps.control.choosing import with_chosen
+    from sweeps.planning.check import checked
     from sweeps.population.saying import before
 
     loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems, sources=sources)
@@ -215,8 +215,8 @@ def created(
 
     The arguments are those of `run`, which raises what this does. Nothing of the sweep has run yet.
     """
-    from sweeps.checking.checked import before_launch
     from sweeps.control import session
+    from sweeps.planning.check import before_launch
 
     changes = _with_models(changes, models)
     loaded = load(spec, data=data, trials=trials, seed=seed, changes=changes, systems=systems, sources=sources)
@@ -304,7 +304,7 @@ def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: 
     from sweeps.control import session
     from sweeps.face.progress import ProgressDisplay, in_notebook
     from sweeps.process.words import LOG, kept_in
-    from sweeps.provenance.user_code import working_folder_is_importable
+    from sweeps.util.fingerprint import working_folder_is_importable
 
     working_folder_is_importable()
 

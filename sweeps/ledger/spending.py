@@ -36,7 +36,7 @@ from sweeps.ledger.summary import Choice, Procedure, Summary, SweepTotal, larges
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState, sweep_of
-from sweeps.search import registry
+from sweeps.search import samplers
 from trainables.system import PrivacyPlan
 from trainables.training.noise import named_generators
 
@@ -136,12 +136,12 @@ def choices_by_results(spec: RecordedSpec) -> tuple[Choice, ...]:
     found = []
     sampler = spec.sampler
     # Inside a sealed search results may choose within bounds, which its price covers.
-    if registry.learns(sampler) and not (spec.selection and registry.is_sealed(sampler)):
+    if samplers.learns(sampler) and not (spec.selection and samplers.is_sealed(sampler)):
         found.append(
             Choice(
                 what=f"the {sampler} sampler chose trials by the results of earlier ones",
                 will=f"the {sampler} sampler chooses trials by the results of earlier ones",
-                instead=f"search with `sampler: {'` or `'.join(registry.fixed())}`",
+                instead=f"search with `sampler: {'` or `'.join(samplers.fixed())}`",
             )
         )
     if spec.early_stopping is not None:

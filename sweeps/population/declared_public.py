@@ -1,7 +1,7 @@
 """Records that a sweep over a population declares public: no ledger counts what leaves of them.
 
 Only a file of their own may be declared so: a part of the population's records is private, or the ledger would show
-nothing for exact scores on them (`sweeps.spec.raw.check_population`).
+nothing for exact scores on them (`sweeps.spec.rules.check_population`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from sweeps.population.declared_public import public_files
 from sweeps.population.joining import whole_of
 from sweeps.release.rounding import count_text
 from sweeps.search.space import Space
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from trainables.system import PrivacyPlan, PublicFacts
 
 DRAWS = 6
@@ -109,8 +109,7 @@ def _plans(
     spec: SweepSpec, facts: PublicFacts, calibrations: MutableMapping[str, float] | None
 ) -> Iterator[Iterable[PrivacyPlan]]:
     """Of trials that there will be whatever is drawn, and of a few draws."""
-    from sweeps.checking.feasibility import certain, draws
-    from sweeps.control.planning import plan_proposal
+    from sweeps.planning.plan import certain, draws, plan_proposal
 
     known: MutableMapping[str, float] = {} if calibrations is None else calibrations
     space = Space.of(spec)

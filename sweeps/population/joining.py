@@ -12,7 +12,7 @@ from sweeps.population.charging import check_terms
 from sweeps.population.refuted import check_not_refuted
 from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store import Lease, Store
 
 

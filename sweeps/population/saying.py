@@ -8,7 +8,7 @@ from sweeps.population.forecast import next_sweep
 from sweeps.population.refuted import check_not_refuted
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.publisher import Publisher
-from sweeps.spec.model import FUNCTION, SweepSpec
+from sweeps.spec.sections import FUNCTION, SweepSpec
 from sweeps.store.errors import StoreError, UnknownPopulation
 from trainables.system import PublicFacts
 

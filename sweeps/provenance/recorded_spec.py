@@ -91,7 +91,7 @@ class RecordedSpec:
 
     def at_budgets(self, added: Sequence[float]) -> RecordedSpec:
         """This one, and budgets that its sweep was given later: they move the references that follow from budgets."""
-        from sweeps.spec.budgets import BUDGET_AXES, beyond
+        from sweeps.spec.sections import BUDGET_AXES, beyond
 
         if not added:
             return self
@@ -120,7 +120,7 @@ class RecordedSpec:
     @property
     def orders(self) -> tuple[PublicOrder, ...]:
         """By which trials are best, where only the best may leave."""
-        from sweeps.spec.orders import orders_of
+        from sweeps.spec.sections import orders_of
 
         return orders_of(self.objectives, self.release, (self.selection or {}).get("orders", ()))
 

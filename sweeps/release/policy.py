@@ -15,13 +15,13 @@ from dpcore.guarantee import Guarantee, Status, weakest
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import TrialRecord
 from sweeps.release.published import OPEN, Published, ReleasePolicy
-from sweeps.spec.same_as import SAME_AS
+from sweeps.spec.hyperparameters import SAME_AS
 from trainables.metrics import WITHHELD, Config, Dependence, Metric
 from trainables.system import PrivacyPlan
 from trainables.units import RECORD
 
 if TYPE_CHECKING:
-    from sweeps.spec.model import SweepSpec
+    from sweeps.spec.sections import SweepSpec
 
 _EVERYTHING: frozenset[Dependence] = frozenset()
 _PUBLIC = "The records are public"

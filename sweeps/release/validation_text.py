@@ -27,8 +27,7 @@ def validation_text(facts: PublicFacts, adjacency: Adjacency) -> str | None:
 
 def recorded_text(spec: RecordedSpec) -> str | None:
     """The line for a recorded spec, whose data may be gone by now."""
-    from sweeps.spec.model import FUNCTION
-    from sweeps.spec.sections import Data
+    from sweeps.spec.sections import FUNCTION, Data
     from trainables.data import SOURCES
 
     if FUNCTION.fullmatch(spec.source):

@@ -17,7 +17,7 @@ from sweeps.release.published import Published
 from sweeps.release.quoting import quote_of_claim
 from sweeps.report.content import Content
 from sweeps.report.guarantees import claim_badge, guarantee_line
-from sweeps.search.rungs import rung_ends
+from sweeps.search.asha import rung_ends
 from sweeps.spec.sections import EarlyStopping
 from trainables.system import PrivacyPlan
 

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpcore.checks import InvalidValue
+from sweeps.planning.rehearsal import Rehearsal
 from sweeps.process.words import Event, say
-from sweeps.rehearsal import Rehearsal
 from sweeps.sealed.planning import SealedPlanner
 from sweeps.sealed.prior import SealedPrior
 from sweeps.sealed.workers import workers_of

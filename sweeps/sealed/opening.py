@@ -32,7 +32,7 @@ from sweeps.sealed.planning import CANDIDATES, SealedPlanner
 from sweeps.sealed.prior import SealedPrior
 from sweeps.sealed.workers import workers_at
 from sweeps.search.space import Space
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from trainables.measures.objectives import measured
 from trainables.sealed.adapting import Adapting
 from trainables.sealed.box import KEY_BYTES, Box

@@ -16,7 +16,7 @@ from sweeps.population.blocks import settle_block
 from sweeps.records import TARGET_EPSILON, Proposal, Settlement, TrialState, trial_key
 from sweeps.release.policy import Release
 from sweeps.sealed.opening import SealedPlaces
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store import Lease, Store
 from trainables.sealed.drawn import Slot
 from trainables.sealed.standing import Candidate

@@ -6,8 +6,8 @@ Later nobody could say it: that a model was too large tells that its trial ran.
 from __future__ import annotations
 
 from dpcore.checks import InvalidValue
-from sweeps.rehearsal import Rehearsal
-from sweeps.spec.model import SweepSpec
+from sweeps.planning.rehearsal import Rehearsal
+from sweeps.spec.sections import SweepSpec
 
 BYTES_PER_WEIGHT = 12
 """Of a weight and two moments of it, in float32."""

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from dpcore.checks import InvalidValue
 from sweeps.runner.resources import Node, listed, room_for
-from sweeps.spec.model import SweepSpec
-from sweeps.spec.sections import Resources
+from sweeps.spec.sections import Resources, SweepSpec
 
 
 def workers_of(resources: Resources, cpus: int | None = None) -> int:

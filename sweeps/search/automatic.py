@@ -1,9 +1,9 @@
 """`sampler: auto`: which method proposes, by rule, and budgets in turn whatever the method.
 
 The rule looks at the spec and at what its trials are planned to cost, at nothing that was measured, and once: a sweep
-keeps in `search.resolved` what was chosen when it began (`sweeps.control.resolving`), however it is extended.
+keeps in `search.resolved` what was chosen when it began (`sweeps.planning.auto_sampler`), however it is extended.
 
-Which budget a proposal gets is a schedule of seed and number (`sweeps.search.strata`): no result chooses it.
+Which budget a proposal gets is a schedule of seed and number (`sweeps.search.turns`): no result chooses it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Protocol
 
 from dpcore.checks import InvalidValue
 from sweeps.release.published import Published
-from sweeps.search import registry
-from sweeps.search.history import WarmStart
-from sweeps.search.objective_values import judged
+from sweeps.search import samplers
+from sweeps.search.asha import judged
 from sweeps.search.optuna_sampler import OptunaSampler
-from sweeps.search.registry import Automatic, Learning
-from sweeps.search.strata import BudgetTurns
-from sweeps.spec.model import SweepSpec
+from sweeps.search.samplers import Automatic, Learning
+from sweeps.search.turns import BudgetTurns
+from sweeps.search.warm_start import WarmStart
+from sweeps.spec.sections import SweepSpec
 from trainables.system import Scalar
 
 GAUSSIAN_PROCESS, PARZEN, GENETIC = METHODS = ("gp", "tpe", "nsga2")
@@ -72,14 +72,14 @@ def at_budget(entry: Learning | Automatic, spec: SweepSpec) -> Callable[[SweepSp
     """
     if isinstance(entry, Automatic):
         if spec.search.resolved is None:
-            expected = f"a method, one of {registry.one_of(METHODS)}, which is chosen when a sweep begins"
+            expected = f"a method, one of {samplers.one_of(METHODS)}, which is chosen when a sweep begins"
             raise InvalidValue("search.resolved", None, expected)
         if spec.search.resolved == GAUSSIAN_PROCESS:
             # Most of a second of imports, of which no other sampler has any use.
             from sweeps.search.surrogate import Surrogate
 
             return Surrogate
-        entry = registry.learning(spec.search.resolved)
+        entry = samplers.learning(spec.search.resolved)
     return partial(OptunaSampler, entry)
 
 

@@ -22,13 +22,13 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.records import SYSTEM, TARGET_EPSILON
 from sweeps.release.published import Published
-from sweeps.search import history
-from sweeps.search.history import Lesson
-from sweeps.search.registry import Learning
-from sweeps.search.seeds import seed_of_point
+from sweeps.search import warm_start
+from sweeps.search.samplers import Learning
 from sweeps.search.space import Branch, Space
+from sweeps.search.turns import seed_of_point
+from sweeps.search.warm_start import Lesson
 from sweeps.spec.domains import Domain
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from trainables.system import Scalar
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -48,7 +48,7 @@ class OptunaSampler:
         self._asked: dict[int, optuna.Trial] = {}
         self._taught: dict[int, Lesson | None] = {}
         self._start = 0
-        self._warm, self.warm_start = history.fitting(spec, self._space, warm)
+        self._warm, self.warm_start = warm_start.fitting(spec, self._space, warm)
 
     def rebuild(self, records: Iterable[Published]) -> None:
         """Know these records and no others."""
@@ -60,7 +60,7 @@ class OptunaSampler:
         self._records[record.number] = record
         if self._study is None:
             return
-        now = history.lesson(self._spec, record)
+        now = warm_start.lesson(self._spec, record)
         trial = self._asked.get(record.number)
         if record.number in self._taught and self._taught[record.number] == now:
             return
@@ -94,7 +94,7 @@ class OptunaSampler:
         return self._codec.decode(branch, trial.params)
 
     def _study_for(self, number: int) -> optuna.Study:
-        start = history.window_start(number, self._entry.window)
+        start = warm_start.window_start(number, self._entry.window)
         if self._study is None or start != self._start or self._entry.reads_penalties:
             self._start = start
             self._study = self._fresh_study(number)
@@ -104,9 +104,9 @@ class OptunaSampler:
         directions = [str(objective.goal) for objective in self._spec.objectives]
         study = optuna.create_study(directions=directions)
         known = [record for _, record in sorted(self._records.items()) if record.number < number]
-        seen = history.kept(self._spec, [record for record in known if record.number < self._start])
+        seen = warm_start.kept(self._spec, [record for record in known if record.number < self._start])
         seen += [record for record in known if record.number >= self._start]
-        lessons = [history.lesson(self._spec, record) for record in (*self._warm, *seen)]
+        lessons = [warm_start.lesson(self._spec, record) for record in (*self._warm, *seen)]
         penalty = self._penalty(lessons)
         study.add_trials(
             self._frozen(record, lesson, penalty) for record, lesson in zip((*self._warm, *seen), lessons, strict=True)

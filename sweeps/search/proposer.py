@@ -18,11 +18,10 @@ from typing import Protocol
 
 from sweeps.records import Extension, Proposal
 from sweeps.release.published import Published
-from sweeps.search.history import WarmStart
-from sweeps.search.registry import Automatic, Independent, Learning, Points, sampler
-from sweeps.search.seeds import seed_of_trial
-from sweeps.search.strata import BudgetTurns, Strata, widened
-from sweeps.spec.model import SweepSpec
+from sweeps.search.samplers import Automatic, Independent, Learning, Points, sampler
+from sweeps.search.turns import BudgetTurns, Strata, seed_of_trial, widened
+from sweeps.search.warm_start import WarmStart
+from sweeps.spec.sections import SweepSpec
 from trainables.system import Scalar
 
 

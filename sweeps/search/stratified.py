@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 from math import ceil
 
 from sweeps.release.published import Published
-from sweeps.search import history
+from sweeps.search import warm_start
 from sweeps.search.automatic import AtBudget
 from sweeps.search.space import Space
-from sweeps.search.strata import Strata
-from sweeps.spec.model import SweepSpec
-from sweeps.spec.same_as import alone
+from sweeps.search.turns import Strata
+from sweeps.spec.hyperparameters import alone
+from sweeps.spec.sections import SweepSpec
 from trainables.system import Scalar
 
 
@@ -33,7 +33,7 @@ class StratifiedSampler:
         warm: Iterable[Published] = (),
         strata: Strata | None = None,
     ) -> None:
-        found, self.warm_start = history.fitting(spec, Space.of(spec), warm)
+        found, self.warm_start = warm_start.fitting(spec, Space.of(spec), warm)
         self._strata = strata or Strata.of(spec)
         share = spec.search.model_copy(update={"trials": ceil(spec.search.trials / len(spec.systems))})
         self._samplers = {

@@ -17,14 +17,14 @@ from scipy.stats import qmc
 
 from sweeps.records import TARGET_EPSILON
 from sweeps.release.published import Published
-from sweeps.search import history
+from sweeps.search import warm_start
+from sweeps.search.asha import judged, objective_at
 from sweeps.search.coordinates import Config, Coordinates, ends, is_logarithmic, is_numeric
 from sweeps.search.gaussian_process import Process, log_odds, normal_scores
-from sweeps.search.objective_values import judged, objective_at
-from sweeps.search.seeds import ORDER, POINT, sequence
 from sweeps.search.space import Space
+from sweeps.search.turns import ORDER, POINT, sequence
 from sweeps.spec.domains import Domain
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from trainables.natural import natural_of
 from trainables.publishing import declared
 from trainables.system import Scalar, System
@@ -57,7 +57,7 @@ class Surrogate:
         natural = natural_of(SYSTEMS.known(self._branch.system))
         self._coordinates = Coordinates(self._branch, self._space.epsilons, natural)
         self._share = _share_that_decides(spec, SYSTEMS.known(self._branch.system))
-        self._warm, self.warm_start = history.fitting(spec, self._space, warm)
+        self._warm, self.warm_start = warm_start.fitting(spec, self._space, warm)
         self._records: dict[int, Published] = {}
 
     def rebuild(self, records: Iterable[Published]) -> None:
@@ -77,14 +77,14 @@ class Surrogate:
             return self._designed(index, epsilon)
         if len(np.unique(known.values)) < 2:
             return self._space.draw(rng, (self._branch.system, epsilon))
-        running = [one.config for one in seen if history.lesson(self._spec, one) is None]
+        running = [one.config for one in seen if warm_start.lesson(self._spec, one) is None]
         process = Process(known.points, self._scaled(known.values), known.whole(running))
         return self._best(process, known, epsilon, rng)
 
     def _seen(self, number: int) -> list[Published]:
-        start = history.window_start(number, WINDOW)
+        start = warm_start.window_start(number, WINDOW)
         known = [record for _, record in sorted(self._records.items()) if record.number < number]
-        kept = history.kept(self._spec, [record for record in known if record.number < start])
+        kept = warm_start.kept(self._spec, [record for record in known if record.number < start])
         return [*self._warm, *kept, *(record for record in known if record.number >= start)]
 
     def _scaled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -163,7 +163,7 @@ class _Known:
         rows: list[tuple[Config, float]] = []
         costs: list[tuple[float, ...] | None] = []
         for record in seen:
-            lesson = history.lesson(spec, record)
+            lesson = warm_start.lesson(spec, record)
             if lesson is None:
                 continue
             self.configs.append(record.config)

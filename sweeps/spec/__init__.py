@@ -1,11 +1,10 @@
 """The spec of a sweep: read whole, checked whole, frozen."""
 
 from sweeps.spec.difference import diff
-from sweeps.spec.json_schema import spec_schema
-from sweeps.spec.loading import load_spec, public_facts, sections_of
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.parse import load_spec, public_facts, sections_of
 from sweeps.spec.problems import SpecError, SpecErrors
-from sweeps.spec.sections import EarlyStopping, Resources
+from sweeps.spec.schema import spec_schema
+from sweeps.spec.sections import EarlyStopping, Resources, SweepSpec
 
 __all__ = [
     "EarlyStopping",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sweeps.spec.model import SweepSpec, has_meaning
+from sweeps.spec.sections import SweepSpec, has_meaning
 
 
 @dataclass(frozen=True, slots=True)

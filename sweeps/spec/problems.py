@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from dpcore.checks import InvalidValue
-from trainables.worker.redaction import redacted
+from trainables.worker.redaction import holds_secret, redacted
 
 
 class Absent(Enum):
@@ -87,3 +88,42 @@ class Problems:
 def _short(value: object) -> str:
     text = redacted(repr(value), *([value] if isinstance(value, str) else []))
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+# No password stands in a spec: it is kept in the store, shown in MLflow and in reports, and sent to clusters.
+
+REMEDY = (
+    "Put it into the environment (PGPASSWORD, MLFLOW_TRACKING_PASSWORD, AWS_SECRET_ACCESS_KEY), into ~/.pgpass, or the "
+    "whole URL into SWEEPS_STORE or SWEEPS_TRACKING."
+)
+
+
+def check_no_secrets(raw: Mapping[str, Any], problems: Problems) -> None:
+    """Every text of the spec, wherever it stands, is looked at before anything else is."""
+    for path, text in texts(raw):
+        if holds_secret(text):
+            problems.add(path, text, "a URL without a password: everybody with the results reads the spec", REMEDY)
+
+
+def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """(dotted path, text) of every text in nested values, keys excepted."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from texts(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from texts(inner, f"{path}.{number}")
+
+
+# A blank of a spec: a value that nobody may guess, written `???` until a person has filled it in.
+
+BLANK = "???"
+
+
+def check_no_blanks(raw: Any, problems: Problems) -> None:
+    """Every blank is named at once, before anything else is said of the spec."""
+    for path, text in texts(raw):
+        if text.strip() == BLANK:
+            problems.add(path, text, "a value: this blank is not filled in yet")

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    PlainValidator,
-    WithJsonSchema,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from dpcore.adjacency import Adjacency
 from sweeps.spec.domains import Domain
-from sweeps.spec.same_as import SameAs
-from trainables.system import PrivacyTarget, Scalar
+from sweeps.spec.hyperparameters import SameAs
+from trainables.orders import PublicOrder
+from trainables.plugins import OBJECT
+from trainables.system import Execution, PrivacyTarget, Scalar
 from trainables.units import RECORD
 
 
@@ -51,7 +47,7 @@ PositiveCount = Annotated[int, Field(ge=1), NUMBER]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Knob = Annotated[
     Any, PlainValidator(lambda value: value), PlainSerializer(_knob_out), WithJsonSchema({})
-]  # read by sweeps.spec.systems_section, which knows each system's parameters, as sweeps.spec.json_schema does
+]  # read by sweeps.spec.hyperparameters, which knows each system's parameters, as sweeps.spec.schema does
 
 
 class Section(BaseModel):
@@ -163,19 +159,19 @@ class Chosen(Section):
 class Search(Section):
     """How points are proposed. `trials` counts launched ones; infeasible proposals are listed apart.
 
-    sampler     one of `sweeps.search.registry.SAMPLERS`, one that an installed package offers, or module:function; in a
+    sampler     one of `sweeps.search.samplers.SAMPLERS`, one that an installed package offers, or module:function; in a
                 sealed search `adaptive` is one too
     resolved    the method that `auto` comes to, which is recorded when a sweep begins (`sweeps.search.automatic`)
     repeats     of a grid: trials of each point, alike but for their seeds and noise
     stratified  systems and budgets take turns, and a sampler that learns does so for each system by itself
     first       known good points, which are tried before what the sampler proposes and count among `trials`; no point
-                of a grid and no turn is left out for them (`sweeps.search.known_points`)
+                of a grid and no turn is left out for them (`sweeps.search.space`)
     chosen_from  of a final run: the sweep of the same store whose best trial says its hyperparameters
     chosen      what that came to, which is recorded when a sweep begins (`sweeps.control.choosing`)
     """
 
     sampler: Annotated[str, PlainValidator(lambda value: value), WithJsonSchema({"type": "string"})] = (
-        "auto"  # read by sweeps.spec.across_sections, which knows the samplers
+        "auto"  # read by sweeps.spec.rules, which knows the samplers
     )
     trials: Annotated[PositiveCount, Field(le=10_000_000)]
     seed: Annotated[int, Field(ge=0, lt=2**63), NUMBER] = 0
@@ -183,7 +179,7 @@ class Search(Section):
     repeats: PositiveCount = 1
     stratified: bool = False
     resolved: Literal["gp", "tpe", "nsga2"] | None = None
-    first: tuple[dict[str, Any], ...] = ()  # read by sweeps.spec.across_sections, which knows the space
+    first: tuple[dict[str, Any], ...] = ()  # read by sweeps.spec.rules, which knows the space
     chosen_from: Name | None = None
     chosen: Chosen | None = None
 
@@ -339,7 +335,7 @@ def _value_alone(value: object) -> object:
 class FrontOptions(Section):
     """How fronts are measured.
 
-    reference  {metric: value} at which the hypervolume ends; the others are filled in (`sweeps.spec.references`)
+    reference  {metric: value} at which the hypervolume ends; the others are filled in (`sweeps.spec.rules`)
     """
 
     reference: dict[str, Annotated[Reference, BeforeValidator(_value_alone)]] = {}
@@ -376,3 +372,179 @@ class Tracking(Section):
             }
         ),
     ] = None
+
+
+# The public orders by which trials of a sealed search are best.
+
+MOST = 4
+"""Orders of one search: each more makes every trial dearer."""
+
+
+def orders_of(
+    objectives: Sequence[tuple[str, str]], release: str, written: Sequence[Mapping[str, Any]]
+) -> tuple[PublicOrder, ...]:
+    """The first objective or, with `release: front`, those that are `written`; each objective unless any is.
+
+    objectives  (metric, goal) each
+    written     {metric: weight} each
+    """
+    if release != "front":
+        return tuple(PublicOrder.by(metric, goal) for metric, goal in objectives[:1])
+    if not written:
+        return tuple(PublicOrder.by(metric, goal) for metric, goal in objectives)
+    signs = {metric: -1.0 if goal == "minimize" else 1.0 for metric, goal in objectives}
+    # In the order of the objectives: a mapping has none.
+    return tuple(
+        PublicOrder(tuple((metric, signs[metric] * float(one[metric])) for metric in signs if metric in one))
+        for one in written
+    )
+
+
+def direction(written: Mapping[str, Any]) -> frozenset[tuple[str, float]]:
+    """An order whatever its scale: one that is another's multiple ranks all trials alike, and would cost once more.
+
+    written  {metric: weight above 0}, of one metric at least
+    """
+    most = max(written.values())
+    return frozenset((metric, weight / most) for metric, weight in written.items())
+
+
+# The whole of a sweep spec: its sections, digest and meaning.
+
+
+class SweepSpec(Section):
+    """The whole spec. Build it with `load_spec`: only that checks sections against each other, systems and data.
+
+    constraints  relations between knobs that have to hold (`sweeps.spec.constraints`)
+    report       metrics that each trial reports besides (`sweeps systems` lists them, and `module:function` is one of
+                 your own: `trainables.measures.own_metrics`), and that steer nothing
+    curve        points of each trial's learning curve: its metrics after this many equal shares of its planned steps,
+                 the last of them its end. On private validation records each point is a report of its own within the
+                 budget. Null: a trial reports at its end, and at the rungs of early stopping
+    """
+
+    name: Name
+    data: Data
+    systems: Annotated[dict[str, dict[str, Knob]], Field(min_length=1)]
+    constraints: tuple[str, ...] = ()
+    privacy: Privacy
+    objectives: Annotated[tuple[ObjectiveOptions, ...], Field(min_length=1)]
+    search: Search
+    report: tuple[str, ...] = ()
+    curve: Annotated[int, Field(ge=2, le=1000), NUMBER] | None = None
+    selection: Selection | None = None
+    early_stopping: EarlyStopping | None = None
+    limits: Limits = Limits()
+    resources: Resources = Resources()
+    execution: ExecutionOptions = ExecutionOptions()
+    tracking: Tracking = Tracking()
+    front: FrontOptions = FrontOptions()
+    store: str | None = None
+
+    def canonical(self) -> dict[str, Any]:
+        """Plain JSON values, complete; `load_spec(spec.canonical()) == spec`."""
+        canonical = self.model_dump(mode="json")
+        for section, names in ABSENT_UNLESS_GIVEN.items():
+            for name in names:
+                if canonical[section] and not canonical[section][name]:
+                    del canonical[section][name]
+        for name in ("constraints", "report", "curve", "selection"):
+            if not canonical[name]:
+                del canonical[name]
+        if (self.privacy.scope, self.privacy.release) != ("sweep", "all"):
+            del canonical["privacy"]["spread"], canonical["privacy"]["filter"]
+        return canonical
+
+    def meaning(self) -> dict[str, Any]:
+        """The part that decides what is trained, claimed and proposed: all but name, store, tracking, resources,
+        execution and the limit on stalls, which move work around or change its speed, and front, which measures what
+        came of it."""
+        canonical = self.canonical()
+        del canonical["limits"]["stall_seconds"]
+        return {key: value for key, value in canonical.items() if has_meaning(key)}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the meaning, in hex: the same for every spelling of one sweep."""
+        canonical = json.dumps(self.meaning(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @property
+    def orders(self) -> tuple[PublicOrder, ...]:
+        """By which trials are best, of which some leave: the first objective, or with `release: front` several."""
+        objectives = [(one.metric, str(one.goal)) for one in self.objectives]
+        return orders_of(objectives, self.privacy.release, () if self.selection is None else self.selection.orders)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Metrics that a trial has to report: those of the objectives, and those besides."""
+        return (*(one.metric for one in self.objectives), *self.report)
+
+    def settings(self) -> Execution:
+        """How each trial executes."""
+        return Execution(noise_source=self.privacy.noise_source, **self.execution.model_dump(exclude={"retries"}))
+
+    def texts(self) -> tuple[str, ...]:
+        """Every text that a knob may take."""
+        knobs = [knob for knobs in self.systems.values() for knob in knobs.values() if not isinstance(knob, SameAs)]
+        values = {value for knob in knobs for value in (knob.values if isinstance(knob, Domain) else (knob,))}
+        return tuple(sorted(value for value in values if isinstance(value, str)))
+
+    def user_functions(self) -> tuple[str, ...]:
+        """What text knobs and metrics name as `package.module:function`, and systems as `module:object`: workers import
+        them."""
+        return tuple(text for text in (*self.texts(), *self.systems, *self.asked) if FUNCTION.fullmatch(text))
+
+    def user_modules(self) -> tuple[str, ...]:
+        """Modules of these, and of a sampler, a data source and a feature map that are named so: the user's own code,
+        part of what is trained."""
+        here = (
+            one for one in (self.search.sampler, self.data.source, self.data.feature_map) if FUNCTION.fullmatch(one)
+        )
+        return tuple(sorted({function.split(":")[0] for function in (*self.user_functions(), *here)}))
+
+
+ABSENT_UNLESS_GIVEN = {
+    "data": ("population",),
+    "limits": ("hours", "trial_minutes"),
+    "privacy": ("shares", "order"),
+    "search": ("first", "resolved", "chosen_from", "chosen"),
+    "selection": ("target", "orders", "adapt"),
+    "tracking": ("models",),
+}
+"""Values of a canonical spec that are younger than its digest: without them a spec has the one that it always had."""
+FUNCTION = OBJECT
+"""The user's own code in a spec: `package.module:function`."""
+WITHOUT_MEANING = frozenset({"name", "tracking", "store", "resources", "execution", "front", "limits.stall_seconds"})
+
+
+def has_meaning(path: str) -> bool:
+    """Whether the value at this path of a spec decides what is trained, claimed or proposed."""
+    return path not in WITHOUT_MEANING and path.split(".")[0] not in WITHOUT_MEANING
+
+
+# The budgets of a spec, and the references of a front that follow from them.
+
+BEYOND = 1.1
+"""Of the largest budget: a trial exactly at a reference would add no volume."""
+BUDGET_AXES = ("epsilon", "target_epsilon")
+
+
+def beyond(budgets: Sequence[float]) -> Reference:
+    """Where the axes of epsilon end."""
+    largest = max(budgets)
+    # Its words are part of a spec and its digest: sweeps of earlier versions have them so.
+    source = f"a tenth beyond the largest budget, {largest:g}"
+    return Reference(value=float(f"{BEYOND * largest:.12g}"), source=source, derived=True)
+
+
+def with_budgets(spec: SweepSpec, budgets: Sequence[float]) -> SweepSpec:
+    """The spec over other budgets."""
+    given = spec.front.reference
+    ends = {name: beyond(budgets) for name in BUDGET_AXES if name in given and given[name].derived}
+    return spec.model_copy(
+        update={
+            "privacy": spec.privacy.model_copy(update={"epsilon": tuple(sorted(budgets))}),
+            "front": FrontOptions(reference={**given, **ends}),
+        }
+    )

@@ -31,8 +31,8 @@ from sqlalchemy import (
     update,
 )
 
-from sweeps.provenance.fingerprint import keyed
 from sweeps.store.text import dumps
+from sweeps.util.fingerprint import keyed
 
 metadata = MetaData()
 
@@ -244,7 +244,7 @@ keys = Table(
 """Secrets of the store itself, in hex: they serve all its sweeps, and outlive each of them."""
 
 DATA_KEY = "data"
-"""What the records' digests are keyed with (`sweeps.provenance.fingerprint.keyed`)."""
+"""What the records' digests are keyed with (`sweeps.util.fingerprint.keyed`)."""
 
 
 def _records_of_their_own(connection: Connection) -> None:

@@ -14,7 +14,6 @@ from typing import TypeVar
 from sqlalchemy import Connection, delete, insert, select, update
 
 from sweeps.population.arithmetic import Charge, Population, Row
-from sweeps.provenance.fingerprint import keyed
 from sweeps.records import (
     AttemptRecord,
     CurveReport,
@@ -40,6 +39,7 @@ from sweeps.store.lease import SqlLease, acquire, read_driver
 from sweeps.store.schema import DATA_KEY, keys, leases, names, outbox, populations, requests, sweeps
 from sweeps.store.text import dumps
 from sweeps.store.writing import Writer
+from sweeps.util.fingerprint import keyed
 from trainables.system import PrivacyPlan, Refusal
 
 T = TypeVar("T")

@@ -17,9 +17,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dpcore.checks import InvalidValue
-from sweeps.provenance.user_code import packages
 from sweeps.spec import SweepSpec
 from sweeps.submission.order import OPERATORS, ORDER_FILE, SPEC_FILE, Order
+from sweeps.util.fingerprint import packages
 
 PACKAGES = ("dpcore", "trainables", "sweeps")
 

@@ -60,10 +60,10 @@ def submit(
 ) -> None:
     """Run a sweep as a job of a Ray cluster, with the controller there."""
     from sweeps.examples import load_example_or_file
-    from sweeps.provenance.fingerprint import check_accepted
     from sweeps.submission.jobs import JobServer
     from sweeps.submission.order import SPEC_FILE, Order, versions
     from sweeps.submission.parcel import check_references, pack, taken_from_here
+    from sweeps.util.fingerprint import check_accepted
 
     check_accepted(accept or [])
     loaded = None if resume else load_example_or_file(spec, data=data, trials=trials, seed=seed, changes=changes or ())

@@ -42,7 +42,7 @@ RECORDED, SHOWN = 200, 200
 
 
 def plan_of(proposal: Proposal | None, spec: SweepSpec) -> PrivacyPlan:
-    from sweeps.control.planning import plan_proposal
+    from sweeps.planning.plan import plan_proposal
 
     assert proposal is not None
     facts = SOURCES["uniform"].facts({"n": 1000})

@@ -146,7 +146,7 @@ def first_launch(finished: int) -> float:
 
 
 def _fill(workspace: Workspace, name: str, spec: Any, trials: int) -> None:
-    from sweeps.control.planning import plan_proposal
+    from sweeps.planning.plan import plan_proposal
     from sweeps.search import Proposer
     from sweeps.store import open_store
     from trainables.system import PrivacyPlan

@@ -3,7 +3,7 @@
 Recorded once  64 points of `quickstart`, drawn at random, each trained to its end, with its metrics at every rung;
                kept in .sweeps/rungs-curves.json, and gone on with where a run was ended.
 Replayed       20 seeds: the points arrive in another order, on `--workers` workers of unlike speed, and
-               `sweeps.search.rungs` decides, as the controller asks it. A rung costs its steps once it is launched.
+               `sweeps.search.asha` decides, as the controller asks it. A rung costs its steps once it is launched.
 Judged         share of the full search's hypervolume that all reported models reach (a stopped one counts as it was
                reported, with the claim of its whole plan), and share of the full search's steps that were launched.
 
@@ -28,15 +28,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from sweeps.control.planning import plan_proposal
 from sweeps.examples import load_example_or_file
 from sweeps.front.pareto import hypervolume
+from sweeps.planning.plan import plan_proposal
 from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.release.comparing import compared_epsilon
 from sweeps.release.published import was_published
-from sweeps.search.independent import RandomPoints
-from sweeps.search.rungs import first_stop, next_rung, rung_ends
-from sweeps.search.seeds import seed_of_trial
+from sweeps.search.asha import first_stop, next_rung, rung_ends
+from sweeps.search.samplers import RandomPoints
+from sweeps.search.turns import seed_of_trial
 from sweeps.spec import SweepSpec, load_spec, public_facts
 from sweeps.spec.sections import EarlyStopping
 from tests.trainables.recording import memory_run

@@ -24,7 +24,7 @@ from dpcore.calibrate import Target, sampled_gaussian
 from dpcore.selection import EventProfile, TwoPoint, geometric, two_point
 from dpcore.selection.two_point import largest_excess
 from sweeps.advice.advising import compared
-from sweeps.checking.feasibility import draws
+from sweeps.planning.plan import draws
 from sweeps.sealed.planning import SealedPlanner
 from sweeps.sealed.prior import SealedPrior
 from sweeps.search.space import Space

@@ -11,7 +11,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial
 
-from sweeps.search.registry import ENTRY_POINTS, Learning
+from sweeps.search.samplers import ENTRY_POINTS, Learning
 
 STEP = 0.1
 """Standard deviation of a step, in widths of the range."""

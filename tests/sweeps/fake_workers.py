@@ -24,7 +24,7 @@ from sweeps.population.joining import ledger_of
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import SweepRecord, TrialRecord, TrialState
 from sweeps.search import Proposer
-from sweeps.search.curve_steps import report_steps
+from sweeps.search.asha import report_steps
 from sweeps.spec import load_spec
 from sweeps.store import open_store
 from tests.sweeps.under_charging import never_under_charged

@@ -6,7 +6,7 @@ import random
 from copy import deepcopy
 from typing import Any
 
-from sweeps.search import registry
+from sweeps.search import samplers
 from sweeps.spec import SpecErrors, SweepSpec, load_spec
 from tests.trainables.source_cases import CANDIDATES
 from trainables.registry import SYSTEMS
@@ -108,9 +108,9 @@ def _decided(knob: Any) -> list[Any]:
 
 
 def _search(rng: random.Random) -> dict[str, Any]:
-    sampler = rng.choice(list(registry.SAMPLERS))
+    sampler = rng.choice(list(samplers.SAMPLERS))
     search: dict[str, Any] = {"trials": rng.choice([4, "30"]), "sampler": sampler}
-    other = {"repeats": 2} if registry.walks_grid(sampler) else {"stratified": rng.choice(["yes", False, 1, "True"])}
+    other = {"repeats": 2} if samplers.walks_grid(sampler) else {"stratified": rng.choice(["yes", False, 1, "True"])}
     return search | {name: value for name, value in {"seed": 2**40, **other}.items() if rng.random() < 0.4}
 
 

@@ -30,11 +30,11 @@ from sqlalchemy.engine import Engine
 
 from sweeps.control import sealed_session, session
 from sweeps.process.workspace import Workspace
-from sweeps.provenance.fingerprint import code_digest
 from sweeps.sealed import opening, releasing
 from sweeps.spec import load_spec
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store import UnknownSweep
+from sweeps.util.fingerprint import code_digest
 from tests.sweeps.sealed_kinds import KINDS, spec_of
 from trainables.sealed import box, drawn, worker
 

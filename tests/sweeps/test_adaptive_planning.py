@@ -7,11 +7,11 @@ import pytest
 
 from dpcore.selection import Capped, geometric, price_clipped
 from sweeps.budget.trial_profiles import trial_profile
-from sweeps.checking.preview import preview
 from sweeps.ledger import spending
+from sweeps.planning.preview import preview
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.sealed.assumptions import ADAPTED, PRIOR, rests_on
-from sweeps.search import registry
+from sweeps.search import samplers
 from sweeps.search.automatic import SECONDS_PER_GRADIENT
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, spec_schema
@@ -74,7 +74,7 @@ def test_bounds_are_off_unless_asked_for_and_stated_where_they_are():
 
 def test_results_that_choose_within_the_price_leave_the_total_a_guarantee():
     """And so nothing of the search may change while it runs, as of any sealed one."""
-    assert registry.learns("adaptive")
+    assert samplers.learns("adaptive")
     assert spending.choices_by_results(RecordedSpec(load_spec(ADAPTIVE).canonical())) == ()
     # A sampler of that name elsewhere is a stranger.
     assert spending.choices_by_results(RecordedSpec({"search": {"sampler": "adaptive"}}))
@@ -83,8 +83,8 @@ def test_results_that_choose_within_the_price_leave_the_total_a_guarantee():
 def test_a_spec_may_name_it_and_no_open_sampler_takes_its_name(monkeypatch):
     assert "'adaptive'" in str(spec_schema())
     monkeypatch.setattr("trainables.plugins.offered", lambda group: {"adaptive": None})
-    assert "adaptive" not in registry.known()
-    assert registry.module_of("adaptive") is None
+    assert "adaptive" not in samplers.known()
+    assert samplers.module_of("adaptive") is None
 
 
 def test_check_says_what_following_results_costs_beside_independent_draws():

@@ -18,7 +18,6 @@ from dpcore.selection.two_point import TwoPoint
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.control import session
 from sweeps.control.resumed_spec import effective_spec
-from sweeps.provenance.fingerprint import Changed
 from sweeps.records import TrialState
 from sweeps.sealed.coordinates import SpaceCoordinates
 from sweeps.sealed.opening import drawn_for
@@ -27,6 +26,7 @@ from sweeps.sealed.prior import SealedPrior
 from sweeps.search.coordinates import Coordinates
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
+from sweeps.util.fingerprint import Changed
 from tests.sweeps.sealed_searches import SPEC, Search, files
 from trainables.natural import NONE
 from trainables.sealed.drawn import COINS, Coins, SealedDraw

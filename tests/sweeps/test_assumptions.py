@@ -15,11 +15,11 @@ import pytest
 
 from dpcore.guarantee import Status
 from sweeps.cli import app as cli
-from sweeps.control.planning import plan_proposal
 from sweeps.examples import load_example_or_file
 from sweeps.front.export import render
 from sweeps.front.pareto import sweep_front
 from sweeps.ledger.assumptions import HEADING, NOT_RECORDED, ONE_TRIAL, Assumptions, sentences_of, spans
+from sweeps.planning.plan import plan_proposal
 from sweeps.process.workspace import Workspace
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Settlement, SweepRecord, TrialRecord

@@ -20,11 +20,10 @@ from sweeps.audit.audit_records import AuditRecord, audits_of, begin, share
 from sweeps.audit.audit_trial import audit_trial
 from sweeps.cli import app as cli
 from sweeps.control import session
-from sweeps.control.planning import plan_proposal
 from sweeps.face.overview import shown
+from sweeps.planning.plan import plan_proposal
 from sweeps.process.exits import ExitCode
 from sweeps.process.workspace import Workspace
-from sweeps.provenance import fingerprint
 from sweeps.records import Proposal, Settlement
 from sweeps.release.policy import Release
 from sweeps.report import write_report
@@ -33,6 +32,7 @@ from sweeps.requests import Refutation
 from sweeps.spec import load_spec
 from sweeps.store import open_store
 from sweeps.store.errors import UnknownTrial
+from sweeps.util import fingerprint
 from trainables.data import SOURCES
 from trainables.system import PrivacyPlan
 from trainables.systems.private_prediction.knobs import MinimiserKnobs

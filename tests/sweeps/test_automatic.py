@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.checking.preview import preview
 from sweeps.control.extensions import begun, extended
-from sweeps.control.resolving import resolved
 from sweeps.ledger.spending import choices_by_results
+from sweeps.planning.auto_sampler import resolved
+from sweeps.planning.preview import preview
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.records import Extension
 from sweeps.search import Proposer, automatic, surrogate
 from sweeps.search.automatic import BudgetsInTurn, resolution
 from sweeps.search.coordinates import Coordinates
-from sweeps.search.exam import faults
 from sweeps.search.gaussian_process import OPTIMISM, Process, log_odds, normal_scores
+from sweeps.search.sampler_exam import faults
 from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from tests.sweeps.test_search import MIXED, ONE, TWO, exam

@@ -106,6 +106,6 @@ def test_what_is_changed_is_good_by_itself(answer, base):
 def test_a_silent_acceptance_is_seen(answer, monkeypatch):
     """The mutant: a word that accepts nothing is taken."""
     row = next(row for row in TABLE if row["id"] == "re-accept")
-    monkeypatch.setattr("sweeps.provenance.fingerprint.check_accepted", lambda *arguments: None)
+    monkeypatch.setattr("sweeps.util.fingerprint.check_accepted", lambda *arguments: None)
     _, words, _ = answer(row)
     assert row["says"][0] not in words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpcore.gdp_dual import eps_gdp, mu_gdp
-from sweeps.checking.preview import preview
+from sweeps.planning.preview import preview
 from sweeps.population.arithmetic import Population
 from sweeps.population.forecast import next_sweep
 from sweeps.spec import load_spec, public_facts

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from dpcore.rounding import epsilon_text
-from sweeps.checking.preview import preview
 from sweeps.cli import app as cli
+from sweeps.planning.preview import preview
 from sweeps.records import TrialRecord
 from sweeps.search import Proposer
 from sweeps.spec import load_spec

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from dpcore.checks import InvalidValue
-from sweeps.checking import checked as checking
-from sweeps.checking.checked import before_launch, check_places
 from sweeps.cli import app as cli
+from sweeps.planning import check as checking
+from sweeps.planning.check import before_launch, check_places
 from sweeps.runner.cluster import ClusterUnreachable
 from sweeps.spec import SpecErrors, load_spec
 from trainables.data import SOURCES, table_file

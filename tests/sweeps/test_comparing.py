@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
-from sweeps.control.planning import plan_proposal
 from sweeps.front import pareto
 from sweeps.front.kinds import kinds
 from sweeps.front.panels import AxisEnd, FrontAxis
 from sweeps.front.pareto import front, hypervolume
+from sweeps.planning.plan import plan_proposal
 from sweeps.records import DECIDED, TrialRecord, TrialState
 from sweeps.release.comparing import USED_UP, compared, compared_epsilon
 from sweeps.release.rounding import GRID_DIGITS, on_grid
-from sweeps.search.history import kept
-from sweeps.search.objective_values import objective_at, objective_values
+from sweeps.search.asha import objective_at, objective_values
 from sweeps.search.space import Space
+from sweeps.search.warm_start import kept
 from sweeps.spec import load_spec, public_facts
 from tests.sweeps import toys, view_sweeps
 from tests.sweeps.test_pareto import brute_force

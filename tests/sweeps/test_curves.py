@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.records import TrialState
-from sweeps.search.curve_steps import report_steps
-from sweeps.search.rungs import stops
+from sweeps.search.asha import report_steps, stops
 from sweeps.spec import SpecErrors, SweepSpec, load_spec
 from tests.sweeps import fake_workers
 from tests.sweeps.fake_workers import ASHA, FakeSweep, simulate

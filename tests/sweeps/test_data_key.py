@@ -11,9 +11,9 @@ import pytest
 
 from sweeps.control import session
 from sweeps.process.workspace import Workspace
-from sweeps.provenance.fingerprint import Changed, keyed
 from sweeps.spec import load_spec
 from sweeps.store import Store, open_store
+from sweeps.util.fingerprint import Changed, keyed
 from tests.sweeps.stores import record
 from trainables.data import SOURCES
 

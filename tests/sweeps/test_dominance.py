@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from sweeps.ledger.steps import spending
 from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.release.published import was_published
-from sweeps.search.dominance import BEYOND, best_first
-from sweeps.search.objective_values import objective_at
-from sweeps.search.rungs import Promote, next_rung
+from sweeps.search.asha import BEYOND, Promote, best_first, next_rung, objective_at
 from tests.sweeps.fake_workers import FakeSweep, Killed, memory_folder
 from tests.sweeps.test_rungs import ASHA, SPEC
 from tests.sweeps.toys import finished, spec_with
@@ -172,7 +170,7 @@ def test_the_claim_counts_as_the_budget_that_it_was_solved_for() -> None:
 def test_a_ranking_by_accuracy_alone_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Known fault: a small budget is stopped for the accuracy of a larger one."""
     monkeypatch.setattr(
-        "sweeps.search.rungs.best_first", lambda costs: sorted(range(len(costs)), key=lambda i: costs[i][0])
+        "sweeps.search.asha.best_first", lambda costs: sorted(range(len(costs)), key=lambda i: costs[i][0])
     )
     with pytest.raises(AssertionError):
         test_a_small_budget_is_not_stopped_for_the_accuracy_of_a_larger_one()
@@ -180,7 +178,7 @@ def test_a_ranking_by_accuracy_alone_is_found_out(monkeypatch: pytest.MonkeyPatc
 
 def test_the_reversed_order_breaks_the_property(monkeypatch: pytest.MonkeyPatch) -> None:
     """Known fault: the last front first."""
-    monkeypatch.setattr("sweeps.search.rungs.best_first", lambda costs: best_first(costs)[::-1])
+    monkeypatch.setattr("sweeps.search.asha.best_first", lambda costs: best_first(costs)[::-1])
     with pytest.raises(AssertionError):
         check_promotion(BUDGETS, random.Random(0))
 

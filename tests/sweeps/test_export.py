@@ -15,9 +15,9 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli import app as cli
 from sweeps.export import exporting
-from sweeps.provenance.fingerprint import Changed
 from sweeps.release import publisher
 from sweeps.requests import Refutation
+from sweeps.util.fingerprint import Changed
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing

@@ -17,12 +17,12 @@ from sweeps.control.asking import enqueue
 from sweeps.control.resumed_spec import accept_spec
 from sweeps.ledger.spending import choices_of, summary_in_passing
 from sweeps.process.workspace import Workspace
-from sweeps.provenance.fingerprint import Changed
 from sweeps.records import Extension, TrialState
 from sweeps.requests import Accepted, accepted
 from sweeps.search import Proposer, surrogate
-from sweeps.search.strata import BudgetTurns
+from sweeps.search.turns import BudgetTurns
 from sweeps.spec import load_spec
+from sweeps.util.fingerprint import Changed
 from tests.sweeps import view_sweeps
 from tests.sweeps.fake_workers import NAME, FakeSweep
 from tests.sweeps.stores import record

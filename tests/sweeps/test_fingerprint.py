@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.provenance import user_code
-from sweeps.provenance.fingerprint import changes, code_digest
+from sweeps.util import fingerprint
+from sweeps.util.fingerprint import changes, code_digest
 
 
 @pytest.fixture
@@ -81,15 +81,15 @@ def test_a_file_named_by_a_knob_counts_by_its_content(home):
 
 
 def test_packages_are_the_user_s_own_and_nobody_else_s(home):
-    assert set(user_code.packages(["nets.small"], follow=True)) == {"nets", "parts", "helper_of_parts"}
-    assert set(user_code.packages(["nets.small"])) == {"nets"}
+    assert set(fingerprint.packages(["nets.small"], follow=True)) == {"nets", "parts", "helper_of_parts"}
+    assert set(fingerprint.packages(["nets.small"])) == {"nets"}
     # Installed packages count where the spec names them, and lead no further than to the user's own.
-    assert set(user_code.packages(["yaml"], follow=True)) == {"yaml"}
+    assert set(fingerprint.packages(["yaml"], follow=True)) == {"yaml"}
 
 
 def test_nothing_is_imported(home):
     (home / "nets/__init__.py").write_text("raise SystemExit('imported')\n")
-    script = "from sweeps.provenance.fingerprint import code_digest; print(code_digest(['nets.small']))"
+    script = "from sweeps.util.fingerprint import code_digest; print(code_digest(['nets.small']))"
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=home)
     assert told.stdout.strip() == code_digest(["nets.small"])
 

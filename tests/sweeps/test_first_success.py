@@ -13,8 +13,8 @@ import sweeps
 from dpcore.guarantee import Notion, Status
 from dpcore.selection.filters import DPCharge
 from sweeps.budget.trial_profiles import trial_profile
-from sweeps.checking.preview import preview
 from sweeps.face.overview import shown
+from sweeps.planning.preview import preview
 from sweeps.population.arithmetic import Population
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialState

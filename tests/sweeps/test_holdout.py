@@ -29,13 +29,13 @@ from sweeps.ledger.summary import Procedure, Summary
 from sweeps.ledger.totals import joint_totals, totals
 from sweeps.population.arithmetic import Population
 from sweeps.process.workspace import Workspace
-from sweeps.provenance import fingerprint
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Verdict, quote_of_total
 from sweeps.report import content, write_report
 from sweeps.requests import Refutation
 from sweeps.spec import load_spec
 from sweeps.store import open_store
+from sweeps.util import fingerprint
 from tests.sweeps.final_runs import ran, spec, table
 from tests.sweeps.view_sweeps import guarantee
 from trainables.data import SOURCES

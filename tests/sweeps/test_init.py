@@ -13,8 +13,8 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.app import app
 from sweeps.spec import SpecErrors, public_facts
-from sweeps.spec.blanks import BLANK
-from sweeps.spec.yaml_text import read_document
+from sweeps.spec.documents import read_document
+from sweeps.spec.problems import BLANK
 from trainables.data import table_file
 from trainables.system import Task
 

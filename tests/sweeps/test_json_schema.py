@@ -14,7 +14,7 @@ import pytest
 
 from sweeps.examples import example_names
 from sweeps.spec import load_spec, spec_schema
-from sweeps.spec.yaml_text import read_document
+from sweeps.spec.documents import read_document
 from tests.sweeps.generated_specs import accepted
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS

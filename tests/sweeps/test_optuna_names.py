@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sweeps.search import Proposer, registry
-from sweeps.search.exam import faults
+from sweeps.search import Proposer, samplers
+from sweeps.search.sampler_exam import faults
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.spec.domains import Domain
 from tests.sweeps.test_search import exam
@@ -91,7 +91,7 @@ STEPPED = {
 RATES, STEPS = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8}, {3, 8, 13, 18}
 
 
-@pytest.mark.parametrize("name", registry.SAMPLERS)
+@pytest.mark.parametrize("name", samplers.SAMPLERS)
 def test_every_sampler_keeps_steps(name):
     """Exactly the decimals that a person would write, and all of them before long."""
     method = {"resolved": "gp"} if name == "auto" else {}

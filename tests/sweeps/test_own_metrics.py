@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dpcore.guarantee import Status
-from sweeps.control.planning import plan_proposal
-from sweeps.provenance.spec_code import code_of
+from sweeps.planning.plan import plan_proposal
+from sweeps.planning.spec_code import code_of
 from sweeps.release.policy import Release
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts

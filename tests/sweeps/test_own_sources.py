@@ -12,12 +12,12 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue, QuotesRecords
 from dpcore.guarantee import Status
-from sweeps.control.planning import plan_proposal
+from sweeps.planning.plan import plan_proposal
+from sweeps.planning.spec_code import code_of
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.provenance.spec_code import code_of
 from sweeps.release.validation_text import TREATED_AS_PUBLIC, recorded_text
 from sweeps.spec import SpecErrors
-from sweeps.spec.loading import public_facts
+from sweeps.spec.parse import public_facts
 from trainables import plugins
 from trainables.data import SOURCES
 from trainables.system import PrivacyPlan, Split

@@ -11,7 +11,7 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.provenance.spec_code import code_of
+from sweeps.planning.spec_code import code_of
 from sweeps.spec import SpecErrors
 from trainables import plugins
 from trainables.registry import SYSTEMS

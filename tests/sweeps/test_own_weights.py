@@ -13,12 +13,12 @@ from sweeps.audit import audit_trial
 from sweeps.certificate.gathering import KnownSweep, provenance_row
 from sweeps.control import session
 from sweeps.control.open_course import OpenCourse
+from sweeps.planning.spec_code import WEIGHTS, as_recorded, weights_of
 from sweeps.process.workspace import Workspace
-from sweeps.provenance.fingerprint import Changed
-from sweeps.provenance.own_weights import WEIGHTS, as_recorded, weights_of
 from sweeps.release.publisher import Publisher
 from sweeps.requests import Accepted
 from sweeps.spec import load_spec
+from sweeps.util.fingerprint import Changed
 from tests.trainables.test_brought import MODULE, another
 from trainables.data import SOURCES
 from trainables.features import declared

@@ -25,10 +25,10 @@ from sweeps.control import open_course, session
 from sweeps.control.controller import Controller
 from sweeps.control.decisions import Done
 from sweeps.control.open_course import Surroundings
-from sweeps.control.planning import plan_proposal
 from sweeps.control.stopped_trials import ex_post
 from sweeps.face.overview import shown
 from sweeps.ledger.spending import in_parallel, procedure_event, procedure_guarantee, reported_event
+from sweeps.planning.plan import plan_proposal
 from sweeps.process.workspace import Workspace
 from sweeps.records import LedgerEntry
 from sweeps.report import write_report

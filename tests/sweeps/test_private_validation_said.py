@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.checking.preview import preview
+from sweeps.planning.preview import preview
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.validation_text import recorded_text
 from sweeps.spec import SpecErrors, load_spec

@@ -16,9 +16,9 @@ from sweeps.control.choosing import check_apart, with_chosen
 from sweeps.control.resumed_spec import effective_spec
 from sweeps.ledger.assumptions import ONE_TRIAL
 from sweeps.process.workspace import Workspace
-from sweeps.provenance import fingerprint
 from sweeps.release.publisher import Publisher
 from sweeps.spec import SpecErrors, load_spec
+from sweeps.util import fingerprint
 from tests.sweeps.final_runs import KNOBS, WHY, ran, spec, table
 
 PRIVACY = {"epsilon": 1.0, "delta": 1e-5, "scope": "public"}

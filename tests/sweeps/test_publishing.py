@@ -14,7 +14,7 @@ from sweeps.cli import app as cli
 from sweeps.records import TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.search import Proposer
-from sweeps.spec import SpecErrors, load_spec, loading
+from sweeps.spec import SpecErrors, load_spec, parse
 from sweeps.store import open_store
 from tests.sweeps.published_sweeps import (
     NAME,
@@ -96,8 +96,8 @@ def test_a_metric_that_no_claim_covers_is_no_objective():
 
 
 def test_it_is_the_check_that_refuses_it(monkeypatch):
-    others = [one for one in loading.CHECKS if one.__name__ != "check_raw_measures"]
-    monkeypatch.setattr(loading, "CHECKS", others)
+    others = [one for one in parse.CHECKS if one.__name__ != "check_raw_measures"]
+    monkeypatch.setattr(parse, "CHECKS", others)
     assert load_spec(attacked())
     assert load_spec(attacked(**ALLOWED, search={"sampler": "tpe", "trials": 2}))
 

@@ -27,7 +27,7 @@ from sweeps.release.quoting import Verdict, quote_of_claim, quote_of_metric, quo
 from sweeps.report import write_report
 from sweeps.requests import Refutation
 from sweeps.spec import load_spec
-from sweeps.spec.loading import public_facts
+from sweeps.spec.parse import public_facts
 from sweeps.tracking import rebuild
 from sweeps.tracking.front import read_front
 from sweeps.tracking.registering import claim_tags

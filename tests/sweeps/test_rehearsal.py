@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-import sweeps.rehearsal as rehearsal
+import sweeps.planning.rehearsal as rehearsal
 from sweeps.control.failures import LONGEST
-from sweeps.rehearsal.child import Child, ProcessEnded
-from sweeps.rehearsal.corners import corners
-from sweeps.rehearsal.result import Rehearsal
+from sweeps.planning.child import Child, ProcessEnded
+from sweeps.planning.rehearsal import Rehearsal, corners
 from sweeps.spec import load_spec
 
 ROOT = Path(__file__).parent.parent.parent
@@ -228,7 +227,7 @@ def test_a_child_that_never_comes_back_is_stopped():
 
 ORPHANING = """
 import os
-from sweeps.rehearsal.child import Child
+from sweeps.planning.child import Child
 from tests.sweeps.test_rehearsal import waits
 
 child = Child(waits)
@@ -250,7 +249,7 @@ def test_no_child_outlives_a_parent_that_was_killed():
 
 SCRIPT = """
 import threading
-from sweeps.rehearsal.child import Child
+from sweeps.planning.child import Child
 from tests.sweeps.test_rehearsal import sends
 
 print("a script that runs a sweep")

@@ -11,15 +11,14 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.checking.feasibility import check_feasible
-from sweeps.control.planning import plan_proposal
+from sweeps.planning.plan import plan_proposal
+from sweeps.planning.rehearsal import check_feasible
 from sweeps.records import TrialState
-from sweeps.search import Proposer, optuna_sampler, registry
-from sweeps.search.exam import faults
+from sweeps.search import Proposer, optuna_sampler, samplers
 from sweeps.search.grid import SearchGrid
-from sweeps.search.history import fitting
-from sweeps.search.known_points import read_point
-from sweeps.search.space import Space
+from sweeps.search.sampler_exam import faults
+from sweeps.search.space import Space, read_point
+from sweeps.search.warm_start import fitting
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.constraints import Constraint
 from sweeps.spec.problems import Problems
@@ -113,11 +112,11 @@ def test_draws_state_what_is_free_and_the_plan_what_is_used():
     assert space.misfit({**plain, "mode": "adaptive"}) == "knob 'clip' is in only one of the two"
 
 
-@pytest.mark.parametrize("name", registry.known())
+@pytest.mark.parametrize("name", samplers.known())
 def test_every_sampler_takes_them(name):
     """Twice the same, the same after a restart, points of the space; in a space where most is conditional."""
-    entry = registry.sampler(name)
-    mixes = name != "auto" and (isinstance(entry, registry.Independent) or entry.mixes_systems)
+    entry = samplers.sampler(name)
+    mixes = name != "auto" and (isinstance(entry, samplers.Independent) or entry.mixes_systems)
     search = {"sampler": name, "trials": 40, "seed": 3, **({"resolved": "gp"} if name == "auto" else {})}
     made = spec(search=search, **({} if mixes else {"systems": {"hill": HILL}}), constraints=[RELATION])
     # A proposal of a Gaussian process takes a third of a second, from the eleventh on.

@@ -18,7 +18,7 @@ from sweeps.release.policy import Release
 from sweeps.release.published import NOTHING, OPEN, WINNERS_ALONE, ReleasePolicy
 from sweeps.release.publisher import Publisher
 from sweeps.search import Proposer
-from sweeps.spec import load_spec, loading
+from sweeps.spec import load_spec, parse
 from sweeps.store import open_store
 from tests.sweeps.published_sweeps import NAME, publish, swept
 from tests.sweeps.test_publishing import printed, sweeps  # noqa: F401  # a fixture
@@ -131,8 +131,8 @@ MEASURED = ("expected_error", "estimate", "seconds")
 
 def swept_under(policy: ReleasePolicy, root: Path, monkeypatch, told: list[TrialRecord] | None = None) -> Workspace:
     """A whole sweep. No spec may ask for anything but `all` yet: the check is lifted, and the word given this sense."""
-    others = [one for one in loading.CHECKS if one.__name__ != "check_unavailable"]
-    monkeypatch.setattr(loading, "CHECKS", others)
+    others = [one for one in parse.CHECKS if one.__name__ != "check_unavailable"]
+    monkeypatch.setattr(parse, "CHECKS", others)
     monkeypatch.setitem(published._BY_WORD, "best", policy)
     return swept(root, {**SPEC, "privacy": {**SPEC["privacy"], "release": "best"}}, told, views=False)
 

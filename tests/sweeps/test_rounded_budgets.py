@@ -8,10 +8,10 @@ import pytest
 
 from dpcore.rounding import budget_text
 from sweeps.budget.sweep_budget import budget_of
-from sweeps.checking.spread_lines import spread_lines
 from sweeps.face import one_trial
 from sweeps.front.columns import columns
 from sweeps.front.pareto import sweep_front
+from sweeps.planning.preview import spread_lines
 from sweeps.records import Proposal, Settlement
 from sweeps.report import gather, report_page
 from tests.sweeps.budget.test_sweep_budget import spec

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.records import Proposal, TrialRecord, TrialState
-from sweeps.search.rungs import Promote, first_stop, next_rung, rung_ends
+from sweeps.search.asha import Promote, first_stop, next_rung, rung_ends
 from sweeps.spec import EarlyStopping
 from tests.sweeps.toys import finished, spec_with
 from tests.sweeps.view_sweeps import plan
@@ -105,7 +105,7 @@ def test_ranking_by_the_latest_value_is_found_out(monkeypatch: pytest.MonkeyPatc
     def latest(record: TrialRecord, metric: str, step: int) -> float | None:
         return record.metrics.get(metric) if step <= record.step else None
 
-    monkeypatch.setattr("sweeps.search.rungs.objective_at", latest)
+    monkeypatch.setattr("sweeps.search.asha.objective_at", latest)
     with pytest.raises(AssertionError):
         test_a_trial_is_ranked_in_a_rung_by_what_it_reported_there()
 

@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 from optuna.samplers import RandomSampler
 
-from sweeps.checking.checked import before_launch
 from sweeps.ledger import spending
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.text import total_text
+from sweeps.planning.check import before_launch
+from sweeps.planning.rehearsal import WouldFail
+from sweeps.planning.spec_code import code_of
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.provenance.spec_code import code_of
-from sweeps.rehearsal import WouldFail
-from sweeps.search import Proposer, registry
-from sweeps.search.exam import faults
-from sweeps.search.independent import RandomPoints
-from sweeps.search.registry import SAMPLERS, Independent, Learning, by_name
+from sweeps.search import Proposer, samplers
+from sweeps.search.sampler_exam import faults
+from sweeps.search.samplers import SAMPLERS, Independent, Learning, RandomPoints, by_name
 from sweeps.spec import SpecErrors, load_spec, spec_schema
 from tests.sweeps import climber
 from tests.sweeps.test_ledger import entry, trial
@@ -51,21 +50,21 @@ def unannounced():
 
 def spec_for(name: str, objectives: list[dict[str, str]], seed: int = 3) -> Any:
     search = {"sampler": name, "trials": 40, "seed": seed, **RESOLVED.get(name, {})}
-    mixes = name in registry.names(lambda one: isinstance(one, Independent) or one.mixes_systems)
-    systems = {} if registry.walks_grid(name) or mixes else {"systems": {"hill": MIXED["hill"]}}
+    mixes = name in samplers.names(lambda one: isinstance(one, Independent) or one.mixes_systems)
+    systems = {} if samplers.walks_grid(name) or mixes else {"systems": {"hill": MIXED["hill"]}}
     return exam(name, objectives, search=search, **systems)
 
 
-@pytest.mark.parametrize("name", registry.known())
+@pytest.mark.parametrize("name", samplers.known())
 def test_every_sampler_passes_the_exam(name):
     """Twice the same, the same after a restart, points of the space; with conditional knobs where it takes them."""
     assert faults(spec_for(name, ONE)) == []
     # A proposal of a Gaussian process takes a third of a second: one space is enough for it.
     if name != "gp":
-        entry = registry.sampler(name)
+        entry = samplers.sampler(name)
         if isinstance(entry, Independent) or entry.several_objectives:
             assert faults(spec_for(name, TWO)) == []
-        if not registry.walks_grid(name):
+        if not samplers.walks_grid(name):
             stratified = {"sampler": name, "trials": 40, "seed": 3, "stratified": True, **RESOLVED.get(name, {})}
             assert faults(exam(name, ONE, systems=MIXED, search=stratified)) == []
     first, other = (Proposer(spec_for(name, ONE, seed)).propose() for seed in (3, 4))
@@ -74,7 +73,7 @@ def test_every_sampler_passes_the_exam(name):
 
 def test_a_newcomer_of_an_installed_package_passes_it_and_learns(installed):
     """Two files of its own: the sampler, and the line that offers it."""
-    assert "climber" in registry.known()
+    assert "climber" in samplers.known()
     assert "climber" in str(spec_schema())
     assert faults(spec_for("climber", ONE)) == []
 
@@ -131,8 +130,8 @@ def test_the_exam_finds_what_it_is_for(mutant, words, monkeypatch):
 
 def test_what_a_sampler_cannot_do_is_refused(installed):
     two = {"systems": {"hill": MIXED["hill"], "valley": MIXED["valley"]}}
-    for name in registry.known():
-        entry = registry.sampler(name)
+    for name in samplers.known():
+        entry = samplers.sampler(name)
         refused = []
         if isinstance(entry, Learning) and not entry.mixes_systems:
             refused.append((two, "search.sampler", "one system"))
@@ -142,7 +141,7 @@ def test_what_a_sampler_cannot_do_is_refused(installed):
         if isinstance(entry, Independent):
             search = {"sampler": name, "trials": 9, "warm_start": "other"}
             refused.append(({"search": search}, "search.warm_start", f"{name} would ignore it"))
-        if registry.walks_grid(name):
+        if samplers.walks_grid(name):
             refused.append(({}, "systems.hill.clip.uniform", "cannot hold a continuous range"))
         for changes, path, words in refused:
             with pytest.raises(SpecErrors) as caught:
@@ -164,12 +163,12 @@ def total_of(sampler: object) -> str:
 def test_a_forgotten_sampler_lends_no_sweep_a_total(installed, monkeypatch):
     """Only the two that are told nothing make a total a guarantee; a list of those that learn would forget one."""
     strangers = ["climber", "lab.samplers:build", "optuna.samplers:QMCSampler", "one that is gone", None, ""]
-    for name in (*registry.names(registry.is_learning), *strangers):
+    for name in (*samplers.names(samplers.is_learning), *strangers):
         assert "no guarantee, because" in total_of(name), name
-    for name in registry.fixed():
+    for name in samplers.fixed():
         assert "no guarantee" not in total_of(name), name
-    assert registry.fixed() == ("random", "grid")
-    monkeypatch.setattr(registry, "learns", lambda name: name in ("tpe", "nsga2", "gp"))
+    assert samplers.fixed() == ("random", "grid")
+    monkeypatch.setattr(samplers, "learns", lambda name: name in ("tpe", "nsga2", "gp"))
     assert "no guarantee" not in total_of("climber"), "the mutant that this test is for"
 
 
@@ -213,12 +212,12 @@ def test_a_package_cannot_replace_a_sampler_nor_offer_one_that_counts_as_indepen
     for name, value in (("random", "nowhere:AT_ALL"), ("still", "tests.sweeps.test_samplers:STILL")):
         climber.install(tmp_path / name, value, name)
         monkeypatch.syspath_prepend(str(tmp_path / name))
-    assert registry.sampler("random") is SAMPLERS["random"]
+    assert samplers.sampler("random") is SAMPLERS["random"]
     with pytest.raises(SpecErrors, match="counts as one that learns"):
         spec_with(search={"sampler": "still", "trials": 3})
     climber.install(tmp_path / "again", "elsewhere:STILL", "still2")
     (tmp_path / "again" / "still2-1.dist-info" / "entry_points.txt").write_text(
-        f"[{registry.ENTRY_POINTS}]\nstill = elsewhere:STILL\n"
+        f"[{samplers.ENTRY_POINTS}]\nstill = elsewhere:STILL\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path / "again"))
     with pytest.raises(SpecErrors, match="not both"):
@@ -304,5 +303,5 @@ def test_run_tries_it_out_before_a_sweep_is_recorded(own, source, words):
 
 def test_the_guide_knows_every_sampler():
     text = (ROOT / "sweeps/guide/extending.md").read_text(encoding="utf-8")
-    for name in (*SAMPLERS, registry.ENTRY_POINTS):
+    for name in (*SAMPLERS, samplers.ENTRY_POINTS):
         assert f"`{name}`" in text, name

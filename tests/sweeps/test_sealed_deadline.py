@@ -13,15 +13,13 @@ from typing import Any
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.checking import checked as checking
-from sweeps.checking.preview import preview
 from sweeps.control import session
 from sweeps.face.opening import created
+from sweeps.planning import check as checking
+from sweeps.planning.preview import preview
+from sweeps.planning.rehearsal import Rehearsal, Tried, corners
 from sweeps.population.arithmetic import Population
 from sweeps.process.workspace import Workspace
-from sweeps.rehearsal import Rehearsal
-from sweeps.rehearsal.corners import corners
-from sweeps.rehearsal.result import Tried
 from sweeps.sealed import deadline, opening
 from sweeps.sealed.deadline import FACTOR, MeasuredDeadline, check_deadline
 from sweeps.sealed.opening import KEY

@@ -23,7 +23,7 @@ from sweeps.requests import Refutation, this_person
 from sweeps.sealed.planning import SealedPlanner
 from sweeps.sealed.prior import SealedPrior
 from sweeps.spec import SpecErrors, load_spec, public_facts
-from sweeps.spec.orders import orders_of
+from sweeps.spec.sections import orders_of
 from tests.sweeps.sealed_searches import SECONDS, SPEC, Search
 from trainables.orders import PublicOrder
 from trainables.sealed.ranking import BestScores

@@ -12,9 +12,9 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.selection import Capped, geometric, price_best
 from sweeps.budget.trial_profiles import trial_profile
-from sweeps.checking.preview import preview
-from sweeps.control.planning import plan_proposal
 from sweeps.ledger.assumptions import ONE_TRIAL
+from sweeps.planning.plan import plan_proposal
+from sweeps.planning.preview import preview
 from sweeps.records import TARGET_EPSILON
 from sweeps.sealed.assumptions import PRIOR, rests_on
 from sweeps.sealed.law import law_of

@@ -15,16 +15,16 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from sweeps.checking.checked import before_launch
 from sweeps.control import session
 from sweeps.control.asking import enqueue
 from sweeps.control.deleting import delete
 from sweeps.ledger.assumptions import covers_search
-from sweeps.provenance.fingerprint import Changed
+from sweeps.planning.check import before_launch
 from sweeps.records import SweepState, TrialState
 from sweeps.sealed.opening import ANNOUNCED, KEY, opened
 from sweeps.sealed.releasing import release
 from sweeps.spec import load_spec
+from sweeps.util.fingerprint import Changed
 from tests.sweeps.sealed_searches import SPEC, Search, files
 from tests.sweeps.small_table import N, small_table
 from trainables.sealed.box import Box, TooLarge

@@ -14,9 +14,9 @@ import optuna
 import pytest
 
 from sweeps.records import Proposal, TrialRecord, TrialState
-from sweeps.search import Proposer, history, optuna_sampler
-from sweeps.search.history import window_start
-from sweeps.search.registry import SAMPLERS
+from sweeps.search import Proposer, optuna_sampler, warm_start
+from sweeps.search.samplers import SAMPLERS
+from sweeps.search.warm_start import window_start
 from sweeps.spec import SweepSpec
 from tests.sweeps.toys import finished, infeasible, running, spec_with
 
@@ -180,8 +180,8 @@ def test_a_stock_sampler_would_not_pass(fresh: bool) -> None:
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2"])
 def test_the_window_forgets_the_same_way_live_and_rebuilt(sampler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     changed(monkeypatch, sampler, window=30)
-    monkeypatch.setattr(history, "WINDOW_STEP", 10)
-    monkeypatch.setattr(history, "KEPT", 5)
+    monkeypatch.setattr(warm_start, "WINDOW_STEP", 10)
+    monkeypatch.setattr(warm_start, "KEPT", 5)
     for objectives in (ONE, TWO):
         spec = exam(sampler, objectives)
         assert sweep(spec, 90, rebuild_every=4) == sweep(spec, 90)

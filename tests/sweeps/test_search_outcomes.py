@@ -10,7 +10,7 @@ import pytest
 from dpcore.adjacency import Adjacency
 from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.search import Proposer
-from sweeps.search.history import lesson
+from sweeps.search.warm_start import lesson
 from tests.sweeps.test_search import MIXED, ONE, TWO, exam, stratified
 from tests.sweeps.toys import finished, infeasible, running
 from tests.sweeps.view_sweeps import guarantee

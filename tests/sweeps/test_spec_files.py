@@ -15,8 +15,7 @@ from sweeps.cli import app as cli
 from sweeps.examples import example_names
 from sweeps.face.places import places
 from sweeps.spec import SpecErrors, load_spec, spec_schema
-from sweeps.spec.documents import read_file
-from sweeps.spec.yaml_text import read_document
+from sweeps.spec.documents import read_document, read_file
 
 EXAMPLES = Path(sweeps.__file__).parent / "examples"
 TOML = """

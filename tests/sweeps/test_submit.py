@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 from dpcore.checks import InvalidValue
 from sweeps.cli.app import app
 from sweeps.examples import load_example_or_file
-from sweeps.provenance.fingerprint import code_digest
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.submission.jobs import Finished, JobServer, JobServerRefused
 from sweeps.submission.order import ORDER_FILE, Order, versions
 from sweeps.submission.parcel import check_references, pack, taken_from_here
 from sweeps.submission.start import differing
 from sweeps.submission.submit import _end
+from sweeps.util.fingerprint import code_digest
 from tests.sweeps.clusters import base_environment
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def test_a_parcel_is_the_very_code_the_spec_and_the_order(parcel):
     assert load_spec(yaml.safe_load((parcel / "spec.yaml").read_text())) == load_example_or_file("toy")
     assert not list(parcel.rglob("__pycache__"))
     # What resumes here and there must be the same code.
-    script = "from sweeps.provenance.fingerprint import code_digest; print(code_digest())"
+    script = "from sweeps.util.fingerprint import code_digest; print(code_digest())"
     environment = {**base_environment(), "PYTHONPATH": str(parcel)}
     told = subprocess.run([sys.executable, "-c", script], env=environment, cwd=parcel, capture_output=True, text=True)
     assert told.stdout.strip() == code_digest()

@@ -8,8 +8,8 @@ from dpcore.guarantee import Notion, Status
 from sweeps.audit.audit_command import lines
 from sweeps.audit.audit_records import AuditRecord
 from sweeps.audit.audit_trial import audit_trial
-from sweeps.checking.preview import preview
 from sweeps.ledger.text import stopped_lines
+from sweeps.planning.preview import preview
 from sweeps.records import TrialState
 from sweeps.spec import load_spec
 from sweeps.store import open_store

@@ -13,7 +13,7 @@ from sweeps.cli.app import main
 from sweeps.cli.output import clear_errors
 from sweeps.control.decided import say_decided
 from sweeps.control.failures import Failure
-from sweeps.control.resolving import resolved
+from sweeps.planning.auto_sampler import resolved
 from sweeps.process.words import LOG, Event, Level, Voice, kept_in, say, speaking
 from sweeps.process.workspace import Workspace
 from sweeps.spec import public_facts

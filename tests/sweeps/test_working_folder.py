@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from sweeps.cli import app as cli
-from sweeps.provenance import fingerprint, user_code
+from sweeps.util import fingerprint
 
 SPEC = {
     "name": "mine",
@@ -70,7 +70,7 @@ def test_without_the_folder_on_the_path_it_is_refused_by_name(here, monkeypatch,
     """The mutant: the command as it was. (Another name: what was imported once is known.)"""
     (here / "beside_the_spec.py").rename(here / "never_imported.py")
     (here / "mine.yaml").write_text((here / "mine.yaml").read_text().replace("beside_the_spec", "never_imported"))
-    for home in (cli, user_code):
+    for home in (cli, fingerprint):
         monkeypatch.setattr(home, "working_folder_is_importable", lambda: None)
     assert check(monkeypatch) == 2
     assert "never_imported" in capsys.readouterr().err
@@ -78,7 +78,7 @@ def test_without_the_folder_on_the_path_it_is_refused_by_name(here, monkeypatch,
 
 def test_no_file_of_the_folder_stands_before_an_installed_package(here):
     (here / "torch.py").write_text("raise SystemExit('not this one')\n")
-    user_code.working_folder_is_importable()
-    user_code.working_folder_is_importable()
+    fingerprint.working_folder_is_importable()
+    fingerprint.working_folder_is_importable()
     assert sys.path.count(str(here)) == 1
-    assert here / "torch.py" != user_code.packages(["torch"])["torch"]
+    assert here / "torch.py" != fingerprint.packages(["torch"])["torch"]

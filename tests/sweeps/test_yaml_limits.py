@@ -10,8 +10,8 @@ import pytest
 
 from sweeps.cli import app as cli
 from sweeps.spec import SpecErrors, load_spec
+from sweeps.spec.documents import DEEPEST, LONGEST_NUMBER, read_yaml
 from sweeps.spec.problems import Problems
-from sweeps.spec.yaml_text import DEEPEST, LONGEST_NUMBER, read_yaml
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sweeps.control.planning import plan_proposal
+from sweeps.planning.plan import plan_proposal
 from sweeps.sealed.planning import SealedPlanner
 from sweeps.sealed.prior import SealedPrior
 from sweeps.spec import SweepSpec, load_spec, public_facts

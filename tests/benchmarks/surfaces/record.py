@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
-from sweeps.control.planning import plan_proposal
-from sweeps.search.independent import RandomPoints
-from sweeps.search.rungs import stops
-from sweeps.search.seeds import seed_of_trial
+from sweeps.planning.plan import plan_proposal
+from sweeps.search.asha import stops
+from sweeps.search.samplers import RandomPoints
+from sweeps.search.turns import seed_of_trial
 from sweeps.spec import SweepSpec, public_facts
 from tests.benchmarks.surfaces.sets import SETS, TRIALS, sweep
 from tests.benchmarks.surfaces.surface import TABLE, rows

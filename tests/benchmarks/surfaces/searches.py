@@ -14,7 +14,7 @@ import numpy as np
 import optuna
 
 from dpcore.guarantee import Guarantee, Status
-from sweeps.control.resolving import resolved
+from sweeps.planning.auto_sampler import resolved
 from sweeps.records import TARGET_EPSILON, TrialRecord, TrialState
 from sweeps.release.published import was_published
 from sweeps.search import Proposer

@@ -23,7 +23,7 @@ from sweeps.advice.middle import Middle, NotPlanned
 from sweeps.budget.fitting import NEAR
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.cli import app as cli
-from sweeps.rehearsal.result import Rehearsal, Tried
+from sweeps.planning.rehearsal import Rehearsal, Tried
 from sweeps.spec import load_spec, public_facts
 from sweeps.spec.sections import AdaptOptions
 from tests.sweeps.cli.test_command_line import commands

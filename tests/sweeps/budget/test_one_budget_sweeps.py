@@ -19,12 +19,12 @@ from sweeps.budget.filling import Filled, NamedCharge, SweepFilter
 from sweeps.budget.sweep_budget import budget_of
 from sweeps.control.asking import enqueue
 from sweeps.control.extensions import asked, check_budget_left
-from sweeps.control.planning import check_corners, plan_proposal
 from sweeps.ledger.filtered import IN_TIME, sweep_total
 from sweeps.ledger.spending import choices_of, cut_short, summary
 from sweeps.ledger.summary import Procedure
 from sweeps.ledger.text import total_text
 from sweeps.ledger.totals import Assumptions, own_total
+from sweeps.planning.plan import check_corners, plan_proposal
 from sweeps.population.arithmetic import Population
 from sweeps.population.joining import reserve_whole
 from sweeps.records import Reservation, SweepState

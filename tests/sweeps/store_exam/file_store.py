@@ -14,7 +14,6 @@ from pathlib import Path
 
 from dpcore.checks import InvalidValue
 from sweeps.population.arithmetic import AddingRule, Charge, Row, RowKind
-from sweeps.provenance.fingerprint import keyed
 from sweeps.records import (
     AttemptRecord,
     CurveReport,
@@ -41,6 +40,7 @@ from sweeps.store import (
 )
 from sweeps.store.contract import LEASE_SECONDS
 from sweeps.store.registry import Backend
+from sweeps.util.fingerprint import keyed
 from tests.sweeps.store_exam.candidate import Candidate, folders
 from tests.sweeps.store_exam.file_contents import Contents
 

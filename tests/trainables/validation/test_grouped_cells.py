@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from sweeps.control.planning import plan_proposal
+from sweeps.planning.plan import plan_proposal
 from sweeps.spec import load_spec
-from sweeps.spec.loading import public_facts
+from sweeps.spec.parse import public_facts
 from tests.dpcore.audited_releases import noise
 from tests.sweeps.private_people import people
 from tests.sweeps.test_asked_metrics import errors, of

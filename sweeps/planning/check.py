@@ -15,17 +15,16 @@ from sweeps.advice import picture, words
 from sweeps.advice.advising import compared
 from sweeps.advice.comparison import Comparison
 from sweeps.advice.proxy import Proxy
-from sweeps.checking.feasibility import check_feasible
-from sweeps.checking.preview import Preview, preview
 from sweeps.ledger.totals import Total
-from sweeps.rehearsal import Rehearsal, Rehearsing
+from sweeps.planning.preview import Preview, preview
+from sweeps.planning.rehearsal import Rehearsal, Rehearsing, check_feasible
 from sweeps.release.published import Published
 from sweeps.sealed.deadline import check_deadline, say_deadline
 from sweeps.sealed.room import check_room
 from sweeps.sealed.workers import check_at_once, check_workers, workers_at
-from sweeps.search import registry
+from sweeps.search import samplers
 from sweeps.spec import SweepSpec, public_facts
-from sweeps.spec.model import FUNCTION
+from sweeps.spec.sections import FUNCTION
 from trainables import plugins
 from trainables.data import SOURCES
 
@@ -106,7 +105,7 @@ def checked(
     modes               compare the ways to charge for the search too (`sweeps.advice`)
     address             see `check_places`
     proxy               of the comparison: a sweep on public records by which results are predicted
-    warm, started_from  as in `sweeps.checking.preview.preview`
+    warm, started_from  as in `sweeps.planning.preview.preview`
     """
     if rehearsal and address is not None and address.startswith("ray://"):
         raise InvalidValue(
@@ -191,7 +190,7 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
         from sweeps.runner.cluster import check_reachable
 
         check_reachable(address, spec.resources)
-    ours = not spec.user_modules() and registry.module_of(spec.search.sampler) is None
+    ours = not spec.user_modules() and samplers.module_of(spec.search.sampler) is None
     if ours and spec.selection is None:
         check_feasible(spec, public_facts(spec))
     elif rehearsal:

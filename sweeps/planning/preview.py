@@ -8,37 +8,186 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpcore.group_privacy import group_epsilon_lower
+from dpcore.guarantee import Status
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.budget.sweep_budget import budget_of
-from sweeps.checking.estimates import Spread, TotalEstimate, estimated_total
-from sweeps.checking.feasibility import DRAWS, certain, draws
-from sweeps.checking.notes import notes_on, notes_on_withheld
-from sweeps.checking.spread_lines import spread_lines
-from sweeps.control.planning import check_corners, plan_proposal
-from sweeps.control.resolving import resolution_of
+from sweeps.budget.sweep_budget import SweepBudget, budget_of
 from sweeps.held_out.declared import DeclaredTest, declared_test
 from sweeps.ledger.assumptions import HEADING, Assumptions
 from sweeps.ledger.totals import Total as EarlierTotal
 from sweeps.ledger.totals import earlier_lines
+from sweeps.planning.auto_sampler import resolution_of
+from sweeps.planning.estimate import Spread, TotalEstimate, estimated_total
+from sweeps.planning.plan import (
+    DRAWS,
+    EXHAUSTED_PROPOSALS_PER_TRIAL,
+    certain,
+    check_corners,
+    draws,
+    is_unprotected,
+    plan_proposal,
+)
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.validation_text import validation_text
 from sweeps.sealed.preview import SelectionPreview, sealed_outcomes
 from sweeps.sealed.prior import SealedPrior
-from sweeps.search import registry
+from sweeps.search import samplers
+from sweeps.search.asha import first_stop, stops
 from sweeps.search.grid import SearchGrid
-from sweeps.search.history import WarmStart, fitting
 from sweeps.search.space import Space
+from sweeps.search.warm_start import WarmStart, fitting
 from sweeps.spec import public_facts
-from sweeps.spec.final_section import FINAL
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.hyperparameters import spelled_out
+from sweeps.spec.rules import FINAL, raw_metrics
+from sweeps.spec.sections import SweepSpec
 from trainables.system import PrivacyPlan, PublicFacts, Refusal, System
 from trainables.units import RECORD
 
 if TYPE_CHECKING:
     from sweeps.search.automatic import Resolution
+
+
+# Notes under the plan of a sweep: what a person may not have meant, or should know before it runs.
+
+
+def notes_on(
+    spec: SweepSpec, facts: PublicFacts, plans: Sequence[PrivacyPlan], samples: int, grid_size: int | None
+) -> list[str]:
+    """One sentence each.
+
+    facts      of the spec's data
+    plans      of those of the `samples` draws that may be launched
+    grid_size  number of grid points; None for samplers that walk no grid
+    """
+    notes: list[str] = []
+    if unprotected := sorted({plan.system for plan in plans if is_unprotected(plan)}):
+        notes.append(
+            f"{', '.join(unprotected)} claim NOTHING: epsilon is infinite, whatever the budget. "
+            f"Allowed because: {spec.privacy.allow_unprotected}"
+        )
+    if refuted := sorted({plan.system for plan in plans if plan.guarantee.status is Status.REFUTED}):
+        notes.append(
+            f"{', '.join(refuted)} run as published, with claims that are REFUTED: their epsilon bounds nothing, and "
+            "stands on no front beside claims that hold. `sweeps audit` shows it"
+        )
+    if spec.limits.stall_seconds is not None:
+        notes.append(
+            f"a launch silent for {spec.limits.stall_seconds:g} s is ended: start, steps and judging must be faster"
+        )
+    if facts.asserted_by:
+        notes.append(
+            f"facts and records are asserted by {facts.asserted_by}, none of whose code was read here. It is held to "
+            "bounds, counts and units as declared; private validation adds to training"
+        )
+    if not plans:
+        notes.append("no draw is feasible: raise epsilon or `limits`, or narrow the space")
+    elif len(plans) * EXHAUSTED_PROPOSALS_PER_TRIAL < samples:
+        notes.append("few draws are feasible: a sampler that does not learn would end exhausted. Narrow the space.")
+    first = len(spec.search.first)
+    if first and spec.search.chosen_from is None:
+        notes.append(
+            f"{first} of the trials are the points of search.first, tried before the sampler's own. They count in the "
+            "total; how they were found does not: if these records were looked at for that, add what it cost"
+        )
+    points = None if grid_size is None else grid_size * spec.search.repeats + first
+    if points is not None and points < spec.search.trials:
+        notes.append(f"the grid ends after {points} of {spec.search.trials} trials")
+    if len(spec.privacy.epsilon) == 1 and any(objective.metric == "epsilon" for objective in spec.objectives):
+        notes.append("epsilon is an objective and there is one budget: it will hardly vary. Give a list of budgets.")
+    favours = samplers.learns(spec.search.sampler) and not samplers.is_automatic(spec.search.sampler)
+    if len(spec.privacy.epsilon) > 1 and len(spec.objectives) == 1 and favours:
+        notes.append(
+            f"{spec.search.sampler} will favour the best budget: add epsilon as an objective to cover them all"
+        )
+    if spec.early_stopping is not None and plans:
+        steps = round(float(np.median([plan.steps for plan in plans])))
+        notes.append(f"early stopping: a trial of {steps} steps stops first after {first_stop(spec, steps)}")
+    timed = sorted({"seconds", "peak_memory_mb"} & {objective.metric for objective in spec.objectives})
+    if timed:
+        notes.append(f"{', '.join(timed)} depend on the machine: the same seed may then not give the same proposals")
+    return notes
+
+
+def notes_on_withheld(spec: SweepSpec, systems: Mapping[str, System] | None = None) -> list[str]:
+    """Which metrics of the systems leave no trial."""
+    from trainables.registry import SYSTEMS
+
+    if not Release.of(spec).withheld:
+        return []
+    found = {name: raw_metrics((systems or SYSTEMS)[name], spelled_out(spec.systems, name)) for name in spec.systems}
+    return [
+        f"{', '.join(names)} of {system} read training records outside of every claim: they leave no trial"
+        for system, names in found.items()
+        if names
+    ]
+
+
+# What `sweeps check` says of one budget for the whole sweep: how it is spread, and what that buys.
+
+
+def spread_lines(spec: SweepSpec, plans: Sequence[PrivacyPlan]) -> tuple[str, ...]:
+    """One line each; none where each trial has a budget of its own.
+
+    plans  of draws that may be launched
+    """
+    budget = budget_of(spec)
+    if budget is None:
+        return ()
+    lines = [f"{_total_text(budget)}; {_parts_text(budget)}"]
+    if budget.rungs > 1 and plans:
+        lines.append(_stopping_text(spec, budget, plans))
+    lines.append(
+        "a launch that would exceed the budget is refused, and the sweep ends; each launch that is lost takes its part "
+        "again, so that fewer trials may run"
+    )
+    return tuple(lines)
+
+
+def _total_text(budget: SweepBudget) -> str:
+    if budget.order is not None:
+        return f"Renyi divergence {epsilon_text(budget.total)} at order {budget.order:g} in all"
+    return f"mu {epsilon_text(math.sqrt(budget.total))} in all"
+
+
+def _parts_text(budget: SweepBudget) -> str:
+    """What each trial gets."""
+    if budget.spread == "front-loaded" and budget.shares > 1:
+        first, last = (epsilon_text(budget.alone(number), digits=3) for number in (0, budget.shares - 1))
+        return f"front-loaded: the first of {budget.shares} trials at epsilon {first} by itself, the last at {last}"
+    each = epsilon_text(budget.alone(0), digits=3)
+    if budget.spread == "equal":
+        return f"equal: {budget.shares} trials at epsilon {each} each"
+    launched = ", ".join(str(budget.times(rung)) for rung in range(budget.rungs))
+    return f"halving: a trial that runs whole at epsilon {each}, for {launched} launches of the rungs in turn"
+
+
+def _stopping_text(spec: SweepSpec, budget: SweepBudget, plans: Sequence[PrivacyPlan]) -> str:
+    """What rungs that are not launched leave to others."""
+    from sweeps.budget.charges import charge_of
+
+    plan = sorted(plans, key=lambda one: one.steps)[len(plans) // 2]
+    ends = stops(spec, plan.steps)
+    known: dict[str, float] = {}
+    charges = [charge_of(budget, plan, start, end, known).amounts for start, end in zip((0, *ends), ends, strict=False)]
+    taken = []
+    for costs in np.transpose(charges):
+        expected = sum(math.ceil(budget.shares / budget.reduction**rung) * cost for rung, cost in enumerate(costs))
+        taken.append(expected / budget.total)
+    share = f"{max(taken):.0%} of the budget"
+    more = (
+        ""
+        if budget.spread == "halving"
+        else "; `privacy.spread: halving` gives the rest to the same trials as less noise"
+    )
+    return (
+        f"early stopping: if 1 of {budget.reduction} goes on at each rung, {budget.shares} trials as a typical draw "
+        f"take {share}, and others may use what is left (search.trials is the most){more}"
+    )
+
 
 SEALED_SAMPLES = 40
 """Draws that are planned under the price of a selection: each is a few plans."""
@@ -267,7 +416,7 @@ def preview(
         outcomes, selection = sealed_outcomes(SealedPrior(spec, facts, calibrations, systems), drawn)
     plans = [one for one in outcomes if isinstance(one, PrivacyPlan)]
     refusals = [one for one in outcomes if isinstance(one, Refusal)]
-    grid = SearchGrid.of(space) if registry.walks_grid(spec.search.sampler) else None
+    grid = SearchGrid.of(space) if samplers.walks_grid(spec.search.sampler) else None
     grid_size = None if grid is None else len(grid)
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
     notes += notes_on(spec, facts, plans, samples, grid_size)

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sweeps.control.planning import plan_proposal
-from sweeps.search import registry
+from sweeps.planning.plan import plan_proposal
+from sweeps.search import samplers
 from sweeps.search.space import Space
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from trainables.system import PrivacyPlan, PublicFacts, System
 
 if TYPE_CHECKING:
     from sweeps.search.automatic import Resolution
+
 
 PLANS, DRAWS = 5, 20
 """Plans whose median cost is taken, and draws from the prior among which they are sought."""
@@ -45,7 +46,7 @@ def resolution_of(
     systems: Mapping[str, System] | None = None,
 ) -> Resolution | None:
     """What `sampler: auto` comes to, and why; None for other samplers."""
-    if not registry.is_automatic(spec.search.sampler):
+    if not samplers.is_automatic(spec.search.sampler):
         return None
     from sweeps.search.automatic import Resolution, resolution
 

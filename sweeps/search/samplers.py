@@ -10,27 +10,97 @@ A fourth, `Sealed`, is asked by the workers of a sealed search (`trainables.seal
 
 A new sampler is a row of `SAMPLERS`; an entry point of an installed package, in the group `private_sweeps.samplers`,
 that is a `Learning` value; or a function of the user's own, which a spec names as `module:function`: called with
-`seed=`, it returns an Optuna sampler (those of OptunaHub are such). `sweeps.search.exam` holds each to what a sampler
-of a sweep has to be.
+`seed=`, it returns an Optuna sampler (those of OptunaHub are such). `sweeps.search.sampler_exam` holds each to what a
+sampler of a sweep has to be.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import closest
 from sweeps.records import Extension
-from sweeps.search.independent import GridPoints, RandomPoints
-from sweeps.spec.model import FUNCTION, SweepSpec
+from sweeps.search.grid import SearchGrid
+from sweeps.search.space import Space
+from sweeps.search.turns import ORDER, POINT, Stages, Strata, sequence
+from sweeps.spec.sections import FUNCTION, SweepSpec
 from trainables import plugins
 from trainables.system import Scalar
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
+
+
+# Samplers that look at no result: a point is a function of the spec and its number, exact at any concurrency.
+
+
+class RandomPoints:
+    """Independent draws from the prior of the space; systems and budgets in turn where the spec says so."""
+
+    def __init__(self, spec: SweepSpec, extensions: Iterable[Extension] = ()) -> None:
+        extensions = tuple(extensions)
+        self._space, self._seed = Space.of(spec), spec.search.seed
+        self._stages = Stages.of(spec, extensions)
+        self._strata = Strata.of(spec, extensions) if spec.search.stratified else None
+
+    def point(self, number: int) -> dict[str, Scalar] | None:
+        """Draw `number`."""
+        stratum = None if self._strata is None else self._strata.at(number)
+        space = replace(self._space, epsilons=self._stages.at(number)[1])
+        return space.draw(np.random.Generator(np.random.PCG64(sequence(self._seed, number, POINT))), stratum)
+
+
+class GridPoints:
+    """Every grid point `repeats` times, in an order shuffled by the seed, so that a sweep cut short has seen all
+    corners: one round after the other. The points of budgets that were added later come next, and then the rest."""
+
+    def __init__(self, spec: SweepSpec, extensions: Iterable[Extension] = ()) -> None:
+        space, repeats = Space.of(spec), spec.search.repeats
+        self._parts = [_Part(0, _Shuffled(space, repeats, spec.search.seed))]
+        for one in extensions:
+            if one.epsilon:
+                added = replace(space, epsilons=tuple(sorted(one.epsilon)))
+                self._parts.append(_Part(one.proposed, _Shuffled(added, repeats, spec.search.seed)))
+
+    def point(self, number: int) -> dict[str, Scalar] | None:
+        """Point `number`; None when all were given."""
+        for part in reversed(self._parts[1:]):
+            if number >= part.first:
+                if number < part.first + len(part.points):
+                    return part.points.point(number - part.first)
+                number -= len(part.points)
+        return self._parts[0].points.point(number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The points of some budgets, from proposal `first` on."""
+
+    first: int
+    points: _Shuffled
+
+
+class _Shuffled:
+    """The points of one grid, each `repeats` times."""
+
+    def __init__(self, space: Space, repeats: int, seed: int) -> None:
+        self._grid, self._repeats = SearchGrid.of(space), repeats
+        generator = np.random.Generator(np.random.PCG64(sequence(seed, 0, ORDER)))
+        self._order = generator.permutation(len(self._grid))
+
+    def __len__(self) -> int:
+        return self._repeats * len(self._order)
+
+    def point(self, number: int) -> dict[str, Scalar] | None:
+        """Point `number` of the shuffled grid, round after round; None when all were given."""
+        return self._grid.point(int(self._order[number % len(self._order)])) if number < len(self) else None
+
 
 ENTRY_POINTS = "private_sweeps.samplers"
 QUOTE = "'"
@@ -119,7 +189,7 @@ def _tpe(seed: int, trials: int) -> BaseSampler:
 
 
 def _nsga2(seed: int, trials: int) -> BaseSampler:
-    from sweeps.search.steady_state import SteadyStateNSGAII
+    from sweeps.search.nsga2 import SteadyStateNSGAII
 
     return SteadyStateNSGAII(population_size=min(50, max(8, trials // 5)), seed=seed)
 
@@ -239,7 +309,7 @@ def sampler(name: object) -> SamplerEntry:
         raise InvalidValue(
             "search.sampler",
             name,
-            f"a sweeps.search.registry.Learning of that name at {offered.value}, not {entry!r}",
+            f"a sweeps.search.samplers.Learning of that name at {offered.value}, not {entry!r}",
             "A sampler of an installed package counts as one that learns: only this project's own are known not to.",
         )
     return entry

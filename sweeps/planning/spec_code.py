@@ -1,17 +1,43 @@
-"""The weights that models and a feature map of the user's own load, as a fingerprint: what code says nothing of."""
+"""The code that decides what a sweep trains and proposes, as one digest."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from sweeps.spec.model import FUNCTION, Domain, SweepSpec
+from sweeps.search import samplers
+from sweeps.spec.sections import FUNCTION, Domain, SweepSpec
+from sweeps.util.fingerprint import code_digest
+from trainables import plugins
 from trainables.attribution import of_their_models, stranger
 from trainables.data import SOURCES
 from trainables.features.declared import MAP, parted
 from trainables.registry import SYSTEMS
 from trainables.system import PublicFacts
+
+
+def code_of(spec: SweepSpec) -> str:
+    """`code_digest` of this project, of what the spec names of the user's own (its feature map's file, too), and of the
+    installed packages that its sampler and its systems come from."""
+    named = (*spec.texts(), *([spec.data.feature_map] if spec.data.feature_map else ()))
+    return code_digest((*spec.user_modules(), *_installed(spec)), named)
+
+
+def _installed(spec: SweepSpec) -> Iterator[str]:
+    """Modules of installed packages that offer the sampler or a system, and of those that have the system's class."""
+    sampler = samplers.module_of(spec.search.sampler)
+    if sampler is not None:
+        yield sampler
+    for name in spec.systems:
+        offering = plugins.module_of(name)
+        if offering is not None:
+            yield offering
+            own = None if (system := SYSTEMS.known(name)) is None else stranger(system)
+            yield from () if own is None else (own,)
+
+
+# The weights that models and a feature map of the user's own load, as a fingerprint: what code says nothing of.
 
 WEIGHTS = "weights"
 """Among a sweep's fingerprints, where it has a model or a feature map of the user's own."""

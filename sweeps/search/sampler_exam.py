@@ -15,7 +15,7 @@ from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.release.published import OPEN, Published
 from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from trainables.system import Scalar
 
 PROPOSALS = 12

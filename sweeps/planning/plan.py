@@ -10,7 +10,7 @@ or not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,12 +23,13 @@ from sweeps.ledger.assumptions import ONE_TRIAL
 from sweeps.ledger.phases import chosen_line
 from sweeps.records import SYSTEM, TARGET_EPSILON, TrialRecord, TrialState
 from sweeps.release.policy import Release
-from sweeps.search.curve_steps import report_steps
-from sweeps.search.rungs import stops
+from sweeps.search import samplers
+from sweeps.search.asha import report_steps, stops
+from sweeps.search.grid import SearchGrid
 from sweeps.search.space import Branch, Space
 from sweeps.spec.domains import Domain
-from sweeps.spec.model import SweepSpec
 from sweeps.spec.problems import Problems
+from sweeps.spec.sections import SweepSpec
 from trainables.attribution import of_their_metrics, resting_on_word
 from trainables.claims import check_unit, check_weights
 from trainables.measures.objectives import check_measurable
@@ -270,3 +271,30 @@ def _systems(systems: Mapping[str, System] | None) -> Mapping[str, System]:
     from trainables.registry import SYSTEMS
 
     return SYSTEMS
+
+
+# Whether anything of a space may be launched: where nothing may, a sweep would end without a trial.
+
+DRAWS = 200
+"""From the prior, for a plan; as many infeasible ones in a row end a sweep."""
+
+
+def draws(spec: SweepSpec, space: Space, count: int = DRAWS) -> Iterator[Config]:
+    """Configurations from the prior, the same ones every time; of a final run its one point."""
+    if spec.search.chosen is not None:
+        return iter(spec.search.first)
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(spec.search.seed, spawn_key=(0, 3))))
+    return (space.draw(rng) for _ in range(count))
+
+
+def certain(spec: SweepSpec, space: Space) -> list[Config]:
+    """Configurations that are tried whatever is drawn: points of `search.first`, and a grid that is walked whole.
+
+    A grid of more than DRAWS points is left to draws.
+    """
+    found: list[Config] = [] if spec.search.chosen is not None else list(spec.search.first)
+    if samplers.walks_grid(spec.search.sampler):
+        grid = SearchGrid.of(space)
+        if len(grid) <= DRAWS and spec.search.repeats * len(grid) <= spec.search.trials - len(found):
+            found += [grid.point(number) for number in range(len(grid))] * spec.search.repeats
+    return found

@@ -21,7 +21,7 @@ from sweeps.ledger.summary import Choice
 from sweeps.ledger.text import COUNTS, COVERS, ONE_BUDGET, PROMISES_NOTHING
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.policy import Release
-from sweeps.spec.model import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from trainables.system import PrivacyPlan
 
 

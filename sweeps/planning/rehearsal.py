@@ -1,0 +1,372 @@
+"""`sweeps check` tries a spec out on made-up records, in a process of its own.
+
+corners   which configurations
+child     the process, and how it may end
+result    what is printed, or refused
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dpcore.checks import InvalidValue
+from sweeps.control.failures import shortened
+from sweeps.planning.child import Child, ProcessEnded, Send
+from sweeps.planning.plan import DRAWS, draws, plan_proposal
+from sweeps.process.patience import patience
+from sweeps.search import samplers
+from sweeps.search.sampler_exam import faults
+from sweeps.search.space import Branch, Space
+from sweeps.spec import public_facts
+from sweeps.spec.domains import Domain
+from sweeps.spec.sections import SweepSpec
+from trainables.rehearsal import Rehearsed, Step
+from trainables.system import Config, Execution, PrivacyPlan, PublicFacts, Refusal, Scalar, System
+
+__all__ = ["Rehearsal", "Rehearsing", "WouldFail"]
+
+
+# Which configurations of a space are rehearsed: its middle, and where shapes change.
+#
+# Every text and every truth value that may be chosen, the ends of every whole number, and the largest of all whole
+# numbers together; the other knobs stand in the middle. Numbers that only scale something are left there.
+
+MOST = 12
+"""Corners of one system."""
+OTHERS = 20
+"""Draws of the remaining knobs and budgets, before a corner counts as one that is never launched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corner:
+    """One way to build a trial of `system`.
+
+    knobs    what changes shapes here, by name
+    configs  alike in that; the first that may be launched stands for all of them
+    """
+
+    system: str
+    knobs: Mapping[str, Scalar]
+    configs: Sequence[Config]
+
+
+def corners(spec: SweepSpec) -> Iterator[Corner]:
+    """One corner after the other, the middle of every system first."""
+    space = Space.of(spec)
+    several = [_of_branch(space, branch, spec.search.seed) for branch in space.branches]
+    for position in range(MOST):
+        for found in several:
+            if position < len(found):
+                yield found[position]
+
+
+def first_plan(
+    spec: SweepSpec, corner: Corner, facts: PublicFacts, calibrations: MutableMapping[str, float]
+) -> tuple[Config, PrivacyPlan] | None:
+    """The first configuration that may be launched, with its plan; None where none may."""
+    for config in corner.configs:
+        plan = plan_proposal(spec, config, facts, calibrations)
+        if isinstance(plan, PrivacyPlan):
+            return config, plan
+    return None
+
+
+def _of_branch(space: Space, branch: Branch, seed: int) -> list[Corner]:
+    middle = branch.drawn(lambda: 0.5)
+    moves: list[dict[str, Scalar]] = [{}]
+    largest: dict[str, Scalar] = {}
+    for name, domain in branch.searched.items():
+        shaping = _shaping(domain)
+        moves += [{**branch.with_knob(name), name: value} for value in shaping]
+        if shaping and not isinstance(shaping[-1], str):
+            largest[name] = max(one for one in shaping if not isinstance(one, str))
+    moves.append(largest)
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(0, 5))))
+    model = {"model": branch.fixed["model"]} if "model" in branch.fixed else {}
+    out: dict[tuple[object, ...], Corner] = {}
+    for move in moves:
+        here = {**middle, **move}
+        shaped = [name for name, domain in branch.searched.items() if _shaping(domain)]
+        key = tuple((name, here[name]) for name in shaped if branch.is_there(name, {**branch.fixed, **here}))
+        if key in out:
+            continue
+        kept = dict(key)
+        draws = [middle] + [branch.drawn(lambda: float(rng.random())) for _ in range(OTHERS)]
+        configs = [
+            space.config(branch, epsilon, {**knobs, **kept, **move})
+            for knobs in draws
+            for epsilon in reversed(space.epsilons)
+        ]
+        out[key] = Corner(branch.system, {**model, **kept}, configs)
+    return list(out.values())
+
+
+def _shaping(domain: Domain) -> tuple[Scalar, ...]:
+    """The values that change what is built, from the smallest on; () for a number that only scales."""
+    if domain.kind == "choice":
+        whole = all(isinstance(one, int) for one in domain.values)
+        return tuple(sorted(domain.values)) if whole else tuple(one for one in domain.values if isinstance(one, str))
+    return (domain.draw(0.0), domain.draw(1.0 - 1e-16)) if domain.integer else ()
+
+
+# The result of a rehearsal, as `sweeps check` prints it or refuses the spec for it.
+
+ONE_PASS = "one pass"
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One configuration that ran, by the name of its corner, and as it was proposed."""
+
+    label: str
+    proposed: Config
+    found: Rehearsed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """The configurations that ran on made-up records.
+
+    infeasible  corners of the space of which nothing could be launched
+    left        corners that there was no time for
+    """
+
+    ran: tuple[Tried, ...]
+    infeasible: int
+    left: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "ran": [{"label": one.label} | one.found.to_dict() for one in self.ran],
+            "infeasible": self.infeasible,
+            "left": self.left,
+            "seconds": self.seconds,
+        }
+
+    def render(self) -> str:
+        """For people."""
+        count = len(self.ran)
+        lines = [f"rehearsal of {count} configuration{'s' * (count != 1)} on made-up records: no record was read"]
+        for one in self.ran:
+            lines.append(f"  {one.label}: {_step_text(one.found)}")
+            if one.found.step is not None:
+                lines += [f"    {line}" for line in _gradients(one.found.step)]
+        for system, reported in {one.found.system: one.found.reported for one in reversed(self.ran)}.items():
+            lines.append(f"  {system} reports {', '.join(reported)}")
+        if self.infeasible:
+            lines.append(f"  {self.infeasible} corners of the space hold nothing that may be launched")
+        if self.left:
+            lines.append(f"  {self.left} more corners of the space were left out: the time was up")
+        return "\n".join(lines)
+
+
+def label(system: str, knobs: Mapping[str, Scalar]) -> str:
+    """A corner by the knobs that decide its shapes."""
+    listed = ", ".join(f"{name}={value}" for name, value in knobs.items())
+    return f"{system} ({listed})" if listed else system
+
+
+def _step_text(one: Rehearsed) -> str:
+    step = one.step
+    if step is None:
+        return f"{one.steps} step{'s' * (one.steps != 1)} on {one.records} records took {one.seconds:.2g} s"
+    of = f"{step.records}" if step.records == step.planned else f"{step.records} of the planned {step.planned}"
+    memory = "" if step.memory_mb is None else f" and {max(step.memory_mb, 1.0):.0f} MB"
+    return (
+        f"loss {step.loss:.4g}, {step.parameters:,} weights; a step over {of} takes {step.seconds:.2g} s{memory} "
+        f"({step.device})"
+    )
+
+
+def _gradients(step: Step) -> Iterator[str]:
+    """How each record's gradient is found, with the layers that are slow or untouched by name."""
+    routes = Counter(sorted(step.routes.values(), key=lambda way: way != ONE_PASS))
+    if routes:
+        yield "records kept apart; gradients: " + ", ".join(f"{count} in {way}" for way, count in routes.items())
+    for way in routes:
+        if way != ONE_PASS and way != "unreached":
+            yield f"{way}: {', '.join(name for name, one in step.routes.items() if one == way)}"
+    if step.looped:
+        yield f"right but slow, records go through one at a time: {', '.join(step.looped)}"
+    if step.unreached:
+        yield (
+            f"NO loss depends on {', '.join(step.unreached)}: noise alone would be added. Use them, or set "
+            "requires_grad to False"
+        )
+
+
+_PLANNING = "planning it, which builds its model"
+_SAMPLER = "search.sampler"
+ENOUGH = 15.0
+"""Seconds after which no other corner is begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """What the child is about to do, of which configuration."""
+
+    label: str
+    doing: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    label: str
+    reason: str
+
+
+class Rehearsing(Child):
+    """A rehearsal that has begun, beside whatever this process does meanwhile. Leaving the block ends it.
+
+    One part of it, such as building a model, counts as stuck after `sweeps.process.patience.patience` seconds.
+    """
+
+    def __init__(self, spec: SweepSpec) -> None:
+        self._patience = patience()
+        super().__init__(_rehearse_all, spec)
+
+    def finished(self) -> Rehearsal:
+        """Wait for its end. Raises WouldFail."""
+        failed: list[tuple[str, str]] = []
+        at = _Next("systems", "it began")
+        try:
+            for message in self.messages(self._patience):
+                match message:
+                    case _Next():
+                        at = message
+                    case _Failed(label, reason):
+                        failed.append((label, reason))
+                    case Rehearsal():
+                        found = message
+        except ProcessEnded as end:
+            failed.append((at.label, f"{at.doing}: {end}"))
+        if failed:
+            raise WouldFail(failed)
+        return found
+
+
+def _rehearse_all(send: Send, spec: SweepSpec) -> None:
+    """The child's work: every corner that there is time for."""
+    from trainables.registry import SYSTEMS
+    from trainables.rehearsal import CannotRun, rehearse
+
+    began = time.monotonic()
+    facts = public_facts(spec)
+    calibrations: dict[str, float] = {}
+    execution = _execution(spec)
+    if samplers.module_of(spec.search.sampler) is not None:
+        _try_sampler(send, spec)
+    ran: list[Tried] = []
+    infeasible, left, warm = 0, 0, began
+    for corner in corners(spec):
+        # Imports are over with the first one.
+        if ran and time.monotonic() - warm > ENOUGH:
+            left += 1
+            continue
+        here = label(corner.system, corner.knobs)
+        path = f"systems.{here}"
+        send(_Next(path, _PLANNING))
+        try:
+            found = first_plan(spec, corner, facts, calibrations)
+            if found is None:
+                infeasible += 1
+                continue
+            config, plan = found
+
+            def replanned(few: PublicFacts, config: Config = config) -> PrivacyPlan | Refusal:
+                return plan_proposal(spec, config, few, calibrations)
+
+            def saying(doing: str, path: str = path) -> None:
+                send(_Next(path, doing))
+
+            rehearsed = rehearse(
+                SYSTEMS[corner.system],
+                plan,
+                facts,
+                objectives=spec.asked,
+                replanned=replanned,
+                execution=execution,
+                saying=saying,
+            )
+            warm = warm if ran else time.monotonic()
+            ran.append(Tried(here, config, rehearsed))
+        except CannotRun as error:
+            send(_Failed(path, shortened(str(error))))
+        except Exception as error:
+            send(_Failed(path, shortened(str(CannotRun.by(error, _PLANNING)))))
+    send(Rehearsal(ran=tuple(ran), infeasible=infeasible, left=left, seconds=time.monotonic() - began))
+
+
+def _try_sampler(send: Send, spec: SweepSpec) -> None:
+    """A sampler that is not this project's own sits the exam of all samplers."""
+    send(_Next(_SAMPLER, "asking it for points"))
+    try:
+        found = faults(spec)
+    except Exception as error:
+        found = [f"asking it for points: {type(error).__name__}: {error}"]
+    for one in found:
+        send(_Failed(_SAMPLER, shortened(one)))
+
+
+def _execution(spec: SweepSpec) -> Execution:
+    """As trials run; on a GPU only where trials have one."""
+    settings = spec.settings()
+    return settings if spec.resources.per_worker()[1] > 0 else replace(settings, device="cpu")
+
+
+class WouldFail(ValueError):
+    """Trials of this spec would fail. The message has a line for each reason, with the part of the spec it is in."""
+
+    def __init__(self, reasons: Sequence[tuple[str, str]]) -> None:
+        self.reasons = tuple(reasons)
+        alike = Counter(reason for _, reason in reasons)
+        first: dict[str, str] = {}
+        for label, reason in reasons:
+            first.setdefault(reason, label)
+        more = {reason: f" (and {count - 1} more like it)" if count > 1 else "" for reason, count in alike.items()}
+        lines = [f"  {label}{more[reason]}: {reason}" for reason, label in first.items()]
+        super().__init__(
+            "\n".join(["trials of this spec would fail, as a rehearsal on made-up records shows:", *lines])
+            + "\nNo record was read. `sweeps check --no-rehearsal` plans without running anything."
+        )
+
+
+REMEDY = "Raise epsilon or `limits`, or narrow the space."
+MENDED = "Mend the relation, or move the space."
+
+
+def check_feasible(
+    spec: SweepSpec,
+    facts: PublicFacts,
+    calibrations: MutableMapping[str, float] | None = None,
+    systems: Mapping[str, System] | None = None,
+) -> None:
+    """At least one corner of the space, or one draw, may be launched. Reads no record. Raises InvalidValue."""
+    calibrations = {} if calibrations is None else calibrations
+    refusals: list[Refusal] = []
+    proposals = [draws(spec, Space.of(spec)), (config for corner in corners(spec) for config in corner.configs)]
+    for configs in proposals:
+        for config in configs:
+            outcome = plan_proposal(spec, config, facts, calibrations, systems)
+            if isinstance(outcome, PrivacyPlan):
+                return
+            refusals.append(outcome)
+    never = set.intersection(*(set(one.violations) for one in refusals)).intersection(spec.constraints)
+    if never:
+        raise InvalidValue(
+            "constraints",
+            ", ".join(sorted(never)),
+            f"relations that hold of one of {DRAWS} draws, or of a corner",
+            MENDED,
+        )
+    raise InvalidValue(
+        "feasible", 0, f"one of {DRAWS} draws or a corner that may be launched ({refusals[0].reason})", REMEDY
+    )
