@@ -37,7 +37,7 @@ from trainables.worker.attempt import Attempt
 
 if TYPE_CHECKING:
     from sweeps.records import TrialRecord
-    from sweeps.spec.model import SweepSpec
+    from sweeps.spec.sections import SweepSpec
 
 
 # What needs no data: Table I as numbers, Table VI and the OARO column by formula, and the refuted theorems.

@@ -22,7 +22,7 @@ from sweeps.records import TrialState
 if TYPE_CHECKING:
     from sweeps.process.workspace import Workspace
     from sweeps.records import TrialRecord
-    from sweeps.spec.model import SweepSpec
+    from sweeps.spec.sections import SweepSpec
 
 
 # A paper's file: its title, what it printed, its statements, its sweeps, and how much of it each effort runs.

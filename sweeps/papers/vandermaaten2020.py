@@ -29,7 +29,7 @@ from sweeps.papers.statements import Judged
 
 if TYPE_CHECKING:
     from sweeps.records import TrialRecord
-    from sweeps.spec.model import SweepSpec
+    from sweeps.spec.sections import SweepSpec
 
 
 # Trials as points, one method at one setting, and the points of a figure as curves.

@@ -24,9 +24,9 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from sweeps.cli import app as cli
-from sweeps.control.planning import plan_proposal
 from sweeps.papers import PAPERS, Effort
 from sweeps.papers import reproduce as reproduce_paper
+from sweeps.planning.plan import plan_proposal
 from sweeps.process.workspace import Workspace
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, load_spec, public_facts

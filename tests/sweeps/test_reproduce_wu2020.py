@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.checking.preview import preview
 from sweeps.papers import Claim, Effort, reproduce, wu2020
 from sweeps.papers.run import full_grid
 from sweeps.papers.statements import hold
 from sweeps.papers.wu2020 import PAPER, TABLE_1, Measurements
+from sweeps.planning.preview import preview
 from sweeps.process.workspace import Workspace
 from sweeps.records import TrialRecord, TrialState
 from tests.sweeps.reproducing import claims_of
