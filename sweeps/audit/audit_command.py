@@ -46,7 +46,7 @@ def audit(
     from sweeps.cli.output import print_json
     from sweeps.process import words
     from sweeps.process.workspace import Workspace
-    from sweeps.provenance.fingerprint import check_accepted
+    from sweeps.util.fingerprint import check_accepted
     from trainables.measures.audits import CANARIES
 
     known = {str(one): one for one in METHODS}

@@ -297,7 +297,7 @@ class Sweep:
         Its `outcome` is consistent or refuted, never verified. Raises what `sweeps.audit.audit_trial` raises.
         """
         from sweeps.audit.audit_trial import METHODS, audit_trial
-        from sweeps.provenance.fingerprint import check_accepted
+        from sweeps.util.fingerprint import check_accepted
         from trainables.measures.audits import CANARIES
 
         known = {str(one): one for one in METHODS}

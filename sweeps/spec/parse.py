@@ -7,8 +7,10 @@ epsilons ascending, goals spelled out, so that two spellings of one sweep are eq
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -17,53 +19,58 @@ from pydantic.fields import FieldInfo
 
 from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import closest, did_you_mean
-from sweeps.spec import across_sections
-from sweeps.spec.blanks import check_no_blanks
+from sweeps.spec import rules
 from sweeps.spec.constraints import Constraint
-from sweeps.spec.constraints_section import check_constraints
-from sweeps.spec.documents import read_file
-from sweeps.spec.draft import Draft
-from sweeps.spec.final_section import check_final, is_final
-from sweeps.spec.model import FUNCTION, SweepSpec
-from sweeps.spec.problems import Problems, SpecError, SpecErrors, in_file
-from sweeps.spec.raw import check_population, check_raw_measures
-from sweeps.spec.references import check_references, references
-from sweeps.spec.reported import check_reported
-from sweeps.spec.secrecy import check_no_secrets
-from sweeps.spec.sections import Data, Section
-from sweeps.spec.selection_section import check_selection, proposing, selects
-from sweeps.spec.sweep_scope import check_sweep_scope
-from sweeps.spec.systems_section import read_systems
-from sweeps.spec.yaml_text import read_document
+from sweeps.spec.documents import read_document, read_file
+from sweeps.spec.hyperparameters import read_systems, renamed
+from sweeps.spec.problems import Problems, SpecError, SpecErrors, check_no_blanks, check_no_secrets, in_file
+from sweeps.spec.rules import (
+    Draft,
+    check_constraints,
+    check_final,
+    check_population,
+    check_raw_measures,
+    check_references,
+    check_reported,
+    check_selection,
+    check_sweep_scope,
+    is_final,
+    proposing,
+    references,
+    selects,
+)
+from sweeps.spec.sections import FUNCTION, Data, Section, SweepSpec
 from trainables.data.source import FeaturedSource
 from trainables.data.splits import RecordsPart
 from trainables.named import OrImported
+from trainables.registry import SYSTEMS
 from trainables.system import PublicFacts, System
 
 if TYPE_CHECKING:
     from trainables.data.source import DataSource
 
+
 CHECKS = (
-    across_sections.check_budgets,
-    across_sections.check_units,
-    across_sections.check_unavailable,
+    rules.check_budgets,
+    rules.check_units,
+    rules.check_unavailable,
     check_selection,
     check_sweep_scope,
     check_final,
-    across_sections.check_validation,
-    across_sections.check_test,
-    across_sections.check_delta,
-    across_sections.check_objectives,
+    rules.check_validation,
+    rules.check_test,
+    rules.check_delta,
+    rules.check_objectives,
     check_reported,
     check_raw_measures,
     check_population,
     check_constraints,
-    across_sections.check_search,
-    across_sections.check_first,
-    across_sections.check_processes,
-    across_sections.check_curve,
-    across_sections.check_stalls,
-    across_sections.check_tracking,
+    rules.check_search,
+    rules.check_first,
+    rules.check_processes,
+    rules.check_curve,
+    rules.check_stalls,
+    rules.check_tracking,
     check_references,
 )
 """What holds sections against each other, in the order of their messages."""
@@ -129,7 +136,7 @@ def _checked(raw: dict[str, Any], systems: Mapping[str, System], sources: Mappin
 
     privacy = read["privacy"].model_copy(update={"epsilon": tuple(sorted(read["privacy"].epsilon))})
     read["privacy"] = privacy
-    read["search"] = read["search"].model_copy(update={"first": across_sections.first_points(draft, problems)})
+    read["search"] = read["search"].model_copy(update={"first": rules.first_points(draft, problems)})
     if selects(draft):
         read["search"], read["selection"] = proposing(read["search"], read["selection"])
     elif is_final(draft):
@@ -138,7 +145,7 @@ def _checked(raw: dict[str, Any], systems: Mapping[str, System], sources: Mappin
     if read["early_stopping"] is not None:
         read["early_stopping"] = read["early_stopping"].filled(read["search"].trials)
     read["objectives"] = tuple(
-        one.model_copy(update={"goal": one.goal or across_sections.goal_of(one.metric, draft.chosen)})
+        one.model_copy(update={"goal": one.goal or rules.goal_of(one.metric, draft.chosen)})
         for one in read["objectives"]
     )
     read["constraints"] = tuple(Constraint.parse(one).text for one in read["constraints"])
@@ -299,3 +306,92 @@ def _facts(data: Data, sources: Mapping[str, DataSource], problems: Problems) ->
         wrong = f"a module that can be imported ({type(error).__name__}: {error})"
         problems.add("data.features" if mapped else "data.source", mapped or data.source, wrong)
     return None
+
+
+# Systems and data sources given as objects in Python: each by the name under which it can be imported, in the spec's
+# own words.
+
+_MAIN = "__main__"
+
+
+def with_own_systems(document: dict[str, Any], given: Iterable[Any]) -> dict[str, Any]:
+    """`document`, whose `systems:` may call those that are `given` by their own names, with `module:object` instead.
+
+    given  classes, objects, or texts `module:object`
+
+    Raises InvalidValue for one that a worker could not import, one that is named nowhere in `systems:`, and one whose
+    own name is another system's.
+    """
+    written = document.get("systems")
+    if not isinstance(written, Mapping):
+        return document
+    systems = dict(written)
+    for one in given:
+        place, own = _named("systems", one)
+        if place in systems:
+            continue
+        if own in SYSTEMS:
+            expected = f"a system with a name of its own: {own!r} is another's"
+            raise InvalidValue("systems", place, expected, f"Rename it, or write `{place}:` in the spec.")
+        if own not in systems:
+            expected = f"a system that the spec's `systems:` names, as {own!r} or {place!r}"
+            raise InvalidValue("systems", place, expected, f"Add `{own}:` with its hyperparameters.")
+        systems = {place if name == own else name: renamed(knobs, own, place) for name, knobs in systems.items()}
+    return {**document, "systems": systems}
+
+
+def with_own_sources(document: dict[str, Any], given: Iterable[Any]) -> dict[str, Any]:
+    """`document`, whose `data.source` may call one of those that are `given` by its own name, with `module:object`
+    instead.
+
+    given  classes, objects, or texts `module:object`
+
+    Raises InvalidValue for one that could not be imported again, one that `data.source` does not name, and one whose
+    own name is another source's.
+    """
+    from trainables.data import SOURCES
+
+    written = document.get("data")
+    if not isinstance(written, Mapping):
+        return document
+    source = written.get("source")
+    for one in given:
+        place, own = _named("sources", one)
+        if own in SOURCES:
+            expected = f"a data source with a name of its own: {own!r} is another's"
+            raise InvalidValue("sources", place, expected, f"Rename it, or write `source: {place}` in the spec.")
+        if source not in (own, place):
+            expected = f"the source that the spec's `data.source` names, as {own!r} or {place!r}"
+            raise InvalidValue("sources", place, expected, "A sweep has one data source.")
+        source = place
+    return {**document, "data": {**written, "source": source}} if source is not None else document
+
+
+def _named(what: str, given: Any) -> tuple[str, str]:
+    """`module:object` and the name that it calls itself by. Raises InvalidValue for `what` was given."""
+    place = given if isinstance(given, str) else _place(what, given)
+    if not FUNCTION.fullmatch(place):
+        raise InvalidValue(what, place, "a class, an object, or `module:object`")
+    return place, getattr(given, "name", place.partition(":")[2])
+
+
+def _place(what: str, given: Any) -> str:
+    """`module:object` of a class, or of an object that its module has a name for. Raises InvalidValue."""
+    kind = given if isinstance(given, type) else type(given)
+    if kind.__module__ == _MAIN:
+        raise InvalidValue(
+            what,
+            kind.__qualname__,
+            "something of a module: another process cannot import what a script or a notebook defines",
+            f"Put {kind.__name__} into a file beside, my_systems.py, and `from my_systems import {kind.__name__}`.",
+        )
+    module = sys.modules.get(kind.__module__) or importlib.import_module(kind.__module__)
+    for name, value in vars(module).items():
+        if value is given:
+            return f"{kind.__module__}:{name}"
+    raise InvalidValue(
+        what,
+        repr(given),
+        f"something that {kind.__module__} has a name for: it is imported by that name",
+        f"Give it one at the top level of {kind.__module__}, such as SYSTEM = {kind.__name__}(...).",
+    )

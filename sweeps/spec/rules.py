@@ -48,19 +48,16 @@ from sweeps.spec.sections import (
 from trainables.capabilities import capabilities_of
 from trainables.claims import check_unit, check_weights
 from trainables.data import SOURCES
+from trainables.data.splits import PART, HasTestRecords, PartUse, RecordsPart
 from trainables.data.table import TABLE
-from trainables.data.test_part import HasTestRecords
-from trainables.data.tuning_part import HERE as PART
-from trainables.data.tuning_part import PartUse, RecordsPart
 from trainables.export.protocol import ReleasesModel
 from trainables.measures.objectives import MEASURES, measured, missing
-from trainables.measures.own_metrics import check_had, own_metrics
-from trainables.measures.quality import GROUPED, QUALITY
+from trainables.measures.quality import GROUPED, QUALITY, check_had, own_metrics
 from trainables.publishing import OWN_METRICS, declared
 from trainables.system import Dependence, Metric, PublicFacts, Scalar, System
-from trainables.validation.layouts import reported
+from trainables.validation.declaration import NOISE_SD
+from trainables.validation.histogram_bins import reported
 from trainables.validation.planning import check_private
-from trainables.validation.reports import NOISE_SD
 from trainables.worst import natural_worst
 
 # A spec as far as it could be read, which is what the checks across its sections look at.

@@ -417,7 +417,7 @@ class SweepSpec(Section):
 
     constraints  relations between knobs that have to hold (`sweeps.spec.constraints`)
     report       metrics that each trial reports besides (`sweeps systems` lists them, and `module:function` is one of
-                 your own: `trainables.measures.own_metrics`), and that steer nothing
+                 your own: `trainables.measures.quality`), and that steer nothing
     curve        points of each trial's learning curve: its metrics after this many equal shares of its planned steps,
                  the last of them its end. On private validation records each point is a report of its own within the
                  budget. Null: a trial reports at its end, and at the rungs of early stopping

@@ -10,7 +10,7 @@ import yaml
 
 from dpcore.checks import InvalidValue
 from sweeps.process.suggestions import did_you_mean
-from sweeps.spec.blanks import BLANK
+from sweeps.spec.problems import BLANK
 from trainables.data.table_file import ColumnKind, FileColumn, file_columns
 from trainables.worker.redaction import holds_secret, shown_url
 

@@ -185,7 +185,7 @@ def _by_hash(
 #
 # By content, equal records are in one part. One whose content changes may change its part: it then counts as one that
 # left and one that came, which add-remove allows for and replace-one, where the parts would add, does not. So a part
-# under replace-one is refused, by content as by id (`sweeps.spec.final_section`).
+# under replace-one is refused, by content as by id (`sweeps.spec.rules`).
 
 PART, PART_KEY = "data.part", "tuning"
 FORM = "{use: tuning or final, share: in (0, 1)"
